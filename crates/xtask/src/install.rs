@@ -1,0 +1,121 @@
+//! `cargo xtask install`: what the tests need beside Rust, from the machine's package manager.
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{self, Workspace};
+
+/// One thing that must be on the machine.
+struct Need {
+    what: &'static str,
+    needed_by: &'static str,
+    /// A command that ends well when it is there.
+    seen_by: &'static [&'static str],
+    /// Packages that bring it on Debian and its relatives.
+    apt: &'static [&'static str],
+    /// Packages that bring it with Homebrew.
+    brew: &'static [&'static str],
+    /// What a person does where neither works.
+    by_hand: &'static str,
+}
+
+/// Everything the tests need. Add a row together with the first test that needs it.
+const NEEDS: &[Need] = &[Need {
+    what: "a C compiler",
+    needed_by: "the SQLite that is built into the store",
+    seen_by: &["cc", "--version"],
+    apt: &["gcc", "libc6-dev"],
+    brew: &[],
+    by_hand: "install one that answers to `cc` (on macOS: xcode-select --install)",
+}];
+
+/// Installs what is missing, or with `check` only names it.
+pub fn run(workspace: &Workspace, check: bool) -> Result<()> {
+    let missing = missing(workspace);
+    if missing.is_empty() {
+        println!("install: all {} needs are met", NEEDS.len());
+        return Ok(());
+    }
+    for need in &missing {
+        println!("install: {} is missing, needed by {}", need.what, need.needed_by);
+    }
+    if check {
+        bail!("{} of {} needs are missing: run cargo xtask install", missing.len(), NEEDS.len());
+    }
+    for need in &missing {
+        install(workspace, need)?;
+        if !is_there(workspace, need) {
+            bail!("{} was installed but is not seen: {}", need.what, need.by_hand);
+        }
+        println!("install: {} is there now", need.what);
+    }
+    Ok(())
+}
+
+fn missing(workspace: &Workspace) -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| !is_there(workspace, need)).collect()
+}
+
+fn is_there(workspace: &Workspace, need: &Need) -> bool {
+    let mut command = workspace.command(need.seen_by[0]);
+    command.args(&need.seen_by[1..]);
+    workspace::answers(command)
+}
+
+fn install(workspace: &Workspace, need: &Need) -> Result<()> {
+    let has = |program: &str| {
+        let mut command = workspace.command(program);
+        command.arg("--version");
+        workspace::answers(command)
+    };
+    if !need.apt.is_empty() && has("apt-get") {
+        let update = ["apt-get", "update"];
+        let install = ["apt-get", "install", "--yes", "--no-install-recommends"];
+        as_root(workspace, &update, &[])?;
+        return as_root(workspace, &install, need.apt);
+    }
+    if !need.brew.is_empty() && has("brew") {
+        let mut command = workspace.command("brew");
+        command.arg("install").args(need.brew);
+        return workspace::run(command);
+    }
+    bail!("{} is missing and cannot be installed from here: {}", need.what, need.by_hand);
+}
+
+/// Runs a command as root: as it is when we are root, else through sudo where there is one.
+fn as_root(workspace: &Workspace, words: &[&str], more: &[&str]) -> Result<()> {
+    let user = workspace.command("id").arg("-u").output();
+    let is_root = user.is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    let mut sudo = workspace.command("sudo");
+    sudo.arg("--version");
+    let mut command = if !is_root && workspace::answers(sudo) {
+        workspace.command("sudo")
+    } else {
+        workspace.command("env")
+    };
+    if command.get_program() == "sudo" {
+        command.arg("env");
+    }
+    command.arg("DEBIAN_FRONTEND=noninteractive").args(words).args(more);
+    workspace::run(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_need_can_be_seen_and_met() {
+        for need in NEEDS {
+            assert!(!need.seen_by.is_empty(), "{} needs a way to be seen", need.what);
+            assert!(!need.needed_by.is_empty(), "{} needs a reason", need.what);
+            assert!(!need.by_hand.is_empty(), "{} needs words for other machines", need.what);
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_there() {
+        let workspace = Workspace::find().expect("tests run inside the repository");
+        let need = Need { seen_by: &["switchyard-no-such-program"], ..NEEDS[0] };
+        assert!(!is_there(&workspace, &need));
+    }
+}

@@ -1,0 +1,68 @@
+//! The tasks of the repository: `cargo xtask <task>`.
+//!
+//! What continuous integration runs is what a laptop runs. Every task works from any folder of
+//! the repository and runs other programs only through [`workspace::Workspace`].
+
+mod ci;
+mod docs;
+mod install;
+mod suite;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// Tasks of the Switchyard repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything a change must pass: format, lints, rules, tests, documentation, the demo
+    Ci,
+    /// Checks the rules of the repository that the compiler does not know
+    Tidy,
+    /// Runs all tests; what stands after `--` goes to the test runner
+    Test {
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Installs what the tests need and is missing on this machine
+    Install {
+        /// Only say what is missing
+        #[arg(long)]
+        check: bool,
+    },
+    /// Writes the generated documents again
+    Docs {
+        /// Only say which are stale
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let task = Arguments::parse().task;
+    let result = Workspace::find().and_then(|workspace| match task {
+        Task::Ci => ci::run(&workspace),
+        Task::Tidy => tidy::run(&workspace),
+        Task::Test { arguments } => suite::run(&workspace, &arguments),
+        Task::Install { check } => install::run(&workspace, check),
+        Task::Docs { check } => docs::run(&workspace, check),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
