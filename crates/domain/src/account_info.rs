@@ -1,0 +1,773 @@
+//! External accounts: what a bank account or wallet elsewhere is described by (specification 2.9).
+//!
+//! One table, [`types`], says for every account type which fields it has and what they look like.
+//! It is data because validation, the OpenAPI document and the reference for people all read it,
+//! and so cannot contradict each other. An [`AccountInfo`] is a description that was held against
+//! the table; check digits are a question of their own ([`crate::checks`]).
+//!
+//! Patterns say what an identifier looks like, not that it exists: wallet patterns accept any
+//! letter and digit, because the sandbox steers outcomes by the last three characters and endings
+//! such as `002` are in no wallet's alphabet.
+
+mod beneficiary;
+mod field;
+mod reference;
+mod table;
+
+use std::collections::BTreeMap;
+
+pub use self::beneficiary::{Beneficiary, BeneficiaryDraft, BeneficiaryType, beneficiary_fields};
+pub(crate) use self::field::FieldReader;
+pub use self::field::{Field, FieldError, FieldValue, Presence, Role, Rule, Shape};
+pub use self::reference::markdown;
+pub use self::table::{AccountType, Holder, types};
+use crate::currency::Currency;
+use crate::rail::Rail;
+
+/// How many fields that the table does not know an account may carry.
+const EXTRA_FIELDS_MAX: usize = 32;
+/// Longest name of such a field.
+const EXTRA_NAME_MAX: usize = 64;
+/// Longest value of such a field, and of each entry if it is a list.
+const EXTRA_VALUE_MAX: u16 = 1024;
+/// Parts of an account that are no fields of their own, so that no extra field can pose as one.
+const RESERVED: [&str; 3] = ["accountType", "paymentRails", "beneficiary"];
+
+/// A description of a bank account or wallet that fits its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountInfo {
+    account_type: &'static AccountType,
+    fields: BTreeMap<String, FieldValue>,
+    rails: Vec<Rail>,
+    beneficiary: Option<Beneficiary>,
+}
+
+impl AccountInfo {
+    /// Checks a description and reports everything that is wrong with it.
+    ///
+    /// Without `rails` the account has all of its type. Fields that the table does not know are
+    /// kept as they are, so that a client reads back what it wrote.
+    pub fn new(
+        account_type: &'static AccountType,
+        fields: BTreeMap<String, FieldValue>,
+        rails: Option<Vec<String>>,
+        beneficiary: Option<BeneficiaryDraft>,
+    ) -> Result<Self, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        check_fields(account_type, &fields, &mut errors);
+        check_groups(account_type, &fields, &mut errors);
+        check_extra_fields(account_type, &fields, &mut errors);
+        let rails = read_rails(account_type, rails, &mut errors);
+        let individual_needs = match account_type.holder {
+            Holder::Beneficiary { individual_needs } => individual_needs,
+            Holder::Wallet => &["fullName"],
+        };
+        if beneficiary.is_none() && !account_type.is_wallet() {
+            refuse(&mut errors, "beneficiary", Rule::Required, "is required".into());
+        }
+        let beneficiary = beneficiary.and_then(|draft| {
+            Beneficiary::read(&draft, individual_needs, "beneficiary", &mut errors)
+        });
+        if errors.is_empty() {
+            Ok(Self { account_type, fields, rails, beneficiary })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// The account's type.
+    pub fn account_type(&self) -> &'static AccountType {
+        self.account_type
+    }
+
+    /// All fields, those that the table does not know among them, but for `accountType`,
+    /// `paymentRails` and `beneficiary`.
+    pub fn fields(&self) -> &BTreeMap<String, FieldValue> {
+        &self.fields
+    }
+
+    /// The text of one field.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(FieldValue::as_text)
+    }
+
+    /// The rails that may be used; never empty.
+    pub fn rails(&self) -> &[Rail] {
+        &self.rails
+    }
+
+    /// Who receives what is paid to the account; every bank account has one.
+    pub fn beneficiary(&self) -> Option<&Beneficiary> {
+        self.beneficiary.as_ref()
+    }
+
+    /// The account's own number or address.
+    pub fn primary_identifier(&self) -> &str {
+        self.account_type
+            .fields
+            .iter()
+            .filter(|field| field.is_identifier())
+            .find_map(|field| self.text(field.name))
+            .expect("every type requires a primary identifier, which `new` has checked")
+    }
+
+    /// The last three characters of the primary identifier, by which the sandbox is steered. Of
+    /// `user@domain` they are the last three of the user's part.
+    pub fn magic_suffix(&self) -> Option<&str> {
+        let identifier = self.primary_identifier();
+        let user = identifier.rsplit_once('@').map_or(identifier, |(user, _)| user);
+        user.char_indices().rev().nth(2).map(|(start, _)| &user[start..])
+    }
+
+    /// A text that two descriptions of one account share however they are spelled: type, currency
+    /// and what tells accounts of the type apart, without separators and in small letters.
+    pub fn fingerprint_text(&self, currency: Currency) -> String {
+        let mut text = format!("{}\n{}", self.account_type.name, currency.code());
+        for field in self.account_type.fields.iter().filter(|field| field.role != Role::Detail) {
+            if let Some(value) = self.text(field.name) {
+                // No value has control characters, so lines cannot be mistaken for one another.
+                text.push('\n');
+                text.push_str(field.name);
+                text.push('=');
+                text.push_str(&folded(field, value));
+            }
+        }
+        text
+    }
+
+    /// The `cryptoNetwork` of the account: the one given if it fits the type, the type's main
+    /// network if none was given, none for a bank account. The error's path is that of
+    /// `cryptoNetwork`, which stands beside `accountInfo` and not in it.
+    pub fn network(&self, given: Option<&str>) -> Result<Option<&'static str>, FieldError> {
+        let networks = self.account_type.networks;
+        let Some(given) = given else { return Ok(networks.first().copied()) };
+        let known = networks.iter().copied().find(|network| *network == given);
+        known.map(Some).ok_or_else(|| {
+            let name = self.account_type.name;
+            let (rule, message) = if networks.is_empty() {
+                (Rule::Other, format!("must be left out for {name}, which is not a wallet"))
+            } else {
+                let message = format!("must be one of {} for {name}", networks.join(", "));
+                (Rule::Enum(networks.to_vec()), message)
+            };
+            FieldError { field: "cryptoNetwork".into(), rule, message }
+        })
+    }
+}
+
+fn refuse(errors: &mut Vec<FieldError>, field: &str, rule: Rule, message: String) {
+    errors.push(FieldError { field: field.to_owned(), rule, message });
+}
+
+/// Holds every field that the type knows against its limits.
+fn check_fields(
+    account_type: &AccountType,
+    fields: &BTreeMap<String, FieldValue>,
+    errors: &mut Vec<FieldError>,
+) {
+    for field in account_type.fields {
+        match fields.get(field.name).map(|value| field.check_value(value)) {
+            None if field.presence == Presence::Required => {
+                refuse(errors, field.name, Rule::Required, "is required".into());
+            }
+            Some(Err((rule, message))) => refuse(errors, field.name, rule, message),
+            None | Some(Ok(())) => {}
+        }
+    }
+}
+
+/// Asks of every group that exactly one of its fields is there.
+fn check_groups(
+    account_type: &AccountType,
+    fields: &BTreeMap<String, FieldValue>,
+    errors: &mut Vec<FieldError>,
+) {
+    let group_of = |field: &Field| match field.presence {
+        Presence::OneOf(group) => Some(group),
+        Presence::Required | Presence::Optional => None,
+    };
+    let mut groups: Vec<&str> = account_type.fields.iter().filter_map(group_of).collect();
+    groups.dedup();
+    for group in groups {
+        let members = account_type.fields.iter().filter(|field| group_of(field) == Some(group));
+        let names: Vec<&str> = members.map(|field| field.name).collect();
+        let mut present = names.iter().filter(|name| fields.contains_key(**name));
+        let message = format!("exactly one of {} is required", names.join(", "));
+        match (present.next(), present.next()) {
+            (None, _) => refuse(errors, names[0], Rule::Required, message),
+            (Some(_), Some(second)) => refuse(errors, second, Rule::Other, message),
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// Keeps fields that the type does not know within bounds.
+fn check_extra_fields(
+    account_type: &AccountType,
+    fields: &BTreeMap<String, FieldValue>,
+    errors: &mut Vec<FieldError>,
+) {
+    let mut extra = fields.iter().filter(|(name, _)| account_type.field(name).is_none());
+    for (name, value) in extra.by_ref().take(EXTRA_FIELDS_MAX) {
+        let any = Field::text("", "", "").lengths(0, EXTRA_VALUE_MAX);
+        let any = if value.as_text().is_some() { any } else { any.list() };
+        if name.chars().count() > EXTRA_NAME_MAX {
+            let shown: String = name.chars().take(EXTRA_NAME_MAX).collect();
+            let message = format!("names of fields have at most {EXTRA_NAME_MAX} characters");
+            refuse(errors, &shown, Rule::Other, message);
+        } else if RESERVED.contains(&name.as_str()) {
+            refuse(errors, name, Rule::Other, "is not a field of its own".into());
+        } else if let Err((rule, message)) = any.check_value(value) {
+            refuse(errors, name, rule, message);
+        }
+    }
+    if let Some((name, _)) = extra.next() {
+        let shown: String = name.chars().take(EXTRA_NAME_MAX).collect();
+        let message = format!("at most {EXTRA_FIELDS_MAX} fields of your own are kept");
+        refuse(errors, &shown, Rule::Other, message);
+    }
+}
+
+/// The rails that were chosen, each once, or all of the type.
+fn read_rails(
+    account_type: &AccountType,
+    chosen: Option<Vec<String>>,
+    errors: &mut Vec<FieldError>,
+) -> Vec<Rail> {
+    let Some(chosen) = chosen else { return account_type.rails.to_vec() };
+    if chosen.is_empty() {
+        let message = "must name a rail, or be left out for all of them";
+        refuse(errors, "paymentRails", Rule::MinLength(1), message.into());
+    }
+    let mut rails = Vec::new();
+    for name in chosen {
+        match account_type.rails.iter().copied().find(|rail| rail.name() == name) {
+            Some(rail) if rails.contains(&rail) => {}
+            Some(rail) => rails.push(rail),
+            None => {
+                let names: Vec<_> = account_type.rails.iter().map(|rail| rail.name()).collect();
+                let message = format!("must be of {} for {}", names.join(", "), account_type.name);
+                refuse(errors, "paymentRails", Rule::Enum(names), message);
+                break;
+            }
+        }
+    }
+    rails
+}
+
+/// One spelling of an identifier. In `user@domain` dots and hyphens are part of the name.
+fn folded(field: &Field, value: &str) -> String {
+    let separators: &[char] = if value.contains('@') { &[' '] } else { &[' ', '-', '.', '/'] };
+    let text: String = value.chars().filter(|character| !separators.contains(character)).collect();
+    if field.case_matters { text } else { text.to_lowercase() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table::ALIASES;
+    use super::*;
+    use crate::address::{Address, AddressDraft};
+    use proptest::prelude::*;
+    use regex::Regex;
+    use std::collections::BTreeSet;
+
+    fn kind(name: &str) -> &'static AccountType {
+        AccountType::from_name(name).unwrap_or_else(|| panic!("no type {name}"))
+    }
+
+    fn example_value(field: &Field) -> FieldValue {
+        match field.shape {
+            Shape::TextList => FieldValue::List(vec![field.example.to_owned()]),
+            Shape::Text | Shape::Date | Shape::Country => field.example.into(),
+        }
+    }
+
+    /// Every field of the type with its example, and the first of each group.
+    fn examples(kind: &AccountType) -> BTreeMap<String, FieldValue> {
+        let mut groups = BTreeSet::new();
+        let fields = kind.fields.iter().filter(|field| match field.presence {
+            Presence::OneOf(group) => groups.insert(group),
+            Presence::Required | Presence::Optional => true,
+        });
+        fields.map(|field| (field.name.to_owned(), example_value(field))).collect()
+    }
+
+    fn person() -> BeneficiaryDraft {
+        BeneficiaryDraft {
+            beneficiary_type: Some("INDIVIDUAL".into()),
+            full_name: Some("Maria da Silva".into()),
+            birth_date: Some("1990-05-17".into()),
+            nationality: Some("BR".into()),
+            ..BeneficiaryDraft::default()
+        }
+    }
+
+    fn holder(kind: &AccountType) -> Option<BeneficiaryDraft> {
+        (!kind.is_wallet()).then(person)
+    }
+
+    /// The account of the type's examples with these fields changed.
+    fn account(name: &str, changes: &[(&str, &str)]) -> Result<AccountInfo, Vec<FieldError>> {
+        let kind = kind(name);
+        let mut fields = examples(kind);
+        fields.extend(changes.iter().map(|(name, text)| ((*name).to_owned(), (*text).into())));
+        AccountInfo::new(kind, fields, None, holder(kind))
+    }
+
+    fn broken(result: Result<AccountInfo, Vec<FieldError>>) -> Vec<(String, Rule)> {
+        let errors = result.expect_err("something is wrong");
+        errors.into_iter().map(|error| (error.field, error.rule)).collect()
+    }
+
+    #[test]
+    fn the_table_has_every_type_and_currency() {
+        let names: BTreeSet<_> = types().iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), types().len());
+        assert_eq!(types().iter().filter(|kind| !kind.is_wallet()).count(), 24);
+        assert_eq!(types().iter().filter(|kind| kind.is_wallet()).count(), 7);
+        for currency in Currency::all() {
+            assert!(types().iter().any(|kind| kind.holds(currency)), "{currency}");
+        }
+        for kind in types() {
+            assert!(!kind.currencies.is_empty() && !kind.rails.is_empty(), "{}", kind.name);
+            for code in kind.currencies {
+                assert!(Currency::from_code(code).is_some(), "{code}");
+            }
+            assert_eq!(kind.networks.is_empty(), !kind.is_wallet(), "{}", kind.name);
+            assert_eq!(kind.can_pull, !kind.is_wallet(), "{}", kind.name);
+            assert!(kind.field("platformAccountId").is_some(), "{}", kind.name);
+            assert!(!kind.instruction_fields.is_empty(), "{}", kind.name);
+            let names: BTreeSet<_> = kind.fields.iter().map(|field| field.name).collect();
+            assert_eq!(names.len(), kind.fields.len(), "{}", kind.name);
+        }
+    }
+
+    /// Otherwise a typing error in a pattern would refuse everything silently, and
+    /// `primary_identifier` could fail.
+    #[test]
+    fn every_field_is_sound() {
+        let of_types =
+            types().iter().flat_map(|kind| kind.fields.iter().chain(kind.instruction_fields));
+        for field in of_types.chain(beneficiary_fields()).chain(Address::fields()) {
+            let name = field.name;
+            let anchored = field.pattern.starts_with('^') && field.pattern.ends_with('$');
+            assert!(field.pattern.is_empty() || anchored, "{name}");
+            assert!(field.pattern.is_empty() || Regex::new(field.pattern).is_ok(), "{name}");
+            assert!(field.min_length >= 1 && field.min_length <= field.max_length, "{name}");
+            assert!(!field.description.is_empty(), "{name}");
+            if name != "reference" {
+                assert_eq!(field.check_value(&example_value(field)), Ok(()), "{name}");
+            }
+        }
+        for kind in types() {
+            let certain = |field: &&Field| field.presence != Presence::Optional;
+            let primary: Vec<_> =
+                kind.fields.iter().filter(|field| field.is_identifier()).collect();
+            assert!(!primary.is_empty() && primary.iter().all(certain), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn examples_are_valid_also_on_live_platforms() {
+        for kind in types() {
+            let account = AccountInfo::new(kind, examples(kind), None, holder(kind))
+                .unwrap_or_else(|errors| panic!("{}: {errors:?}", kind.name));
+            assert_eq!(account.check_digits(), [], "{}", kind.name);
+            assert_eq!(account.rails(), kind.rails);
+            assert_eq!(account.fields(), &examples(kind));
+            assert_eq!(account.beneficiary().is_some(), !kind.is_wallet());
+            assert!(!account.primary_identifier().is_empty());
+        }
+    }
+
+    #[test]
+    fn everything_that_is_missing_is_reported_at_once() {
+        for kind in types() {
+            let mut expected: Vec<String> = kind
+                .fields
+                .iter()
+                .filter(|field| field.presence == Presence::Required)
+                .map(|field| field.name.to_owned())
+                .collect();
+            if kind.name == "LIGHTNING" {
+                expected.push("invoice".into());
+            }
+            if !kind.is_wallet() {
+                expected.push("beneficiary".into());
+            }
+            let found = broken(AccountInfo::new(kind, BTreeMap::new(), None, None));
+            let expected: Vec<_> =
+                expected.into_iter().map(|name| (name, Rule::Required)).collect();
+            assert_eq!(found, expected, "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn every_limit_refuses_a_wrong_value() {
+        for kind in types() {
+            for field in kind.fields {
+                let wrong = |value: FieldValue| {
+                    let mut fields = examples(kind);
+                    fields.insert(field.name.into(), value);
+                    let found = broken(AccountInfo::new(kind, fields, None, holder(kind)));
+                    let found = found.into_iter().find(|(name, _)| name == field.name);
+                    found.unwrap_or_else(|| panic!("{} {}", kind.name, field.name)).1
+                };
+                let listed = |text: &str| match field.shape {
+                    Shape::TextList => FieldValue::List(vec![text.to_owned()]),
+                    Shape::Text | Shape::Date | Shape::Country => text.into(),
+                };
+                let long = "1".repeat(usize::from(field.max_length) + 1);
+                assert_eq!(wrong(listed(&long)), Rule::MaxLength(field.max_length));
+                assert_eq!(wrong(listed("")), Rule::MinLength(field.min_length));
+                if !field.pattern.is_empty() {
+                    let text = "!".repeat(usize::from(field.min_length));
+                    assert_eq!(wrong(listed(&text)), Rule::Pattern(field.pattern));
+                }
+                match field.shape {
+                    Shape::TextList => assert_eq!(wrong("MW".into()), Rule::Type("array")),
+                    Shape::Text | Shape::Date | Shape::Country => {
+                        assert_eq!(wrong(FieldValue::List(vec![])), Rule::Type("string"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Type and field, what is accepted, what is refused; several separated by commas.
+    const PATTERNS: &str = "
+        USD_ACCOUNT routingNumber | 123456789 | 12345678, 1234567890, 12345678a
+        USD_ACCOUNT accountNumber | 1234, 12345678901234567 | 12a4, 123456789012345678, -1
+        USD_ACCOUNT accountCategory | CHECKING, SAVINGS | checking, OTHER
+        BRL_ACCOUNT pixKey | +5511987654321, maria@mail.example |
+        BRL_ACCOUNT pixKey | 7f1c9d4e-0b3a-4c55-9a57-0f2c1d9f8e11 |
+        BRL_ACCOUNT pixKeyType | CPF, CNPJ, EMAIL, PHONE, RANDOM | a b, cpf
+        BRL_ACCOUNT taxId | 12345678901, 12345678901234 | 1234567890, 123456789012345
+        BRL_ACCOUNT taxId | 12ABC34501DE35 | 123.456.789-01, 12abc34501de35, 12ABC34501DEAB
+        MXN_ACCOUNT clabeNumber | 123456789012345678 | 12345678901234567, 1234567890123456789
+        EUR_ACCOUNT iban | DE89370400440532013003, NO9386011117947 | DE8937040044
+        DKK_ACCOUNT iban | DK5000400440116243 | dk5000400440116243, DK50 0040 0440 1162 43
+        EUR_ACCOUNT swiftBic | COBADEFF, COBADEFFXXX | COBADEF, COBADEFFXX, cobadeff
+        EUR_ACCOUNT swiftCode | COBADEFF | COBADEFFX, C0BADEFF
+        GBP_ACCOUNT sortCode | 200000, 20-00-00, 20-0000 | 20 00 00, 2000000, 20--0000
+        GBP_ACCOUNT accountNumber | 12345678 | 1234567, 123456789
+        INR_ACCOUNT vpa | testuser.002@okbank, a-b_c@ybl | nobody, a@b@c, a@b.c, @okbank
+        NGN_ACCOUNT accountNumber | 0000000002 | 123456789, 12345678901
+        CAD_ACCOUNT bankCode | 999 | 01, 0001
+        CAD_ACCOUNT branchCode | 99999 | 0001, 000001
+        CAD_ACCOUNT accountNumber | 1234567, 123456789012 | 123456, 1234567890123
+        HKD_ACCOUNT swiftCode | HSBCHKHHHKH | HSBCHKH
+        HKD_ACCOUNT accountNumber | 1, 123-456789-833 | -1, 1/2
+        IDR_ACCOUNT phoneNumber | +62812345678, +62812345678901 | +6281234567, 0812345678
+        ZAR_ACCOUNT accountNumber | 123456789, 1234567890123 | 12345678, 12345678901234
+        KES_ACCOUNT phoneNumber | +254000000002 | +25471234567, 254712345678, +255712345678
+        TZS_ACCOUNT phoneNumber | +255712345678 | +2557123456789
+        ZMW_ACCOUNT phoneNumber | +260712345678 | +2607123456
+        RWF_ACCOUNT phoneNumber | +250712345678 | +251712345678
+        MWK_ACCOUNT phoneNumber | +265712345678 | +266712345678
+        UGX_ACCOUNT phoneNumber | +256712345678 | +257712345678
+        XOF_ACCOUNT phoneNumber | +221712345678, +2250712345678 | +22171234567, +225071234567
+        XOF_ACCOUNT phoneNumber | +22997123456, +2290197123456 | +229971234567, +223712345678
+        XOF_ACCOUNT phoneNumber | +22890123456 | +228901234567
+        XOF_ACCOUNT region | BJ, CI, SN, TG | ML, sn
+        SPARK_WALLET address | spark1pgssyuuuhnrrdjswal5c3s3rafw9w3y5dd4cj002 | spark1
+        SPARK_WALLET address | SPARK1PGSSYUUUHNRRDJSWAL5C3S3RAFW9W3Y5DD4CJ002 | spark
+        SPARK_WALLET address | sparkrt1pgssyuuuhnrrdjswal5c3s | bc1qar0srrr7xfkvy5l643lydnw9re59gtzz
+        LIGHTNING invoice | lnbcrt1pqqqqqqqqqqqqqqqqqqqqq002 | invoice-of-maria-number-7
+        SOLANA_WALLET address | 7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCF002 | 7EcDhSYG
+        TRON_WALLET address | TR7NHqjeKQxGTCi8q8ZY4pL8otSzgj0002 | TR7NHqj
+        POLYGON_WALLET address | 0x52908400098527886e0f7030069857d2e4169002 | 0x5290, 52908400
+        BASE_WALLET address | 0x52908400098527886E0F7030069857D2E4169EE7 | 0x5290, 52908400
+        ETHEREUM_WALLET address | 0x52908400098527886E0F7030069857D2E4169EE7 | 0x5290, 52908400
+    ";
+
+    #[test]
+    fn patterns_are_those_of_the_contract() {
+        for line in PATTERNS.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let (name, field) = cells[0].split_once(' ').expect("type and field");
+            let texts = |cell: usize| cells[cell].split(", ").filter(|text| !text.is_empty());
+            for text in texts(1) {
+                assert!(account(name, &[(field, text)]).is_ok(), "{name} {field} {text}");
+            }
+            for text in texts(2) {
+                let found = broken(account(name, &[(field, text)]));
+                assert_eq!(found.len(), 1, "{name} {field} {text}");
+                assert_eq!(found[0].0, field, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn older_names_are_understood() {
+        for (alias, name) in ALIASES {
+            assert_eq!(AccountType::from_name(alias).map(|kind| kind.name), Some(name));
+        }
+        assert_eq!(AccountType::from_name("usd_account"), None);
+        assert_eq!(AccountType::from_name(""), None);
+    }
+
+    #[test]
+    fn a_lightning_account_is_described_in_exactly_one_way() {
+        let described = |names: &[&str]| {
+            let kind = kind("LIGHTNING");
+            let fields = kind.fields.iter().filter(|field| names.contains(&field.name));
+            let fields = fields.map(|field| (field.name.to_owned(), field.example.into()));
+            AccountInfo::new(kind, fields.collect(), None, None)
+        };
+        for name in ["invoice", "bolt12", "lightningAddress"] {
+            let account = described(&[name]).expect("valid");
+            assert_eq!(Some(account.primary_identifier()), account.text(name));
+        }
+        let both = broken(described(&["invoice", "lightningAddress"]));
+        assert_eq!(both, [("lightningAddress".into(), Rule::Other)]);
+        assert_eq!(broken(described(&[])), [("invoice".into(), Rule::Required)]);
+    }
+
+    #[test]
+    fn rails_are_all_of_the_type_or_those_chosen() {
+        let with = |rails: &[&str]| {
+            let kind = kind("USD_ACCOUNT");
+            let rails = rails.iter().map(|rail| (*rail).to_owned()).collect();
+            AccountInfo::new(kind, examples(kind), Some(rails), Some(person()))
+        };
+        let chosen = with(&["WIRE", "ACH", "WIRE"]).expect("valid");
+        assert_eq!(chosen.rails(), [Rail::Wire, Rail::Ach]);
+        for wrong in [&["SEPA"][..], &["ACH", "ach"], &["SWIFT"]] {
+            let rule = Rule::Enum(vec!["ACH", "WIRE", "RTP", "FEDNOW"]);
+            assert_eq!(broken(with(wrong)), [("paymentRails".into(), rule)]);
+        }
+        assert_eq!(broken(with(&[])), [("paymentRails".into(), Rule::MinLength(1))]);
+    }
+
+    #[test]
+    fn fields_of_the_clients_own_are_kept_within_bounds() {
+        let account = account("USD_ACCOUNT", &[("nickname", "rent")]).expect("valid");
+        assert_eq!(account.text("nickname"), Some("rent"));
+        let long = "x".repeat(usize::from(EXTRA_VALUE_MAX) + 1);
+        let name = "n".repeat(EXTRA_NAME_MAX + 1);
+        for (field, text, rule) in [
+            ("note", long.as_str(), Rule::MaxLength(EXTRA_VALUE_MAX)),
+            ("note", "a\nb", Rule::Other),
+            ("paymentRails", "ACH", Rule::Other),
+            (&name, "x", Rule::Other),
+        ] {
+            assert_eq!(broken(super::tests::account("USD_ACCOUNT", &[(field, text)]))[0].1, rule);
+        }
+        let kind = kind("INR_ACCOUNT");
+        let mut fields = examples(kind);
+        fields.extend((0..=EXTRA_FIELDS_MAX).map(|number| (format!("own{number:03}"), "x".into())));
+        let found = broken(AccountInfo::new(kind, fields, None, Some(person())));
+        assert_eq!(found, [("own032".into(), Rule::Other)]);
+    }
+
+    #[test]
+    fn a_beneficiary_is_a_whole_person_or_business() {
+        let with = |name: &str, draft: BeneficiaryDraft| {
+            AccountInfo::new(kind(name), examples(kind(name)), None, Some(draft))
+        };
+        let only_name = BeneficiaryDraft { birth_date: None, nationality: None, ..person() };
+        let required = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| (format!("beneficiary.{name}"), Rule::Required)).collect()
+        };
+        assert!(with("EUR_ACCOUNT", only_name.clone()).is_ok());
+        let missing = broken(with("USD_ACCOUNT", only_name.clone()));
+        assert_eq!(missing, required(&["birthDate", "nationality"]));
+        let nameless = BeneficiaryDraft { full_name: None, ..only_name.clone() };
+        assert_eq!(broken(with("EUR_ACCOUNT", nameless)), required(&["fullName"]));
+        let business =
+            BeneficiaryDraft { beneficiary_type: Some("BUSINESS".into()), ..only_name.clone() };
+        assert_eq!(broken(with("USD_ACCOUNT", business.clone())), required(&["legalName"]));
+        let business = BeneficiaryDraft { legal_name: Some("Silva Ltda".into()), ..business };
+        let account = with("USD_ACCOUNT", business.clone()).expect("valid");
+        let beneficiary = account.beneficiary().expect("given");
+        assert_eq!((beneficiary.kind().name(), beneficiary.name()), ("BUSINESS", "Silva Ltda"));
+        assert_eq!(beneficiary.to_draft(), business);
+        let untyped = broken(with("USD_ACCOUNT", BeneficiaryDraft::default()));
+        assert_eq!(untyped, required(&["beneficiaryType"]));
+
+        let wrong = BeneficiaryDraft {
+            birth_date: Some("1990-02-30".into()),
+            nationality: Some("Brazil".into()),
+            email: Some("nobody".into()),
+            phone_number: Some("call me".into()),
+            country_of_residence: Some("ZZ".into()),
+            address: Some(AddressDraft::default()),
+            ..person()
+        };
+        let found: Vec<_> =
+            broken(with("USD_ACCOUNT", wrong)).into_iter().map(|(field, _)| field).collect();
+        assert_eq!(
+            found,
+            [
+                "beneficiary.birthDate",
+                "beneficiary.nationality",
+                "beneficiary.email",
+                "beneficiary.phoneNumber",
+                "beneficiary.countryOfResidence",
+                "beneficiary.address.line1",
+                "beneficiary.address.postalCode",
+                "beneficiary.address.country",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_suffix_ends_the_users_part() {
+        for (name, field, text, suffix) in [
+            ("USD_ACCOUNT", "accountNumber", "12345678002", Some("002")),
+            ("USD_ACCOUNT", "accountNumber", "02", None),
+            ("EUR_ACCOUNT", "iban", "DE89370400440532013003", Some("003")),
+            ("INR_ACCOUNT", "vpa", "testuser.002@okbank", Some("002")),
+            ("INR_ACCOUNT", "vpa", "ab@okbank", None),
+            ("BRL_ACCOUNT", "pixKey", "maria.102@mail.example", Some("102")),
+            ("BRL_ACCOUNT", "pixKey", "São", Some("São")),
+            ("BRL_ACCOUNT", "pixKey", "+5511987654005", Some("005")),
+            ("KES_ACCOUNT", "phoneNumber", "+254712345004", Some("004")),
+            ("BASE_WALLET", "address", "0x52908400098527886E0F7030069857D2E4169003", Some("003")),
+        ] {
+            let account = account(name, &[(field, text)]).expect("valid");
+            assert_eq!(account.magic_suffix(), suffix, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_account_has_one_fingerprint_however_it_is_spelled() {
+        let same = |name: &str, field: &str, left: &str, right: &str| {
+            let currency = Currency::from_code(kind(name).currencies[0]).expect("known");
+            let print =
+                |text| account(name, &[(field, text)]).expect("valid").fingerprint_text(currency);
+            print(left) == print(right)
+        };
+        for (name, field, left, right, expected) in [
+            ("GBP_ACCOUNT", "sortCode", "20-00-00", "200000", true),
+            ("GBP_ACCOUNT", "sortCode", "20-00-00", "20-00-01", false),
+            (
+                "EUR_ACCOUNT",
+                "iban",
+                "MT84MALT011000012345MTLCAST001S",
+                "MT84malt011000012345mtlcast001s",
+                true,
+            ),
+            ("HKD_ACCOUNT", "accountNumber", "123-456789-833", "123 456789 833", true),
+            ("INR_ACCOUNT", "vpa", "Maria@okbank", "maria@OKBANK", true),
+            ("INR_ACCOUNT", "vpa", "ma.ria@okbank", "maria@okbank", false),
+            ("USD_ACCOUNT", "routingNumber", "021000021", "011000015", false),
+            ("USD_ACCOUNT", "bankName", "One", "Another", true),
+            ("USD_ACCOUNT", "platformAccountId", "one", "another", true),
+            ("NGN_ACCOUNT", "bankName", "Access Bank", "access bank", true),
+            ("NGN_ACCOUNT", "bankName", "Access Bank", "Zenith Bank", false),
+            (
+                "BASE_WALLET",
+                "address",
+                "0x52908400098527886E0F7030069857D2E4169EE7",
+                "0x52908400098527886e0f7030069857d2e4169ee7",
+                true,
+            ),
+            (
+                "TRON_WALLET",
+                "address",
+                "TJRabPrwbZy45sbavfcjinPJC18kjpRTv8",
+                "TJRabPrwbZy45sbavfcjinPJC18kjpRTV8",
+                false,
+            ),
+        ] {
+            assert_eq!(same(name, field, left, right), expected, "{name} {left} {right}");
+        }
+        let account = account("GBP_ACCOUNT", &[]).expect("valid");
+        let pounds = Currency::from_code("GBP").expect("known");
+        assert_eq!(
+            account.fingerprint_text(pounds),
+            "GBP_ACCOUNT\nGBP\nsortCode=200000\naccountNumber=55779911"
+        );
+    }
+
+    #[test]
+    fn a_network_is_inferred_or_must_fit() {
+        let network = |name, given| account(name, &[]).expect("valid").network(given);
+        assert_eq!(network("SOLANA_WALLET", None), Ok(Some("SOLANA_MAINNET")));
+        assert_eq!(network("SOLANA_WALLET", Some("SOLANA_DEVNET")), Ok(Some("SOLANA_DEVNET")));
+        assert_eq!(network("LIGHTNING", Some("LIGHTNING_REGTEST")), Ok(Some("LIGHTNING_REGTEST")));
+        assert_eq!(network("USD_ACCOUNT", None), Ok(None));
+        for (name, given) in [
+            ("SOLANA_WALLET", "TRON_MAINNET"),
+            ("BASE_WALLET", "ETHEREUM_MAINNET"),
+            ("BASE_WALLET", "base_mainnet"),
+            ("USD_ACCOUNT", "SOLANA_MAINNET"),
+            ("TRON_WALLET", ""),
+        ] {
+            let error = network(name, Some(given)).expect_err("does not fit");
+            assert_eq!(error.field, "cryptoNetwork", "{name} {given}");
+        }
+    }
+
+    #[test]
+    fn wrong_check_digits_are_found_on_request_only() {
+        for (name, field, text) in [
+            ("USD_ACCOUNT", "routingNumber", "123456789"),
+            ("EUR_ACCOUNT", "iban", "DE89370400440532013003"),
+            ("DKK_ACCOUNT", "iban", "DK5000400440116002"),
+            ("MXN_ACCOUNT", "clabeNumber", "123456789012345678"),
+            ("BRL_ACCOUNT", "taxId", "12345678901"),
+            ("BRL_ACCOUNT", "pixKey", "12345678901"),
+            ("SOLANA_WALLET", "address", "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCF002"),
+        ] {
+            let errors = account(name, &[(field, text)]).expect("valid").check_digits();
+            let found: Vec<_> =
+                errors.iter().map(|error| (error.field.as_str(), &error.rule)).collect();
+            assert_eq!(found, [(field, &Rule::Checksum)], "{name} {text}");
+        }
+        let key = [("pixKey", "maria@mail.example"), ("pixKeyType", "EMAIL")];
+        assert_eq!(account("BRL_ACCOUNT", &key).expect("valid").check_digits(), []);
+    }
+
+    #[test]
+    fn the_reference_lists_everything() {
+        let page = markdown();
+        for kind in types() {
+            assert!(page.contains(&format!("\n## {}\n", kind.name)), "{}", kind.name);
+            for field in kind.fields {
+                assert!(page.contains(&format!("| `{}` |", field.name)), "{}", field.name);
+            }
+        }
+        for row in page.lines().filter(|line| line.starts_with("| `")) {
+            let cells = row.replace("\\|", "").matches('|').count();
+            assert!(cells == 7 || cells == 3, "{row}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_an_account(
+            number in 0..types().len(),
+            texts in proptest::collection::vec(".{0,80}", 12),
+            list in proptest::collection::vec(".{0,4}", 0..4),
+            rails in proptest::option::of(proptest::collection::vec("[A-Z]{0,4}", 0..3)),
+        ) {
+            let kind = &types()[number];
+            let mut fields = examples(kind);
+            for (field, text) in kind.fields.iter().zip(&texts) {
+                fields.insert(field.name.into(), text.as_str().into());
+            }
+            fields.insert(texts[10].clone(), texts[11].as_str().into());
+            fields.insert(texts[9].clone(), FieldValue::List(list));
+            let draft = BeneficiaryDraft {
+                full_name: Some(texts[8].clone()),
+                birth_date: Some(texts[7].clone()),
+                nationality: Some(texts[6].clone()),
+                ..person()
+            };
+            let _ = AccountInfo::new(kind, fields, rails, Some(draft));
+        }
+
+        #[test]
+        fn no_pix_key_breaks_what_is_asked_of_an_account(key in "\\PC{1,77}") {
+            let account = account("BRL_ACCOUNT", &[("pixKey", &key)]);
+            let account = account.map_err(|errors| TestCaseError::fail(format!("{errors:?}")))?;
+            let suffix = account.magic_suffix().map(|suffix| suffix.chars().count());
+            prop_assert!(suffix.is_none_or(|length| length == 3));
+            account.fingerprint_text(Currency::from_code("BRL").expect("known"));
+            account.check_digits();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Customers of a platform (specification 2.6; contract 6.3).
+
+use crate::address::Address;
+use crate::country::Country;
+use crate::id::{CustomerId, ExternalAccountId, PlatformId};
+use crate::time::{Date, Timestamp};
+use crate::uma_address::UmaAddress;
+
+/// What is known about a customer's identity (specification 3.5). For businesses the API calls it
+/// `kybStatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KycStatus {
+    /// Checked and good.
+    Approved,
+    /// Checked and refused.
+    Rejected,
+    /// Being checked.
+    PendingReview,
+    /// Not finished in time.
+    Expired,
+    /// The check was called off.
+    Canceled,
+    /// A person approved.
+    ManuallyApproved,
+    /// A person refused.
+    ManuallyRejected,
+}
+
+impl KycStatus {
+    /// Every status, in the order of the specification.
+    pub const ALL: [Self; 7] = [
+        Self::Approved,
+        Self::Rejected,
+        Self::PendingReview,
+        Self::Expired,
+        Self::Canceled,
+        Self::ManuallyApproved,
+        Self::ManuallyRejected,
+    ];
+
+    /// The name that the API uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Approved => "APPROVED",
+            Self::Rejected => "REJECTED",
+            Self::PendingReview => "PENDING_REVIEW",
+            Self::Expired => "EXPIRED",
+            Self::Canceled => "CANCELED",
+            Self::ManuallyApproved => "MANUALLY_APPROVED",
+            Self::ManuallyRejected => "MANUALLY_REJECTED",
+        }
+    }
+
+    /// The status with this API name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether the customer may move money.
+    pub const fn may_move_money(self) -> bool {
+        match self {
+            Self::Approved | Self::ManuallyApproved => true,
+            Self::Rejected
+            | Self::PendingReview
+            | Self::Expired
+            | Self::Canceled
+            | Self::ManuallyRejected => false,
+        }
+    }
+}
+
+/// A person's part of a customer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Individual {
+    /// Full name.
+    pub full_name: Option<String>,
+    /// Date of birth.
+    pub birth_date: Option<Date>,
+    /// Nationality.
+    pub nationality: Option<Country>,
+    /// Where the person lives.
+    pub address: Option<Address>,
+}
+
+/// Why a person has a say in a business (contract 5 `individualType`).
+pub const OWNER_TYPES: [&str; 6] = [
+    "DIRECTOR",
+    "CONTROL_PERSON",
+    "BUSINESS_POINT_OF_CONTACT",
+    "TRUSTEE",
+    "SETTLOR",
+    "GENERAL_PARTNER",
+];
+
+/// A person behind a business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeneficialOwner {
+    /// Full name.
+    pub full_name: String,
+    /// One of [`OWNER_TYPES`].
+    pub individual_type: &'static str,
+    /// E-mail address.
+    pub email_address: Option<String>,
+    /// Phone number, E.164.
+    pub phone_number: Option<String>,
+    /// Tax number.
+    pub tax_id: Option<String>,
+    /// Date of birth.
+    pub birth_date: Option<Date>,
+    /// Nationality.
+    pub nationality: Option<Country>,
+    /// Where the person lives.
+    pub address: Option<Address>,
+    /// Share of the business in per cent, as decimal digits.
+    pub percentage_ownership: Option<rust_decimal::Decimal>,
+    /// Position.
+    pub title: Option<String>,
+}
+
+/// A business's part of a customer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Business {
+    /// Legal name.
+    pub legal_name: String,
+    /// Number in the register.
+    pub registration_number: Option<String>,
+    /// Tax number.
+    pub tax_id: Option<String>,
+    /// Where it is.
+    pub address: Option<Address>,
+    /// The persons behind it.
+    pub beneficial_owners: Vec<BeneficialOwner>,
+}
+
+/// Who the customer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// A person.
+    Individual(Individual),
+    /// A business.
+    Business(Business),
+}
+
+impl Identity {
+    /// The `customerType` in the API.
+    pub const fn customer_type(&self) -> &'static str {
+        match self {
+            Self::Individual(_) => "INDIVIDUAL",
+            Self::Business(_) => "BUSINESS",
+        }
+    }
+}
+
+/// A customer of a platform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Customer {
+    /// System id.
+    pub id: CustomerId,
+    /// The platform.
+    pub platform: PlatformId,
+    /// The platform's own name for the customer. Several customers may share one (contract 6.3).
+    pub platform_customer_id: String,
+    /// Its address; unique on this server, and never given out again.
+    pub uma_address: UmaAddress,
+    /// What is known about its identity.
+    pub kyc_status: KycStatus,
+    /// Who it is.
+    pub identity: Identity,
+    /// The external account that incoming UMA payments go on to. One field, so that at most one
+    /// account can hold the flag and moving it is atomic (specification 2.8).
+    pub default_uma_deposit_account: Option<ExternalAccountId>,
+    /// Whether it was deleted. Its records stay readable; its money does not move.
+    pub is_deleted: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}

@@ -1,0 +1,30 @@
+//! What things are and which changes are legal.
+//!
+//! Pure and synchronous. This crate never reads a clock, a random source, a file, a socket or the
+//! environment; it has no floats, no `async` and no serialisation: a type that serialises is a
+//! promise to someone outside, and those promises are made at the edges (`api`, `store`).
+//!
+//! Reading order: identifiers, time and money first; then the nouns of the specification, each
+//! with the machine that allows its changes of state.
+
+pub mod id;
+pub mod time;
+pub mod currency;
+pub mod money;
+pub mod rate;
+pub mod pricing;
+pub mod rail;
+pub mod country;
+pub mod address;
+pub mod uma_address;
+pub mod platform;
+pub mod token;
+pub mod customer;
+pub mod account_info;
+pub mod checks;
+pub mod external_account;
+pub mod transition;
+pub mod quote;
+pub mod transaction;
+pub mod event;
+pub mod states;

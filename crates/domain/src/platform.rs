@@ -1,0 +1,173 @@
+//! Platforms and their configuration (specification 2.11; contract 6.1).
+
+use rust_decimal::Decimal;
+
+use crate::account_info::AccountInfo;
+use crate::currency::Currency;
+use crate::customer::KycStatus;
+use crate::external_account;
+use crate::id::PlatformId;
+use crate::time::Timestamp;
+use crate::transaction::Direction;
+use crate::uma_address::UmaDomain;
+
+/// Whether a platform moves real money (design decision 12). Its token decides; nothing else does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Behaves like the real thing, with no money behind it.
+    Sandbox,
+    /// Real money.
+    Live,
+}
+
+impl Mode {
+    /// The name in storage and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "SANDBOX",
+            Self::Live => "LIVE",
+        }
+    }
+
+    /// The mode with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Sandbox, Self::Live].into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// Names of facts about a person or business that may be asked for (contract 5).
+pub const COUNTERPARTY_FIELDS: [&str; 16] = [
+    "FULL_NAME",
+    "BIRTH_DATE",
+    "NATIONALITY",
+    "PHONE_NUMBER",
+    "EMAIL",
+    "POSTAL_ADDRESS",
+    "TAX_ID",
+    "REGISTRATION_NUMBER",
+    "USER_TYPE",
+    "COUNTRY_OF_RESIDENCE",
+    "ACCOUNT_IDENTIFIER",
+    "FI_LEGAL_ENTITY_NAME",
+    "FI_ADDRESS",
+    "PURPOSE_OF_PAYMENT",
+    "ULTIMATE_INSTITUTION_COUNTRY",
+    "IDENTIFIER",
+];
+
+/// A fact that the platform asks of counterparties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CounterpartyField {
+    /// One of [`COUNTERPARTY_FIELDS`].
+    pub name: &'static str,
+    /// Whether a payment without it is refused.
+    pub mandatory: bool,
+}
+
+/// A currency that the platform's customers can hold, send and receive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SupportedCurrency {
+    /// The currency.
+    pub currency: Currency,
+    /// Least that may be sent, in smallest units.
+    pub min_minor: i64,
+    /// Most that may be sent, in smallest units.
+    pub max_minor: i64,
+    /// What is asked of counterparties.
+    pub required_counterparty_fields: Vec<CounterpartyField>,
+    /// Which directions are on.
+    pub enabled: Vec<Direction>,
+}
+
+impl SupportedCurrency {
+    /// Whether payments of this direction are on.
+    pub fn allows(&self, direction: Direction) -> bool {
+        self.enabled.contains(&direction)
+    }
+}
+
+/// A rule that replaces the built-in price of a corridor for one platform. The first rule that
+/// matches decides each part that it sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CorridorRule {
+    /// The currency that pays; any, when absent.
+    pub sending: Option<Currency>,
+    /// The currency that is paid; any, when absent.
+    pub receiving: Option<Currency>,
+    /// Fraction by which the rate is worse than the mid rate.
+    pub spread: Option<Decimal>,
+    /// Fixed fee in the smallest unit of the sending currency.
+    pub fixed_fee_minor: Option<i64>,
+    /// Fraction of the sending amount.
+    pub variable_fee_rate: Option<Decimal>,
+}
+
+impl CorridorRule {
+    /// Whether the rule is about this corridor.
+    pub fn matches(&self, sending: Currency, receiving: Currency) -> bool {
+        self.sending.is_none_or(|currency| currency == sending)
+            && self.receiving.is_none_or(|currency| currency == receiving)
+    }
+}
+
+/// An API client's organisation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Platform {
+    /// System id.
+    pub id: PlatformId,
+    /// Name for the operator.
+    pub name: String,
+    /// Real money or not.
+    pub mode: Mode,
+    /// Domain of its customers' addresses.
+    pub uma_domain: UmaDomain,
+    /// Subdomain of this server to which its UMA requests are proxied.
+    pub proxy_uma_subdomain: String,
+    /// Where its events go.
+    pub webhook_endpoint: Option<String>,
+    /// Whether it is regulated and knows its customers itself.
+    pub is_regulated: bool,
+    /// What its customers can hold, send and receive.
+    pub currencies: Vec<SupportedCurrency>,
+    /// Its own prices.
+    pub corridors: Vec<CorridorRule>,
+    /// How many of its tokens can manage; the last one cannot be deleted.
+    pub manager_tokens: u32,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its configuration last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Platform {
+    /// What is known about the identity of a customer that the platform has just made (contract
+    /// 6.4). A regulated platform knows its customers itself and may say what it knows; where no
+    /// money is real, everybody is approved; everybody else has to be looked at first.
+    pub fn first_kyc_status(&self, given: Option<KycStatus>) -> KycStatus {
+        match (self.is_regulated, self.mode) {
+            (true, _) => given.unwrap_or(KycStatus::Approved),
+            (false, Mode::Sandbox) => KycStatus::Approved,
+            (false, Mode::Live) => KycStatus::PendingReview,
+        }
+    }
+
+    /// Whether a new external account can be used at once (contract 6.7): a wallet always, a bank
+    /// account only where no money is real.
+    pub fn first_account_status(&self, account: &AccountInfo) -> external_account::Status {
+        if account.account_type().is_wallet() || self.mode == Mode::Sandbox {
+            external_account::Status::Active
+        } else {
+            external_account::Status::Pending
+        }
+    }
+
+    /// Whether check digits of bank identifiers are enforced (design decision 14).
+    pub fn checks_digits(&self) -> bool {
+        self.mode == Mode::Live
+    }
+
+    /// The platform's terms for a currency, if it supports it.
+    pub fn supported(&self, currency: Currency) -> Option<&SupportedCurrency> {
+        self.currencies.iter().find(|supported| supported.currency == currency)
+    }
+}

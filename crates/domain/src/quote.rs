@@ -1,0 +1,277 @@
+//! Quotes: priced offers with a locked rate (specification 2.5, 3.2; contract 6.9).
+
+use crate::id::{Owner, PlatformId, QuoteId, TransactionId};
+use crate::pricing::{Locked, Price};
+use crate::time::Timestamp;
+use crate::transaction::{Destination, RateDetails, Source};
+use crate::transition::{IllegalTransition, Moved};
+
+/// Status of a quote (specification 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Open to be executed or funded.
+    Pending,
+    /// Its transfer is under way.
+    Processing,
+    /// Its transfer was delivered.
+    Completed,
+    /// Its transfer could not be made.
+    Failed,
+    /// Its time was over.
+    Expired,
+}
+
+impl Status {
+    /// Every status, in the order of the specification.
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::Processing, Self::Completed, Self::Failed, Self::Expired];
+
+    /// The name that the API uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Processing => "PROCESSING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Expired => "EXPIRED",
+        }
+    }
+
+    /// The status with this API name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Where the event leads from this status, if the machine has an arrow for it.
+    pub fn after(self, event: Event) -> Option<Self> {
+        arrow(self, event)
+    }
+
+    /// Whether the machine has an arrow from this status to `next`.
+    pub fn may_become(self, next: Self) -> bool {
+        Event::ALL.into_iter().any(|event| self.after(event) == Some(next))
+    }
+}
+
+/// What can happen to a quote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The client confirmed it, or the matching deposit arrived.
+    Executed,
+    /// The transfer was delivered.
+    Delivered,
+    /// The transfer could not be made, or the deposit did not match.
+    Failed,
+    /// The time is over.
+    Expired,
+}
+
+impl Event {
+    /// Every event.
+    pub const ALL: [Self; 4] = [Self::Executed, Self::Delivered, Self::Failed, Self::Expired];
+
+    /// The event's name in documents and refusals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// The arrows of the machine: the one table that [`Quote::apply`], `verify` and the documents
+/// share.
+fn arrow(from: Status, event: Event) -> Option<Status> {
+    use Status::{Completed, Expired, Failed, Pending, Processing};
+    match (from, event) {
+        (Pending, Event::Executed) => Some(Processing),
+        (Pending, Event::Expired) => Some(Expired),
+        (Processing, Event::Delivered) => Some(Completed),
+        (Pending | Processing, Event::Failed) => Some(Failed),
+        (
+            Pending | Processing | Completed | Failed | Expired,
+            Event::Executed | Event::Delivered | Event::Failed | Event::Expired,
+        ) => None,
+    }
+}
+
+/// What the quote's payment is for (contract 5).
+pub const PURPOSES: [&str; 12] = [
+    "GIFT",
+    "SELF",
+    "GOODS_OR_SERVICES",
+    "EDUCATION",
+    "HEALTH_OR_MEDICAL",
+    "REAL_ESTATE_PURCHASE",
+    "TAX_PAYMENT",
+    "LOAN_PAYMENT",
+    "UTILITY_BILL",
+    "DONATION",
+    "TRAVEL",
+    "OTHER",
+];
+
+/// What a quote is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// System id.
+    pub id: QuoteId,
+    /// The platform.
+    pub platform: PlatformId,
+    /// Who sends.
+    pub owner: Owner,
+    /// Its transaction, which exists from the quote's creation.
+    pub transaction: TransactionId,
+    /// Where money comes from.
+    pub source: Source,
+    /// Where it goes.
+    pub destination: Destination,
+    /// Which side the client locked.
+    pub locked: Locked,
+    /// What it costs.
+    pub price: Price,
+    /// Fee parts as shown.
+    pub rate_details: RateDetails,
+    /// Until when it can be executed or funded.
+    pub expires_at: Timestamp,
+    /// What the payment is for, one of [`PURPOSES`].
+    pub purpose: Option<&'static str>,
+}
+
+/// A priced offer, with a status that only [`Quote::apply`] changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quote {
+    draft: Draft,
+    history: Vec<Step>,
+}
+
+/// One step of a quote's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The status that it reached.
+    pub status: Status,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A stored quote whose parts contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{id}: {what}")]
+pub struct Inconsistent {
+    /// The quote.
+    pub id: QuoteId,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Quote {
+    /// A new quote, `PENDING`.
+    pub fn pending(draft: Draft, now: Timestamp) -> Self {
+        Self { draft, history: vec![Step { status: Status::Pending, at: now }] }
+    }
+
+    /// Puts a stored quote together again and checks what the machine guarantees. For the store
+    /// only.
+    pub fn restore(draft: Draft, history: Vec<Step>) -> Result<Self, Inconsistent> {
+        let starts_pending = history.first().is_some_and(|step| step.status == Status::Pending);
+        if !starts_pending {
+            let what = "does not start as PENDING".to_owned();
+            return Err(Inconsistent { id: draft.id, what });
+        }
+        for pair in history.windows(2) {
+            let (from, to) = (pair[0].status, pair[1].status);
+            if !from.may_become(to) {
+                let what = format!("went from {} to {}", from.name(), to.name());
+                return Err(Inconsistent { id: draft.id, what });
+            }
+        }
+        Ok(Self { draft, history })
+    }
+
+    /// What it was made from.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    /// System id.
+    pub fn id(&self) -> QuoteId {
+        self.draft.id
+    }
+
+    fn last(&self) -> Step {
+        *self.history.last().expect("every constructor makes at least one step")
+    }
+
+    /// The present status.
+    pub fn status(&self) -> Status {
+        self.last().status
+    }
+
+    /// Every status it had, oldest first.
+    pub fn history(&self) -> &[Step] {
+        &self.history
+    }
+
+    /// How many statuses it had: the number of its latest change, from 1.
+    pub fn version(&self) -> u32 {
+        u32::try_from(self.history.len()).unwrap_or(u32::MAX)
+    }
+
+    /// When it was made.
+    pub fn created_at(&self) -> Timestamp {
+        self.history.first().map_or(self.last().at, |step| step.at)
+    }
+
+    /// When its status last changed.
+    pub fn updated_at(&self) -> Timestamp {
+        self.last().at
+    }
+
+    /// Whether its time is over at `now`.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.draft.expires_at
+    }
+
+    /// The one function that changes a quote's status.
+    pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
+        let from = self.status();
+        let Some(to) = arrow(from, event) else {
+            return Err(IllegalTransition {
+                machine: "quote",
+                state: from.name(),
+                event: event.name(),
+            });
+        };
+        self.history.push(Step { status: to, at: now });
+        Ok(Moved::new(from.name(), self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arrows_are_those_of_the_contract() {
+        let mut arrows = Vec::new();
+        for from in Status::ALL {
+            for event in Event::ALL {
+                if let Some(to) = arrow(from, event) {
+                    arrows.push(format!("{} {} {}", from.name(), event.name(), to.name()));
+                }
+            }
+        }
+        assert_eq!(
+            arrows,
+            [
+                "PENDING executed PROCESSING",
+                "PENDING failed FAILED",
+                "PENDING expired EXPIRED",
+                "PROCESSING delivered COMPLETED",
+                "PROCESSING failed FAILED",
+            ]
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! The state machines as a page of the documents.
+
+use std::fmt::Write as _;
+
+use crate::{quote, transaction};
+
+/// Every arrow of every machine, from the tables that the machines themselves use.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# States\n\n\
+         Written from the machines in `crates/domain/src/transaction.rs` and `quote.rs`. A status \
+         without an arrow out of it is final.\n\n\
+         ## Transaction\n\n\
+         | from | event | to | money |\n|---|---|---|---|\n",
+    );
+    for from in transaction::Status::ALL {
+        for event in transaction::Event::ALL {
+            let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            // Writing to a string cannot fail.
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` | {} |", event.money());
+        }
+    }
+    page.push_str("\n## Quote\n\n| from | event | to |\n|---|---|---|\n");
+    for from in quote::Status::ALL {
+        for event in quote::Event::ALL {
+            let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page
+}

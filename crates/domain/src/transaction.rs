@@ -1,0 +1,628 @@
+//! Transactions: payments as the client sees them (specification 2.3, 3.1; contract 6.10).
+
+use std::fmt;
+
+use crate::currency::Currency;
+use crate::id::{ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
+use crate::money::{Money, Receiving, Sending};
+use crate::pricing::Multipliers;
+use crate::rate::Rate;
+use crate::time::Timestamp;
+use crate::transition::{IllegalTransition, Moved};
+
+/// Which way money moves, seen from the platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// To the owner.
+    Incoming,
+    /// From the owner.
+    Outgoing,
+}
+
+impl Direction {
+    /// The `type` in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Incoming => "INCOMING",
+            Self::Outgoing => "OUTGOING",
+        }
+    }
+
+    /// The direction with this API name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Incoming, Self::Outgoing].into_iter().find(|direction| direction.name() == name)
+    }
+}
+
+/// An account that money comes from or goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccountRef {
+    /// A balance held here.
+    Internal(InternalAccountId),
+    /// A bank account or wallet elsewhere.
+    External(ExternalAccountId),
+}
+
+impl AccountRef {
+    /// The internal account, if it is one.
+    pub fn internal(self) -> Option<InternalAccountId> {
+        match self {
+            Self::Internal(id) => Some(id),
+            Self::External(_) => None,
+        }
+    }
+
+    /// The external account, if it is one.
+    pub fn external(self) -> Option<ExternalAccountId> {
+        match self {
+            Self::Internal(_) => None,
+            Self::External(id) => Some(id),
+        }
+    }
+}
+
+impl fmt::Display for AccountRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Internal(id) => id.fmt(f),
+            Self::External(id) => id.fmt(f),
+        }
+    }
+}
+
+/// Where money comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// An account. A deposit that was simulated or received without an account on our side has no
+    /// source at all.
+    Account {
+        /// The account.
+        account: AccountRef,
+        /// Its currency.
+        currency: Currency,
+    },
+    /// A deposit that is made for one quote, just in time (contract 6.9.1).
+    RealtimeFunding {
+        /// Currency of the deposit.
+        currency: Currency,
+    },
+}
+
+impl Source {
+    /// The currency that is paid in.
+    pub fn currency(self) -> Currency {
+        match self {
+            Self::Account { currency, .. } | Self::RealtimeFunding { currency } => currency,
+        }
+    }
+
+    /// The account, unless the source is a deposit made just in time.
+    pub fn account(self) -> Option<AccountRef> {
+        match self {
+            Self::Account { account, .. } => Some(account),
+            Self::RealtimeFunding { .. } => None,
+        }
+    }
+}
+
+/// Where money goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Destination {
+    /// The account.
+    pub account: AccountRef,
+    /// Its currency.
+    pub currency: Currency,
+}
+
+/// Why a transaction failed (specification 2.3; contract 5 for the values of outgoing ones).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureReason {
+    /// The lookup before an incoming payment failed.
+    LnurlpFailed,
+    /// The pay request of an incoming payment failed.
+    PayRequestFailed,
+    /// The platform's approval webhook answered with an error.
+    PaymentApprovalWebhookError,
+    /// The platform did not decide in time.
+    PaymentApprovalTimedOut,
+    /// The rail could not deliver.
+    OfframpFailed,
+    /// The payee's platform left out data that the payer's side demands.
+    MissingMandatoryPayeeData,
+    /// The quote's time was over.
+    QuoteExpired,
+    /// A quote's transfer could not be made.
+    QuoteExecutionFailed,
+    /// A lightning payment failed.
+    LightningPaymentFailed,
+    /// A deposit did not match its quote.
+    FundingAmountMismatch,
+    /// The counterparty failed after the transfer.
+    CounterpartyPostTxFailed,
+    /// The rail did not answer in time.
+    Timeout,
+}
+
+impl FailureReason {
+    /// Every reason.
+    pub const ALL: [Self; 12] = [
+        Self::LnurlpFailed,
+        Self::PayRequestFailed,
+        Self::PaymentApprovalWebhookError,
+        Self::PaymentApprovalTimedOut,
+        Self::OfframpFailed,
+        Self::MissingMandatoryPayeeData,
+        Self::QuoteExpired,
+        Self::QuoteExecutionFailed,
+        Self::LightningPaymentFailed,
+        Self::FundingAmountMismatch,
+        Self::CounterpartyPostTxFailed,
+        Self::Timeout,
+    ];
+
+    /// The name that the API uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LnurlpFailed => "LNURLP_FAILED",
+            Self::PayRequestFailed => "PAY_REQUEST_FAILED",
+            Self::PaymentApprovalWebhookError => "PAYMENT_APPROVAL_WEBHOOK_ERROR",
+            Self::PaymentApprovalTimedOut => "PAYMENT_APPROVAL_TIMED_OUT",
+            Self::OfframpFailed => "OFFRAMP_FAILED",
+            Self::MissingMandatoryPayeeData => "MISSING_MANDATORY_PAYEE_DATA",
+            Self::QuoteExpired => "QUOTE_EXPIRED",
+            Self::QuoteExecutionFailed => "QUOTE_EXECUTION_FAILED",
+            Self::LightningPaymentFailed => "LIGHTNING_PAYMENT_FAILED",
+            Self::FundingAmountMismatch => "FUNDING_AMOUNT_MISMATCH",
+            Self::CounterpartyPostTxFailed => "COUNTERPARTY_POST_TX_FAILED",
+            Self::Timeout => "TIMEOUT",
+        }
+    }
+
+    /// The reason with this API name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+/// Status of a transaction (specification 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// A counterparty has looked the payee up.
+    Created,
+    /// There is a quote or a transfer, and no money has left.
+    Pending,
+    /// Funded and under way.
+    Processing,
+    /// Delivered.
+    Completed,
+    /// The receiving side said no; nothing is owed.
+    Rejected,
+    /// We could not.
+    Failed,
+    /// Money that had arrived or left was given back.
+    Refunded,
+    /// The time to pay was over.
+    Expired,
+}
+
+impl Status {
+    /// Every status, in the order of the specification.
+    pub const ALL: [Self; 8] = [
+        Self::Created,
+        Self::Pending,
+        Self::Processing,
+        Self::Completed,
+        Self::Rejected,
+        Self::Failed,
+        Self::Refunded,
+        Self::Expired,
+    ];
+
+    /// The name that the API uses.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "CREATED",
+            Self::Pending => "PENDING",
+            Self::Processing => "PROCESSING",
+            Self::Completed => "COMPLETED",
+            Self::Rejected => "REJECTED",
+            Self::Failed => "FAILED",
+            Self::Refunded => "REFUNDED",
+            Self::Expired => "EXPIRED",
+        }
+    }
+
+    /// The status with this API name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Where the event leads from this status, if the machine has an arrow for it.
+    pub fn after(self, event: Event) -> Option<Self> {
+        arrow(self, event.name())
+    }
+
+    /// Whether the machine has an arrow from this status to `next`.
+    pub fn may_become(self, next: Self) -> bool {
+        Event::ALL.into_iter().any(|event| self.after(event) == Some(next))
+    }
+}
+
+/// What can happen to a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A pay request was accepted.
+    Quoted,
+    /// Funded and handed to the rail.
+    Started,
+    /// The rail has delivered.
+    Settled,
+    /// The receiving side refused.
+    Refused,
+    /// We could not deliver.
+    Failed(FailureReason),
+    /// Money that had come for the payment was given back.
+    Refunded,
+    /// The time to pay is over.
+    Expired,
+}
+
+impl Event {
+    /// One of every event, for tables and tests.
+    pub const ALL: [Self; 7] = [
+        Self::Quoted,
+        Self::Started,
+        Self::Settled,
+        Self::Refused,
+        Self::Failed(FailureReason::OfframpFailed),
+        Self::Refunded,
+        Self::Expired,
+    ];
+
+    /// The event's name in documents and refusals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quoted => "quoted",
+            Self::Started => "started",
+            Self::Settled => "settled",
+            Self::Refused => "refused",
+            Self::Failed(_) => "failed",
+            Self::Refunded => "refunded",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// What happens to money when the arrow is taken, for `docs/states.md`.
+    pub const fn money(self) -> &'static str {
+        match self {
+            Self::Quoted | Self::Expired => "none",
+            Self::Started => "pending, or posted at once between internal accounts",
+            Self::Settled => "pending becomes posted",
+            Self::Refused | Self::Failed(_) => "pending becomes voided",
+            Self::Refunded => "what waits in suspense goes to the internal account",
+        }
+    }
+}
+
+/// The arrows of the machine, by the name of the event: the one table that [`Transaction::apply`],
+/// `verify` and the documents share.
+fn arrow(from: Status, event: &str) -> Option<Status> {
+    use Status::{Completed, Created, Expired, Failed, Pending, Processing, Refunded, Rejected};
+    match (from, event) {
+        (Created, "quoted") => Some(Pending),
+        (Pending, "started") => Some(Processing),
+        (Processing, "settled") => Some(Completed),
+        (Pending | Processing, "refused") => Some(Rejected),
+        (Created | Pending | Processing, "failed") => Some(Failed),
+        (Failed, "refunded") => Some(Refunded),
+        (Created | Pending, "expired") => Some(Expired),
+        (
+            Created | Pending | Processing | Completed | Rejected | Failed | Refunded | Expired,
+            _,
+        ) => None,
+    }
+}
+
+/// One step of a transaction's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The status that it reached.
+    pub status: Status,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a quote fixed for its transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    /// The quote.
+    pub quote: QuoteId,
+    /// Its rate.
+    pub rate: Rate,
+    /// All fees, in the sending currency.
+    pub fees: Money,
+    /// Its fee parts.
+    pub rate_details: RateDetails,
+}
+
+/// Fee parts and multipliers (specification 2.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateDetails {
+    /// Fixed fee, in the sending currency.
+    pub fixed_fee: Money,
+    /// Variable fee, in the sending currency.
+    pub variable_fee: Money,
+    /// The fraction behind the variable fee.
+    pub variable_fee_rate: rust_decimal::Decimal,
+    /// Millisatoshi multipliers; absent where they leave the range of exact decimals.
+    pub multipliers: Option<Multipliers>,
+}
+
+/// What a transaction is made from; it starts in the given status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// System id.
+    pub id: TransactionId,
+    /// The platform.
+    pub platform: PlatformId,
+    /// Whose payment it is: sender of an outgoing, recipient of an incoming one.
+    pub owner: Owner,
+    /// The platform's own name for that owner.
+    pub platform_customer_id: String,
+    /// Which way money moves.
+    pub direction: Direction,
+    /// Where money comes from; absent for a bare deposit.
+    pub source: Option<Source>,
+    /// Where it goes.
+    pub destination: Destination,
+    /// What leaves the source, on outgoing transactions.
+    pub sent: Option<Sending>,
+    /// What arrives.
+    pub received: Receiving,
+    /// What the quote fixed, if there was one.
+    pub terms: Option<Terms>,
+    /// The memo.
+    pub description: Option<String>,
+}
+
+/// A payment, with a status that only [`Transaction::apply`] changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    draft: Draft,
+    history: Vec<Step>,
+    failure: Option<FailureReason>,
+}
+
+/// A stored transaction whose parts contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{id}: {what}")]
+pub struct Inconsistent {
+    /// The transaction.
+    pub id: TransactionId,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Transaction {
+    /// A new transaction, `PENDING`: a quote or a transfer exists.
+    pub fn pending(draft: Draft, now: Timestamp) -> Self {
+        let first = Step { status: Status::Pending, at: now };
+        Self { draft, history: vec![first], failure: None }
+    }
+
+    /// Puts a stored transaction together again and checks what the machine guarantees. For the
+    /// store only.
+    pub fn restore(
+        draft: Draft,
+        history: Vec<Step>,
+        failure: Option<FailureReason>,
+    ) -> Result<Self, Inconsistent> {
+        let inconsistent = |what: String| Err(Inconsistent { id: draft.id, what });
+        let Some(first) = history.first() else {
+            return inconsistent("has no history".to_owned());
+        };
+        if !matches!(first.status, Status::Created | Status::Pending) {
+            return inconsistent(format!("starts as {}", first.status.name()));
+        }
+        for pair in history.windows(2) {
+            let (from, to) = (pair[0].status, pair[1].status);
+            if !from.may_become(to) {
+                return inconsistent(format!("went from {} to {}", from.name(), to.name()));
+            }
+        }
+        let transaction = Self { draft, history, failure };
+        let has_failed = transaction.history.iter().any(|step| step.status == Status::Failed);
+        if has_failed != transaction.failure.is_some() {
+            let what = "a failure reason goes with FAILED, and only with it".to_owned();
+            return Err(Inconsistent { id: transaction.draft.id, what });
+        }
+        Ok(transaction)
+    }
+
+    /// What it was made from.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+
+    /// System id.
+    pub fn id(&self) -> TransactionId {
+        self.draft.id
+    }
+
+    /// The present status.
+    pub fn status(&self) -> Status {
+        self.last().status
+    }
+
+    fn last(&self) -> Step {
+        *self.history.last().expect("every constructor makes at least one step")
+    }
+
+    /// Every status it had, oldest first.
+    pub fn history(&self) -> &[Step] {
+        &self.history
+    }
+
+    /// How many statuses it had: the number of its latest change, from 1.
+    pub fn version(&self) -> u32 {
+        u32::try_from(self.history.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Why it failed, if it did.
+    pub fn failure(&self) -> Option<FailureReason> {
+        self.failure
+    }
+
+    /// When it was made.
+    pub fn created_at(&self) -> Timestamp {
+        self.history.first().map_or(self.last().at, |step| step.at)
+    }
+
+    /// When its status last changed.
+    pub fn updated_at(&self) -> Timestamp {
+        self.last().at
+    }
+
+    /// When it was delivered, if it was.
+    pub fn settled_at(&self) -> Option<Timestamp> {
+        self.reached(Status::Completed)
+    }
+
+    /// When it first had `status`, if it ever had.
+    pub fn reached(&self, status: Status) -> Option<Timestamp> {
+        self.history.iter().find(|step| step.status == status).map(|step| step.at)
+    }
+
+    /// The text that goes with the bank payment; every status but `CREATED` has it (specification
+    /// 2.3). Derived from the id: unique, and the same after a retry.
+    pub fn reference(&self) -> Option<String> {
+        (self.status() != Status::Created).then(|| reference(self.id()))
+    }
+
+    /// The one function that changes a transaction's status.
+    pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
+        let from = self.status();
+        let Some(to) = arrow(from, event.name()) else {
+            return Err(IllegalTransition {
+                machine: "transaction",
+                state: from.name(),
+                event: event.name(),
+            });
+        };
+        if let Event::Failed(reason) = event {
+            self.failure = Some(reason);
+        }
+        self.history.push(Step { status: to, at: now });
+        Ok(Moved::new(from.name(), self))
+    }
+}
+
+/// The reconciliation reference of a transaction: 16 letters and digits that a bank statement
+/// carries whole, made from the id.
+pub fn reference(id: TransactionId) -> String {
+    /// Crockford's base 32: no I, L, O, U, so that it survives being read aloud.
+    const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    // The low 80 bits hold the counter and the random part, the bits that tell ids apart; the
+    // version and variant bits among them are the same in every id and cost nothing.
+    let bits = id.uuid().as_u128();
+    let digits = (0..16).rev().map(|index| {
+        let digit = (bits >> (5 * index)) & 0x1f;
+        char::from(ALPHABET[digit as usize])
+    });
+    std::iter::once("SY-".to_owned()).chain(digits.map(String::from)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn transaction() -> Transaction {
+        let currency = Currency::from_code("USD").expect("known currency");
+        let platform = PlatformId::from_uuid(Uuid::from_u128(1 << 16));
+        let amount = Money::positive(100, currency).expect("amount");
+        let account =
+            AccountRef::Internal(InternalAccountId::of(Owner::Platform(platform), currency));
+        let draft = Draft {
+            id: TransactionId::from_uuid(Uuid::from_u128(7)),
+            platform,
+            owner: Owner::Platform(platform),
+            platform_customer_id: platform.to_string(),
+            direction: Direction::Outgoing,
+            source: Some(Source::Account { account, currency }),
+            destination: Destination { account, currency },
+            sent: Some(Sending(amount)),
+            received: Receiving(amount),
+            terms: None,
+            description: None,
+        };
+        Transaction::pending(draft, Timestamp::from_millis(0))
+    }
+
+    fn in_status(status: Status) -> Transaction {
+        let at = Timestamp::from_millis(0);
+        let step = |status| Step { status, at };
+        let mut transaction = transaction();
+        transaction.history = vec![step(status)];
+        transaction
+    }
+
+    #[test]
+    fn every_status_meets_every_event() {
+        let mut arrows = 0;
+        for status in Status::ALL {
+            for event in Event::ALL {
+                let now = Timestamp::from_millis(1);
+                match in_status(status).apply(event, now) {
+                    Ok(moved) => {
+                        arrows += 1;
+                        assert_eq!(moved.from(), status.name());
+                        assert!(status.may_become(moved.now().status()));
+                        assert_eq!(moved.now().updated_at(), now);
+                    }
+                    Err(refused) => assert_eq!(refused.state, status.name()),
+                }
+            }
+        }
+        assert_eq!(arrows, 11);
+    }
+
+    #[test]
+    fn final_statuses_have_no_arrow() {
+        for status in [Status::Completed, Status::Rejected, Status::Refunded, Status::Expired] {
+            for next in Status::ALL {
+                assert!(!status.may_become(next), "{status:?} to {next:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn restoring_refuses_what_the_machine_could_not_have_made() {
+        let at = Timestamp::from_millis(0);
+        let step = |status| Step { status, at };
+        let restore = |steps: &[Status], failure| {
+            Transaction::restore(
+                transaction().draft,
+                steps.iter().copied().map(step).collect(),
+                failure,
+            )
+        };
+        use Status::{Completed, Failed, Pending, Processing};
+        assert!(restore(&[Pending, Processing, Completed], None).is_ok());
+        assert!(restore(&[], None).is_err());
+        assert!(restore(&[Completed], None).is_err());
+        assert!(restore(&[Pending, Completed], None).is_err());
+        assert!(restore(&[Pending, Failed], None).is_err());
+        assert!(restore(&[Pending], Some(FailureReason::Timeout)).is_err());
+    }
+
+    #[test]
+    fn references_are_readable_and_differ() {
+        let mut ids = crate::id::IdSequence::default();
+        let now = Timestamp::from_millis(1_760_000_000_000);
+        let first = reference(TransactionId::from_uuid(ids.next(now, 0)));
+        let second = reference(TransactionId::from_uuid(ids.next(now, 0)));
+        assert_ne!(first, second);
+        assert_eq!(first.len(), 19);
+    }
+}
