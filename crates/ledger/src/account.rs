@@ -1,0 +1,439 @@
+//! Ledger accounts and their balances.
+//!
+//! An account has one currency and four counters that only tell how much passed through each
+//! side: debits and credits, pending and posted. "Available" is a question put to the counters,
+//! never a stored number.
+
+use std::fmt;
+
+use domain::currency::Currency;
+use domain::id::{InternalAccountId, PlatformId};
+use domain::rail::Rail;
+use uuid::Uuid;
+
+/// What names one account of the ledger.
+///
+/// The order of keys is the order in which [`crate::apply`] touches accounts, so that two postings
+/// never wait for each other's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccountKey {
+    /// Money that a customer or the platform holds here: what we owe to its owner.
+    Internal(InternalAccountId),
+    /// The outside world, as reached over one rail in one currency.
+    Rail {
+        /// The network.
+        rail: Rail,
+        /// The currency it moves.
+        currency: Currency,
+    },
+    /// The open position in one currency that exchanges leave behind.
+    Exchange(Currency),
+    /// The income of a platform in one currency.
+    Fees {
+        /// Whose quotes earned it.
+        platform: PlatformId,
+        /// The currency it was taken in.
+        currency: Currency,
+    },
+    /// Money that came and is not yet anybody's: of a quote that waits for its exchange, or
+    /// matched to nothing.
+    Suspense(Currency),
+}
+
+/// One of the two sides of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The left side.
+    Debit,
+    /// The right side.
+    Credit,
+}
+
+impl Side {
+    /// Both sides, debit first.
+    pub const ALL: &'static [Self] = &[Self::Debit, Self::Credit];
+
+    /// The name in storage and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Debit => "DEBIT",
+            Self::Credit => "CREDIT",
+        }
+    }
+
+    /// The side with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|side| side.name() == name)
+    }
+
+    /// The other side.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Debit => Self::Credit,
+            Self::Credit => Self::Debit,
+        }
+    }
+}
+
+/// The side on which an account's balance stands when all is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NormalSide {
+    /// Debits exceed credits: what others hold for us.
+    Debit,
+    /// Credits exceed debits: what we owe, or earned.
+    Credit,
+    /// Both occur: a position that is long or short.
+    Either,
+}
+
+/// Why stored bytes are not an account key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("bytes {bytes:02x?} are not an account key")]
+pub struct InvalidAccountKey {
+    /// The bytes as stored, cut to a length that is safe to repeat.
+    pub bytes: Vec<u8>,
+}
+
+/// The first byte of each kind of encoded key. They are stored, so they never change.
+mod kind_byte {
+    pub const INTERNAL: u8 = 1;
+    pub const RAIL: u8 = 2;
+    pub const EXCHANGE: u8 = 3;
+    pub const FEES: u8 = 4;
+    pub const SUSPENSE: u8 = 5;
+}
+
+impl AccountKey {
+    /// The account's one currency; nothing for an internal account whose id names none we know,
+    /// which no entry can be made for ([`crate::posting::Entry::new`]).
+    pub fn currency(&self) -> Option<Currency> {
+        match *self {
+            Self::Internal(id) => id.currency(),
+            Self::Rail { currency, .. } | Self::Fees { currency, .. } => Some(currency),
+            Self::Exchange(currency) | Self::Suspense(currency) => Some(currency),
+        }
+    }
+
+    /// The side on which the account's balance stands.
+    pub const fn side(&self) -> NormalSide {
+        match self {
+            Self::Rail { .. } => NormalSide::Debit,
+            Self::Internal(_) | Self::Fees { .. } | Self::Suspense(_) => NormalSide::Credit,
+            Self::Exchange(_) => NormalSide::Either,
+        }
+    }
+
+    /// Whether the account holds money that is someone's, so that what is available on it may
+    /// never fall below zero.
+    pub const fn must_stay_covered(&self) -> bool {
+        match self {
+            Self::Internal(_) | Self::Suspense(_) => true,
+            Self::Rail { .. } | Self::Exchange(_) | Self::Fees { .. } => false,
+        }
+    }
+
+    /// The key as stored: one byte for the kind, then its parts, numbers with the high byte first.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + 16 + 2);
+        match *self {
+            Self::Internal(id) => {
+                bytes.push(kind_byte::INTERNAL);
+                bytes.extend_from_slice(id.uuid().as_bytes());
+            }
+            Self::Rail { rail, currency } => {
+                bytes.extend_from_slice(&[kind_byte::RAIL, rail.number()]);
+                bytes.extend_from_slice(&currency.number().to_be_bytes());
+            }
+            Self::Exchange(currency) => {
+                bytes.push(kind_byte::EXCHANGE);
+                bytes.extend_from_slice(&currency.number().to_be_bytes());
+            }
+            Self::Fees { platform, currency } => {
+                bytes.push(kind_byte::FEES);
+                bytes.extend_from_slice(platform.uuid().as_bytes());
+                bytes.extend_from_slice(&currency.number().to_be_bytes());
+            }
+            Self::Suspense(currency) => {
+                bytes.push(kind_byte::SUSPENSE);
+                bytes.extend_from_slice(&currency.number().to_be_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads a stored key; refuses what [`AccountKey::encode`] cannot have written.
+    pub fn decode(bytes: &[u8]) -> Result<Self, InvalidAccountKey> {
+        Self::try_decode(bytes).ok_or_else(|| {
+            /// No key is longer, so more bytes would only fill the error.
+            const SHOWN_MAX: usize = 20;
+            InvalidAccountKey { bytes: bytes.iter().copied().take(SHOWN_MAX).collect() }
+        })
+    }
+
+    fn try_decode(bytes: &[u8]) -> Option<Self> {
+        let (&kind, payload) = bytes.split_first()?;
+        match kind {
+            kind_byte::INTERNAL => {
+                Some(Self::Internal(InternalAccountId::from_uuid(Uuid::from_slice(payload).ok()?)))
+            }
+            kind_byte::RAIL => {
+                let (&rail, currency) = payload.split_first()?;
+                let rail = Rail::from_number(rail)?;
+                Some(Self::Rail { rail, currency: decode_currency(currency)? })
+            }
+            kind_byte::EXCHANGE => Some(Self::Exchange(decode_currency(payload)?)),
+            kind_byte::FEES => {
+                let (platform, currency) = payload.split_at_checked(16)?;
+                let platform = PlatformId::from_uuid(Uuid::from_slice(platform).ok()?);
+                Some(Self::Fees { platform, currency: decode_currency(currency)? })
+            }
+            kind_byte::SUSPENSE => Some(Self::Suspense(decode_currency(payload)?)),
+            _ => None,
+        }
+    }
+}
+
+fn decode_currency(bytes: &[u8]) -> Option<Currency> {
+    Currency::from_number(u16::from_be_bytes(bytes.try_into().ok()?))
+}
+
+/// The key for people: `rail ACH USD`.
+impl fmt::Display for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Internal(id) => match id.currency() {
+                Some(currency) => write!(f, "internal {id} {currency}"),
+                None => write!(f, "internal {id} of unknown currency"),
+            },
+            Self::Rail { rail, currency } => write!(f, "rail {rail} {currency}"),
+            Self::Exchange(currency) => write!(f, "exchange {currency}"),
+            Self::Fees { platform, currency } => write!(f, "fees {platform} {currency}"),
+            Self::Suspense(currency) => write!(f, "suspense {currency}"),
+        }
+    }
+}
+
+/// The most that one side of an account may ever count, pending and posted together.
+///
+/// One account can then take a thousand payments of the largest amount, and the difference of its
+/// two sides always fits the same integer. The databases hold their columns to it.
+pub const COUNTER_MAX: i64 = 9_000_000_000_000_000_000;
+
+/// Four counters as stored, which may be anything: what a damaged row says is compared by the
+/// audit before it is believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Counters {
+    /// Debits that wait to be posted or voided.
+    pub debits_pending: i64,
+    /// Debits that are final.
+    pub debits_posted: i64,
+    /// Credits that wait to be posted or voided.
+    pub credits_pending: i64,
+    /// Credits that are final.
+    pub credits_posted: i64,
+}
+
+/// Why counters are not a balance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBalance {
+    /// A counter counts what happened, so it cannot be below zero.
+    #[error("counter {name} is {value}, below 0")]
+    Negative {
+        /// The counter.
+        name: &'static str,
+        /// What it says.
+        value: i64,
+    },
+    /// Pending and posted of one side together pass [`COUNTER_MAX`].
+    #[error("{side} sum to {sum}, more than {COUNTER_MAX}")]
+    TooLarge {
+        /// The side, as debits or credits.
+        side: &'static str,
+        /// Its pending and posted counters together.
+        sum: i128,
+    },
+}
+
+/// The balance of one account: four counters, none negative, each side at most [`COUNTER_MAX`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Balance {
+    counters: Counters,
+}
+
+impl Balance {
+    /// An account that nothing has happened to.
+    pub const ZERO: Self = Self {
+        counters: Counters {
+            debits_pending: 0,
+            debits_posted: 0,
+            credits_pending: 0,
+            credits_posted: 0,
+        },
+    };
+
+    /// Believes counters when they can be a balance.
+    pub fn from_counters(counters: Counters) -> Result<Self, InvalidBalance> {
+        let Counters { debits_pending, debits_posted, credits_pending, credits_posted } = counters;
+        for (name, value) in [
+            ("debits_pending", debits_pending),
+            ("debits_posted", debits_posted),
+            ("credits_pending", credits_pending),
+            ("credits_posted", credits_posted),
+        ] {
+            if value < 0 {
+                return Err(InvalidBalance::Negative { name, value });
+            }
+        }
+        for (side, pending, posted) in [
+            ("debits", debits_pending, debits_posted),
+            ("credits", credits_pending, credits_posted),
+        ] {
+            let sum = i128::from(pending) + i128::from(posted);
+            if sum > i128::from(COUNTER_MAX) {
+                return Err(InvalidBalance::TooLarge { side, sum });
+            }
+        }
+        Ok(Self { counters })
+    }
+
+    /// The four counters, for storage.
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Debits that wait to be posted or voided.
+    pub const fn debits_pending(&self) -> i64 {
+        self.counters.debits_pending
+    }
+
+    /// Debits that are final.
+    pub const fn debits_posted(&self) -> i64 {
+        self.counters.debits_posted
+    }
+
+    /// Credits that wait to be posted or voided.
+    pub const fn credits_pending(&self) -> i64 {
+        self.counters.credits_pending
+    }
+
+    /// Credits that are final.
+    pub const fn credits_posted(&self) -> i64 {
+        self.counters.credits_posted
+    }
+
+    /// What may still be taken from an account that stands on `side`: what is posted there, less
+    /// everything on the other side whether it is final or only pending.
+    ///
+    /// Cannot overflow: each side is between 0 and [`COUNTER_MAX`].
+    pub const fn available(&self, side: Side) -> i64 {
+        let Counters { debits_pending, debits_posted, credits_pending, credits_posted } =
+            self.counters;
+        match side {
+            Side::Debit => debits_posted - (credits_posted + credits_pending),
+            Side::Credit => credits_posted - (debits_posted + debits_pending),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::id::Owner;
+    use std::collections::BTreeSet;
+
+    fn every_key() -> Vec<AccountKey> {
+        let platform = PlatformId::from_uuid(Uuid::from_u128(0xabc << 16));
+        Currency::all()
+            .flat_map(|currency| {
+                let internal = InternalAccountId::of(Owner::Platform(platform), currency);
+                let rails = Rail::ALL.iter().map(move |&rail| AccountKey::Rail { rail, currency });
+                rails.chain([
+                    AccountKey::Internal(internal),
+                    AccountKey::Exchange(currency),
+                    AccountKey::Fees { platform, currency },
+                    AccountKey::Suspense(currency),
+                ])
+            })
+            .collect()
+    }
+
+    #[test]
+    fn keys_survive_storage_and_no_two_share_a_form() {
+        let keys = every_key();
+        let encoded: BTreeSet<_> = keys.iter().map(AccountKey::encode).collect();
+        assert_eq!(encoded.len(), keys.len());
+        for key in keys {
+            assert_eq!(AccountKey::decode(&key.encode()), Ok(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn damaged_keys_are_refused() {
+        for key in every_key() {
+            let bytes = key.encode();
+            assert!(AccountKey::decode(&bytes[..bytes.len() - 1]).is_err(), "{key} cut");
+            assert!(AccountKey::decode(&[&bytes[..], &[0]].concat()).is_err(), "{key} extended");
+        }
+        for bytes in [&[][..], &[0], &[9, 3, 72], &[3, 0, 0], &[2, 0, 3, 72], &[7; 100]] {
+            assert!(AccountKey::decode(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn the_stored_form_never_changes() {
+        let usd = Currency::from_code("USD").expect("known currency");
+        let rail = AccountKey::Rail { rail: Rail::Ach, currency: usd };
+        assert_eq!(rail.encode(), [2, 1, 0x03, 0x48]);
+        assert_eq!(AccountKey::Exchange(usd).encode(), [3, 0x03, 0x48]);
+        assert_eq!(AccountKey::Suspense(usd).encode(), [5, 0x03, 0x48]);
+        let platform = PlatformId::from_uuid(Uuid::from_u128(1));
+        let fees = AccountKey::Fees { platform, currency: usd };
+        assert_eq!(fees.encode()[..], [&[4][..], &[0; 15], &[1, 0x03, 0x48]].concat());
+        let internal = AccountKey::Internal(InternalAccountId::from_uuid(Uuid::from_u128(840)));
+        assert_eq!(internal.encode()[..], [&[1][..], &[0; 14], &[0x03, 0x48]].concat());
+    }
+
+    #[test]
+    fn keys_print_for_people() {
+        let usd = Currency::from_code("USD").expect("known currency");
+        let internal = InternalAccountId::from_uuid(Uuid::from_u128(840));
+        for (key, shown) in [
+            (AccountKey::Rail { rail: Rail::Ach, currency: usd }, "rail ACH USD"),
+            (AccountKey::Exchange(usd), "exchange USD"),
+            (AccountKey::Suspense(usd), "suspense USD"),
+            (
+                AccountKey::Internal(internal),
+                "internal InternalAccount:00000000-0000-0000-0000-000000000348 USD",
+            ),
+            (
+                AccountKey::Internal(InternalAccountId::from_uuid(Uuid::nil())),
+                "internal InternalAccount:00000000-0000-0000-0000-000000000000 of unknown currency",
+            ),
+        ] {
+            assert_eq!(key.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn counters_become_a_balance_only_inside_their_limits() {
+        let counters = |debits_pending, debits_posted, credits_pending, credits_posted| Counters {
+            debits_pending,
+            debits_posted,
+            credits_pending,
+            credits_posted,
+        };
+        let most = Balance::from_counters(counters(0, COUNTER_MAX, 1, COUNTER_MAX - 1));
+        let most = most.expect("at the limit");
+        assert_eq!(most.available(Side::Credit), -1);
+        assert_eq!(most.available(Side::Debit), 0);
+        assert_eq!(
+            Balance::from_counters(counters(0, 0, 0, -1)),
+            Err(InvalidBalance::Negative { name: "credits_posted", value: -1 })
+        );
+        assert_eq!(
+            Balance::from_counters(counters(1, COUNTER_MAX, 0, 0)),
+            Err(InvalidBalance::TooLarge { side: "debits", sum: i128::from(COUNTER_MAX) + 1 })
+        );
+        assert!(Balance::from_counters(counters(i64::MAX, i64::MAX, 0, 0)).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The movements of money that the business knows: one function each, one posting each.
+//!
+//! `docs/ledger.md` shows every one of them on T-accounts, generated from this code. The caller
+//! says whether a posting is pended or posted at once; each function says what is usual.
+
+use std::fmt;
+
+use domain::currency::Currency;
+use domain::id::{InternalAccountId, PlatformId};
+use domain::money::{Money, Receiving, Sending};
+use domain::rail::Rail;
+
+use crate::account::AccountKey;
+use crate::posting::{Entry, Posting, PostingError};
+
+/// Why a posting was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Movement {
+    /// Money from outside for an internal account.
+    Deposit,
+    /// An internal account pays out in its own currency.
+    TransferOut,
+    /// An internal account is filled from an external one in its own currency.
+    TransferIn,
+    /// A quote is executed.
+    Exchange,
+    /// A payment from another institution arrives.
+    Receipt,
+    /// A quote that is funded in real time receives its money.
+    Funding,
+    /// Money came that matches nothing yet.
+    Suspense,
+    /// Money in suspense goes to an internal account after all.
+    SuspenseReturn,
+    /// A settled posting is reversed because the money came back.
+    Return,
+}
+
+impl Movement {
+    /// Every movement.
+    pub const ALL: &'static [Self] = &[
+        Self::Deposit,
+        Self::TransferOut,
+        Self::TransferIn,
+        Self::Exchange,
+        Self::Receipt,
+        Self::Funding,
+        Self::Suspense,
+        Self::SuspenseReturn,
+        Self::Return,
+    ];
+
+    /// The name in storage and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deposit => "DEPOSIT",
+            Self::TransferOut => "TRANSFER_OUT",
+            Self::TransferIn => "TRANSFER_IN",
+            Self::Exchange => "EXCHANGE",
+            Self::Receipt => "RECEIPT",
+            Self::Funding => "FUNDING",
+            Self::Suspense => "SUSPENSE",
+            Self::SuspenseReturn => "SUSPENSE_RETURN",
+            Self::Return => "RETURN",
+        }
+    }
+
+    /// The movement with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|movement| movement.name() == name)
+    }
+}
+
+impl fmt::Display for Movement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Where the money of a quote comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// An internal account in the sending currency.
+    Internal(InternalAccountId),
+    /// Suspense in the sending currency: the quote was funded in real time ([`funding`]).
+    Suspense,
+}
+
+/// Where the money of a quote goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// An internal account in the receiving currency.
+    Internal(InternalAccountId),
+    /// Out over a rail in the receiving currency: an external account or another institution.
+    Rail(Rail),
+}
+
+/// A deposit: money came in over `rail` for `to`. Posted at once.
+pub fn deposit(rail: Rail, to: InternalAccountId, amount: Money) -> Result<Posting, PostingError> {
+    pair(Movement::Deposit, from_rail(rail, amount), AccountKey::Internal(to), amount)
+}
+
+/// A transfer-out: `from` pays out over `rail`. Pended, so that the money is set aside while the
+/// rail works; posted when it settles, voided when it failed or was rejected.
+pub fn transfer_out(
+    from: InternalAccountId,
+    rail: Rail,
+    amount: Money,
+) -> Result<Posting, PostingError> {
+    pair(Movement::TransferOut, AccountKey::Internal(from), from_rail(rail, amount), amount)
+}
+
+/// A transfer-in: `to` is filled over `rail` from an external account. Pended, so that the money
+/// is not available before the rail has it; then posted or voided.
+pub fn transfer_in(
+    rail: Rail,
+    to: InternalAccountId,
+    amount: Money,
+) -> Result<Posting, PostingError> {
+    pair(Movement::TransferIn, from_rail(rail, amount), AccountKey::Internal(to), amount)
+}
+
+/// The execution of a quote: `sent` leaves `source`, `fees` of it are income of `platform`, the
+/// rest is exchanged, and `received` reaches `target`.
+///
+/// Posted at once when the target is an internal account; pended when it is a rail, until the rail
+/// answers. Both currencies meet only here, each balanced against its exchange account. When they
+/// are one currency the exchange account takes only what rounding left over.
+pub fn exchange(
+    source: Source,
+    target: Target,
+    platform: PlatformId,
+    sent: Sending,
+    fees: Money,
+    received: Receiving,
+) -> Result<Posting, PostingError> {
+    let (sent, received) = (sent.money(), received.money());
+    let source = match source {
+        Source::Internal(id) => AccountKey::Internal(id),
+        Source::Suspense => AccountKey::Suspense(sent.currency()),
+    };
+    let target = match target {
+        Target::Internal(id) => AccountKey::Internal(id),
+        Target::Rail(rail) => AccountKey::Rail { rail, currency: received.currency() },
+    };
+    let converted = sent.checked_sub(fees).map_err(|_| PostingError::Fees { fees, sent })?;
+
+    let mut entries = vec![Entry::debit(source, sent)?];
+    if sent.currency() == received.currency() {
+        entries.extend(fee_entry(platform, fees)?);
+        entries.push(Entry::credit(target, received)?);
+        entries.extend(rounding_entry(converted, received)?);
+    } else {
+        if !converted.is_zero() {
+            entries.push(Entry::credit(AccountKey::Exchange(sent.currency()), converted)?);
+        }
+        entries.extend(fee_entry(platform, fees)?);
+        entries.push(Entry::debit(AccountKey::Exchange(received.currency()), received)?);
+        entries.push(Entry::credit(target, received)?);
+    }
+    Posting::new(Movement::Exchange, entries)
+}
+
+/// A payment from another institution: `sent` arrived over `rail`, `fees` in the receiving
+/// currency are income of `platform`, and `received` reaches `to`. Posted at once.
+pub fn receipt(
+    rail: Rail,
+    to: InternalAccountId,
+    platform: PlatformId,
+    sent: Sending,
+    fees: Money,
+    received: Receiving,
+) -> Result<Posting, PostingError> {
+    let (sent, received) = (sent.money(), received.money());
+    let converted =
+        received.checked_add(fees).map_err(|_| PostingError::Fees { fees, sent: received })?;
+    let to = AccountKey::Internal(to);
+
+    let mut entries = vec![Entry::debit(from_rail(rail, sent), sent)?];
+    if sent.currency() == received.currency() {
+        entries.extend(fee_entry(platform, fees)?);
+        entries.push(Entry::credit(to, received)?);
+        entries.extend(rounding_entry(sent, converted)?);
+    } else {
+        entries.push(Entry::credit(AccountKey::Exchange(sent.currency()), sent)?);
+        entries.push(Entry::debit(AccountKey::Exchange(received.currency()), converted)?);
+        entries.extend(fee_entry(platform, fees)?);
+        entries.push(Entry::credit(to, received)?);
+    }
+    Posting::new(Movement::Receipt, entries)
+}
+
+/// The money of a quote that is funded in real time came in over `rail`; it waits in suspense
+/// until the quote is executed from there ([`Source::Suspense`]), or goes back
+/// ([`suspense_return`]) because the amount was wrong or came too late. Posted at once.
+pub fn funding(rail: Rail, amount: Money) -> Result<Posting, PostingError> {
+    let suspense = AccountKey::Suspense(amount.currency());
+    pair(Movement::Funding, from_rail(rail, amount), suspense, amount)
+}
+
+/// Money came in over `rail` that matches nothing yet. Posted at once.
+pub fn suspense(rail: Rail, amount: Money) -> Result<Posting, PostingError> {
+    let suspense = AccountKey::Suspense(amount.currency());
+    pair(Movement::Suspense, from_rail(rail, amount), suspense, amount)
+}
+
+/// Money in suspense goes to the internal account `to`. Posted at once.
+pub fn suspense_return(to: InternalAccountId, amount: Money) -> Result<Posting, PostingError> {
+    let suspense = AccountKey::Suspense(amount.currency());
+    pair(Movement::SuspenseReturn, suspense, AccountKey::Internal(to), amount)
+}
+
+/// Money that had settled came back: every entry of `settled` once more on the other side, the last
+/// first, so that debits still lead. What is recorded is never edited. Posted at once.
+pub fn reverse(settled: &Posting) -> Posting {
+    let entries = settled.entries().iter().rev().map(Entry::reversed).collect();
+    Posting::new(Movement::Return, entries).expect("a posting that balances does so mirrored")
+}
+
+fn from_rail(rail: Rail, amount: Money) -> AccountKey {
+    AccountKey::Rail { rail, currency: amount.currency() }
+}
+
+fn pair(
+    movement: Movement,
+    debit: AccountKey,
+    credit: AccountKey,
+    amount: Money,
+) -> Result<Posting, PostingError> {
+    Posting::new(movement, vec![Entry::debit(debit, amount)?, Entry::credit(credit, amount)?])
+}
+
+/// The credit of fees, when there are any.
+fn fee_entry(platform: PlatformId, fees: Money) -> Result<Option<Entry>, PostingError> {
+    let account = AccountKey::Fees { platform, currency: fees.currency() };
+    if fees.is_zero() { Ok(None) } else { Entry::credit(account, fees).map(Some) }
+}
+
+/// What rounding left between the two sides of a payment in one currency: gained by the exchange
+/// account when more came than went, else paid by it.
+fn rounding_entry(came: Money, went: Money) -> Result<Option<Entry>, PostingError> {
+    let currency: Currency = came.currency();
+    let account = AccountKey::Exchange(currency);
+    let rounding = came.minor() - went.minor();
+    match rounding {
+        0 => Ok(None),
+        1.. => Entry::credit(account, Money::positive(rounding, currency)?).map(Some),
+        _ => Entry::debit(account, Money::positive(-rounding, currency)?).map(Some),
+    }
+}
