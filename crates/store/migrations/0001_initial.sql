@@ -1,0 +1,208 @@
+-- One text for every engine. Three tokens stand for what the engines spell differently:
+-- {int8} a 64-bit integer, {bytes} a byte string; {strict} ends a table that refuses values of
+-- another type and is kept in the order of its primary key, {wide} one whose rows are too large for
+-- that (SQLite keeps only a quarter of a page of such a row in place) and has an index beside it.
+--
+-- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
+-- encrypted: personal data, memos and stored answers are in no plain column.
+
+create table meta (
+    name text not null primary key,
+    value {bytes} not null
+) {strict};
+
+create table platforms (
+    id {bytes} not null primary key,
+    name text not null,
+    mode text not null check (mode in ('SANDBOX', 'LIVE')),
+    settings text not null,
+    manager_tokens {int8} not null check (manager_tokens >= 0),
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    version {int8} not null
+) {wide};
+
+create table tokens (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    name text not null,
+    permissions {int8} not null check (permissions between 0 and 7),
+    client_id text not null unique,
+    secret_hash {bytes} not null,
+    revoked {int8} not null check (revoked in (0, 1)),
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    version {int8} not null
+) {strict};
+create index tokens_by_platform on tokens (platform, id);
+
+create table customers (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    platform_customer_id text not null,
+    customer_type text not null check (customer_type in ('INDIVIDUAL', 'BUSINESS')),
+    uma_address text not null unique,
+    kyc_status text not null,
+    default_uma_deposit_account {bytes},
+    is_deleted {int8} not null check (is_deleted in (0, 1)),
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};
+create index customers_by_platform on customers (platform, id);
+create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
+
+-- Every address that was ever given out. Rows are never removed: a payment to an old address must
+-- not reach somebody else.
+create table uma_addresses (
+    address text not null primary key,
+    customer {bytes} not null,
+    version {int8} not null
+) {strict};
+
+create table external_accounts (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner {bytes} not null,
+    status text not null check (status in ('PENDING', 'ACTIVE', 'UNDER_REVIEW', 'INACTIVE')),
+    currency text not null,
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};
+create index external_accounts_by_platform on external_accounts (platform, id);
+create index external_accounts_by_owner on external_accounts (owner, id);
+
+-- Keyed hashes of what identifies an account on its rail: an owner has each account once.
+create table external_account_fingerprints (
+    fingerprint {bytes} not null primary key,
+    external_account {bytes} not null,
+    version {int8} not null
+) {strict};
+
+create table quotes (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner {bytes} not null,
+    transaction_id {bytes} not null unique,
+    status text not null
+        check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'EXPIRED')),
+    source_account {bytes},
+    destination_account {bytes} not null,
+    sending_currency text not null,
+    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
+    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
+    receiving_currency text not null,
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    expires_at {int8} not null,
+    history {bytes} not null,
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};
+create index quotes_by_platform on quotes (platform, id);
+create index quotes_by_owner on quotes (owner, id);
+
+create table transactions (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner {bytes} not null,
+    platform_customer_id text not null,
+    direction text not null check (direction in ('INCOMING', 'OUTGOING')),
+    status text not null check (status in ('CREATED', 'PENDING', 'PROCESSING', 'COMPLETED',
+        'REJECTED', 'FAILED', 'REFUNDED', 'EXPIRED')),
+    failure_reason text,
+    source_account {bytes},
+    destination_account {bytes} not null,
+    sending_currency text,
+    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
+    receiving_currency text not null,
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    quote {bytes} unique,
+    reference text not null unique,
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    history {bytes} not null,
+    sealed {bytes} not null,
+    version {int8} not null,
+    check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
+) {wide};
+create index transactions_by_platform on transactions (platform, id);
+create index transactions_by_owner on transactions (owner, id);
+
+-- Balances: the fold of `entries`, kept so that a payment reads one row (docs/ledger.md).
+create table ledger_accounts (
+    account {bytes} not null primary key,
+    currency text not null,
+    must_stay_covered {int8} not null check (must_stay_covered in (0, 1)),
+    debits_pending {int8} not null check (debits_pending >= 0),
+    debits_posted {int8} not null check (debits_posted >= 0),
+    credits_pending {int8} not null check (credits_pending >= 0),
+    credits_posted {int8} not null check (credits_posted >= 0),
+    updated_at {int8} not null,
+    version {int8} not null,
+    check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
+) {strict};
+
+-- Never updated, never deleted. A pending posting ends by a later row that resolves it.
+create table postings (
+    transaction_id {bytes} not null references transactions (id),
+    number {int8} not null,
+    movement text not null,
+    phase text not null check (phase in ('PENDING', 'POSTED', 'RESOLVED_POSTED', 'RESOLVED_VOIDED')),
+    resolves {int8},
+    at {int8} not null,
+    primary key (transaction_id, number),
+    check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null))
+) {strict};
+create unique index postings_resolved_once on postings (transaction_id, resolves);
+
+create table entries (
+    transaction_id {bytes} not null,
+    number {int8} not null,
+    line {int8} not null,
+    account {bytes} not null,
+    side text not null check (side in ('DEBIT', 'CREDIT')),
+    amount {int8} not null check (amount between 1 and 9000000000000000),
+    currency text not null,
+    primary key (transaction_id, number, line),
+    foreign key (transaction_id, number) references postings (transaction_id, number)
+) {strict};
+
+create table events (
+    resource {bytes} not null,
+    number {int8} not null,
+    id {bytes} not null,
+    platform {bytes} not null references platforms (id),
+    kind text not null,
+    at {int8} not null,
+    sealed {bytes} not null,
+    primary key (resource, number)
+) {wide};
+
+-- What time will do. A row is committed with its cause and goes with its effect.
+create table timers (
+    subject {bytes} not null,
+    kind text not null,
+    due_at {int8} not null,
+    since {int8} not null,
+    attempts {int8} not null check (attempts >= 0),
+    primary key (subject, kind)
+) {strict};
+create index timers_by_due on timers (due_at);
+
+-- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key.
+create table idempotency (
+    scope {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    at {int8} not null,
+    status {int8} not null check (status between 200 and 499),
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};

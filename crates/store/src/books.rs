@@ -1,0 +1,408 @@
+//! The books: ledger accounts with their balances, postings and entries (docs/ledger.md).
+//!
+//! The only way to a balance. Postings are appended and never changed; a balance row is the fold of
+//! its account's entries, kept beside them and checked against them by `verify`.
+
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::id::{CustomerId, PlatformId, TransactionId};
+use domain::money::Money;
+use domain::time::Timestamp;
+use ledger::account::{AccountKey, Balance, Counters, Side};
+use ledger::apply::{self, ApplyError, Balances, Refusal};
+use ledger::movements::Movement;
+use ledger::posting::{Entry, Posting, Resolution};
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::readers::View;
+use crate::record::{Record, record_table};
+use crate::sql::{Connection, Row, Value};
+use crate::unit::Unit;
+
+/// A ledger account with its balance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerAccount {
+    /// The account.
+    pub account: AccountKey,
+    /// Its counters.
+    pub balance: Balance,
+    /// When they last changed.
+    pub updated_at: Timestamp,
+}
+
+impl Record for LedgerAccount {
+    type Key = AccountKey;
+    const TABLE: &'static str = "ledger_accounts";
+    const COLUMNS: &'static [&'static str] = &[
+        "account",
+        "currency",
+        "must_stay_covered",
+        "debits_pending",
+        "debits_posted",
+        "credits_pending",
+        "credits_posted",
+        "updated_at",
+    ];
+    record_table!(ledger_accounts);
+
+    fn key(&self) -> AccountKey {
+        self.account
+    }
+
+    fn key_value(key: &AccountKey) -> Value {
+        Value::Bytes(key.encode())
+    }
+
+    fn values(&self, _: &Keyring) -> Vec<Value> {
+        let counters = self.balance.counters();
+        vec![
+            Value::Bytes(self.account.encode()),
+            Value::name(self.account.currency().map_or("?", |currency| currency.code())),
+            self.account.must_stay_covered().into(),
+            counters.debits_pending.into(),
+            counters.debits_posted.into(),
+            counters.credits_pending.into(),
+            counters.credits_posted.into(),
+            self.updated_at.into(),
+        ]
+    }
+
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        let account = account_key(row)?;
+        let currency = row.currency()?;
+        if account.currency() != Some(currency) {
+            return Err(row.corrupt("not the currency that the account's key names"));
+        }
+        if row.flag()? != account.must_stay_covered() {
+            return Err(row.corrupt("not the rule of this kind of account"));
+        }
+        let counters = Counters {
+            debits_pending: row.int()?,
+            debits_posted: row.int()?,
+            credits_pending: row.int()?,
+            credits_posted: row.int()?,
+        };
+        let balance = Balance::from_counters(counters).map_err(|error| row.corrupt(error))?;
+        Ok(Self { account, balance, updated_at: row.time()? })
+    }
+}
+
+pub(crate) fn account_key(row: &mut Row) -> Result<AccountKey, StoreError> {
+    let bytes = row.bytes()?;
+    AccountKey::decode(&bytes).map_err(|error| row.corrupt(error))
+}
+
+/// What a row of `postings` does to the books.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowPhase {
+    /// Its entries wait for a later row.
+    Pending,
+    /// Its entries count at once.
+    Posted,
+    /// It ends the pending row with this number.
+    Resolves(u32, Resolution),
+}
+
+impl RowPhase {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Posted => "POSTED",
+            Self::Resolves(_, Resolution::Post) => "RESOLVED_POSTED",
+            Self::Resolves(_, Resolution::Void) => "RESOLVED_VOIDED",
+        }
+    }
+
+    fn from_columns(name: &str, resolves: Option<u32>) -> Option<Self> {
+        match (name, resolves) {
+            ("PENDING", None) => Some(Self::Pending),
+            ("POSTED", None) => Some(Self::Posted),
+            ("RESOLVED_POSTED", Some(number)) => Some(Self::Resolves(number, Resolution::Post)),
+            ("RESOLVED_VOIDED", Some(number)) => Some(Self::Resolves(number, Resolution::Void)),
+            _ => None,
+        }
+    }
+}
+
+/// One row of `postings` with its entries. A row that resolves another has none of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostingRow {
+    /// The payment that moves the money.
+    pub transaction: TransactionId,
+    /// Its place among that payment's postings, from 1.
+    pub number: u32,
+    /// Why money moves.
+    pub movement: Movement,
+    /// What it does to the books.
+    pub phase: RowPhase,
+    /// When.
+    pub at: Timestamp,
+    /// The debits and credits.
+    pub entries: Vec<Entry>,
+}
+
+/// Why the books were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BookError {
+    /// The ledger refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There is no pending posting to resolve, or it is resolved already.
+    #[error("{0} has no pending posting")]
+    NothingPending(TransactionId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ApplyError<StoreError>> for BookError {
+    fn from(error: ApplyError<StoreError>) -> Self {
+        match error {
+            ApplyError::Refused(refusal) => Self::Refused(refusal),
+            ApplyError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// A unit's view of the balances at one instant.
+struct Books<'u, 'b, 'a> {
+    unit: &'u mut Unit<'b, 'a>,
+    now: Timestamp,
+}
+
+impl Balances for Books<'_, '_, '_> {
+    type Error = StoreError;
+
+    fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
+        self.unit.balance(account)
+    }
+
+    fn set(&mut self, account: AccountKey, balance: Balance) {
+        self.unit.put_ledger_account(LedgerAccount { account, balance, updated_at: self.now });
+    }
+}
+
+impl Unit<'_, '_> {
+    /// The balance of an account; zero if nothing was ever posted to it.
+    pub fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
+        Ok(self.get::<LedgerAccount>(account)?.map_or(Balance::ZERO, |row| row.balance))
+    }
+
+    /// Posts at once for a transaction.
+    pub fn post(
+        &mut self,
+        transaction: TransactionId,
+        posting: &Posting,
+        now: Timestamp,
+    ) -> Result<(), BookError> {
+        apply::post(&mut Books { unit: self, now }, posting)?;
+        self.append(transaction, posting, RowPhase::Posted, now)
+    }
+
+    /// Sets money aside for a transaction until [`Unit::resolve`].
+    pub fn pend(
+        &mut self,
+        transaction: TransactionId,
+        posting: &Posting,
+        now: Timestamp,
+    ) -> Result<(), BookError> {
+        apply::pend(&mut Books { unit: self, now }, posting)?;
+        self.append(transaction, posting, RowPhase::Pending, now)
+    }
+
+    /// Posts or voids the transaction's pending posting.
+    pub fn resolve(
+        &mut self,
+        transaction: TransactionId,
+        resolution: Resolution,
+        now: Timestamp,
+    ) -> Result<(), BookError> {
+        let rows = self.postings(transaction)?;
+        let is_resolved = |number: u32| {
+            rows.iter().any(|row| matches!(row.phase, RowPhase::Resolves(n, _) if n == number))
+        };
+        let pending = rows
+            .iter()
+            .find(|row| row.phase == RowPhase::Pending && !is_resolved(row.number))
+            .ok_or(BookError::NothingPending(transaction))?;
+        let posting = Posting::new(pending.movement, pending.entries.clone()).map_err(|error| {
+            StoreError::Corrupt { place: "entries".to_owned(), what: error.to_string() }
+        })?;
+        apply::resolve(&mut Books { unit: self, now }, &posting, resolution)?;
+        self.add_posting(PostingRow {
+            transaction,
+            number: next_number(&rows),
+            movement: pending.movement,
+            phase: RowPhase::Resolves(pending.number, resolution),
+            at: now,
+            entries: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        transaction: TransactionId,
+        posting: &Posting,
+        phase: RowPhase,
+        now: Timestamp,
+    ) -> Result<(), BookError> {
+        let rows = self.postings(transaction)?;
+        self.add_posting(PostingRow {
+            transaction,
+            number: next_number(&rows),
+            movement: posting.movement(),
+            phase,
+            at: now,
+            entries: posting.entries().to_vec(),
+        });
+        Ok(())
+    }
+}
+
+fn next_number(rows: &[PostingRow]) -> u32 {
+    rows.last().map_or(1, |row| row.number + 1)
+}
+
+pub(crate) const INSERT_POSTING: &str = "insert into postings \
+    (transaction_id, number, movement, phase, resolves, at) values ($1, $2, $3, $4, $5, $6)";
+
+pub(crate) const INSERT_ENTRY: &str = "insert into entries \
+    (transaction_id, number, line, account, side, amount, currency) \
+    values ($1, $2, $3, $4, $5, $6, $7)";
+
+pub(crate) fn insert(
+    connection: &mut dyn Connection,
+    posting: &PostingRow,
+) -> Result<(), StoreError> {
+    let resolves = match posting.phase {
+        RowPhase::Pending | RowPhase::Posted => Value::Null,
+        RowPhase::Resolves(number, _) => number.into(),
+    };
+    let row = [
+        posting.transaction.into(),
+        posting.number.into(),
+        Value::name(posting.movement.name()),
+        Value::name(posting.phase.name()),
+        resolves,
+        posting.at.into(),
+    ];
+    connection.execute(INSERT_POSTING, &row)?;
+    for (line, entry) in (1_i64..).zip(&posting.entries) {
+        let row = [
+            posting.transaction.into(),
+            posting.number.into(),
+            line.into(),
+            Value::Bytes(entry.account().encode()),
+            Value::name(entry.side().name()),
+            entry.amount().minor().into(),
+            Value::name(entry.amount().currency().code()),
+        ];
+        connection.execute(INSERT_ENTRY, &row)?;
+    }
+    Ok(())
+}
+
+const POSTING_COLUMNS: &[&str] =
+    &["transaction_id", "number", "movement", "phase", "resolves", "at"];
+const ENTRY_COLUMNS: &[&str] =
+    &["transaction_id", "number", "line", "account", "side", "amount", "currency"];
+
+pub(crate) const POSTINGS_OF_TRANSACTION: &str = "select transaction_id, number, movement, \
+    phase, resolves, at from postings where transaction_id = $1 order by number";
+
+pub(crate) const ENTRIES_OF_TRANSACTION: &str = "select transaction_id, number, line, account, \
+    side, amount, currency from entries where transaction_id = $1 order by number, line";
+
+pub(crate) fn of_transaction(
+    connection: &mut dyn Connection,
+    transaction: TransactionId,
+) -> Result<Vec<PostingRow>, StoreError> {
+    let mut postings = Vec::new();
+    let key = [transaction.into()];
+    connection.query(POSTINGS_OF_TRANSACTION, &key, POSTING_COLUMNS.len(), &mut |values| {
+        let row = &mut Row::new("postings", POSTING_COLUMNS, values);
+        postings.push(PostingRow {
+            transaction: row.id()?,
+            number: row.count()?,
+            movement: row.named(Movement::from_name)?,
+            phase: phase(row)?,
+            at: row.time()?,
+            entries: Vec::new(),
+        });
+        Ok(())
+    })?;
+    if postings.is_empty() {
+        return Ok(postings);
+    }
+    connection.query(ENTRIES_OF_TRANSACTION, &key, ENTRY_COLUMNS.len(), &mut |values| {
+        let row = &mut Row::new("entries", ENTRY_COLUMNS, values);
+        let (_, number, _) = (row.uuid()?, row.count()?, row.int()?);
+        let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
+        let (minor, currency) = (row.int()?, row.currency()?);
+        let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
+        let entry = Entry::new(account, side, amount).map_err(|error| row.corrupt(error))?;
+        let posting = postings
+            .iter_mut()
+            .find(|posting| posting.number == number)
+            .ok_or_else(|| row.corrupt("an entry without its posting"))?;
+        posting.entries.push(entry);
+        Ok(())
+    })?;
+    Ok(postings)
+}
+
+pub(crate) fn phase(row: &mut Row) -> Result<RowPhase, StoreError> {
+    let name = row.text()?;
+    let resolves = row.int_or_null()?.map(u32::try_from).transpose();
+    resolves
+        .ok()
+        .and_then(|resolves| RowPhase::from_columns(&name, resolves))
+        .ok_or_else(|| row.corrupt("not a phase of a posting"))
+}
+
+impl View<'_> {
+    /// The balance of an account with the time of its last change; `None` if nothing was ever
+    /// posted to it.
+    pub fn ledger_account(
+        &mut self,
+        account: &AccountKey,
+    ) -> Result<Option<std::sync::Arc<LedgerAccount>>, StoreError> {
+        self.get(account)
+    }
+
+    /// Every posting of a transaction, oldest first.
+    pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
+        of_transaction(self.connection, transaction)
+    }
+
+    /// Whether any internal account of the platform or its customers holds the currency, or has
+    /// some of it on its way. Looks at every account in that currency: for rare requests.
+    pub fn holds_money(
+        &mut self,
+        platform: PlatformId,
+        currency: Currency,
+    ) -> Result<bool, StoreError> {
+        let mut owners = Vec::new();
+        self.connection.query(HOLDERS, &[Value::name(currency.code())], 1, &mut |values| {
+            let row = &mut Row::new(LedgerAccount::TABLE, &["account"], values);
+            if let AccountKey::Internal(id) = account_key(row)? {
+                owners.push(id.owner_uuid());
+            }
+            Ok(())
+        })?;
+        for owner in owners {
+            let customer = self.get::<Customer>(&CustomerId::from_uuid(owner))?;
+            let belongs = customer.is_some_and(|customer| customer.platform == platform);
+            if belongs || owner == platform.uuid() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+pub(crate) const HOLDERS: &str = "select account from ledger_accounts \
+    where currency = $1 and must_stay_covered = 1 \
+    and (credits_posted <> debits_posted or debits_pending <> 0 or credits_pending <> 0)";

@@ -1,0 +1,316 @@
+//! Customers in the store.
+
+use std::borrow::Cow;
+
+use domain::country::Country;
+use domain::customer::{
+    BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
+};
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, PlatformId};
+use domain::time::{Date, Timestamp};
+use domain::uma_address::UmaAddress;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::readers::View;
+use crate::record::{Record, record_table};
+use crate::sealed::{StoredAddress, each};
+use crate::select::{Conditions, Order, Page, PageRequest};
+use crate::sql::{Row, Value};
+
+/// Who a customer is, as it is kept inside the sealed column.
+#[derive(Serialize, Deserialize)]
+enum StoredIdentity {
+    Individual {
+        full_name: Option<String>,
+        birth_date: Option<String>,
+        nationality: Option<String>,
+        address: Option<StoredAddress>,
+    },
+    Business {
+        legal_name: String,
+        registration_number: Option<String>,
+        tax_id: Option<String>,
+        address: Option<StoredAddress>,
+        owners: Vec<StoredOwner>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredOwner {
+    full_name: String,
+    individual_type: Cow<'static, str>,
+    email_address: Option<String>,
+    phone_number: Option<String>,
+    tax_id: Option<String>,
+    birth_date: Option<String>,
+    nationality: Option<String>,
+    address: Option<StoredAddress>,
+    percentage_ownership: Option<String>,
+    title: Option<String>,
+}
+
+fn date(text: String) -> Option<Date> {
+    Date::parse(&text).ok()
+}
+
+fn country(text: String) -> Option<Country> {
+    Country::parse(&text).ok()
+}
+
+impl StoredOwner {
+    fn of(owner: &BeneficialOwner) -> Self {
+        Self {
+            full_name: owner.full_name.clone(),
+            individual_type: Cow::Borrowed(owner.individual_type),
+            email_address: owner.email_address.clone(),
+            phone_number: owner.phone_number.clone(),
+            tax_id: owner.tax_id.clone(),
+            birth_date: owner.birth_date.map(|date| date.to_string()),
+            nationality: owner.nationality.map(|country| country.to_string()),
+            address: owner.address.as_ref().map(StoredAddress::of),
+            percentage_ownership: owner.percentage_ownership.map(|share| share.to_string()),
+            title: owner.title.clone(),
+        }
+    }
+
+    fn into_domain(self) -> Option<BeneficialOwner> {
+        Some(BeneficialOwner {
+            full_name: self.full_name,
+            individual_type: OWNER_TYPES
+                .into_iter()
+                .find(|known| *known == self.individual_type)?,
+            email_address: self.email_address,
+            phone_number: self.phone_number,
+            tax_id: self.tax_id,
+            birth_date: each(self.birth_date, date)?,
+            nationality: each(self.nationality, country)?,
+            address: each(self.address, StoredAddress::into_domain)?,
+            percentage_ownership: each(self.percentage_ownership, |digits| digits.parse().ok())?,
+            title: self.title,
+        })
+    }
+}
+
+impl StoredIdentity {
+    fn of(identity: &Identity) -> Self {
+        match identity {
+            Identity::Individual(person) => Self::Individual {
+                full_name: person.full_name.clone(),
+                birth_date: person.birth_date.map(|date| date.to_string()),
+                nationality: person.nationality.map(|country| country.to_string()),
+                address: person.address.as_ref().map(StoredAddress::of),
+            },
+            Identity::Business(business) => Self::Business {
+                legal_name: business.legal_name.clone(),
+                registration_number: business.registration_number.clone(),
+                tax_id: business.tax_id.clone(),
+                address: business.address.as_ref().map(StoredAddress::of),
+                owners: business.beneficial_owners.iter().map(StoredOwner::of).collect(),
+            },
+        }
+    }
+
+    fn into_domain(self) -> Option<Identity> {
+        Some(match self {
+            Self::Individual { full_name, birth_date, nationality, address } => {
+                Identity::Individual(Individual {
+                    full_name,
+                    birth_date: each(birth_date, date)?,
+                    nationality: each(nationality, country)?,
+                    address: each(address, StoredAddress::into_domain)?,
+                })
+            }
+            Self::Business { legal_name, registration_number, tax_id, address, owners } => {
+                Identity::Business(Business {
+                    legal_name,
+                    registration_number,
+                    tax_id,
+                    address: each(address, StoredAddress::into_domain)?,
+                    beneficial_owners: owners
+                        .into_iter()
+                        .map(StoredOwner::into_domain)
+                        .collect::<Option<_>>()?,
+                })
+            }
+        })
+    }
+}
+
+impl Record for Customer {
+    type Key = CustomerId;
+    const TABLE: &'static str = "customers";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "platform",
+        "platform_customer_id",
+        "customer_type",
+        "uma_address",
+        "kyc_status",
+        "default_uma_deposit_account",
+        "is_deleted",
+        "created_at",
+        "updated_at",
+        "sealed",
+    ];
+    record_table!(customers);
+
+    fn key(&self) -> CustomerId {
+        self.id
+    }
+
+    fn key_value(key: &CustomerId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let identity = serde_json::to_vec(&StoredIdentity::of(&self.identity))
+            .expect("an identity has text keys only");
+        vec![
+            self.id.into(),
+            self.platform.into(),
+            self.platform_customer_id.as_str().into(),
+            Value::name(self.identity.customer_type()),
+            self.uma_address.as_str().into(),
+            Value::name(self.kyc_status.name()),
+            Value::or_null(self.default_uma_deposit_account),
+            self.is_deleted.into(),
+            self.created_at.into(),
+            self.updated_at.into(),
+            keyring.seal(Self::TABLE, self.id.uuid().as_bytes(), &identity).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (id, platform, platform_customer_id) = (row.id()?, row.id()?, row.text()?);
+        let customer_type = row.text()?;
+        let uma_address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
+        let kyc_status = row.named(KycStatus::from_name)?;
+        let default_uma_deposit_account = row.uuid_or_null()?.map(ExternalAccountId::from_uuid);
+        let is_deleted = row.flag()?;
+        let (created_at, updated_at) = (row.time()?, row.time()?);
+        let place = CustomerId::uuid(id);
+        let identity = keyring.open(Self::TABLE, place.as_bytes(), &row.bytes()?)?;
+        let identity = serde_json::from_slice::<StoredIdentity>(&identity)
+            .ok()
+            .and_then(StoredIdentity::into_domain)
+            .filter(|identity| identity.customer_type() == customer_type)
+            .ok_or_else(|| row.corrupt("not an identity of this type"))?;
+        Ok(Self {
+            id,
+            platform,
+            platform_customer_id,
+            uma_address,
+            kyc_status,
+            identity,
+            default_uma_deposit_account,
+            is_deleted,
+            created_at,
+            updated_at,
+        })
+    }
+}
+
+/// That an address belongs to a customer, for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UmaClaim {
+    /// The address.
+    pub address: UmaAddress,
+    /// Who has it, or had it once.
+    pub customer: CustomerId,
+}
+
+impl Record for UmaClaim {
+    type Key = UmaAddress;
+    const TABLE: &'static str = "uma_addresses";
+    const COLUMNS: &'static [&'static str] = &["address", "customer"];
+    record_table!(uma_addresses);
+
+    fn key(&self) -> UmaAddress {
+        self.address.clone()
+    }
+
+    fn key_value(key: &UmaAddress) -> Value {
+        key.as_str().into()
+    }
+
+    fn values(&self, _: &Keyring) -> Vec<Value> {
+        vec![self.address.as_str().into(), self.customer.into()]
+    }
+
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        let address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
+        Ok(Self { address, customer: row.id()? })
+    }
+}
+
+/// Which customers are listed. Bounds are inclusive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CustomerFilter {
+    /// Exactly this name of the platform's.
+    pub platform_customer_id: Option<String>,
+    /// `INDIVIDUAL` or `BUSINESS`.
+    pub customer_type: Option<&'static str>,
+    /// Exactly this address.
+    pub uma_address: Option<UmaAddress>,
+    /// Made then or later.
+    pub created_after: Option<Timestamp>,
+    /// Made then or earlier.
+    pub created_before: Option<Timestamp>,
+    /// Changed then or later.
+    pub updated_after: Option<Timestamp>,
+    /// Changed then or earlier.
+    pub updated_before: Option<Timestamp>,
+    /// Whether deleted customers are listed too.
+    pub including_deleted: bool,
+}
+
+impl View<'_> {
+    /// A platform's customers.
+    pub fn customers(
+        &mut self,
+        platform: PlatformId,
+        filter: &CustomerFilter,
+        page: PageRequest,
+    ) -> Result<Page<Customer>, StoreError> {
+        let mut conditions = Conditions::default();
+        let address = filter.uma_address.as_ref().map(UmaAddress::as_str);
+        conditions
+            .and("platform = ?", platform)
+            .and_if("platform_customer_id = ?", filter.platform_customer_id.as_deref())
+            .and_if("customer_type = ?", filter.customer_type)
+            .and_if("uma_address = ?", address)
+            .and_if("created_at >= ?", filter.created_after)
+            .and_if("created_at <= ?", filter.created_before)
+            .and_if("updated_at >= ?", filter.updated_after)
+            .and_if("updated_at <= ?", filter.updated_before);
+        if !filter.including_deleted {
+            conditions.and_fixed("is_deleted = 0");
+        }
+        self.page(&conditions, page)
+    }
+
+    /// A platform's customers whose internal accounts come after `after` in a list of accounts,
+    /// newest customers first: the owner of that account, then those made before it.
+    pub fn owners_of_accounts(
+        &mut self,
+        platform: PlatformId,
+        customer: Option<CustomerId>,
+        after: Option<InternalAccountId>,
+        accounts: u32,
+    ) -> Result<Page<Customer>, StoreError> {
+        /// Accounts of one owner differ in these bits only, so this is above the owner itself.
+        const ABOVE_OWNER: u128 = 0xffff;
+        let after = after.map(|id| Uuid::from_u128(id.uuid().as_u128() | ABOVE_OWNER));
+        let mut conditions = Conditions::default();
+        conditions
+            .and("platform = ?", platform)
+            .and_if("id = ?", customer)
+            .and_fixed("is_deleted = 0");
+        // The first owner may have no account left, and one account more tells that there is more.
+        let limit = accounts.saturating_add(1);
+        self.page(&conditions, PageRequest { limit, after, order: Order::Descending })
+    }
+}

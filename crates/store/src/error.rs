@@ -1,0 +1,41 @@
+//! What can go wrong in the store, by what the caller must do about it.
+
+/// A failure of the store. None of them leaves part of a change behind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The queue of the commit lane or of the readers is full. Nothing was done; try again.
+    #[error("the store is busy: its queue is full; try again")]
+    Busy,
+    /// The store is closing. Nothing was done.
+    #[error("the store is shutting down")]
+    Closed,
+    /// The disk is full. Nothing was done; it goes on by itself when there is room.
+    #[error("the disk that holds the database is full")]
+    DiskFull,
+    /// The transaction lost against another one and can be tried again.
+    #[error("the database was changed at the same time: {0}")]
+    Conflict(String),
+    /// The commit may or may not have happened; the process must stop and look.
+    #[error("the outcome of a commit is unknown: {0}")]
+    OutcomeUnknown(String),
+    /// A stored row breaks a rule of this program.
+    #[error("the database holds something impossible at {place}: {what}")]
+    Corrupt {
+        /// Table and column.
+        place: String,
+        /// What is wrong, without the value.
+        what: String,
+    },
+    /// The key does not open what is sealed.
+    #[error("a sealed value in {place} does not open with this key")]
+    Sealed {
+        /// Table.
+        place: &'static str,
+    },
+    /// Any other failure of the engine.
+    #[error("database: {0}")]
+    Engine(String),
+    /// The unit of work panicked. Its changes were dropped.
+    #[error("a unit of work panicked: {0}")]
+    Panicked(String),
+}

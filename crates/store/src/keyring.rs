@@ -1,0 +1,155 @@
+//! The server's secret key and what is done with it: sealing what must not stand in a plain column,
+//! and keyed hashes.
+//!
+//! Sealing is XChaCha20-Poly1305. The nonce is a keyed hash of the place and the text (a synthetic
+//! nonce): no randomness is needed, the same state always has the same bytes, and a nonce repeats
+//! only where text and place do. The place is authenticated too, so a sealed value that is copied
+//! to another row does not open there.
+
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::error::StoreError;
+
+/// Length of the server's key in bytes.
+pub const KEY_LENGTH: usize = 32;
+
+/// Length of a nonce in bytes.
+const NONCE_LENGTH: usize = 24;
+
+/// The server's key, split by purpose. Prints nothing of itself.
+pub struct Keyring {
+    sealing: XChaCha20Poly1305,
+    nonces: [u8; 32],
+    hashes: [u8; 32],
+}
+
+impl std::fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keyring(..)")
+    }
+}
+
+/// What a keyed hash is for; hashes for different purposes never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A token's secret.
+    ClientSecret,
+    /// What identifies an external account on its rail.
+    Fingerprint,
+    /// The scope of an idempotency key.
+    Idempotency,
+    /// The cursor of a list.
+    Cursor,
+    /// Whether a key belongs to a database.
+    KeyCheck,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::ClientSecret => b"client-secret",
+            Self::Fingerprint => b"fingerprint",
+            Self::Idempotency => b"idempotency",
+            Self::Cursor => b"cursor",
+            Self::KeyCheck => b"key-check",
+        }
+    }
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac =
+        <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+    for part in parts {
+        // Lengths between the parts: no two lists of parts give the same input.
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
+impl Keyring {
+    /// Derives the keys for each purpose from the server's key.
+    pub fn new(key: &[u8; KEY_LENGTH]) -> Self {
+        let sealing = hmac(key, &[b"switchyard sealing 1"]);
+        Self {
+            sealing: XChaCha20Poly1305::new(&Key::from(sealing)),
+            nonces: hmac(key, &[b"switchyard nonces 1"]),
+            hashes: hmac(key, &[b"switchyard hashes 1"]),
+        }
+    }
+
+    /// A keyed hash.
+    pub fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
+        let key = hmac(&self.hashes, &[purpose.label()]);
+        hmac(&key, parts)
+    }
+
+    /// Seals `plain` for one place: a table and the key of a row.
+    pub fn seal(&self, table: &'static str, row: &[u8], plain: &[u8]) -> Vec<u8> {
+        let place = place(table, row);
+        let digest = hmac(&self.nonces, &[&place, plain]);
+        let nonce =
+            XNonce::try_from(&digest[..NONCE_LENGTH]).expect("a hash is longer than a nonce");
+        let payload = Payload { msg: plain, aad: &place };
+        let sealed = self.sealing.encrypt(&nonce, payload).expect("a row is far below the limit");
+        [nonce.as_slice(), &sealed].concat()
+    }
+
+    /// Opens what [`Keyring::seal`] made for the same place.
+    pub fn open(
+        &self,
+        table: &'static str,
+        row: &[u8],
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let refused = StoreError::Sealed { place: table };
+        let (nonce, sealed) = sealed.split_at_checked(NONCE_LENGTH).ok_or(refused.clone())?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| refused.clone())?;
+        let payload = Payload { msg: sealed, aad: &place(table, row) };
+        self.sealing.decrypt(&nonce, payload).map_err(|_| refused)
+    }
+}
+
+fn place(table: &'static str, row: &[u8]) -> Vec<u8> {
+    [table.as_bytes(), &[0], row].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_values_open_only_in_their_place_with_their_key() {
+        let keyring = Keyring::new(&[7; KEY_LENGTH]);
+        let sealed = keyring.seal("customers", b"row", b"Ada Lovelace");
+        assert!(!sealed.windows(3).any(|window| window == b"Ada"));
+        assert_eq!(keyring.open("customers", b"row", &sealed).as_deref(), Ok(&b"Ada Lovelace"[..]));
+        assert!(keyring.open("customers", b"other", &sealed).is_err());
+        assert!(keyring.open("quotes", b"row", &sealed).is_err());
+        assert!(Keyring::new(&[8; KEY_LENGTH]).open("customers", b"row", &sealed).is_err());
+        for cut in 0..sealed.len() {
+            assert!(keyring.open("customers", b"row", &sealed[..cut]).is_err());
+        }
+        let mut flipped = sealed.clone();
+        flipped[30] ^= 1;
+        assert!(keyring.open("customers", b"row", &flipped).is_err());
+    }
+
+    #[test]
+    fn the_same_state_has_the_same_bytes() {
+        let keyring = Keyring::new(&[7; KEY_LENGTH]);
+        assert_eq!(keyring.seal("t", b"r", b"x"), keyring.seal("t", b"r", b"x"));
+        assert_ne!(keyring.seal("t", b"r", b"x"), keyring.seal("t", b"r", b"y"));
+    }
+
+    #[test]
+    fn hashes_differ_by_purpose_and_by_the_cut_between_parts() {
+        let keyring = Keyring::new(&[7; KEY_LENGTH]);
+        let hash = |purpose, parts: &[&[u8]]| keyring.hash(purpose, parts);
+        assert_ne!(hash(Purpose::Cursor, &[b"ab"]), hash(Purpose::Fingerprint, &[b"ab"]));
+        assert_ne!(hash(Purpose::Cursor, &[b"ab", b"c"]), hash(Purpose::Cursor, &[b"a", b"bc"]));
+    }
+}

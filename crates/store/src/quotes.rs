@@ -1,0 +1,213 @@
+//! Quotes in the store.
+
+use domain::id::{Owner, PlatformId, QuoteId};
+use domain::money::{Money, Receiving, Sending};
+use domain::pricing::{Fees, Locked, Price};
+use domain::quote::{Draft, PURPOSES, Quote, Status, Step};
+use domain::rate::Rate;
+use domain::time::Timestamp;
+use domain::transaction::Destination;
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::external_accounts::{owner_values, read_owner};
+use crate::keyring::Keyring;
+use crate::readers::View;
+use crate::record::{Record, record_table};
+use crate::select::{Conditions, Page, PageRequest};
+use crate::sql::{Row, Value};
+use crate::transactions::{
+    StoredAccount, StoredRateDetails, StoredSource, account_uuid, history_bytes, position,
+    read_steps,
+};
+
+/// The parts of a quote that are kept inside the sealed column.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    source: StoredSource,
+    destination: StoredAccount,
+    sending_locked: bool,
+    rate: Decimal,
+    #[serde(flatten)]
+    details: StoredRateDetails,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    purpose: Option<String>,
+}
+
+impl Record for Quote {
+    type Key = QuoteId;
+    const TABLE: &'static str = "quotes";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "platform",
+        "owner_kind",
+        "owner",
+        "transaction_id",
+        "status",
+        "source_account",
+        "destination_account",
+        "sending_currency",
+        "sending_minor",
+        "fees_minor",
+        "receiving_currency",
+        "receiving_minor",
+        "created_at",
+        "updated_at",
+        "expires_at",
+        "history",
+        "sealed",
+    ];
+    record_table!(quotes);
+
+    fn key(&self) -> QuoteId {
+        self.id()
+    }
+
+    fn key_value(key: &QuoteId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let draft = self.draft();
+        let price = &draft.price;
+        let stored = Stored {
+            source: StoredSource::of(draft.source),
+            destination: StoredAccount::of(draft.destination.account),
+            sending_locked: matches!(draft.locked, Locked::Sending(_)),
+            rate: price.rate.value(),
+            details: StoredRateDetails::of(&draft.rate_details),
+            purpose: draft.purpose.map(str::to_owned),
+        };
+        let stored = serde_json::to_vec(&stored).expect("a quote has text keys only");
+        let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
+        let [owner_kind, owner] = owner_values(draft.owner);
+        vec![
+            draft.id.into(),
+            draft.platform.into(),
+            owner_kind,
+            owner,
+            draft.transaction.into(),
+            Value::name(self.status().name()),
+            Value::or_null(draft.source.account().map(account_uuid)),
+            account_uuid(draft.destination.account).into(),
+            Value::name(price.sent.currency().code()),
+            price.sent.minor().into(),
+            price.total_fees().minor().into(),
+            Value::name(price.received.currency().code()),
+            price.received.minor().into(),
+            self.created_at().into(),
+            self.updated_at().into(),
+            draft.expires_at.into(),
+            history_bytes(self.history().iter().map(step)).into(),
+            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (id, platform): (QuoteId, _) = (row.id()?, row.id()?);
+        let owner = read_owner(row)?;
+        let (transaction, status) = (row.id()?, row.named(Status::from_name)?);
+        let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
+        let (sending_currency, sending_minor) = (row.currency()?, row.int()?);
+        let fees_minor = row.int()?;
+        let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
+        let (created_at, updated_at, expires_at) = (row.time()?, row.time()?, row.time()?);
+        let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
+        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let parts = || {
+            let sent = Sending(Money::positive(sending_minor, sending_currency).ok()?);
+            let received = Receiving(Money::positive(receiving_minor, receiving_currency).ok()?);
+            let details = stored.details.into_domain(sending_currency)?;
+            let fees = Fees::new(details.fixed_fee.minor(), details.variable_fee_rate).ok()?;
+            let price = Price {
+                sent,
+                received,
+                fixed_fee: details.fixed_fee,
+                variable_fee: details.variable_fee,
+                rate: Rate::new(stored.rate, sending_currency, receiving_currency).ok()?,
+                fees,
+            };
+            if price.total_fees().minor() != fees_minor {
+                return None;
+            }
+            let purpose = match stored.purpose {
+                Some(name) => Some(PURPOSES.into_iter().find(|known| *known == name)?),
+                None => None,
+            };
+            Some(Draft {
+                id,
+                platform,
+                owner,
+                transaction,
+                source: stored.source.into_domain(source_account, sending_currency)?,
+                destination: Destination {
+                    account: stored.destination.into_domain(destination_account),
+                    currency: receiving_currency,
+                },
+                locked: if stored.sending_locked {
+                    Locked::Sending(sent)
+                } else {
+                    Locked::Receiving(received)
+                },
+                price,
+                rate_details: details,
+                expires_at,
+                purpose,
+            })
+        };
+        let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
+        let quote =
+            Self::restore(draft, history).map_err(|inconsistent| row.corrupt(inconsistent.what))?;
+        let times_agree = (quote.created_at(), quote.updated_at()) == (created_at, updated_at);
+        if quote.status() != status || !times_agree {
+            return Err(row.corrupt("a history that does not end in the row's status"));
+        }
+        Ok(quote)
+    }
+}
+
+/// Which quotes are listed. Bounds are inclusive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QuoteFilter {
+    /// Of this sender.
+    pub owner: Option<Owner>,
+    /// From this account.
+    pub source_account: Option<Uuid>,
+    /// To this account.
+    pub destination_account: Option<Uuid>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// Made then or later.
+    pub created_after: Option<Timestamp>,
+    /// Made then or earlier.
+    pub created_before: Option<Timestamp>,
+    /// Matches nothing: the filter names something that no quote has.
+    pub nothing: bool,
+}
+
+impl View<'_> {
+    /// A platform's quotes.
+    pub fn quotes(
+        &mut self,
+        platform: PlatformId,
+        filter: &QuoteFilter,
+        page: PageRequest,
+    ) -> Result<Page<Quote>, StoreError> {
+        let mut conditions = Conditions::default();
+        conditions
+            .and("platform = ?", platform)
+            .and_if("owner = ?", filter.owner.map(Owner::uuid))
+            .and_if("source_account = ?", filter.source_account)
+            .and_if("destination_account = ?", filter.destination_account)
+            .and_if("status = ?", filter.status.map(Status::name))
+            .and_if("created_at >= ?", filter.created_after)
+            .and_if("created_at <= ?", filter.created_before);
+        if filter.nothing {
+            conditions.and_fixed("1 = 0");
+        }
+        self.page(&conditions, page)
+    }
+}

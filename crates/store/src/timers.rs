@@ -1,0 +1,120 @@
+//! Timers: what time will do. A timer is committed with its cause and goes with its effect, so it
+//! survives a crash.
+
+use domain::time::Timestamp;
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::readers::View;
+use crate::sql::{Connection, Row, Value};
+
+/// What happens when a timer is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TimerKind {
+    /// A quote's time is over; the subject is the quote.
+    ExpireQuote,
+    /// The rail is asked to move money, or how it went; the subject is the transaction.
+    AskRail,
+}
+
+impl TimerKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::ExpireQuote, Self::AskRail];
+
+    /// The name in storage.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ExpireQuote => "EXPIRE_QUOTE",
+            Self::AskRail => "ASK_RAIL",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What tells a timer from every other: its subject has one of each kind.
+pub type TimerKey = (Uuid, TimerKind);
+
+/// Something that time will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timer {
+    /// Uuid of what it is about.
+    pub subject: Uuid,
+    /// What will happen.
+    pub kind: TimerKind,
+    /// When.
+    pub due_at: Timestamp,
+    /// When it was first set, for work that is asked after again and again.
+    pub since: Timestamp,
+    /// How often it was due before.
+    pub attempts: u32,
+}
+
+impl Timer {
+    /// A timer that was never due before.
+    pub fn new(subject: Uuid, kind: TimerKind, due_at: Timestamp, now: Timestamp) -> Self {
+        Self { subject, kind, due_at, since: now, attempts: 0 }
+    }
+
+    /// What tells it from every other.
+    pub fn key(&self) -> TimerKey {
+        (self.subject, self.kind)
+    }
+}
+
+pub(crate) const UPSERT: &str = "insert into timers (subject, kind, due_at, since, attempts) \
+    values ($1, $2, $3, $4, $5) on conflict (subject, kind) do update set \
+    due_at = excluded.due_at, since = excluded.since, attempts = excluded.attempts";
+
+pub(crate) const DELETE: &str = "delete from timers where subject = $1 and kind = $2";
+
+pub(crate) const DUE: &str = "select subject, kind, due_at, since, attempts from timers \
+    where due_at <= $1 order by due_at limit $2";
+
+pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
+
+const COLUMNS: &[&str] = &["subject", "kind", "due_at", "since", "attempts"];
+
+pub(crate) fn write(
+    connection: &mut dyn Connection,
+    (subject, kind): &TimerKey,
+    timer: Option<&Timer>,
+) -> Result<(), StoreError> {
+    let mut values = vec![Value::from(*subject), Value::name(kind.name())];
+    let Some(timer) = timer else { return connection.execute(DELETE, &values).map(drop) };
+    values.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
+    connection.execute(UPSERT, &values).map(drop)
+}
+
+impl View<'_> {
+    /// Timers that are due, the longest overdue first.
+    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Timer>, StoreError> {
+        let mut timers = Vec::new();
+        let parameters = [now.into(), limit.into()];
+        self.connection.query(DUE, &parameters, COLUMNS.len(), &mut |values| {
+            let row = &mut Row::new("timers", COLUMNS, values);
+            timers.push(Timer {
+                subject: row.uuid()?,
+                kind: row.named(TimerKind::from_name)?,
+                due_at: row.time()?,
+                since: row.time()?,
+                attempts: row.count()?,
+            });
+            Ok(())
+        })?;
+        Ok(timers)
+    }
+
+    /// When the next timer is due, if there is one.
+    pub fn next_due(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        let mut next = None;
+        self.connection.query(NEXT_DUE, &[], 1, &mut |values| {
+            next = Some(Row::new("timers", &["due_at"], values).time()?);
+            Ok(())
+        })?;
+        Ok(next)
+    }
+}

@@ -1,0 +1,376 @@
+//! Transactions in the store.
+
+use domain::currency::Currency;
+use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
+use domain::money::{Money, Receiving, Sending};
+use domain::pricing::Multipliers;
+use domain::rate::Rate;
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Destination, Direction, Draft, FailureReason, RateDetails, Source, Status, Step,
+    Terms, Transaction, reference,
+};
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::external_accounts::{owner_values, read_owner};
+use crate::keyring::Keyring;
+use crate::readers::View;
+use crate::record::{Record, record_table};
+use crate::select::{Conditions, Page, PageRequest};
+use crate::sql::{Row, Value};
+
+/// The parts of a transaction that are kept inside the sealed column.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<StoredSource>,
+    destination: StoredAccount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terms: Option<StoredTerms>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+/// Whether an account is internal; its id and currency are in columns of their own.
+#[derive(Serialize, Deserialize, Clone, Copy)]
+pub(crate) enum StoredAccount {
+    #[serde(rename = "i")]
+    Internal,
+    #[serde(rename = "e")]
+    External,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+pub(crate) enum StoredSource {
+    #[serde(rename = "a")]
+    Account(StoredAccount),
+    #[serde(rename = "r")]
+    RealtimeFunding,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTerms {
+    rate: Decimal,
+    fees: i64,
+    #[serde(flatten)]
+    details: StoredRateDetails,
+}
+
+/// Fee parts as they are kept, in smallest units of the sending currency.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StoredRateDetails {
+    fixed: i64,
+    variable: i64,
+    variable_rate: Decimal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    multipliers: Option<(Decimal, Decimal)>,
+}
+
+impl StoredRateDetails {
+    pub(crate) fn of(details: &RateDetails) -> Self {
+        Self {
+            fixed: details.fixed_fee.minor(),
+            variable: details.variable_fee.minor(),
+            variable_rate: details.variable_fee_rate,
+            multipliers: details.multipliers.map(|pair| (pair.service_api, pair.counterparty)),
+        }
+    }
+
+    pub(crate) fn into_domain(self, sending: Currency) -> Option<RateDetails> {
+        Some(RateDetails {
+            fixed_fee: Money::new(self.fixed, sending).ok()?,
+            variable_fee: Money::new(self.variable, sending).ok()?,
+            variable_fee_rate: self.variable_rate,
+            multipliers: self
+                .multipliers
+                .map(|(service_api, counterparty)| Multipliers { service_api, counterparty }),
+        })
+    }
+}
+
+impl StoredAccount {
+    pub(crate) fn of(account: AccountRef) -> Self {
+        match account {
+            AccountRef::Internal(_) => Self::Internal,
+            AccountRef::External(_) => Self::External,
+        }
+    }
+
+    pub(crate) fn into_domain(self, uuid: Uuid) -> AccountRef {
+        match self {
+            Self::Internal => AccountRef::Internal(domain::id::Id::from_uuid(uuid)),
+            Self::External => AccountRef::External(domain::id::Id::from_uuid(uuid)),
+        }
+    }
+}
+
+impl StoredSource {
+    pub(crate) fn of(source: Source) -> Self {
+        match source {
+            Source::Account { account, .. } => Self::Account(StoredAccount::of(account)),
+            Source::RealtimeFunding { .. } => Self::RealtimeFunding,
+        }
+    }
+
+    pub(crate) fn into_domain(self, account: Option<Uuid>, currency: Currency) -> Option<Source> {
+        match self {
+            Self::Account(kind) => {
+                Some(Source::Account { account: kind.into_domain(account?), currency })
+            }
+            Self::RealtimeFunding => Some(Source::RealtimeFunding { currency }),
+        }
+    }
+}
+
+pub(crate) fn account_uuid(account: AccountRef) -> Uuid {
+    match account {
+        AccountRef::Internal(id) => id.uuid(),
+        AccountRef::External(id) => id.uuid(),
+    }
+}
+
+/// Nine bytes a step: the status's place in the specification's list, then the time.
+pub(crate) fn history_bytes(steps: impl Iterator<Item = (usize, Timestamp)>) -> Vec<u8> {
+    let step = |(status, at): (usize, Timestamp)| {
+        std::iter::once(status as u8).chain(at.millis().to_be_bytes())
+    };
+    steps.flat_map(step).collect()
+}
+
+/// Reads the next column, a history that [`history_bytes`] wrote.
+pub(crate) fn read_steps<S: Copy, T>(
+    row: &mut Row,
+    statuses: &[S],
+    step: impl Fn(S, Timestamp) -> T,
+) -> Result<Vec<T>, StoreError> {
+    let steps = read_history(&row.bytes()?);
+    let known = |(status, at): (usize, Timestamp)| Some(step(*statuses.get(status)?, at));
+    steps
+        .and_then(|steps| steps.into_iter().map(known).collect())
+        .ok_or_else(|| row.corrupt("not a history"))
+}
+
+/// Reads what [`history_bytes`] wrote.
+pub(crate) fn read_history(bytes: &[u8]) -> Option<Vec<(usize, Timestamp)>> {
+    const STEP: usize = 9;
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    let step = |[status, millis @ ..]: &[u8; STEP]| {
+        (usize::from(*status), Timestamp::from_millis(i64::from_be_bytes(*millis)))
+    };
+    rest.is_empty().then(|| steps.iter().map(step).collect())
+}
+
+impl Record for Transaction {
+    type Key = TransactionId;
+    const TABLE: &'static str = "transactions";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "platform",
+        "owner_kind",
+        "owner",
+        "platform_customer_id",
+        "direction",
+        "status",
+        "failure_reason",
+        "source_account",
+        "destination_account",
+        "sending_currency",
+        "sending_minor",
+        "receiving_currency",
+        "receiving_minor",
+        "quote",
+        "reference",
+        "created_at",
+        "updated_at",
+        "history",
+        "sealed",
+    ];
+    record_table!(transactions);
+
+    fn key(&self) -> TransactionId {
+        self.id()
+    }
+
+    fn key_value(key: &TransactionId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let draft = self.draft();
+        let stored = Stored {
+            source: draft.source.map(StoredSource::of),
+            destination: StoredAccount::of(draft.destination.account),
+            terms: draft.terms.as_ref().map(|terms| StoredTerms {
+                rate: terms.rate.value(),
+                fees: terms.fees.minor(),
+                details: StoredRateDetails::of(&terms.rate_details),
+            }),
+            description: draft.description.clone(),
+        };
+        let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
+        let source_account = draft.source.and_then(Source::account).map(account_uuid);
+        let sending_currency = draft
+            .sent
+            .map(Sending::currency)
+            .or_else(|| draft.source.map(Source::currency))
+            .map_or(Value::Null, |currency| Value::name(currency.code()));
+        let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
+        let [owner_kind, owner] = owner_values(draft.owner);
+        vec![
+            draft.id.into(),
+            draft.platform.into(),
+            owner_kind,
+            owner,
+            draft.platform_customer_id.as_str().into(),
+            Value::name(draft.direction.name()),
+            Value::name(self.status().name()),
+            self.failure().map_or(Value::Null, |reason| Value::name(reason.name())),
+            Value::or_null(source_account),
+            account_uuid(draft.destination.account).into(),
+            sending_currency,
+            Value::or_null(draft.sent.map(Sending::minor)),
+            Value::name(draft.received.currency().code()),
+            draft.received.minor().into(),
+            Value::or_null(draft.terms.as_ref().map(|terms| terms.quote)),
+            reference(draft.id).into(),
+            self.created_at().into(),
+            self.updated_at().into(),
+            history_bytes(self.history().iter().map(step)).into(),
+            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (id, platform): (TransactionId, _) = (row.id()?, row.id()?);
+        let owner = read_owner(row)?;
+        let platform_customer_id = row.text()?;
+        let direction = row.named(Direction::from_name)?;
+        let status = row.named(Status::from_name)?;
+        let failure = row
+            .text_or_null()?
+            .map(|name| {
+                FailureReason::from_name(&name).ok_or_else(|| row.corrupt("unknown reason"))
+            })
+            .transpose()?;
+        let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
+        let sending_currency = row
+            .text_or_null()?
+            .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
+            .transpose()?;
+        let sending_minor = row.int_or_null()?;
+        let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
+        let quote = row.uuid_or_null()?.map(QuoteId::from_uuid);
+        if row.text()? != reference(id) {
+            return Err(row.corrupt("not the reference of this id"));
+        }
+        let (created_at, updated_at) = (row.time()?, row.time()?);
+        let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
+        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let parts = || {
+            let source = match stored.source {
+                Some(source) => Some(source.into_domain(source_account, sending_currency?)?),
+                None => None,
+            };
+            let sent = match sending_minor {
+                Some(minor) => Some(Sending(Money::positive(minor, sending_currency?).ok()?)),
+                None => None,
+            };
+            let terms = match stored.terms {
+                Some(terms) => {
+                    let sending = sending_currency?;
+                    Some(Terms {
+                        quote: quote?,
+                        rate: Rate::new(terms.rate, sending, receiving_currency).ok()?,
+                        fees: Money::new(terms.fees, sending).ok()?,
+                        rate_details: terms.details.into_domain(sending)?,
+                    })
+                }
+                None => None,
+            };
+            let received = Money::positive(receiving_minor, receiving_currency).ok()?;
+            Some(Draft {
+                id,
+                platform,
+                owner,
+                platform_customer_id,
+                direction,
+                source,
+                destination: Destination {
+                    account: stored.destination.into_domain(destination_account),
+                    currency: receiving_currency,
+                },
+                sent,
+                received: Receiving(received),
+                terms,
+                description: stored.description,
+            })
+        };
+        let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
+        let transaction = Self::restore(draft, history, failure)
+            .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
+        let times_agree =
+            (transaction.created_at(), transaction.updated_at()) == (created_at, updated_at);
+        if transaction.status() != status || !times_agree {
+            return Err(row.corrupt("a history that does not end in the row's status"));
+        }
+        Ok(transaction)
+    }
+}
+
+pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
+    all.iter().position(|known| *known == one).expect("the list has every value")
+}
+
+/// Which transactions are listed. Bounds are inclusive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransactionFilter {
+    /// Of this customer, or of the platform itself.
+    pub owner: Option<Owner>,
+    /// Of customers with this name of the platform's.
+    pub platform_customer_id: Option<String>,
+    /// From this account.
+    pub source_account: Option<Uuid>,
+    /// To this account.
+    pub destination_account: Option<Uuid>,
+    /// From or to this account.
+    pub either_account: Option<Uuid>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// In this direction.
+    pub direction: Option<Direction>,
+    /// With this reconciliation reference.
+    pub reference: Option<String>,
+    /// Made then or later.
+    pub created_after: Option<Timestamp>,
+    /// Made then or earlier.
+    pub created_before: Option<Timestamp>,
+}
+
+impl View<'_> {
+    /// A platform's transactions.
+    pub fn transactions(
+        &mut self,
+        platform: PlatformId,
+        filter: &TransactionFilter,
+        page: PageRequest,
+    ) -> Result<Page<Transaction>, StoreError> {
+        let mut conditions = Conditions::default();
+        conditions
+            .and("platform = ?", platform)
+            .and_if("owner = ?", filter.owner.map(Owner::uuid))
+            .and_if("platform_customer_id = ?", filter.platform_customer_id.as_deref())
+            .and_if("source_account = ?", filter.source_account)
+            .and_if("destination_account = ?", filter.destination_account)
+            .and_if("(source_account = ? or destination_account = ?)", filter.either_account)
+            .and_if("status = ?", filter.status.map(Status::name))
+            .and_if("direction = ?", filter.direction.map(Direction::name))
+            .and_if("reference = ?", filter.reference.as_deref())
+            .and_if("created_at >= ?", filter.created_after)
+            .and_if("created_at <= ?", filter.created_before);
+        self.page(&conditions, page)
+    }
+}

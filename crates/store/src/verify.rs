@@ -1,0 +1,349 @@
+//! Everything that must hold of the data, checked from one snapshot.
+//!
+//! The database may be in use: [`verify`] reads on a connection of its own, in one transaction that
+//! only reads, and never repairs. It believes nothing that the rest of the store believes: rows are
+//! taken as they were found, sums are made in i128, and a row that cannot be read is a break of the
+//! predicate that reads it. It streams: what it holds grows with the number of accounts and of
+//! things under way, not with the length of the history.
+//!
+//! Each predicate is one line of the table below and one small function. None is here without a
+//! damaged database in the tests on which it is named. What it finds is told by identifiers only,
+//! never by amounts or names of persons.
+
+mod parties;
+mod payment;
+mod states;
+mod money;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use uuid::Uuid;
+
+use self::money::Books;
+use self::parties::Parties;
+use crate::engine::{self, Engine};
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::migrate;
+use crate::sql::{Connection, Row, Value};
+use crate::timers::TimerKind;
+
+/// Breaks of one predicate that are named; the rest is counted. Whoever has a hundred has one
+/// cause, and a report that fills a disk helps nobody.
+pub const BREAKS_NAMED_MAX: usize = 100;
+
+/// Why a predicate that opens sealed values was not checked.
+const NO_KEY: &str = "it needs the key";
+
+/// Why nothing but the schema was checked.
+const OTHER_SCHEMA: &str = "the schema is not the one that this program knows";
+
+macro_rules! predicates {
+    ($($name:ident $text:literal,)*) => {
+        /// The predicates, in the order of the report.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        enum Predicate {
+            $($name,)*
+        }
+
+        impl Predicate {
+            const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+predicates! {
+    M1 "the schema is the one that this program knows",
+    M2 "the engine finds the database sound",
+    L1 "every posting has two sides and balances in every currency",
+    L2 "debits and credits of all accounts of a currency are equal, posted and pending",
+    L3 "every balance is the fold of its entries, and there is one for each account with entries",
+    L4 "no account that must stay covered has less than 0 available",
+    L5 "every amount and every counter is inside its limits",
+    L6 "entries are in their account's currency, on accounts of their transaction's platform",
+    L7 "postings and their lines are numbered from 1 without a gap; what is resolved is pending",
+    L9 "fees are part of what is sent, and an exchange moves what its quote says",
+    L10 "the fees that were earned are those of the completed quotes",
+    H1 "every pending posting is resolved at most once",
+    H2 "what an account counts as pending is what its unresolved postings say",
+    H3 "money is set aside for a payment exactly while it is under way",
+    T1 "every step is an arrow of its machine, and the last one is the status",
+    T2 "nothing follows a final status",
+    T3 "a quote and its transaction name each other, and their statuses fit",
+    T4 "no quote was executed after its time, and an expired one holds no money",
+    T5 "a failure has its reason, and nothing else has one",
+    T6 "every transaction has the reference that its id gives, and no two share one",
+    T7 "a completed payment took and gave exactly what it says",
+    T8 "a payment that was not made took nothing, or gave it back",
+    T9 "no payment was both paid out and given back",
+    T10 "whatever is under way has a timer: no money is stuck",
+    E1 "every step has its event, and every event its step",
+    E2 "the id of an event is the one that its resource and number give",
+    E3 "every event opens with the key",
+    E4 "events happened when their steps did, in their order",
+    I1 "every stored answer is one that may be repeated, and opens with the key",
+    C1 "a customer's default deposit account is one of its own",
+    C2 "every customer can be read and has its address to itself",
+    S2 "every sealed value opens with the key and holds what belongs there",
+    S4 "whatever belongs to a platform refers only to what is the same platform's",
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Every predicate.
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    /// Whether every predicate that was checked holds.
+    pub fn is_sound(&self) -> bool {
+        self.checks.iter().all(Check::holds)
+    }
+}
+
+/// One predicate and where it does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Its short name, such as `L1`.
+    pub predicate: &'static str,
+    /// What it says.
+    pub what: &'static str,
+    /// How many rows were looked at.
+    pub rows: u64,
+    /// Where it does not hold, by identifiers only; at most [`BREAKS_NAMED_MAX`].
+    pub breaks: Vec<String>,
+    /// How many breaks there are besides those.
+    pub more: u64,
+    /// Why it was not checked, or not wholly.
+    pub skipped: Option<&'static str>,
+}
+
+impl Check {
+    /// Whether no break was found.
+    pub fn holds(&self) -> bool {
+        self.breaks.is_empty()
+    }
+}
+
+/// The report while it is made.
+struct Findings {
+    checks: Vec<Check>,
+    count: u64,
+}
+
+impl Findings {
+    fn new() -> Self {
+        let check = |predicate: &Predicate| Check {
+            predicate: predicate.name(),
+            what: predicate.text(),
+            rows: 0,
+            breaks: Vec::new(),
+            more: 0,
+            skipped: None,
+        };
+        Self { checks: Predicate::ALL.iter().map(check).collect(), count: 0 }
+    }
+
+    fn check(&mut self, predicate: Predicate) -> &mut Check {
+        // The checks stand in the order of the variants, see `new`.
+        &mut self.checks[predicate as usize]
+    }
+
+    /// Counts rows that were looked at.
+    fn saw(&mut self, predicate: Predicate, rows: usize) {
+        self.check(predicate).rows += u64::try_from(rows).unwrap_or(u64::MAX);
+    }
+
+    /// Keeps a break.
+    fn broke(&mut self, predicate: Predicate, what: impl fmt::Display) {
+        self.count += 1;
+        let check = self.check(predicate);
+        if check.breaks.len() < BREAKS_NAMED_MAX {
+            check.breaks.push(what.to_string());
+        } else {
+            check.more += 1;
+        }
+    }
+
+    /// Keeps a break if `holds` is not so.
+    fn demand(&mut self, predicate: Predicate, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broke(predicate, what());
+        }
+    }
+
+    /// Keeps that a row cannot be read. The error's text may repeat a stored value, so only the
+    /// place is told.
+    fn unreadable(&mut self, predicate: Predicate, row: impl fmt::Display, error: &StoreError) {
+        match error {
+            StoreError::Corrupt { place, .. } => {
+                self.broke(predicate, format!("{row} cannot be read at {place}"));
+            }
+            StoreError::Busy
+            | StoreError::Closed
+            | StoreError::DiskFull
+            | StoreError::Conflict(_)
+            | StoreError::OutcomeUnknown(_)
+            | StoreError::Sealed { .. }
+            | StoreError::Engine(_)
+            | StoreError::Panicked(_) => self.broke(predicate, format!("{row} cannot be read")),
+        }
+    }
+}
+
+/// A check under way.
+struct Run<'a> {
+    connection: &'a mut dyn Connection,
+    keyring: Option<&'a Keyring>,
+    findings: Findings,
+    parties: Parties,
+    timers: BTreeSet<(Uuid, TimerKind)>,
+    books: Books,
+}
+
+impl Run<'_> {
+    /// Runs a query and hands over each row.
+    fn each(
+        &mut self,
+        sql: &str,
+        (table, columns): (&'static str, &'static [&'static str]),
+        mut each: impl FnMut(&mut Self, Row),
+    ) -> Result<(), StoreError> {
+        // The rows of one table that is small beside the history, so that the connection is free
+        // again when each of them is looked at.
+        let mut rows = Vec::new();
+        self.connection.query(sql, &[], columns.len(), &mut |values| {
+            rows.push(values);
+            Ok(())
+        })?;
+        for values in rows {
+            each(self, Row::new(table, columns, values));
+        }
+        Ok(())
+    }
+}
+
+const SCHEMA: &str = "select version from refinery_schema_history order by version";
+const TIMERS: &str = "select subject, kind from timers";
+
+/// Every statement of this module, for [`crate::statements`].
+pub(crate) fn statements() -> Vec<String> {
+    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS].map(str::to_owned).into_iter();
+    fixed.chain(parties::statements()).chain(payment::statements()).collect()
+}
+
+/// Checks every predicate from one snapshot. Without a key, what is sealed stays closed and the
+/// predicates about it are skipped. An error means that the database could not be looked at.
+pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, StoreError> {
+    let mut connection = engine.reader()?;
+    connection.begin_read()?;
+    let run = Run {
+        connection: &mut *connection,
+        keyring,
+        findings: Findings::new(),
+        parties: Parties::default(),
+        timers: BTreeSet::new(),
+        books: Books::default(),
+    };
+    let report = everything(run);
+    connection.rollback()?;
+    report
+}
+
+/// One way through the rows of some tables.
+type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
+
+/// Every pass. Later ones ask for what earlier ones kept.
+const PASSES: [Pass; 5] = [integrity, parties::check, timers, payment::check, money::check];
+
+fn everything(mut run: Run<'_>) -> Result<Report, StoreError> {
+    if let Some(keyring) = run.keyring {
+        engine::compare_key(run.connection, keyring)?;
+    } else {
+        for predicate in [Predicate::E3, Predicate::S2, Predicate::I1] {
+            run.findings.check(predicate).skipped = Some(NO_KEY);
+        }
+    }
+    if !schema_is_known(&mut run) {
+        for check in &mut run.findings.checks {
+            if check.holds() {
+                check.skipped = Some(OTHER_SCHEMA);
+            }
+        }
+        return Ok(Report { checks: run.findings.checks });
+    }
+    for pass in PASSES {
+        match pass(&mut run) {
+            Ok(()) => {}
+            // What the engine cannot read, the other predicates cannot judge.
+            Err(StoreError::Engine(what)) => {
+                run.findings.broke(Predicate::M2, format!("reading stopped: {what}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Report { checks: run.findings.checks })
+}
+
+/// M1: every migration up to the newest known one was applied, and none beyond.
+fn schema_is_known(run: &mut Run<'_>) -> bool {
+    let mut applied = Vec::new();
+    let read = run.connection.query(SCHEMA, &[], 1, &mut |values| {
+        applied.push(Row::new("refinery_schema_history", &["version"], values).int()?);
+        Ok(())
+    });
+    run.findings.saw(Predicate::M1, applied.len());
+    let known: Vec<_> = (1..=migrate::newest_known()).collect();
+    let is_known = read.is_ok() && applied == known;
+    run.findings.demand(Predicate::M1, is_known, || {
+        let (newest, known) = (applied.last().copied().unwrap_or(0), known.len());
+        format!("the database has schema {newest}, this program knows schemas 1 to {known}")
+    });
+    is_known
+}
+
+/// M2: what the engine itself finds.
+fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let found = run.connection.integrity()?;
+    run.findings.saw(Predicate::M2, 1);
+    for line in found {
+        run.findings.broke(Predicate::M2, line);
+    }
+    Ok(())
+}
+
+/// Reads every timer, for T10.
+fn timers(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let columns = &["subject", "kind"];
+    run.each(TIMERS, ("timers", columns), |run, mut row| {
+        run.findings.saw(Predicate::T10, 1);
+        let subject = row.uuid();
+        match subject.and_then(|subject| Ok((subject, row.named(TimerKind::from_name)?))) {
+            Ok(timer) => {
+                run.timers.insert(timer);
+            }
+            Err(error) => run.findings.unreadable(Predicate::T10, "a timer", &error),
+        }
+    })
+}
+
+/// The uuid in a value, for the name of a row that cannot be read otherwise.
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Bytes(bytes)) => match Uuid::from_slice(bytes) {
+            Ok(uuid) => uuid.to_string(),
+            Err(_) => bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect(),
+        },
+        Some(Value::Null | Value::Int(_) | Value::Text(_)) | None => "a row".to_owned(),
+    }
+}

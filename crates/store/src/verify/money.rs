@@ -1,0 +1,391 @@
+//! Money: postings and entries by themselves, the balances that are their fold, and what a payment
+//! moved against what it says.
+//!
+//! Sums are the audit's of the ledger (`ledger::audit`), which shares no arithmetic with what wrote
+//! the balances.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::currency::Currency;
+use domain::id::InternalAccountId;
+use domain::transaction;
+use ledger::account::{AccountKey, Counters, Side};
+use ledger::audit::{Audit, RawEntry};
+use ledger::movements::Movement;
+use uuid::Uuid;
+
+use super::payment::{Payment, RawLine, RawPosting, RawQuote, RawTransaction};
+use super::{Findings, Predicate, Run, shown};
+use crate::books::{self, LedgerAccount, RowPhase};
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::sql::Row;
+
+pub(super) const ACCOUNTS: &str = "select account, currency, must_stay_covered, debits_pending, \
+    debits_posted, credits_pending, credits_posted from ledger_accounts";
+const ACCOUNT_COLUMNS: &[&str] = &[
+    "account",
+    "currency",
+    "must_stay_covered",
+    "debits_pending",
+    "debits_posted",
+    "credits_pending",
+    "credits_posted",
+];
+
+/// What the whole history comes to.
+#[derive(Default)]
+pub(super) struct Books {
+    audit: Audit<String>,
+    /// Accounts that have entries.
+    touched: BTreeSet<AccountKey>,
+    /// Fees of each platform and currency: as credited, and as completed quotes have them.
+    fees: BTreeMap<(Uuid, Currency), (i128, i128)>,
+}
+
+/// Checks L6, L7, L9 and T7 to T9 of one payment, and adds it to the books.
+pub(super) fn check_payment(run: &mut Run<'_>, payment: &Payment) {
+    numbers_are_dense(&mut run.findings, payment);
+    for posting in &payment.postings {
+        for predicate in [Predicate::L1, Predicate::L2, Predicate::L3] {
+            run.findings.saw(predicate, posting.entries.len());
+        }
+        accounts_are_the_platforms(run, payment, posting);
+        let touched = posting.entries.iter().map(|line| line.account);
+        run.books.touched.extend(touched);
+        audit(run, payment, posting);
+    }
+    fees(run, payment);
+    let Some(transaction) = &payment.transaction else { return };
+    for quote in &payment.quotes {
+        terms_are_kept(&mut run.findings, payment, transaction, quote);
+    }
+    moved_what_it_says(run, payment, transaction);
+    took_nothing(run, payment, transaction);
+    not_paid_and_returned(&mut run.findings, payment);
+}
+
+/// L7.
+fn numbers_are_dense(findings: &mut Findings, payment: &Payment) {
+    let name = payment.name();
+    findings.saw(Predicate::L7, payment.postings.len());
+    let numbers = payment.postings.iter().map(|posting| posting.number);
+    findings.demand(Predicate::L7, numbers.eq(1..=payment.postings.len() as u32), || {
+        format!("postings of {name} are not numbered 1, 2, 3 and so on")
+    });
+    for posting in &payment.postings {
+        let lines = posting.entries.iter().map(|line| line.line);
+        let is_dense = lines.eq(1..=posting.entries.len() as i64);
+        findings.demand(Predicate::L7, is_dense, || {
+            format!("lines of posting {} of {name} are not numbered 1, 2, 3", posting.number)
+        });
+        findings.demand(Predicate::L7, resolves_a_pending_one(payment, posting), || {
+            format!("posting {} of {name} resolves none that is pending", posting.number)
+        });
+    }
+}
+
+/// Whether a posting that resolves another refers to an earlier pending one and moves nothing
+/// itself.
+fn resolves_a_pending_one(payment: &Payment, posting: &RawPosting) -> bool {
+    match posting.phase {
+        RowPhase::Pending | RowPhase::Posted => true,
+        RowPhase::Resolves(number, _) => {
+            let is_pending = |earlier: &RawPosting| {
+                earlier.number == number && earlier.phase == RowPhase::Pending
+            };
+            number < posting.number
+                && posting.entries.is_empty()
+                && payment.postings.iter().any(is_pending)
+        }
+    }
+}
+
+/// L6.
+fn accounts_are_the_platforms(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
+    let platform = payment.transaction.as_ref().map(|transaction| transaction.platform);
+    for RawLine { line, account, currency, .. } in &posting.entries {
+        run.findings.saw(Predicate::L6, 1);
+        let of = || format!("line {line} of posting {} of {}", posting.number, payment.name());
+        run.findings.demand(Predicate::L6, account.currency() == Some(*currency), || {
+            format!("{} is not in its account's currency", of())
+        });
+        let owner = match account {
+            AccountKey::Internal(id) => Some(run.parties.platform_of_internal(*id)),
+            AccountKey::Fees { platform, .. } => Some(Some(platform.uuid())),
+            AccountKey::Rail { .. } | AccountKey::Exchange(_) | AccountKey::Suspense(_) => None,
+        };
+        if let (Some(owner), Some(_)) = (owner, platform) {
+            run.findings.demand(Predicate::L6, owner == platform, || {
+                format!("{} is on {account}, which is not its platform's", of())
+            });
+        }
+    }
+}
+
+/// Adds a posting to the audit of the ledger: L1 to L5, H1, H2.
+fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
+    for predicate in [Predicate::L5, Predicate::H2] {
+        run.findings.saw(predicate, posting.entries.len());
+    }
+    let name = |number: u32| format!("posting {number} of {}", payment.name());
+    let entries = posting.entries.iter().map(|line| RawEntry {
+        account: line.account,
+        side: line.side,
+        minor: line.minor,
+    });
+    let audit = &mut run.books.audit;
+    match posting.phase {
+        RowPhase::Pending => audit.pended(name(posting.number), entries),
+        RowPhase::Posted => audit.posted(name(posting.number), entries),
+        RowPhase::Resolves(number, resolution) => {
+            run.findings.saw(Predicate::H1, 1);
+            // One that refers to nothing is L7's to name.
+            if resolves_a_pending_one(payment, posting) {
+                audit.resolved(name(number), resolution);
+            }
+        }
+    }
+}
+
+/// Adds to L10 what a payment earned, and what it should have.
+fn fees(run: &mut Run<'_>, payment: &Payment) {
+    let fees = &mut run.books.fees;
+    // A receipt takes fees without a quote, so only what quotes exchange is compared.
+    for posting in payment.posted().filter(|posting| posting.movement == Movement::Exchange) {
+        for line in posting.entries.iter().filter(|line| line.side == Side::Credit) {
+            if let AccountKey::Fees { platform, currency } = line.account {
+                fees.entry((platform.uuid(), currency)).or_default().0 += i128::from(line.minor);
+            }
+        }
+    }
+    for quote in &payment.quotes {
+        run.findings.saw(Predicate::L10, 1);
+        match quote.status {
+            domain::quote::Status::Completed => {
+                let key = (quote.platform, quote.sending_currency);
+                fees.entry(key).or_default().1 += i128::from(quote.fees_minor);
+            }
+            domain::quote::Status::Pending
+            | domain::quote::Status::Processing
+            | domain::quote::Status::Failed
+            | domain::quote::Status::Expired => {}
+        }
+    }
+}
+
+/// Sums the amounts of entries on one side.
+fn sum<'a>(
+    postings: impl Iterator<Item = &'a RawPosting>,
+    side: Side,
+    counts: impl Fn(&AccountKey) -> bool,
+) -> i128 {
+    postings
+        .flat_map(|posting| &posting.entries)
+        .filter(|line| line.side == side && counts(&line.account))
+        .map(|line| i128::from(line.minor))
+        .sum()
+}
+
+/// Credits less debits.
+fn net(payment: &Payment, counts: impl Fn(&AccountKey) -> bool + Copy) -> i128 {
+    sum(payment.posted(), Side::Credit, counts) - sum(payment.posted(), Side::Debit, counts)
+}
+
+/// L9: a quote's amounts, in its row, in its transaction and in its exchange.
+fn terms_are_kept(
+    findings: &mut Findings,
+    payment: &Payment,
+    transaction: &RawTransaction,
+    quote: &RawQuote,
+) {
+    findings.saw(Predicate::L9, 1);
+    let name = format!("Quote:{}", quote.id);
+    let is_part = (0..quote.sending_minor).contains(&quote.fees_minor);
+    findings.demand(Predicate::L9, is_part, || {
+        format!("{name} has fees that are not part of what is sent")
+    });
+    let amounts = (
+        (Some(quote.sending_currency), Some(quote.sending_minor)),
+        (quote.receiving_currency, quote.receiving_minor),
+    );
+    let same = amounts
+        == (
+            (transaction.sending_currency, transaction.sending_minor),
+            (transaction.receiving_currency, transaction.receiving_minor),
+        );
+    findings.demand(Predicate::L9, same, || {
+        format!("{name} and {} have different amounts", payment.name())
+    });
+    for posting in payment.postings.iter() {
+        if posting.movement != Movement::Exchange || matches!(posting.phase, RowPhase::Resolves(..))
+        {
+            continue;
+        }
+        let side =
+            |side, counts: fn(&AccountKey) -> bool| sum(std::iter::once(posting), side, counts);
+        let taken = side(Side::Debit, |account| {
+            matches!(account, AccountKey::Internal(_) | AccountKey::Suspense(_))
+        });
+        let fees = side(Side::Credit, |account| matches!(account, AccountKey::Fees { .. }));
+        let given = side(Side::Credit, |account| {
+            matches!(account, AccountKey::Internal(_) | AccountKey::Rail { .. })
+        });
+        let moved = (taken, fees, given);
+        let said = (quote.sending_minor, quote.fees_minor, quote.receiving_minor);
+        let said = (said.0.into(), said.1.into(), said.2.into());
+        findings.demand(Predicate::L9, moved == said, || {
+            format!(
+                "posting {} of {} moves what {name} does not say",
+                posting.number,
+                payment.name()
+            )
+        });
+    }
+}
+
+/// T7.
+fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    if transaction.status != transaction::Status::Completed {
+        return;
+    }
+    run.findings.saw(Predicate::T7, 1);
+    let name = payment.name();
+    // What came back later does not unmake what was delivered.
+    let made = || payment.posted().filter(|posting| posting.movement != Movement::Return);
+    let source = transaction.source_account.and_then(|account| run.parties.internal(account));
+    let source = match (source, transaction.source_account, transaction.quote) {
+        (Some(account), _, _) => Some(AccountKey::Internal(account)),
+        // Money that came just in time is taken from where it waited.
+        (None, None, Some(_)) => transaction.sending_currency.map(AccountKey::Suspense),
+        (None, _, _) => None,
+    };
+    if let (Some(source), Some(sent)) = (source, transaction.sending_minor) {
+        let taken = sum(made(), Side::Debit, |account| *account == source);
+        run.findings.demand(Predicate::T7, taken == i128::from(sent), || {
+            format!("{name} took from {source} what it does not say")
+        });
+    }
+    let target = run.parties.internal(transaction.destination_account);
+    let given = sum(made(), Side::Credit, |account| match (target, account) {
+        (Some(target), account) => *account == AccountKey::Internal(target),
+        (None, AccountKey::Rail { currency, .. }) => *currency == transaction.receiving_currency,
+        (
+            None,
+            AccountKey::Internal(_)
+            | AccountKey::Exchange(_)
+            | AccountKey::Fees { .. }
+            | AccountKey::Suspense(_),
+        ) => false,
+    });
+    run.findings.demand(Predicate::T7, given == i128::from(transaction.receiving_minor), || {
+        format!("{name} gave its destination what it does not say")
+    });
+}
+
+/// T8.
+fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    use transaction::Status;
+    match transaction.status {
+        Status::Refunded | Status::Failed | Status::Rejected => {}
+        Status::Created
+        | Status::Pending
+        | Status::Processing
+        | Status::Completed
+        | Status::Expired => return,
+    }
+    run.findings.saw(Predicate::T8, 1);
+    let name = payment.name();
+    if let Some(source) =
+        transaction.source_account.and_then(|account| run.parties.internal(account))
+    {
+        let left = net(payment, |account| *account == AccountKey::Internal(source));
+        run.findings.demand(Predicate::T8, left == 0, || {
+            format!("{name} was not made and changed {}", AccountKey::Internal(source))
+        });
+        return;
+    }
+    let (None, Some(currency)) = (transaction.source_account, transaction.sending_currency) else {
+        return;
+    };
+    // Funded just in time: what came went to the owner, whole.
+    let owner = AccountKey::Internal(InternalAccountId::of(transaction.owner, currency));
+    let came =
+        sum(payment.posted(), Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
+    let waits = net(payment, |account| *account == AccountKey::Suspense(currency));
+    let back = net(payment, |account| *account == owner);
+    let is_whole = came == back && waits == 0;
+    run.findings.demand(Predicate::T8, is_whole, || {
+        format!("{name} was not made and {owner} did not get back what came for it")
+    });
+}
+
+/// T9.
+fn not_paid_and_returned(findings: &mut Findings, payment: &Payment) {
+    findings.saw(Predicate::T9, 1);
+    let has =
+        |wanted: &[Movement]| payment.posted().any(|posting| wanted.contains(&posting.movement));
+    let paid = has(&[Movement::Exchange, Movement::TransferOut]);
+    findings.demand(Predicate::T9, !(paid && has(&[Movement::SuspenseReturn])), || {
+        format!("{} was paid out and given back", payment.name())
+    });
+}
+
+/// Compares the books with the stored balances: L2 to L5, L10, H2.
+pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let mut stored = BTreeSet::new();
+    let Run { connection, findings, books, .. } = run;
+    connection.query(ACCOUNTS, &[], ACCOUNT_COLUMNS.len(), &mut |values| {
+        for predicate in [Predicate::L3, Predicate::L4, Predicate::L5, Predicate::H2] {
+            findings.saw(predicate, 1);
+        }
+        let name = format!("balance of account {}", shown(values.first()));
+        let row = &mut Row::new(LedgerAccount::TABLE, ACCOUNT_COLUMNS, values);
+        let mut read = || {
+            let (account, currency) = (books::account_key(row)?, row.text()?);
+            let is_covered = row.flag()?;
+            let counters = Counters {
+                debits_pending: row.int()?,
+                debits_posted: row.int()?,
+                credits_pending: row.int()?,
+                credits_posted: row.int()?,
+            };
+            Ok((account, currency, is_covered, counters))
+        };
+        let (account, currency, must_stay_covered, counters) = match read() {
+            Ok(columns) => columns,
+            Err(error) => {
+                findings.unreadable(Predicate::L3, name, &error);
+                return Ok(());
+            }
+        };
+        let own = account.currency().map(Currency::code);
+        findings.demand(Predicate::L6, own == Some(currency.as_str()), || {
+            format!("the balance of {account} is kept in another currency")
+        });
+        let is_its_rule = must_stay_covered == account.must_stay_covered();
+        findings.demand(Predicate::L4, is_its_rule, || {
+            format!("the balance of {account} is kept under another rule")
+        });
+        findings.demand(Predicate::L3, books.touched.contains(&account), || {
+            format!("{account} has a balance and no entries")
+        });
+        stored.insert(account);
+        books.audit.cached(account, counters);
+        Ok(())
+    })?;
+    let books = std::mem::take(&mut run.books);
+    for account in books.touched.difference(&stored) {
+        run.findings.broke(Predicate::L3, format!("{account} has entries and no balance"));
+    }
+    for found in books.audit.finish() {
+        let known = Predicate::ALL.iter().find(|known| known.name() == found.predicate);
+        run.findings.broke(*known.unwrap_or(&Predicate::L3), found.what);
+    }
+    for ((platform, currency), (credited, quoted)) in books.fees {
+        run.findings.demand(Predicate::L10, credited == quoted, || {
+            format!("fees of PlatformConfig:{platform} in {currency} are not those of its quotes")
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! States and their consequences: histories, quotes beside their transactions, what is under way,
+//! events, and what is sealed.
+
+use std::fmt::Display;
+
+use domain::event::{EventKind, event_id};
+use domain::id::TransactionId;
+use domain::quote::{self, Quote};
+use domain::time::Timestamp;
+use domain::transaction::{self, Direction, FailureReason, Transaction, reference};
+use uuid::Uuid;
+
+use super::payment::{Payment, RawQuote, RawTransaction};
+use super::{Findings, Predicate, Run};
+use crate::events;
+use crate::keyring::Keyring;
+use crate::record::Record;
+use crate::sql::{Row, Value};
+use crate::timers::TimerKind;
+
+/// Checks T1 to T6, T10, H3, E1 to E4 and S4 of one payment.
+pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
+    let findings = &mut run.findings;
+    for quote in &payment.quotes {
+        let name = format!("Quote:{}", quote.id);
+        let steps = named_steps(&quote.history, &quote::Status::ALL);
+        let machine = Machine {
+            first: &[quote::Status::Pending],
+            all: &quote::Status::ALL,
+            may_become: quote::Status::may_become,
+        };
+        check_steps(
+            findings,
+            &machine,
+            &name,
+            steps,
+            quote.status,
+            (quote.created_at, quote.updated_at),
+        );
+        executed_in_time(findings, quote, &name);
+    }
+    let Some(transaction) = &payment.transaction else {
+        return if !payment.is_unreadable {
+            without_transaction(findings, payment)
+        };
+    };
+    let name = payment.name();
+    let steps = named_steps(&transaction.history, &transaction::Status::ALL);
+    let machine = Machine {
+        first: &[transaction::Status::Created, transaction::Status::Pending],
+        all: &transaction::Status::ALL,
+        may_become: transaction::Status::may_become,
+    };
+    let times = (transaction.created_at, transaction.updated_at);
+    check_steps(findings, &machine, &name, steps, transaction.status, times);
+    quote_fits(findings, payment, transaction);
+    expired_holds_nothing(findings, payment);
+    failure_has_reason(findings, transaction, &name);
+    findings.saw(Predicate::T6, 1);
+    let derived = reference(TransactionId::from_uuid(payment.id));
+    findings.demand(Predicate::T6, transaction.reference == derived, || {
+        format!("{name} has a reference that is not its own")
+    });
+    money_is_set_aside(run, payment, transaction);
+    has_timer(run, payment, transaction);
+    check_events(run, payment, transaction);
+    belongs_together(run, payment, transaction);
+}
+
+/// What T1 and T2 ask of the steps of either machine.
+struct Machine<'a, S> {
+    first: &'a [S],
+    all: &'a [S],
+    may_become: fn(S, S) -> bool,
+}
+
+/// The steps with their statuses; nothing where the number of a status is none.
+fn named_steps<S: Copy>(history: &[(usize, Timestamp)], all: &[S]) -> Option<Vec<(S, Timestamp)>> {
+    history.iter().map(|(status, at)| Some((*all.get(*status)?, *at))).collect()
+}
+
+/// T1 and T2.
+fn check_steps<S: Copy + PartialEq>(
+    findings: &mut Findings,
+    machine: &Machine<'_, S>,
+    name: &impl Display,
+    steps: Option<Vec<(S, Timestamp)>>,
+    status: S,
+    (created_at, updated_at): (Timestamp, Timestamp),
+) {
+    findings.saw(Predicate::T1, 1);
+    findings.saw(Predicate::T2, 1);
+    let Some(steps) = steps else {
+        return findings.broke(Predicate::T1, format!("{name} has a step of an unknown status"));
+    };
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+        return findings.broke(Predicate::T1, format!("{name} has no history"));
+    };
+    findings.demand(Predicate::T1, machine.first.contains(&first.0), || {
+        format!("{name} starts where nothing starts")
+    });
+    for (number, pair) in (2..).zip(steps.windows(2)) {
+        let (from, to) = (pair[0].0, pair[1].0);
+        let is_final = machine.all.iter().all(|next| !(machine.may_become)(from, *next));
+        findings.demand(Predicate::T2, !is_final, || {
+            format!("step {number} of {name} follows a final status")
+        });
+        findings.demand(Predicate::T1, is_final || (machine.may_become)(from, to), || {
+            format!("step {number} of {name} is no arrow of its machine")
+        });
+    }
+    findings.demand(Predicate::T1, last.0 == status, || {
+        format!("{name} is not in the status of its last step")
+    });
+    findings.demand(Predicate::T1, (first.1, last.1) == (created_at, updated_at), || {
+        format!("{name} was not made or changed when its steps say")
+    });
+}
+
+/// T4, the time.
+fn executed_in_time(findings: &mut Findings, quote: &RawQuote, name: &str) {
+    findings.saw(Predicate::T4, 1);
+    let steps = named_steps(&quote.history, &quote::Status::ALL).unwrap_or_default();
+    let executed = steps.iter().find(|(status, _)| *status == quote::Status::Processing);
+    let is_late = executed.is_some_and(|(_, at)| *at >= quote.expires_at);
+    findings.demand(Predicate::T4, !is_late, || format!("{name} was executed after its time"));
+}
+
+/// T4, the money.
+fn expired_holds_nothing(findings: &mut Findings, payment: &Payment) {
+    for quote in &payment.quotes {
+        let holds = quote.status == quote::Status::Expired && payment.unresolved() > 0;
+        findings.demand(Predicate::T4, !holds, || {
+            format!("Quote:{} is expired and holds money", quote.id)
+        });
+    }
+}
+
+/// Rows about a transaction that is not there.
+fn without_transaction(findings: &mut Findings, payment: &Payment) {
+    let name = payment.name();
+    for quote in &payment.quotes {
+        let what = format!("Quote:{} is of {name}, which is not there", quote.id);
+        findings.broke(Predicate::T3, what);
+    }
+    if !payment.postings.is_empty() {
+        findings.broke(Predicate::L7, format!("{name} has postings and is not there"));
+    }
+    if !payment.events.is_empty() {
+        findings.broke(Predicate::E1, format!("{name} has events and is not there"));
+    }
+}
+
+/// T3.
+fn quote_fits(findings: &mut Findings, payment: &Payment, transaction: &RawTransaction) {
+    findings.saw(Predicate::T3, 1);
+    let name = payment.name();
+    let named = transaction.quote.into_iter().collect::<Vec<_>>();
+    let found: Vec<_> = payment.quotes.iter().map(|quote| quote.id).collect();
+    findings.demand(Predicate::T3, named == found, || {
+        format!("{name} and its quote do not name each other")
+    });
+    for quote in &payment.quotes {
+        findings.demand(Predicate::T3, fits(quote.status, transaction.status), || {
+            format!(
+                "{name} is {}, Quote:{} is {}",
+                transaction.status.name(),
+                quote.id,
+                quote.status.name()
+            )
+        });
+    }
+}
+
+/// Whether a quote and its transaction can be in these statuses at once.
+fn fits(quote: quote::Status, transaction: transaction::Status) -> bool {
+    use transaction::Status;
+    match quote {
+        quote::Status::Pending => transaction == Status::Pending,
+        quote::Status::Processing => transaction == Status::Processing,
+        quote::Status::Completed => transaction == Status::Completed,
+        quote::Status::Failed => {
+            matches!(transaction, Status::Failed | Status::Rejected | Status::Refunded)
+        }
+        quote::Status::Expired => {
+            matches!(transaction, Status::Expired | Status::Failed | Status::Refunded)
+        }
+    }
+}
+
+/// T5.
+fn failure_has_reason(findings: &mut Findings, transaction: &RawTransaction, name: &str) {
+    use transaction::Status;
+    findings.saw(Predicate::T5, 1);
+    let has_failed = matches!(transaction.status, Status::Failed | Status::Refunded);
+    let reason = transaction.failure_reason.as_deref();
+    findings.demand(Predicate::T5, has_failed == reason.is_some(), || {
+        format!("{name} has failed without a reason, or has one without having failed")
+    });
+    let is_known = reason.is_none_or(|reason| FailureReason::from_name(reason).is_some());
+    findings.demand(Predicate::T5, is_known, || format!("{name} failed for an unknown reason"));
+}
+
+/// H3: how many postings may wait in the present status.
+fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    use transaction::Status;
+    run.findings.saw(Predicate::H3, 1);
+    let waits = payment.unresolved();
+    let is_from_internal =
+        transaction.source_account.is_some_and(|account| run.parties.internal(account).is_some());
+    let is_under_way = match transaction.status {
+        Status::Processing => true,
+        // Money moves when a quote is executed, and at once where there is none.
+        Status::Pending => transaction.quote.is_none(),
+        Status::Created
+        | Status::Completed
+        | Status::Rejected
+        | Status::Failed
+        | Status::Refunded
+        | Status::Expired => false,
+    };
+    let holds = match (is_under_way, is_from_internal) {
+        (true, true) => waits == 1,
+        // What comes from elsewhere may not have been announced by its rail yet.
+        (true, false) => waits <= 1,
+        (false, _) => waits == 0,
+    };
+    run.findings.demand(Predicate::H3, holds, || {
+        format!(
+            "{} is {} and has {waits} pending postings",
+            payment.name(),
+            transaction.status.name()
+        )
+    });
+}
+
+/// T10.
+fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    use transaction::Status;
+    run.findings.saw(Predicate::T10, 1);
+    let timer = match (transaction.status, transaction.quote) {
+        (Status::Pending, Some(quote)) => (quote, TimerKind::ExpireQuote),
+        (Status::Pending, None) | (Status::Processing, _) => (payment.id, TimerKind::AskRail),
+        (
+            Status::Created
+            | Status::Completed
+            | Status::Rejected
+            | Status::Failed
+            | Status::Refunded
+            | Status::Expired,
+            _,
+        ) => return,
+    };
+    let is_set = run.timers.contains(&timer);
+    run.findings.demand(Predicate::T10, is_set, || {
+        format!("{} is {} and has no timer", payment.name(), transaction.status.name())
+    });
+}
+
+/// E1 to E4.
+fn check_events(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    let Run { findings, keyring, .. } = run;
+    let name = payment.name();
+    findings.saw(Predicate::E1, 1);
+    let numbers = payment.events.iter().map(|event| event.number as usize);
+    let is_bijection = numbers.eq(1..=transaction.history.len());
+    findings.demand(Predicate::E1, is_bijection, || {
+        format!("{name} has steps and events that are not each other's")
+    });
+    let kind = match transaction.direction {
+        Direction::Incoming => EventKind::IncomingPayment,
+        Direction::Outgoing => EventKind::OutgoingPayment,
+    };
+    let mut before = None;
+    for event in &payment.events {
+        for predicate in [Predicate::E2, Predicate::E3, Predicate::E4] {
+            findings.saw(predicate, 1);
+        }
+        let of = || format!("event {} of {name}", event.number);
+        findings
+            .demand(Predicate::E1, event.kind == kind, || format!("{} is not of its kind", of()));
+        let derived = event_id(payment.id, event.number).uuid();
+        findings.demand(Predicate::E2, event.id == derived, || {
+            format!("{} has an id that is not its own", of())
+        });
+        if let Some(keyring) = keyring {
+            let place = events::place(payment.id, event.number);
+            let opens = keyring.open(events::TABLE, &place, &event.sealed).is_ok();
+            findings.demand(Predicate::E3, opens, || format!("{} does not open", of()));
+        }
+        let step = (event.number as usize).checked_sub(1);
+        let step = step.and_then(|index| transaction.history.get(index));
+        // An event without a step is E1's to name.
+        let is_then = step.is_none_or(|(_, at)| *at == event.at);
+        findings.demand(Predicate::E4, is_then, || format!("{} is not of its step's time", of()));
+        let is_later = before.is_none_or(|before| before <= event.at);
+        findings.demand(Predicate::E4, is_later, || format!("{} is before the last one", of()));
+        before = Some(event.at);
+    }
+}
+
+/// S4: owner, accounts, quote and events are the same platform's.
+fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    let Run { findings, parties, .. } = run;
+    findings.saw(Predicate::S4, 1);
+    let (name, platform) = (payment.name(), transaction.platform);
+    let is_its_owner = parties.platform_of(transaction.owner) == Some(platform);
+    findings.demand(Predicate::S4, is_its_owner, || {
+        format!("{name} is of an owner who is not its platform's")
+    });
+    let destination = Some(transaction.destination_account);
+    for account in [transaction.source_account, destination].into_iter().flatten() {
+        let is_its = parties.platform_of_account(account) == Some(platform);
+        findings.demand(Predicate::S4, is_its, || {
+            format!("{name} is from or to account {account}, which is not its platform's")
+        });
+    }
+    for quote in &payment.quotes {
+        let is_same = (quote.platform, quote.owner) == (platform, transaction.owner)
+            && quote.source_account == transaction.source_account
+            && quote.destination_account == transaction.destination_account;
+        findings.demand(Predicate::S4, is_same, || {
+            format!("{name} and Quote:{} are of different parties", quote.id)
+        });
+    }
+    for event in payment.events.iter().filter(|event| event.platform != platform) {
+        let number = event.number;
+        let what = format!("event {number} of {name} goes to another platform");
+        findings.broke(Predicate::S4, what);
+    }
+}
+
+/// S2 of the rows of one payment. What opens is read as the rest of the program does, unless
+/// another predicate has said already why that cannot work.
+pub(super) fn check_contents(run: &mut Run<'_>, payment: &Payment, is_sound: bool) {
+    let Run { findings, keyring: Some(keyring), .. } = run else { return };
+    let mut contents = Contents { findings, keyring, is_sound };
+    if let Some(transaction) = &payment.transaction {
+        let sealed = &transaction.sealed;
+        contents.check::<Transaction>(payment.name(), payment.id, sealed, &transaction.values);
+    }
+    for quote in &payment.quotes {
+        let name = format!("Quote:{}", quote.id);
+        contents.check::<Quote>(name, quote.id, &quote.sealed, &quote.values);
+    }
+}
+
+struct Contents<'a> {
+    findings: &'a mut Findings,
+    keyring: &'a Keyring,
+    is_sound: bool,
+}
+
+impl Contents<'_> {
+    fn check<R: Record>(&mut self, name: String, id: Uuid, sealed: &[u8], values: &[Value]) {
+        self.findings.saw(Predicate::S2, 1);
+        if self.keyring.open(R::TABLE, id.as_bytes(), sealed).is_err() {
+            return self.findings.broke(Predicate::S2, format!("{name} does not open"));
+        }
+        let mut row = Row::new(R::TABLE, R::COLUMNS, values.to_vec());
+        match R::read(&mut row, self.keyring) {
+            Err(error) if self.is_sound => self.findings.unreadable(Predicate::S2, name, &error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+}

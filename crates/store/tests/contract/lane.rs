@@ -1,0 +1,109 @@
+//! Asks: does the lane take many writes at once, and does nobody else wait for it?
+
+use domain::platform::Platform;
+use store::error::StoreError;
+use store::timers::{Timer, TimerKind};
+
+use crate::support::*;
+use crate::units::hold;
+use crate::{Provider, open};
+
+/// More than one batch and far below the queue.
+const WRITES: u128 = 2_000;
+
+pub async fn many_writes_at_once_are_all_durable<P: Provider>() {
+    let opened = open::<P>();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 1..=WRITES {
+        let store = opened.store.clone();
+        tasks.spawn(async move {
+            let write = store.write(move |unit| {
+                unit.put_platform(bare_platform(number));
+                Ok::<_, StoreError>(())
+            });
+            write.await
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap().unwrap();
+    }
+    let opened = opened.reopen();
+    assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await as u128, WRITES);
+}
+
+pub async fn reads_never_wait_for_the_lane<P: Provider>() {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.put_platform(platform(1));
+            Ok(())
+        })
+        .await;
+    let held = hold(&opened).await;
+    let found = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?)).await;
+    assert!(found.is_some());
+    drop(held);
+}
+
+pub async fn a_full_queue_says_so<P: Provider>() {
+    // What may wait while one is worked on, as `lane` has it.
+    const QUEUE_MAX: usize = 4_096;
+    let opened = open::<P>();
+    let held = hold(&opened).await;
+    let mut waiting = Vec::new();
+    for _ in 0..QUEUE_MAX {
+        let mut write = Box::pin(opened.store.write(|_| Ok::<_, StoreError>(())));
+        // The first poll queues it.
+        assert!(
+            std::future::poll_fn(|context| {
+                std::task::Poll::Ready(write.as_mut().poll(context).is_pending())
+            })
+            .await
+        );
+        waiting.push(write);
+    }
+    let refused = opened.store.write(|_| Ok::<_, StoreError>(())).await;
+    assert_eq!(refused, Err(StoreError::Busy));
+    drop(held);
+    for write in waiting {
+        write.await.unwrap();
+    }
+    opened.store.write(|_| Ok::<_, StoreError>(())).await.unwrap();
+}
+
+pub async fn a_caller_who_goes_away_changes_nothing_about_the_effect<P: Provider>() {
+    let opened = open::<P>();
+    let held = hold(&opened).await;
+    let mut write = Box::pin(opened.store.write(|unit| {
+        unit.put_platform(platform(1));
+        Ok::<_, StoreError>(())
+    }));
+    let queued = std::future::poll_fn(|context| {
+        std::task::Poll::Ready(write.as_mut().poll(context).is_pending())
+    });
+    assert!(queued.await);
+    drop((write, held));
+    let opened = opened.reopen();
+    assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await, 1);
+}
+
+pub async fn a_read_that_panics_is_an_error_and_the_next_one_works<P: Provider>() {
+    let opened = open::<P>();
+    for _ in 0..8 {
+        let read = opened.store.read(|_| -> Result { panic!("a bug") });
+        let refused = read.await.unwrap_err();
+        assert!(matches!(refused, Refused::Store(StoreError::Panicked(_))), "{refused:?}");
+    }
+    assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await, 0);
+}
+
+pub async fn timers_that_are_set_wake_their_job<P: Provider>() {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.set_timer(Timer::new(uuid(1), TimerKind::AskRail, at(1), at(0)));
+            Ok(())
+        })
+        .await;
+    opened.store.timers_set().notified().await;
+}

@@ -1,0 +1,341 @@
+//! Asks: does a list show what its filter names, in pages that fit together?
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use domain::customer::Customer;
+use domain::id::Owner;
+use domain::quote::{self, Quote};
+use domain::token::Token;
+use domain::transaction::{self, AccountRef, Direction, Source, Transaction};
+use store::customers::CustomerFilter;
+use store::external_accounts::AccountsOf;
+use store::quotes::QuoteFilter;
+use store::record::Record;
+use store::select::{Order, Page, PageRequest};
+use store::tokens::TokenFilter;
+use store::transactions::TransactionFilter;
+use uuid::Uuid;
+
+use crate::support::*;
+use crate::{Opened, Provider, open};
+
+const ALL: PageRequest = PageRequest::ALL;
+
+/// Which rows a page shows, by key.
+fn keys<R: Record>(page: &Page<R>) -> Vec<R::Key> {
+    assert_eq!(page.total, page.rows.len() as u64, "everything fits on one page");
+    page.rows.iter().map(|row| row.key()).collect()
+}
+
+/// Compares what was listed with what should be, in any order.
+fn assert_shown<K: Ord + Debug>(mut shown: Vec<K>, mut expected: Vec<K>, filter: &dyn Debug) {
+    shown.sort();
+    expected.sort();
+    assert_eq!(shown, expected, "{filter:?}");
+}
+
+/// Two platforms: customers 1 to 9 of the first and 10 of the second.
+async fn customers<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            for number in [1, 2] {
+                unit.put_platform(platform(number));
+            }
+            for number in 1..=8 {
+                unit.put_customer(customer(number, 1));
+            }
+            let shared = business(9, 1);
+            unit.put_customer(Customer { platform_customer_id: "user-8".to_owned(), ..shared });
+            unit.put_customer(Customer { is_deleted: true, ..customer(11, 1) });
+            unit.put_customer(customer(10, 2));
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn pages_follow_one_another_in_both_orders<P: Provider>() {
+    let opened = customers::<P>().await;
+    let ascending: Vec<_> = (1..=9).map(customer_id).collect();
+    let descending: Vec<_> = ascending.iter().rev().copied().collect();
+    for (order, expected) in [(Order::Ascending, ascending), (Order::Descending, descending)] {
+        for limit in [1, 2, 4, 9, 10] {
+            let (mut after, mut shown) = (None, Vec::new());
+            loop {
+                let request = PageRequest { limit, after, order };
+                let page = opened
+                    .read(move |view| {
+                        let filter = CustomerFilter::default();
+                        Ok(view.customers(platform_id(1), &filter, request)?)
+                    })
+                    .await;
+                assert_eq!(page.total, 9);
+                assert!(page.rows.len() <= limit as usize);
+                shown.extend(page.rows.iter().map(|row| row.id));
+                assert_eq!(page.has_more, shown.len() < expected.len());
+                after = page.rows.last().map(|row| row.id.uuid());
+                if !page.has_more {
+                    break;
+                }
+            }
+            assert_eq!(shown, expected, "{order:?} by {limit}");
+        }
+    }
+    // Behind a row that is not in the list, and behind the last one.
+    for (after, shown) in [(customer_id(3).uuid(), 6), (Uuid::max(), 0)] {
+        let request = PageRequest { limit: 100, after: Some(after), order: Order::Ascending };
+        let page = opened
+            .read(move |view| {
+                Ok(view.customers(platform_id(1), &CustomerFilter::default(), request)?)
+            })
+            .await;
+        assert_eq!((page.rows.len(), page.has_more, page.total), (shown, false, 9));
+    }
+}
+
+pub async fn lists_show_one_platform_only<P: Provider>() {
+    let opened = customers::<P>().await;
+    let page = opened
+        .read(|view| Ok(view.customers(platform_id(2), &CustomerFilter::default(), ALL)?))
+        .await;
+    assert_eq!(keys(&page), [customer_id(10)]);
+    let platforms: Vec<_> =
+        opened.read(|view| Ok(view.platforms()?)).await.iter().map(|row| row.id).collect();
+    assert_eq!(platforms, [platform_id(2), platform_id(1)]);
+}
+
+pub async fn every_filter_of_customers<P: Provider>() {
+    let opened = customers::<P>().await;
+    let none = CustomerFilter::default;
+    let cases: Vec<(CustomerFilter, Vec<u128>)> = vec![
+        (none(), (1..=9).collect()),
+        (CustomerFilter { platform_customer_id: Some("user-8".to_owned()), ..none() }, vec![8, 9]),
+        (CustomerFilter { customer_type: Some("BUSINESS"), ..none() }, vec![9]),
+        (CustomerFilter { uma_address: Some(uma_address(4)), ..none() }, vec![4]),
+        (CustomerFilter { uma_address: Some(uma_address(10)), ..none() }, vec![]),
+        // Bounds are inclusive; customer n was made at n and changed at n + 1.
+        (CustomerFilter { created_after: Some(at(7)), ..none() }, vec![7, 8, 9]),
+        (CustomerFilter { created_before: Some(at(2)), ..none() }, vec![1, 2]),
+        (CustomerFilter { updated_after: Some(at(9)), ..none() }, vec![8, 9]),
+        (CustomerFilter { updated_before: Some(at(3)), ..none() }, vec![1, 2]),
+        (CustomerFilter { including_deleted: true, ..none() }, (1..=9).chain([11]).collect()),
+        (
+            CustomerFilter {
+                platform_customer_id: Some("user-8".to_owned()),
+                customer_type: Some("INDIVIDUAL"),
+                created_after: Some(at(1)),
+                ..none()
+            },
+            vec![8],
+        ),
+    ];
+    for (filter, expected) in cases {
+        let given = filter.clone();
+        let page = opened.read(move |view| Ok(view.customers(platform_id(1), &given, ALL)?)).await;
+        assert_shown(keys(&page), expected.into_iter().map(customer_id).collect(), &filter);
+    }
+}
+
+async fn tokens<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            for number in [1, 2] {
+                unit.put_platform(platform(number));
+            }
+            for number in 1..=4 {
+                unit.put_token(token(number, 1));
+            }
+            unit.put_token(Token { revoked: true, ..token(5, 1) });
+            unit.put_token(token(6, 2));
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn every_filter_of_tokens<P: Provider>() {
+    let opened = tokens::<P>().await;
+    let none = TokenFilter::default;
+    let cases: Vec<(TokenFilter, Vec<u128>)> = vec![
+        (none(), vec![1, 2, 3, 4]),
+        (TokenFilter { name: Some("Token 3".to_owned()), ..none() }, vec![3]),
+        (TokenFilter { name: Some("Token 5".to_owned()), ..none() }, vec![]),
+        (TokenFilter { created_after: Some(at(3)), ..none() }, vec![3, 4]),
+        (TokenFilter { created_before: Some(at(1)), ..none() }, vec![1]),
+        (TokenFilter { updated_after: Some(at(5)), ..none() }, vec![4]),
+        (TokenFilter { updated_before: Some(at(2)), ..none() }, vec![1]),
+    ];
+    for (filter, expected) in cases {
+        let given = filter.clone();
+        let page = opened.read(move |view| Ok(view.tokens(platform_id(1), &given, ALL)?)).await;
+        let expected = expected.into_iter().map(|number| token(number, 1).id).collect();
+        assert_shown(keys(&page), expected, &filter);
+    }
+}
+
+pub async fn tokens_are_found_by_their_client_id<P: Provider>() {
+    let opened = tokens::<P>().await;
+    for (client_id, found) in [("client-2", Some(2)), ("client-5", Some(5)), ("client-9", None)] {
+        let token = opened.read(move |view| Ok(view.token_by_client_id(client_id)?)).await;
+        let expected = found.map(token_id);
+        assert_eq!(token.map(|token| token.id), expected, "{client_id}");
+    }
+}
+
+fn token_id(number: u128) -> domain::id::TokenId {
+    token(number, 1).id
+}
+
+pub async fn every_filter_of_external_accounts<P: Provider>() {
+    let opened = open::<P>();
+    let (one, two) = (Owner::Customer(customer_id(1)), Owner::Customer(customer_id(2)));
+    let own = Owner::Platform(platform_id(1));
+    opened
+        .write(move |unit| {
+            for number in [1, 2] {
+                unit.put_platform(platform(number));
+            }
+            unit.put_external_account(usd_account(1, 1, one));
+            unit.put_external_account(eur_account(2, 1, one));
+            unit.put_external_account(usd_account(3, 1, two));
+            unit.put_external_account(wallet(4, 1, own));
+            unit.put_external_account(usd_account(5, 2, Owner::Platform(platform_id(2))));
+            Ok(())
+        })
+        .await;
+    let usd = Some(currency("USD"));
+    let cases = [
+        (AccountsOf::Platform, None, vec![4]),
+        (AccountsOf::Platform, usd, vec![]),
+        (AccountsOf::Customers, None, vec![1, 2, 3]),
+        (AccountsOf::Customers, usd, vec![1, 3]),
+        (AccountsOf::Customer(customer_id(1)), None, vec![1, 2]),
+        (AccountsOf::Customer(customer_id(1)), usd, vec![1]),
+        (AccountsOf::Customer(customer_id(9)), None, vec![]),
+    ];
+    for (of, currency, expected) in cases {
+        let given = of.clone();
+        let page = opened
+            .read(move |view| Ok(view.external_accounts(platform_id(1), &given, currency, ALL)?))
+            .await;
+        assert_shown(keys(&page), expected.into_iter().map(account_id).collect(), &of);
+    }
+}
+
+/// Two deposits, a transfer that is under way and one that has ended.
+async fn transactions<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            for number in [1, 2] {
+                unit.put_platform(platform(number));
+            }
+            begin(unit, deposit(1, 1, 1, 10, "USD"));
+            begin(unit, deposit(2, 1, 2, 10, "EUR"));
+            begin(unit, transfer_out(3, 1, 7, 10));
+            begin(unit, transfer_out(4, 2, 7, 10));
+            advance(unit, 4, &[transaction::Event::Refused], at(40))?;
+            begin(unit, deposit(5, 2, 1, 10, "USD"));
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn every_filter_of_transactions<P: Provider>() {
+    let opened = transactions::<P>().await;
+    let none = TransactionFilter::default;
+    let dollars = Some(customer_account(1, "USD").uuid());
+    let bank = Some(account_id(7).uuid());
+    let cases: Vec<(TransactionFilter, Vec<u128>)> = vec![
+        (none(), vec![1, 2, 3, 4]),
+        (TransactionFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 3]),
+        (
+            TransactionFilter { platform_customer_id: Some("user-2".to_owned()), ..none() },
+            vec![2, 4],
+        ),
+        (TransactionFilter { source_account: dollars, ..none() }, vec![3]),
+        (TransactionFilter { destination_account: dollars, ..none() }, vec![1]),
+        (TransactionFilter { destination_account: bank, ..none() }, vec![3, 4]),
+        (TransactionFilter { either_account: dollars, ..none() }, vec![1, 3]),
+        (TransactionFilter { status: Some(transaction::Status::Rejected), ..none() }, vec![4]),
+        (TransactionFilter { direction: Some(Direction::Incoming), ..none() }, vec![1, 2]),
+        (
+            TransactionFilter {
+                reference: Some(transaction::reference(transaction_id(2))),
+                ..none()
+            },
+            vec![2],
+        ),
+        (TransactionFilter { created_after: Some(at(3)), ..none() }, vec![3, 4]),
+        (TransactionFilter { created_before: Some(at(1)), ..none() }, vec![1]),
+        (
+            TransactionFilter {
+                either_account: dollars,
+                direction: Some(Direction::Outgoing),
+                created_after: Some(at(2)),
+                ..none()
+            },
+            vec![3],
+        ),
+    ];
+    for (filter, expected) in cases {
+        let given = filter.clone();
+        let page: Page<Transaction> =
+            opened.read(move |view| Ok(view.transactions(platform_id(1), &given, ALL)?)).await;
+        assert_shown(keys(&page), expected.into_iter().map(transaction_id).collect(), &filter);
+    }
+}
+
+pub async fn every_filter_of_quotes<P: Provider>() {
+    let opened = open::<P>();
+    let here = AccountRef::Internal(customer_account(1, "EUR"));
+    let there = AccountRef::External(account_id(7));
+    opened
+        .write(move |unit| {
+            unit.put_platform(platform(1));
+            let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
+            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, in_time, there)];
+            for (number, customer, source, target) in quotes {
+                unit.add_quote(quote(number, customer, source, target).0);
+            }
+            advance_quote(unit, 3, &[quote::Event::Expired], at(400))
+        })
+        .await;
+    let none = QuoteFilter::default;
+    let cases: Vec<(QuoteFilter, Vec<u128>)> = vec![
+        (none(), vec![1, 2, 3]),
+        (QuoteFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 2]),
+        (
+            QuoteFilter { source_account: Some(customer_account(1, "USD").uuid()), ..none() },
+            vec![1],
+        ),
+        (QuoteFilter { destination_account: Some(account_id(7).uuid()), ..none() }, vec![2, 3]),
+        (QuoteFilter { status: Some(quote::Status::Expired), ..none() }, vec![3]),
+        (QuoteFilter { created_after: Some(at(2)), ..none() }, vec![2, 3]),
+        (QuoteFilter { created_before: Some(at(2)), ..none() }, vec![1, 2]),
+        (QuoteFilter { nothing: true, ..none() }, vec![]),
+    ];
+    for (filter, expected) in cases {
+        let given = filter.clone();
+        let page: Page<Quote> =
+            opened.read(move |view| Ok(view.quotes(platform_id(1), &given, ALL)?)).await;
+        assert_shown(keys(&page), expected.into_iter().map(quote_id).collect(), &filter);
+    }
+}
+
+pub async fn events_come_in_their_order<P: Provider>() {
+    let opened = transactions::<P>().await;
+    let (transaction, events) = opened
+        .read(|view| {
+            let transaction: Option<Arc<Transaction>> = view.get(&transaction_id(4))?;
+            Ok((transaction.unwrap(), view.events_of(uuid(4))?))
+        })
+        .await;
+    assert_eq!(events.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(events[1], event(&transaction));
+}

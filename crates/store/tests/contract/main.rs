@@ -1,0 +1,204 @@
+//! What every engine must do: one suite, run on each.
+//!
+//! A test is a function over a [`Provider`] and says nothing about the engine behind it. Another
+//! engine is another provider and one line at the end of this file.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod statements;
+mod records;
+mod units;
+mod lane;
+mod money;
+mod lists;
+mod timers;
+mod opening;
+
+use std::path::PathBuf;
+
+use store::engine::{Engine, SqliteFile};
+use store::unit::Unit;
+use store::{Store, Threads};
+
+use self::support::{Refused, Result, keyring};
+
+/// A database for one test.
+pub trait Provider: Send + 'static {
+    /// A new and empty one, which lasts as long as the value.
+    fn new() -> Self;
+
+    /// The way to it.
+    fn engine(&self) -> Box<dyn Engine>;
+
+    /// Everything that it has written where others could read it.
+    fn bytes(&self) -> Vec<u8>;
+
+    /// Runs statements behind the store's back.
+    fn run(&self, sql: &str);
+
+    /// Removes what a copy of the main part alone would not have.
+    fn lose_side_files(&self);
+}
+
+/// The embedded engine.
+pub struct Sqlite {
+    directory: tempfile::TempDir,
+}
+
+impl Sqlite {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("store.db")
+    }
+}
+
+impl Provider for Sqlite {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(SqliteFile::new(&self.path()))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.path()).unwrap();
+        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+    }
+
+    fn run(&self, sql: &str) {
+        rusqlite::Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
+    }
+
+    fn lose_side_files(&self) {
+        for file in std::fs::read_dir(self.directory.path()).unwrap() {
+            let path = file.unwrap().path();
+            if path != self.path() {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}
+
+/// A store that is open, with its database.
+pub struct Opened<P> {
+    /// The database.
+    pub provider: P,
+    /// The store.
+    pub store: Store,
+    threads: Threads,
+}
+
+/// Opens a store on a new database.
+pub fn open<P: Provider>() -> Opened<P> {
+    open_again(P::new())
+}
+
+/// Opens a store on a database that may hold something.
+pub fn open_again<P: Provider>(provider: P) -> Opened<P> {
+    let (store, threads) = Store::open(&*provider.engine(), keyring()).unwrap();
+    Opened { provider, store, threads }
+}
+
+impl<P: Provider> Opened<P> {
+    /// Closes the store and keeps the database.
+    pub fn close(self) -> P {
+        drop(self.store);
+        self.threads.join();
+        self.provider
+    }
+
+    /// Closes the store and opens it again.
+    pub fn reopen(self) -> Self {
+        open_again(self.close())
+    }
+
+    /// Writes, and wants that it succeeds.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Unit<'_, '_>) -> Result<T> + Send + 'static,
+    ) -> T {
+        self.store.write(work).await.unwrap()
+    }
+
+    /// Writes, and wants that it is refused.
+    pub async fn refused(
+        &self,
+        work: impl FnMut(&mut Unit<'_, '_>) -> Result + Send + 'static,
+    ) -> Refused {
+        self.store.write(work).await.unwrap_err()
+    }
+
+    /// Reads.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut store::readers::View<'_>) -> Result<T> + Send + 'static,
+    ) -> T {
+        self.store.read(read).await.unwrap()
+    }
+}
+
+macro_rules! tests {
+    ($provider:ty; $($room:ident: $($test:ident)+;)+) => {
+        $(
+            mod $room {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $test() {
+                        crate::$room::$test::<$provider>().await;
+                    }
+                )+
+            }
+        )+
+    };
+}
+
+macro_rules! suite {
+    ($engine:ident, $provider:ty) => {
+        mod $engine {
+            tests! {
+                $provider;
+                statements: the_engine_accepts_every_statement;
+                records: every_record_comes_back_as_it_was_written
+                    changed_records_come_back_as_they_were_changed
+                    what_was_never_written_is_not_there;
+                units: a_unit_sees_those_before_it_in_its_batch
+                    a_refused_unit_leaves_nothing
+                    a_panicking_unit_leaves_nothing_and_its_neighbours_commit
+                    what_the_database_refuses_fails_alone
+                    a_row_that_changed_behind_the_back_is_a_conflict
+                    a_discarded_change_is_not_written;
+                lane: many_writes_at_once_are_all_durable
+                    reads_never_wait_for_the_lane
+                    a_full_queue_says_so
+                    a_caller_who_goes_away_changes_nothing_about_the_effect
+                    a_read_that_panics_is_an_error_and_the_next_one_works
+                    timers_that_are_set_wake_their_job;
+                money: what_is_pended_is_posted_or_voided_once
+                    what_is_not_there_cannot_be_taken
+                    many_who_drain_one_account_take_what_was_on_it
+                    a_batch_of_units_has_one_balance;
+                lists: pages_follow_one_another_in_both_orders
+                    lists_show_one_platform_only
+                    every_filter_of_customers
+                    every_filter_of_tokens
+                    every_filter_of_external_accounts
+                    every_filter_of_transactions
+                    every_filter_of_quotes
+                    tokens_are_found_by_their_client_id
+                    events_come_in_their_order;
+                timers: timers_are_set_moved_and_cleared due_timers_come_in_order;
+                opening: another_key_is_refused
+                    a_newer_schema_is_refused
+                    reopening_keeps_everything
+                    a_closed_database_is_complete_in_its_main_part
+                    sealed_columns_show_no_plain_text
+                    a_damaged_row_is_named_by_table_and_column;
+            }
+        }
+    };
+}
+
+suite!(sqlite, crate::Sqlite);

@@ -1,0 +1,113 @@
+//! Asks: what is refused when a database is opened, and what does it show to who has no key?
+
+use domain::customer::Customer;
+use domain::id::Owner;
+use domain::transaction::{AccountRef, Source, Transaction};
+use store::Store;
+use store::error::StoreError;
+use store::idempotency::{Answer, scope};
+use store::keyring::{KEY_LENGTH, Keyring};
+
+use crate::support::*;
+use crate::{Opened, Provider, open, open_again};
+
+pub async fn another_key_is_refused<P: Provider>() {
+    let provider = open::<P>().close();
+    let another = Keyring::new(&[8; KEY_LENGTH]);
+    let refused = Store::open(&*provider.engine(), another).err().unwrap();
+    assert!(refused.to_string().contains("the key is not the one"), "{refused}");
+    assert!(Store::open(&*provider.engine(), keyring()).is_ok());
+}
+
+pub async fn a_newer_schema_is_refused<P: Provider>() {
+    let provider = open::<P>().close();
+    provider.run("update refinery_schema_history set version = 99");
+    let refused = Store::open(&*provider.engine(), keyring()).err().unwrap();
+    assert!(refused.to_string().contains("start the newer program"), "{refused}");
+}
+
+/// Something in every column that is sealed.
+async fn filled<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.put_platform(platform(1));
+            unit.put_customer(customer(1, 1));
+            unit.put_customer(business(2, 1));
+            let owner = Owner::Customer(customer_id(1));
+            unit.put_external_account(usd_account(1, 1, owner));
+            unit.put_external_account(eur_account(2, 1, owner));
+            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
+            unit.add_quote(quote);
+            begin(unit, transaction);
+            begin(unit, transfer_out(2, 1, 1, 10));
+            let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
+            let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
+            unit.keep_answer(Answer {
+                scope,
+                platform: platform_id(1),
+                at: at(1),
+                status: 201,
+                body,
+            });
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn reopening_keeps_everything<P: Provider>() {
+    let opened = filled::<P>().await.reopen().reopen();
+    let (customer, transaction, events) = opened
+        .read(|view| {
+            Ok((
+                view.get::<Customer>(&customer_id(1))?,
+                view.get::<Transaction>(&transaction_id(2))?,
+                view.events_of(uuid(2))?,
+            ))
+        })
+        .await;
+    assert_eq!(customer.as_deref(), Some(&crate::support::customer(1, 1)));
+    assert_eq!(transaction.as_deref(), Some(&transfer_out(2, 1, 1, 10)));
+    assert_eq!(events, [event(&transfer_out(2, 1, 1, 10))]);
+}
+
+/// Whoever copies a database after a clean stop has all of it.
+pub async fn a_closed_database_is_complete_in_its_main_part<P: Provider>() {
+    let provider = filled::<P>().await.close();
+    provider.lose_side_files();
+    let opened = open_again(provider);
+    let customer = opened.read(|view| Ok(view.get::<Customer>(&customer_id(1))?)).await;
+    assert_eq!(customer.as_deref(), Some(&crate::support::customer(1, 1)));
+}
+
+pub async fn sealed_columns_show_no_plain_text<P: Provider>() {
+    let opened = filled::<P>().await;
+    let holds = |bytes: &[u8], text: &str| {
+        bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    // While it is open, what was written last is beside the database; closed, it is inside.
+    let open = opened.provider.bytes();
+    let closed = opened.close().bytes();
+    for bytes in [open, closed] {
+        // What is plain shows that the bytes were looked at.
+        assert!(holds(&bytes, "user-1") && holds(&bytes, uma_address(1).as_str()));
+        for text in [CANARY, ACCOUNT_NUMBER, "DE89370400440532013000", "1990-05-17", "10115"] {
+            assert!(!holds(&bytes, text), "{text}");
+        }
+    }
+}
+
+pub async fn a_damaged_row_is_named_by_table_and_column<P: Provider>() {
+    let provider = filled::<P>().await.close();
+    provider.run("update customers set kyc_status = 'FINE'; update transactions set version = 7");
+    let opened = crate::open_again(provider);
+    let refused = opened
+        .store
+        .read(|view| Ok::<_, StoreError>(view.get::<Customer>(&customer_id(1))?.is_some()))
+        .await
+        .unwrap_err();
+    let StoreError::Corrupt { place, .. } = refused else { panic!("{refused}") };
+    assert_eq!(place, "customers.kyc_status");
+}

@@ -1,0 +1,224 @@
+//! Asks: does a record come back as it was written, with optional parts and without?
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use domain::customer::Customer;
+use domain::external_account::{self, ExternalAccount};
+use domain::id::Owner;
+use domain::platform::Platform;
+use domain::quote::{self, Quote};
+use domain::rail::Rail;
+use domain::token::{Permissions, Token};
+use domain::transaction::{self, AccountRef, FailureReason, Source, Transaction};
+use ledger::account::AccountKey;
+use ledger::movements;
+use store::books::LedgerAccount;
+use store::customers::UmaClaim;
+use store::external_accounts::Fingerprint;
+use store::idempotency::Answer;
+use store::record::Record;
+use store::unit::Unit;
+
+use crate::support::*;
+use crate::{Opened, Provider, open};
+
+/// Writes a record, closes the store, and reads it in a view and in a unit.
+async fn check<P, R>(
+    opened: Opened<P>,
+    record: R,
+    put: impl Fn(&mut Unit<'_, '_>, R) + Send + 'static,
+) -> Opened<P>
+where
+    P: Provider,
+    R: Record<Key: 'static> + PartialEq + Debug,
+{
+    let written = record.clone();
+    opened
+        .write(move |unit| {
+            put(unit, written.clone());
+            Ok(())
+        })
+        .await;
+    let opened = opened.reopen();
+    let key = record.key();
+    let found = opened.read(move |view| Ok(view.get::<R>(&key)?)).await;
+    assert_eq!(found.as_deref(), Some(&record));
+    let key = record.key();
+    let found: Option<Arc<R>> = opened.write(move |unit| Ok(unit.get::<R>(&key)?)).await;
+    assert_eq!(found.as_deref(), Some(&record));
+    opened
+}
+
+pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
+    let mut opened = open::<P>();
+    for record in [platform(1), bare_platform(2)] {
+        opened = check(opened, record, |unit, record| unit.put_platform(record)).await;
+    }
+    let mut revoked = token(2, 1);
+    revoked.revoked = true;
+    revoked.permissions = Permissions::default();
+    for record in [token(1, 1), revoked] {
+        opened = check(opened, record, |unit, record| unit.put_token(record)).await;
+    }
+    let mut whole = customer(1, 1);
+    whole.default_uma_deposit_account = Some(account_id(1));
+    whole.is_deleted = true;
+    for record in [whole, bare_customer(2, 1), business(3, 1)] {
+        let claim = UmaClaim { address: record.uma_address.clone(), customer: record.id };
+        opened = check(opened, record, |unit, record| unit.put_customer(record)).await;
+        opened = check(opened, claim, |unit, record| unit.claim_uma_address(record)).await;
+    }
+    opened = external_accounts(opened).await;
+    opened = payments(opened).await;
+    books_and_answers(opened).await;
+}
+
+async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    let customer = Owner::Customer(customer_id(1));
+    let own = Owner::Platform(platform_id(1));
+    for record in [usd_account(1, 1, customer), eur_account(2, 1, own), wallet(3, 1, customer)] {
+        opened = check(opened, record, |unit, record| unit.put_external_account(record)).await;
+    }
+    for status in external_account::Status::ALL {
+        let account = ExternalAccount { status, ..wallet(10 + status as u128, 1, own) };
+        opened = check(opened, account, |unit, record| unit.put_external_account(record)).await;
+    }
+    let fingerprint = Fingerprint { fingerprint: [3; 32], external_account: account_id(1) };
+    check(opened, fingerprint, |unit, record| unit.claim_fingerprint(record)).await
+}
+
+async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    let here = AccountRef::Internal(customer_account(1, "USD"));
+    let there = AccountRef::External(account_id(2));
+    let in_time = Source::RealtimeFunding { currency: currency("USD") };
+    for (number, source) in [(1, from(here, "USD")), (2, in_time), (3, from(there, "USD"))] {
+        let (quote, transaction) = quote(number, 1, source, there);
+        opened = check(opened, quote, |unit, record| unit.add_quote(record)).await;
+        opened = check(opened, transaction, |unit, record| unit.add_transaction(record)).await;
+    }
+    let mut bare = quote(4, 1, in_time, here).0.draft().clone();
+    bare.purpose = None;
+    bare.rate_details.multipliers = None;
+    bare.locked = domain::pricing::Locked::Receiving(bare.price.received);
+    opened = check(opened, Quote::pending(bare, at(4)), |unit, quote| unit.add_quote(quote)).await;
+    for record in [deposit(11, 1, 1, 5, "USD"), transfer_out(12, 1, 2, 9_000_000_000_000_000)] {
+        opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
+    }
+    opened
+}
+
+async fn books_and_answers<P: Provider>(opened: Opened<P>) {
+    opened
+        .write(|unit| {
+            let to = customer_account(1, "USD");
+            let posting = movements::deposit(Rail::Ach, to, money(7, "USD")).unwrap();
+            Ok(unit.post(transaction_id(11), &posting, at(30))?)
+        })
+        .await;
+    let opened = opened.reopen();
+    let account = AccountKey::Internal(customer_account(1, "USD"));
+    let found = opened.read(move |view| Ok(view.ledger_account(&account)?)).await.unwrap();
+    let expected = LedgerAccount { account, updated_at: at(30), balance: found.balance };
+    assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
+    for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
+        let answer = Answer {
+            scope: [number; 32],
+            platform: platform_id(1),
+            at: at(1),
+            status,
+            body: body.to_vec(),
+        };
+        check(open_with_platform::<P>().await, answer, |unit, answer| unit.keep_answer(answer))
+            .await;
+    }
+}
+
+async fn open_with_platform<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.put_platform(platform(1));
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
+    let opened = open_with_platform::<P>().await;
+    opened
+        .write(|unit| {
+            unit.put_token(token(1, 1));
+            unit.put_customer(customer(1, 1));
+            let there = AccountRef::External(account_id(2));
+            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let (quote, transaction) = quote(1, 1, in_time, there);
+            unit.add_quote(quote);
+            begin(unit, transaction);
+            Ok(())
+        })
+        .await;
+    let failed = transaction::Event::Failed(FailureReason::FundingAmountMismatch);
+    for (seconds, event) in [(5, failed), (6, transaction::Event::Refunded)] {
+        opened.write(move |unit| advance(unit, 1, &[event], at(seconds))).await;
+    }
+    opened.write(|unit| advance_quote(unit, 1, &[quote::Event::Failed], at(5))).await;
+    opened
+        .write(|unit| {
+            unit.get::<Platform>(&platform_id(1))?;
+            unit.put_platform(Platform { name: "New".to_owned(), ..bare_platform(1) });
+            let old = unit.get::<Token>(&token(1, 1).id)?.unwrap();
+            unit.put_token(Token { revoked: true, ..Token::clone(&old) });
+            let old = unit.get::<Customer>(&customer_id(1))?.unwrap();
+            unit.put_customer(Customer { is_deleted: true, ..Customer::clone(&old) });
+            Ok(())
+        })
+        .await;
+    let opened = opened.reopen();
+    let (platform, token, customer) = opened
+        .read(|view| {
+            let token = view.get::<Token>(&token(1, 1).id)?.unwrap();
+            let platform = view.get::<Platform>(&platform_id(1))?.unwrap();
+            Ok((platform, token, view.get::<Customer>(&customer_id(1))?.unwrap()))
+        })
+        .await;
+    assert_eq!(*platform, Platform { name: "New".to_owned(), ..bare_platform(1) });
+    assert!(token.revoked && customer.is_deleted);
+    let (transaction, quote) = opened
+        .read(|view| {
+            Ok((view.get::<Transaction>(&transaction_id(1))?, view.get::<Quote>(&quote_id(1))?))
+        })
+        .await;
+    let transaction = transaction.unwrap();
+    let statuses: Vec<_> = transaction.history().iter().map(|step| step.status.name()).collect();
+    assert_eq!(statuses, ["PENDING", "FAILED", "REFUNDED"]);
+    assert_eq!(transaction.failure(), Some(FailureReason::FundingAmountMismatch));
+    assert_eq!((transaction.created_at(), transaction.updated_at()), (at(1), at(6)));
+    let quote = quote.unwrap();
+    assert_eq!((quote.status(), quote.updated_at()), (quote::Status::Failed, at(5)));
+}
+
+pub async fn what_was_never_written_is_not_there<P: Provider>() {
+    let opened = open::<P>();
+    let (customer, events, postings, account) = opened
+        .read(|view| {
+            let account = AccountKey::Internal(customer_account(1, "USD"));
+            Ok((
+                view.get::<Customer>(&customer_id(1))?,
+                view.events_of(uuid(1))?,
+                view.postings(transaction_id(1))?,
+                view.ledger_account(&account)?,
+            ))
+        })
+        .await;
+    assert!(customer.is_none() && account.is_none());
+    assert!(events.is_empty() && postings.is_empty());
+    let balance = opened
+        .write(|unit| {
+            let account = AccountKey::Internal(customer_account(1, "USD"));
+            Ok((unit.get::<Customer>(&customer_id(1))?, unit.balance(&account)?))
+        })
+        .await;
+    assert_eq!(balance, (None, ledger::account::Balance::ZERO));
+}

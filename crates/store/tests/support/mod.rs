@@ -1,0 +1,519 @@
+//! What the tests of the store share: rows of every kind, and a small service that moves money the
+//! way the real one does.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::collections::BTreeMap;
+
+use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
+use domain::address::{Address, AddressDraft};
+use domain::country::Country;
+use domain::currency::Currency;
+use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual, KycStatus};
+use domain::event::{Event, EventKind, event_id};
+use domain::external_account::{self, ExternalAccount, Verification};
+use domain::id::{
+    CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TokenId,
+    TransactionId,
+};
+use domain::money::{Money, Receiving, Sending};
+use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
+use domain::pricing::{Fees, Locked, Multipliers, price};
+use domain::quote::{self, Quote};
+use domain::rate::Rate;
+use domain::time::{Date, Timestamp};
+use domain::token::{Permissions, Token};
+use domain::transaction::{
+    self, AccountRef, Destination, Direction, RateDetails, Source, Terms, Transaction,
+};
+use domain::uma_address::{UmaAddress, UmaDomain};
+use rust_decimal::Decimal;
+use store::books::BookError;
+use store::error::StoreError;
+use store::keyring::{KEY_LENGTH, Keyring};
+use store::unit::Unit;
+use uuid::Uuid;
+
+/// Text that must never stand in a plain column.
+pub const CANARY: &str = "CANARY7f3a";
+
+/// Why a unit of work of a test ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The store failed.
+    Store(StoreError),
+    /// The books refused.
+    Book(BookError),
+    /// The test wanted it.
+    Wanted,
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<BookError> for Refused {
+    fn from(error: BookError) -> Self {
+        Self::Book(error)
+    }
+}
+
+pub type Result<T = ()> = std::result::Result<T, Refused>;
+
+pub fn keyring() -> Keyring {
+    Keyring::new(&[7; KEY_LENGTH])
+}
+
+/// Seconds after the beginning of the test's time.
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(1_760_000_000_000 + seconds * 1_000)
+}
+
+/// An id that is greater than those with smaller numbers.
+pub fn uuid(number: u128) -> Uuid {
+    Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 | number)
+}
+
+/// The id of something that owns internal accounts.
+fn owner_uuid(number: u128) -> Uuid {
+    uuid(number << 16)
+}
+
+pub fn platform_id(number: u128) -> PlatformId {
+    PlatformId::from_uuid(owner_uuid(number))
+}
+
+pub fn customer_id(number: u128) -> CustomerId {
+    CustomerId::from_uuid(owner_uuid(0x1000 + number))
+}
+
+pub fn account_id(number: u128) -> ExternalAccountId {
+    ExternalAccountId::from_uuid(uuid(number))
+}
+
+pub fn transaction_id(number: u128) -> TransactionId {
+    TransactionId::from_uuid(uuid(number))
+}
+
+pub fn quote_id(number: u128) -> QuoteId {
+    QuoteId::from_uuid(uuid(0x1_0000 + number))
+}
+
+pub fn currency(code: &str) -> Currency {
+    Currency::from_code(code).unwrap()
+}
+
+pub fn money(minor: i64, code: &str) -> Money {
+    Money::new(minor, currency(code)).unwrap()
+}
+
+pub fn internal(owner: Owner, code: &str) -> InternalAccountId {
+    InternalAccountId::of(owner, currency(code))
+}
+
+pub fn customer_account(number: u128, code: &str) -> InternalAccountId {
+    internal(Owner::Customer(customer_id(number)), code)
+}
+
+/// A platform with everything that is optional.
+pub fn platform(number: u128) -> Platform {
+    Platform {
+        id: platform_id(number),
+        name: format!("Platform {number}"),
+        mode: Mode::Sandbox,
+        uma_domain: UmaDomain::parse("uma.example.com").unwrap(),
+        proxy_uma_subdomain: "one".to_owned(),
+        webhook_endpoint: Some("https://example.com/hook".to_owned()),
+        is_regulated: true,
+        currencies: vec![SupportedCurrency {
+            currency: currency("USD"),
+            min_minor: 1,
+            max_minor: 10_000_000,
+            required_counterparty_fields: vec![
+                CounterpartyField { name: "FULL_NAME", mandatory: true },
+                CounterpartyField { name: "BIRTH_DATE", mandatory: false },
+            ],
+            enabled: vec![Direction::Incoming, Direction::Outgoing],
+        }],
+        corridors: vec![
+            CorridorRule {
+                sending: Some(currency("USD")),
+                receiving: Some(currency("EUR")),
+                spread: Some(Decimal::new(25, 4)),
+                fixed_fee_minor: Some(100),
+                variable_fee_rate: Some(Decimal::new(3, 3)),
+            },
+            CorridorRule {
+                sending: None,
+                receiving: None,
+                spread: None,
+                fixed_fee_minor: None,
+                variable_fee_rate: None,
+            },
+        ],
+        manager_tokens: 2,
+        created_at: at(0),
+        updated_at: at(1),
+    }
+}
+
+/// A platform with nothing that is optional.
+pub fn bare_platform(number: u128) -> Platform {
+    Platform {
+        mode: Mode::Live,
+        webhook_endpoint: None,
+        is_regulated: false,
+        currencies: Vec::new(),
+        corridors: Vec::new(),
+        ..platform(number)
+    }
+}
+
+pub fn token(number: u128, platform: u128) -> Token {
+    Token {
+        id: TokenId::from_uuid(uuid(number)),
+        platform: platform_id(platform),
+        name: format!("Token {number}"),
+        permissions: Permissions::ALL,
+        client_id: format!("client-{number}"),
+        secret_hash: [number as u8; 32],
+        created_at: at(number as i64),
+        updated_at: at(number as i64 + 1),
+        revoked: false,
+    }
+}
+
+pub fn address() -> AddressDraft {
+    AddressDraft {
+        line1: Some(format!("Street {CANARY}")),
+        line2: Some("Flat 2".to_owned()),
+        city: Some("Berlin".to_owned()),
+        state: Some("BE".to_owned()),
+        postal_code: Some("10115".to_owned()),
+        country: Some("DE".to_owned()),
+    }
+}
+
+fn person() -> Individual {
+    Individual {
+        full_name: Some(format!("Ada {CANARY}")),
+        birth_date: Some(Date::parse("1990-05-17").unwrap()),
+        nationality: Some(Country::parse("DE").unwrap()),
+        address: Some(Address::new(&address()).unwrap()),
+    }
+}
+
+/// A person with everything that is optional.
+pub fn customer(number: u128, platform: u128) -> Customer {
+    Customer {
+        id: customer_id(number),
+        platform: platform_id(platform),
+        platform_customer_id: format!("user-{number}"),
+        uma_address: uma_address(number),
+        kyc_status: KycStatus::Approved,
+        identity: Identity::Individual(person()),
+        default_uma_deposit_account: None,
+        is_deleted: false,
+        created_at: at(number as i64),
+        updated_at: at(number as i64 + 1),
+    }
+}
+
+pub fn uma_address(number: u128) -> UmaAddress {
+    UmaAddress::parse(&format!("$user{number}@uma.example.com")).unwrap()
+}
+
+/// A person of whom nothing is known.
+pub fn bare_customer(number: u128, platform: u128) -> Customer {
+    Customer {
+        identity: Identity::Individual(Individual::default()),
+        kyc_status: KycStatus::PendingReview,
+        ..customer(number, platform)
+    }
+}
+
+/// A business with everything that is optional, one owner with and one without.
+pub fn business(number: u128, platform: u128) -> Customer {
+    let bare = BeneficialOwner {
+        full_name: format!("Bo {CANARY}"),
+        individual_type: "DIRECTOR",
+        email_address: None,
+        phone_number: None,
+        tax_id: None,
+        birth_date: None,
+        nationality: None,
+        address: None,
+        percentage_ownership: None,
+        title: None,
+    };
+    let person = person();
+    let whole = BeneficialOwner {
+        individual_type: "TRUSTEE",
+        email_address: Some(format!("{CANARY}@example.com")),
+        phone_number: Some("+4930123456".to_owned()),
+        tax_id: Some(format!("T-{CANARY}")),
+        birth_date: person.birth_date,
+        nationality: person.nationality,
+        address: person.address.clone(),
+        percentage_ownership: Some(Decimal::new(255, 1)),
+        title: Some("Chair".to_owned()),
+        ..bare.clone()
+    };
+    Customer {
+        identity: Identity::Business(Business {
+            legal_name: format!("Works {CANARY}"),
+            registration_number: Some(format!("HRB-{CANARY}")),
+            tax_id: Some("DE1".to_owned()),
+            address: person.address,
+            beneficial_owners: vec![bare, whole],
+        }),
+        ..customer(number, platform)
+    }
+}
+
+fn info(
+    kind: &str,
+    fields: &[(&str, &str)],
+    rails: Option<&[&str]>,
+    beneficiary: Option<BeneficiaryDraft>,
+) -> AccountInfo {
+    let mut fields: BTreeMap<_, _> =
+        fields.iter().map(|(name, text)| ((*name).to_owned(), FieldValue::from(*text))).collect();
+    let tags = FieldValue::List(vec!["a".to_owned(), CANARY.to_owned()]);
+    fields.insert("tags".to_owned(), tags);
+    let rails = rails.map(|rails| rails.iter().map(|rail| (*rail).to_owned()).collect());
+    AccountInfo::new(AccountType::from_name(kind).unwrap(), fields, rails, beneficiary).unwrap()
+}
+
+fn beneficiary() -> BeneficiaryDraft {
+    BeneficiaryDraft {
+        beneficiary_type: Some("INDIVIDUAL".to_owned()),
+        full_name: Some(format!("Bea {CANARY}")),
+        birth_date: Some("1985-01-02".to_owned()),
+        nationality: Some("US".to_owned()),
+        tax_id: Some(format!("X-{CANARY}")),
+        email: Some(format!("{CANARY}@mail.example")),
+        phone_number: Some("+12025550123".to_owned()),
+        country_of_residence: Some("US".to_owned()),
+        address: Some(address()),
+        ..BeneficiaryDraft::default()
+    }
+}
+
+/// An account number that no plain column may show.
+pub const ACCOUNT_NUMBER: &str = "73190046281";
+
+/// A bank account with everything that is optional.
+pub fn usd_account(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
+    let fields = [
+        ("accountNumber", ACCOUNT_NUMBER),
+        ("routingNumber", "021000021"),
+        ("accountCategory", "CHECKING"),
+    ];
+    ExternalAccount {
+        id: account_id(number),
+        platform: platform_id(platform),
+        owner,
+        status: external_account::Status::Active,
+        currency: currency("USD"),
+        platform_account_id: Some(format!("own-{CANARY}")),
+        info: info("USD_ACCOUNT", &fields, Some(&["WIRE", "ACH"]), Some(beneficiary())),
+        crypto_network: None,
+        verification: Some(Verification::Matched),
+        created_at: at(number as i64),
+        updated_at: at(number as i64),
+    }
+}
+
+/// A bank account of a business.
+pub fn eur_account(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
+    let holder = BeneficiaryDraft {
+        beneficiary_type: Some("BUSINESS".to_owned()),
+        legal_name: Some(format!("Works {CANARY}")),
+        registration_number: Some("HRB1".to_owned()),
+        ..BeneficiaryDraft::default()
+    };
+    let fields = [("iban", "DE89370400440532013000")];
+    ExternalAccount {
+        currency: currency("EUR"),
+        platform_account_id: None,
+        info: info("EUR_ACCOUNT", &fields, None, Some(holder)),
+        verification: None,
+        ..usd_account(number, platform, owner)
+    }
+}
+
+/// A wallet of nobody in particular.
+pub fn wallet(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
+    let fields =
+        [("address", "spark1pgssy7d7vel0nh9m4326qc54e6rskpczn07dktww9rv4nu5ptvt0s9uc489gg2")];
+    ExternalAccount {
+        currency: currency("BTC"),
+        status: external_account::Status::Inactive,
+        info: info("SPARK_WALLET", &fields, None, None),
+        crypto_network: Some("SPARK_MAINNET".to_owned()),
+        ..eur_account(number, platform, owner)
+    }
+}
+
+/// An account that holds nothing but a currency, as a source.
+pub fn from(account: AccountRef, code: &str) -> Source {
+    Source::Account { account, currency: currency(code) }
+}
+
+pub fn to(account: AccountRef, code: &str) -> Destination {
+    Destination { account, currency: currency(code) }
+}
+
+/// A deposit to a customer's account: what has no source, no fees and no memo.
+pub fn deposit(
+    number: u128,
+    platform: u128,
+    customer: u128,
+    minor: i64,
+    code: &str,
+) -> Transaction {
+    let owner = Owner::Customer(customer_id(customer));
+    let draft = transaction::Draft {
+        id: transaction_id(number),
+        platform: platform_id(platform),
+        owner,
+        platform_customer_id: format!("user-{customer}"),
+        direction: Direction::Incoming,
+        source: None,
+        destination: to(AccountRef::Internal(internal(owner, code)), code),
+        sent: None,
+        received: Receiving(money(minor, code)),
+        terms: None,
+        description: None,
+    };
+    Transaction::pending(draft, at(number as i64))
+}
+
+/// A transfer to an external account, with a memo.
+pub fn transfer_out(number: u128, customer: u128, account: u128, minor: i64) -> Transaction {
+    let owner = Owner::Customer(customer_id(customer));
+    let draft = transaction::Draft {
+        direction: Direction::Outgoing,
+        source: Some(from(AccountRef::Internal(internal(owner, "USD")), "USD")),
+        destination: to(AccountRef::External(account_id(account)), "USD"),
+        sent: Some(Sending(money(minor, "USD"))),
+        description: Some(format!("memo {CANARY}")),
+        ..deposit(number, 1, customer, minor, "USD").draft().clone()
+    };
+    Transaction::pending(draft, at(number as i64))
+}
+
+/// When quotes of the tests are over, in seconds after they were made.
+pub const QUOTE_SECONDS: i64 = 300;
+
+/// A quote of the first platform that sends dollars for euros, with its transaction.
+pub fn quote(
+    number: u128,
+    customer: u128,
+    source: Source,
+    destination: AccountRef,
+) -> (Quote, Transaction) {
+    let (usd, eur) = (currency("USD"), currency("EUR"));
+    let sent = Sending(money(10_000, "USD"));
+    let fees = Fees::new(100, Decimal::new(5, 3)).unwrap();
+    let rate = Rate::new(Decimal::new(108_695_652, 8), usd, eur).unwrap();
+    let locked = Locked::Sending(sent);
+    let price = price(locked, rate, fees).unwrap();
+    let owner = Owner::Customer(customer_id(customer));
+    let rate_details = RateDetails {
+        fixed_fee: price.fixed_fee,
+        variable_fee: price.variable_fee,
+        variable_fee_rate: fees.variable_rate(),
+        multipliers: Multipliers::of(rate, fees, Decimal::new(10_000, 0)),
+    };
+    let destination = Destination { account: destination, currency: eur };
+    let quote = quote::Draft {
+        id: quote_id(number),
+        platform: platform_id(1),
+        owner,
+        transaction: transaction_id(number),
+        source,
+        destination,
+        locked,
+        price,
+        rate_details,
+        expires_at: at(number as i64 + QUOTE_SECONDS),
+        purpose: Some("GIFT"),
+    };
+    let transaction = transaction::Draft {
+        id: transaction_id(number),
+        platform: platform_id(1),
+        owner,
+        platform_customer_id: format!("user-{customer}"),
+        direction: Direction::Outgoing,
+        source: Some(source),
+        destination,
+        sent: Some(price.sent),
+        received: price.received,
+        terms: Some(Terms {
+            quote: quote_id(number),
+            rate,
+            fees: price.total_fees(),
+            rate_details,
+        }),
+        description: Some(format!("memo {CANARY}")),
+    };
+    let now = at(number as i64);
+    (Quote::pending(quote, now), Transaction::pending(transaction, now))
+}
+
+/// The event about a transaction's latest change.
+pub fn event(transaction: &Transaction) -> Event {
+    let (resource, number) = (transaction.id().uuid(), transaction.version());
+    Event {
+        id: event_id(resource, number),
+        platform: transaction.draft().platform,
+        kind: match transaction.draft().direction {
+            Direction::Incoming => EventKind::IncomingPayment,
+            Direction::Outgoing => EventKind::OutgoingPayment,
+        },
+        resource,
+        number,
+        at: transaction.updated_at(),
+        body: format!("{{\"change\": {number}, \"memo\": \"{CANARY}\"}}").into_bytes(),
+    }
+}
+
+/// Adds a transaction and tells the platform.
+pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) {
+    unit.add_event(event(&transaction));
+    unit.add_transaction(transaction);
+}
+
+/// Moves transactions and tells the platform.
+pub fn advance(
+    unit: &mut Unit<'_, '_>,
+    number: u128,
+    events: &[transaction::Event],
+    now: Timestamp,
+) -> Result {
+    for step in events {
+        let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
+        let moved = Transaction::clone(&transaction).apply(*step, now).unwrap();
+        unit.add_event(event(moved.now()));
+        unit.move_transaction(moved);
+    }
+    Ok(())
+}
+
+/// Moves a quote.
+pub fn advance_quote(
+    unit: &mut Unit<'_, '_>,
+    number: u128,
+    events: &[quote::Event],
+    now: Timestamp,
+) -> Result {
+    for step in events {
+        let quote = unit.get::<Quote>(&quote_id(number))?.unwrap();
+        unit.move_quote(Quote::clone(&quote).apply(*step, now).unwrap());
+    }
+    Ok(())
+}

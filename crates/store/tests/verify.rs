@@ -1,0 +1,721 @@
+//! Asks: does `verify` find a sound database sound, and does it name each kind of damage?
+//!
+//! One sound database is built through the store. Each corrupter then damages a copy of it behind
+//! the store's back, and `verify` must name exactly the predicates that the damage breaks. No
+//! predicate is in the report without a corrupter.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use domain::id::Owner;
+use domain::quote::Event as QuoteEvent;
+use domain::rail::Rail;
+use domain::transaction::{AccountRef, Event, FailureReason, Source};
+use ledger::movements::{self, Target};
+use ledger::posting::Resolution;
+use store::Store;
+use store::customers::UmaClaim;
+use store::engine::SqliteFile;
+use store::external_accounts::{Fingerprint, fingerprint};
+use store::idempotency::{Answer, scope};
+use store::keyring::{KEY_LENGTH, Keyring};
+use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
+use store::verify::{Report, verify};
+use support::*;
+use uuid::Uuid;
+
+// What the payments of the database are, by number.
+const DEPOSITED: u128 = 101;
+const DEPOSITED_ELSEWHERE: u128 = 102;
+const OUT_PENDING: u128 = 111;
+const OUT_SETTLED: u128 = 112;
+const OUT_FAILED: u128 = 113;
+const OUT_REJECTED: u128 = 114;
+const QUOTE_DELIVERED: u128 = 121;
+const QUOTE_UNDER_WAY: u128 = 122;
+const QUOTE_EXPIRED: u128 = 123;
+const QUOTE_MISMATCHED: u128 = 124;
+const QUOTE_OPEN: u128 = 125;
+const QUOTE_FUNDED_FAILED: u128 = 126;
+const QUOTE_FAILED: u128 = 127;
+const QUOTE_FUNDED_DELIVERED: u128 = 128;
+const TRANSFERRED_IN: u128 = 131;
+
+/// The customer's bank accounts.
+const DOLLARS: u128 = 11;
+const EUROS: u128 = 12;
+const OF_ANOTHER: u128 = 13;
+
+fn timer(subject: Uuid, kind: TimerKind) -> Timer {
+    Timer::new(subject, kind, at(1_000), at(500))
+}
+
+fn parties(unit: &mut Unit<'_, '_>) {
+    for number in [1, 2] {
+        unit.put_platform(platform(number));
+        unit.put_token(token(number, number));
+    }
+    let owner = Owner::Customer(customer_id(1));
+    let mut ada = customer(1, 1);
+    ada.default_uma_deposit_account = Some(account_id(DOLLARS));
+    for customer in [ada, business(2, 1), customer(3, 2)] {
+        let (address, id) = (customer.uma_address.clone(), customer.id);
+        unit.claim_uma_address(UmaClaim { address, customer: id });
+        unit.put_customer(customer);
+    }
+    let dollars = usd_account(DOLLARS, 1, owner);
+    let fingerprint = fingerprint(unit.keyring(), owner, &dollars.info, dollars.currency);
+    unit.claim_fingerprint(Fingerprint { fingerprint, external_account: dollars.id });
+    unit.put_external_account(dollars);
+    unit.put_external_account(eur_account(EUROS, 1, owner));
+    unit.put_external_account(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
+    for (key, status) in [("one", 201), ("two", 409)] {
+        let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", key);
+        let body = CANARY.as_bytes().to_vec();
+        unit.keep_answer(Answer { scope, platform: platform_id(1), at: at(1), status, body });
+    }
+}
+
+fn deposits(unit: &mut Unit<'_, '_>) -> Result {
+    for (number, platform, customer) in [(DEPOSITED, 1, 1), (DEPOSITED_ELSEWHERE, 2, 3)] {
+        begin(unit, deposit(number, platform, customer, 100_000, "USD"));
+        advance(unit, number, &[Event::Started, Event::Settled], at(200))?;
+        let account = customer_account(customer, "USD");
+        let posting = movements::deposit(Rail::Ach, account, money(100_000, "USD")).unwrap();
+        unit.post(transaction_id(number), &posting, at(200))?;
+    }
+    Ok(())
+}
+
+fn transfers(unit: &mut Unit<'_, '_>) -> Result {
+    let failed = Event::Failed(FailureReason::OfframpFailed);
+    let ends: [(u128, &[Event], Option<Resolution>); 4] = [
+        (OUT_PENDING, &[], None),
+        (OUT_SETTLED, &[Event::Started, Event::Settled], Some(Resolution::Post)),
+        (OUT_FAILED, &[Event::Started, failed], Some(Resolution::Void)),
+        (OUT_REJECTED, &[Event::Refused], Some(Resolution::Void)),
+    ];
+    for (number, events, resolution) in ends {
+        begin(unit, transfer_out(number, 1, DOLLARS, 1_000));
+        let source = customer_account(1, "USD");
+        let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
+        unit.pend(transaction_id(number), &posting, at(210))?;
+        match resolution {
+            Some(resolution) => unit.resolve(transaction_id(number), resolution, at(220))?,
+            None => unit.set_timer(timer(uuid(number), TimerKind::AskRail)),
+        }
+        advance(unit, number, events, at(220))?;
+    }
+    let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
+    pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
+    begin(unit, domain::transaction::Transaction::pending(pulled, at(205)));
+    let account = customer_account(1, "USD");
+    let posting = movements::transfer_in(Rail::Ach, account, money(700, "USD")).unwrap();
+    unit.pend(transaction_id(TRANSFERRED_IN), &posting, at(206))?;
+    advance(unit, TRANSFERRED_IN, &[Event::Started], at(207))?;
+    unit.resolve(transaction_id(TRANSFERRED_IN), Resolution::Post, at(208))?;
+    advance(unit, TRANSFERRED_IN, &[Event::Settled], at(208))
+}
+
+/// Makes a quote from the customer's dollars, or from money that comes just in time.
+fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountRef) {
+    let source = if in_time {
+        Source::RealtimeFunding { currency: currency("USD") }
+    } else {
+        from(AccountRef::Internal(customer_account(1, "USD")), "USD")
+    };
+    let (quote, transaction) = quote(number, 1, source, target);
+    unit.add_quote(quote);
+    begin(unit, transaction);
+}
+
+/// Executes a quote over a rail, or between accounts here.
+fn executed(unit: &mut Unit<'_, '_>, number: u128, target: Target) -> Result {
+    let quote = unit.get::<domain::quote::Quote>(&quote_id(number))?.unwrap();
+    let draft = quote.draft();
+    let source = match draft.source {
+        Source::Account { .. } => movements::Source::Internal(customer_account(1, "USD")),
+        Source::RealtimeFunding { .. } => {
+            let posting = movements::funding(Rail::Ach, draft.price.sent.money()).unwrap();
+            unit.post(transaction_id(number), &posting, at(230))?;
+            movements::Source::Suspense
+        }
+    };
+    let (sent, received) = (draft.price.sent, draft.price.received);
+    let fees = draft.price.total_fees();
+    let posting =
+        movements::exchange(source, target, draft.platform, sent, fees, received).unwrap();
+    match target {
+        Target::Internal(_) => unit.post(transaction_id(number), &posting, at(230))?,
+        Target::Rail(_) => unit.pend(transaction_id(number), &posting, at(230))?,
+    }
+    advance_quote(unit, number, &[QuoteEvent::Executed], at(230))?;
+    advance(unit, number, &[Event::Started], at(230))
+}
+
+fn gave_back(unit: &mut Unit<'_, '_>, number: u128, minor: i64) -> Result {
+    let owner = customer_account(1, "USD");
+    let posting = movements::suspense_return(owner, money(minor, "USD")).unwrap();
+    unit.post(transaction_id(number), &posting, at(240))?;
+    advance(unit, number, &[Event::Refunded], at(240))
+}
+
+fn quotes(unit: &mut Unit<'_, '_>) -> Result {
+    let euros = AccountRef::External(account_id(EUROS));
+    let here = customer_account(1, "EUR");
+    let rail = Target::Rail(Rail::Sepa);
+    let failed = Event::Failed(FailureReason::QuoteExecutionFailed);
+
+    quoted(unit, QUOTE_DELIVERED, false, AccountRef::Internal(here));
+    executed(unit, QUOTE_DELIVERED, Target::Internal(here))?;
+    advance(unit, QUOTE_DELIVERED, &[Event::Settled], at(230))?;
+    advance_quote(unit, QUOTE_DELIVERED, &[QuoteEvent::Delivered], at(230))?;
+
+    quoted(unit, QUOTE_UNDER_WAY, false, euros);
+    executed(unit, QUOTE_UNDER_WAY, rail)?;
+    unit.set_timer(timer(uuid(QUOTE_UNDER_WAY), TimerKind::AskRail));
+
+    quoted(unit, QUOTE_EXPIRED, false, euros);
+    advance(unit, QUOTE_EXPIRED, &[Event::Expired], at(600))?;
+    advance_quote(unit, QUOTE_EXPIRED, &[QuoteEvent::Expired], at(600))?;
+
+    quoted(unit, QUOTE_MISMATCHED, true, euros);
+    let posting = movements::suspense(Rail::Ach, money(9_000, "USD")).unwrap();
+    unit.post(transaction_id(QUOTE_MISMATCHED), &posting, at(230))?;
+    let mismatch = Event::Failed(FailureReason::FundingAmountMismatch);
+    advance(unit, QUOTE_MISMATCHED, &[mismatch], at(230))?;
+    advance_quote(unit, QUOTE_MISMATCHED, &[QuoteEvent::Failed], at(230))?;
+    gave_back(unit, QUOTE_MISMATCHED, 9_000)?;
+
+    quoted(unit, QUOTE_OPEN, true, AccountRef::Internal(here));
+    unit.set_timer(timer(quote_id(QUOTE_OPEN).uuid(), TimerKind::ExpireQuote));
+
+    for number in [QUOTE_FUNDED_FAILED, QUOTE_FAILED] {
+        quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros);
+        executed(unit, number, rail)?;
+        unit.resolve(transaction_id(number), Resolution::Void, at(235))?;
+        advance(unit, number, &[failed], at(235))?;
+        advance_quote(unit, number, &[QuoteEvent::Failed], at(235))?;
+    }
+    gave_back(unit, QUOTE_FUNDED_FAILED, 10_000)?;
+
+    quoted(unit, QUOTE_FUNDED_DELIVERED, true, euros);
+    executed(unit, QUOTE_FUNDED_DELIVERED, rail)?;
+    unit.resolve(transaction_id(QUOTE_FUNDED_DELIVERED), Resolution::Post, at(235))?;
+    advance(unit, QUOTE_FUNDED_DELIVERED, &[Event::Settled], at(235))?;
+    advance_quote(unit, QUOTE_FUNDED_DELIVERED, &[QuoteEvent::Delivered], at(235))
+}
+
+/// The bytes of a sound database's file, built once.
+fn sound() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sound.db");
+        let (store, threads) = Store::open(&SqliteFile::new(&path), keyring()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let built = store.write(|unit| {
+                parties(unit);
+                deposits(unit)?;
+                transfers(unit)?;
+                quotes(unit)
+            });
+            built.await.unwrap();
+        });
+        drop(store);
+        threads.join();
+        // The last connection has moved everything out of the WAL.
+        std::fs::read(&path).unwrap()
+    })
+}
+
+/// A report on a copy of the sound database after `sql` was run on it.
+fn damaged(sql: &str, keyring: Option<&Keyring>) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.db");
+    std::fs::write(&path, sound()).unwrap();
+    damage(&path, sql);
+    verify(&SqliteFile::new(&path), keyring).unwrap()
+}
+
+fn damage(path: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let freely = "pragma foreign_keys = off; pragma ignore_check_constraints = on; \
+                  pragma writable_schema = on;";
+    connection.execute_batch(freely).unwrap();
+    let before = connection.total_changes();
+    connection.execute_batch(&with_ids(sql)).unwrap();
+    assert!(connection.total_changes() > before || sql.is_empty(), "nothing was damaged: {sql}");
+}
+
+/// Puts ids in place of their names.
+fn with_ids(sql: &str) -> String {
+    let internal =
+        |id: domain::id::InternalAccountId| ledger::account::AccountKey::Internal(id).encode();
+    let names: Vec<(&str, Vec<u8>)> = [
+        ("$deposited", uuid(DEPOSITED)),
+        ("$out_pending", uuid(OUT_PENDING)),
+        ("$out_settled", uuid(OUT_SETTLED)),
+        ("$out_failed", uuid(OUT_FAILED)),
+        ("$delivered", uuid(QUOTE_DELIVERED)),
+        ("$under_way", uuid(QUOTE_UNDER_WAY)),
+        ("$expired", uuid(QUOTE_EXPIRED)),
+        ("$mismatched", uuid(QUOTE_MISMATCHED)),
+        ("$funded_failed", uuid(QUOTE_FUNDED_FAILED)),
+        ("$failed", uuid(QUOTE_FAILED)),
+        ("$open_quote", quote_id(QUOTE_OPEN).uuid()),
+        ("$nothing", uuid(999_999)),
+        ("$ada", customer_id(1).uuid()),
+        ("$elsewhere", customer_id(3).uuid()),
+        ("$second_platform", platform_id(2).uuid()),
+        ("$account_of_another", account_id(OF_ANOTHER).uuid()),
+    ]
+    .into_iter()
+    .map(|(name, id)| (name, id.as_bytes().to_vec()))
+    .chain([
+        ("$rail_usd", vec![2, 1, 0x03, 0x48]),
+        ("$exchange_usd", vec![3, 0x03, 0x48]),
+        ("$ada_usd", internal(customer_account(1, "USD"))),
+        ("$elsewhere_usd", internal(customer_account(3, "USD"))),
+    ])
+    .collect();
+    names.into_iter().rev().fold(sql.to_owned(), |sql, (name, bytes)| {
+        let mut literal = "x'".to_owned();
+        for byte in bytes {
+            write!(literal, "{byte:02x}").unwrap();
+        }
+        sql.replace(name, &(literal + "'"))
+    })
+}
+
+fn broken(report: &Report) -> BTreeSet<&'static str> {
+    report.checks.iter().filter(|check| !check.holds()).map(|check| check.predicate).collect()
+}
+
+/// A way to damage the database: what it breaks, first what it is there for, and the statements.
+struct Corrupter {
+    breaks: &'static [&'static str],
+    sql: &'static str,
+}
+
+const fn corrupter(breaks: &'static [&'static str], sql: &'static str) -> Corrupter {
+    Corrupter { breaks, sql }
+}
+
+const CORRUPTERS: &[Corrupter] = &[
+    // The database is as a newer program left it.
+    corrupter(&["M1"], "update refinery_schema_history set version = 99"),
+    // An index does not hold its table's rows.
+    corrupter(
+        &["M2"],
+        "update sqlite_schema set sql = replace(sql, '(due_at)', '(since)') \
+         where name = 'timers_by_due'",
+    ),
+    // A reference leads nowhere.
+    corrupter(&["M2", "S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
+    // A settled entry has another amount.
+    corrupter(
+        &["L1", "L2", "L3", "T7"],
+        "update entries set amount = amount + 1 where transaction_id = $deposited and line = 2",
+    ),
+    // A posting lost one of its sides.
+    corrupter(&["L1"], "delete from entries where transaction_id = $out_failed"),
+    // Balances that do not come to zero together, posted and pending.
+    corrupter(
+        &["L2", "L3"],
+        "update ledger_accounts set debits_posted = debits_posted + 1 where account = $rail_usd",
+    ),
+    corrupter(
+        &["L2", "H2"],
+        "update ledger_accounts set debits_pending = debits_pending + 1 \
+         where account = $rail_usd",
+    ),
+    // Balances that come to zero and are not what was posted.
+    corrupter(
+        &["L3"],
+        "update ledger_accounts set debits_posted = debits_posted + 5, \
+         credits_posted = credits_posted + 5 where account = $rail_usd",
+    ),
+    // A balance without entries.
+    corrupter(
+        &["L3"],
+        "insert into ledger_accounts values (x'0300d0', 'DKK', 0, 0, 0, 0, 0, 0, 1)",
+    ),
+    // A balance was lost.
+    corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
+    // More was taken from an account than was on it.
+    corrupter(
+        &["L4", "L2", "L3"],
+        "update ledger_accounts set debits_posted = credits_posted + 1 \
+         where account = $ada_usd",
+    ),
+    // An account that must stay covered is said not to have to.
+    corrupter(&["L4"], "update ledger_accounts set must_stay_covered = 0 where account = $ada_usd"),
+    // Amounts that no payment may have.
+    corrupter(
+        &["L5"],
+        "update entries set amount = 9000000000000001 where transaction_id = $out_failed",
+    ),
+    corrupter(&["L5"], "update entries set amount = 0 where transaction_id = $out_failed"),
+    corrupter(
+        &["L5", "L3"],
+        "update ledger_accounts set debits_posted = debits_posted - 1000000000, \
+         credits_posted = credits_posted - 1000000000 where account = $rail_usd",
+    ),
+    // Entries in a currency that their account does not have.
+    corrupter(&["L6"], "update entries set currency = 'EUR' where transaction_id = $out_failed"),
+    // Entries on another platform's account.
+    corrupter(
+        &["L6"],
+        "update entries set account = $elsewhere_usd \
+         where transaction_id = $out_failed and account = $ada_usd",
+    ),
+    // A balance in a currency that its account does not have.
+    corrupter(&["L6"], "update ledger_accounts set currency = 'EUR' where account = $ada_usd"),
+    // Numbers with gaps.
+    corrupter(
+        &["L7"],
+        "update postings set number = 5 where transaction_id = $out_failed and number = 2",
+    ),
+    corrupter(
+        &["L7"],
+        "update entries set line = 7 where transaction_id = $out_failed and line = 2",
+    ),
+    // A resolution of nothing.
+    corrupter(
+        &["L7", "H2", "H3"],
+        "update postings set resolves = 9 where transaction_id = $out_failed and number = 2",
+    ),
+    // A movement that nobody knows.
+    corrupter(
+        &["L7", "H2", "H3"],
+        "update postings set movement = 'THEFT' where transaction_id = $out_failed and number = 2",
+    ),
+    // Fees that were not taken.
+    corrupter(
+        &["L9"],
+        "update quotes set fees_minor = fees_minor + 1 where transaction_id = $failed",
+    ),
+    // Fees that were not earned.
+    corrupter(
+        &["L10", "L9"],
+        "update quotes set fees_minor = fees_minor + 1 where transaction_id = $delivered",
+    ),
+    // A posting that ends twice.
+    corrupter(
+        &["H1"],
+        "drop index postings_resolved_once; \
+         insert into postings values ($out_settled, 3, 'TRANSFER_OUT', 'RESOLVED_VOIDED', 1, 0)",
+    ),
+    // Pending money that comes to zero and is not what waits.
+    corrupter(
+        &["H2"],
+        "update ledger_accounts set debits_pending = debits_pending + 5, \
+         credits_pending = credits_pending + 5 where account = $rail_usd",
+    ),
+    // Money is still set aside for a payment that has failed.
+    corrupter(
+        &["H3", "H2"],
+        "delete from postings where transaction_id = $out_failed and number = 2",
+    ),
+    // A status that was not reached.
+    corrupter(&["T1"], "update transactions set status = 'PROCESSING' where id = $out_pending"),
+    // A status that is none.
+    corrupter(&["T1"], "update transactions set status = 'LOST' where id = $out_pending"),
+    // Half a history, and none.
+    corrupter(&["T1"], "update transactions set history = x'01' where id = $out_pending"),
+    corrupter(&["T1"], "update quotes set history = x'' where transaction_id = $expired"),
+    // A step that is no arrow: from PENDING to COMPLETED.
+    corrupter(
+        &["T1", "E1"],
+        "update transactions set history = \
+         unhex(hex(substr(history, 1, 9)) || hex(substr(history, 19, 9))) where id = $out_settled",
+    ),
+    // Text that is none.
+    corrupter(
+        &["T1"],
+        "update transactions set platform_customer_id = cast(x'ff' as text) \
+         where id = $out_pending",
+    ),
+    // A final status is followed by another.
+    corrupter(
+        &["T2"],
+        "update quotes set history = unhex(hex(history) || hex(substr(history, -9))) \
+         where transaction_id = $expired",
+    ),
+    // A transaction forgot its quote.
+    corrupter(&["T3"], "update transactions set quote = null where id = $expired"),
+    // A quote's transaction is not there.
+    corrupter(
+        &["T3"],
+        "update quotes set transaction_id = $nothing where transaction_id = $expired",
+    ),
+    // A quote was executed when its time was over.
+    corrupter(
+        &["T4"],
+        "update quotes set expires_at = created_at where transaction_id = $delivered",
+    ),
+    // A failure without a reason, and for an unknown one.
+    corrupter(&["T5"], "update transactions set failure_reason = null where id = $out_failed"),
+    corrupter(&["T5"], "update transactions set failure_reason = 'LUNCH' where id = $out_failed"),
+    // A reference that is not its transaction's.
+    corrupter(&["T6"], "update transactions set reference = 'SY-1' where id = $out_pending"),
+    // A payment that delivered less than it says.
+    corrupter(
+        &["T7"],
+        "update transactions set receiving_minor = receiving_minor + 1 where id = $out_settled",
+    ),
+    // A payment that failed and kept the money.
+    corrupter(
+        &["T8", "L3"],
+        "update postings set phase = 'RESOLVED_POSTED' \
+         where transaction_id = $out_failed and number = 2",
+    ),
+    // A payment that was refunded to nobody.
+    corrupter(
+        &["T8", "L3"],
+        "delete from entries where transaction_id = $mismatched and number = 2; \
+         delete from postings where transaction_id = $mismatched and number = 2",
+    ),
+    // A payment that was both paid out and given back.
+    corrupter(
+        &["T9", "T8", "L3", "L4", "L10"],
+        "update postings set phase = 'RESOLVED_POSTED' \
+         where transaction_id = $funded_failed and phase = 'RESOLVED_VOIDED'",
+    ),
+    // Payments and quotes that nothing will ever wake.
+    corrupter(&["T10"], "delete from timers where subject = $out_pending"),
+    corrupter(&["T10"], "delete from timers where subject = $under_way"),
+    corrupter(&["T10"], "delete from timers where subject = $open_quote"),
+    corrupter(&["T10"], "update timers set kind = 'NEVER' where subject = $open_quote"),
+    // A change that nobody was told, and one that did not happen.
+    corrupter(&["E1"], "delete from events where resource = $out_settled and number = 2"),
+    corrupter(&["E1"], "update events set resource = $nothing where resource = $out_pending"),
+    // An event that a receiver cannot recognise.
+    corrupter(&["E2"], "update events set id = $nothing where resource = $out_pending"),
+    // An event that cannot be opened.
+    corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
+    // An event at another time than its step.
+    corrupter(&["E4"], "update events set at = at + 1 where resource = $out_pending"),
+    // An answer that may not be repeated, and one that cannot be.
+    corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
+    corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
+    // Deposits that go to somebody else's account.
+    corrupter(
+        &["C1"],
+        "update customers set default_uma_deposit_account = $account_of_another where id = $ada",
+    ),
+    corrupter(
+        &["C1"],
+        "update customers set default_uma_deposit_account = $nothing where id = $ada",
+    ),
+    // An address that could be given out again, and one that is none.
+    corrupter(&["C2"], "delete from uma_addresses where customer = $ada"),
+    corrupter(&["C2"], "update customers set uma_address = 'Ada' where id = $ada"),
+    // A customer that cannot be read.
+    corrupter(&["C2"], "update customers set kyc_status = 'FINE' where id = $ada"),
+    // Sealed values of another key.
+    corrupter(&["S2"], "update customers set sealed = zeroblob(64) where id = $ada"),
+    corrupter(&["S2"], "update transactions set sealed = zeroblob(64) where id = $out_pending"),
+    corrupter(&["S2"], "update quotes set sealed = zeroblob(64) where transaction_id = $expired"),
+    corrupter(&["S2"], "update external_accounts set sealed = zeroblob(64)"),
+    // An account of nobody, and one of another platform's customer.
+    corrupter(&["S4"], "update external_account_fingerprints set external_account = $nothing"),
+    corrupter(
+        &["S4"],
+        "update external_accounts set platform = $second_platform \
+         where id = $account_of_another",
+    ),
+    // Payments and events that reach another platform's.
+    corrupter(&["S4"], "update transactions set owner = $elsewhere where id = $deposited"),
+    corrupter(
+        &["S4"],
+        "update events set platform = $second_platform where resource = $out_pending",
+    ),
+];
+
+#[test]
+fn a_sound_database_is_found_sound() {
+    let report = damaged("", Some(&keyring()));
+    let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
+    assert!(report.is_sound(), "{found:#?}");
+    for check in &report.checks {
+        assert_eq!(check.skipped, None, "{}", check.predicate);
+        assert!(check.rows > 0, "{} looked at nothing", check.predicate);
+    }
+}
+
+#[test]
+fn every_damage_is_named() {
+    let mut wrong = String::new();
+    for Corrupter { breaks, sql } in CORRUPTERS {
+        let report = damaged(sql, Some(&keyring()));
+        let (expected, named) = (breaks.iter().copied().collect(), broken(&report));
+        if named != expected {
+            let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
+            writeln!(wrong, "{sql}\nnamed {named:?}, not {expected:?}: {found:#?}\n").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn no_predicate_is_without_a_corrupter() {
+    let caught: BTreeSet<_> = CORRUPTERS.iter().map(|corrupter| corrupter.breaks[0]).collect();
+    let reported: BTreeSet<_> =
+        damaged("", None).checks.iter().map(|check| check.predicate).collect();
+    assert_eq!(caught, reported);
+    println!("{} predicates, {} corrupters", reported.len(), CORRUPTERS.len());
+}
+
+#[test]
+fn what_is_found_tells_no_personal_data() {
+    for Corrupter { sql, .. } in CORRUPTERS {
+        let report = damaged(sql, Some(&keyring()));
+        for text in report.checks.iter().flat_map(|check| &check.breaks) {
+            assert!(!text.contains(CANARY) && !text.contains("user"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn without_a_key_what_is_sealed_is_skipped() {
+    let sql = "update customers set sealed = zeroblob(64); \
+               update events set sealed = zeroblob(64); \
+               update idempotency set sealed = zeroblob(64); \
+               update quotes set sealed = zeroblob(64)";
+    let report = damaged(sql, None);
+    assert!(report.is_sound());
+    let skipped = report.checks.iter().filter(|check| check.skipped.is_some());
+    let skipped: BTreeSet<_> = skipped.map(|check| check.predicate).collect();
+    assert_eq!(skipped, BTreeSet::from(["E3", "I1", "S2"]));
+    assert_eq!(broken(&damaged(sql, Some(&keyring()))), BTreeSet::from(["E3", "I1", "S2"]));
+}
+
+#[test]
+fn a_wrong_key_is_an_error_and_not_a_thousand_breaks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sound.db");
+    std::fs::write(&path, sound()).unwrap();
+    let wrong = Keyring::new(&[8; KEY_LENGTH]);
+    let error = verify(&SqliteFile::new(&path), Some(&wrong)).unwrap_err();
+    assert!(error.to_string().contains("the key is not the one"), "{error}");
+}
+
+#[test]
+fn under_another_schema_only_the_schema_is_judged() {
+    let report = damaged("update refinery_schema_history set version = 99", None);
+    assert_eq!(broken(&report), BTreeSet::from(["M1"]));
+    assert!(report.checks.iter().skip(1).all(|check| check.skipped.is_some()));
+}
+
+#[test]
+fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged.db");
+    std::fs::write(&path, sound()).unwrap();
+    let number = |connection: &rusqlite::Connection, sql: &str| {
+        connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
+    };
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let page = number(&connection, "select rootpage from sqlite_schema where name = 'events'");
+    let size = number(&connection, "pragma page_size");
+    drop(connection);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[(page - 1) * size..page * size].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    damage(&path, "update customers set uma_address = 'Ada' where id = $ada");
+    let report = verify(&SqliteFile::new(&path), Some(&keyring())).unwrap();
+    assert!(broken(&report).is_superset(&BTreeSet::from(["M2", "C2"])), "{:?}", broken(&report));
+}
+
+#[test]
+fn many_breaks_are_counted_and_few_are_named() {
+    let mut sql = String::new();
+    for number in 0..150 {
+        let values = format!("zeroblob(16), {number}, zeroblob(16), $ada, 'X', 0, x''");
+        write!(sql, "insert into events values ({values});").unwrap();
+    }
+    let report = damaged(&sql, None);
+    let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();
+    assert_eq!((events.breaks.len(), events.more), (100, 50));
+}
+
+/// Payments are read some at a time, so the seams between the parts are looked at.
+#[test]
+fn a_long_history_is_read_in_parts() {
+    // Twice what is read at once.
+    const PAYMENTS: u128 = 2_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("long.db");
+    let engine = SqliteFile::new(&path);
+    let (store, threads) = Store::open(&engine, keyring()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let built = store.write(|unit| {
+            parties(unit);
+            (1..=PAYMENTS).try_for_each(|number| deposit_more(unit, number))
+        });
+        built.await.unwrap();
+    });
+    drop(store);
+    threads.join();
+    let report = verify(&engine, Some(&keyring())).unwrap();
+    assert!(report.is_sound(), "{:?}", broken(&report));
+    let steps = report.checks.iter().find(|check| check.predicate == "T1").unwrap();
+    assert_eq!(u128::from(steps.rows), PAYMENTS);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let delete = "delete from events where resource = ?1 and number = 3";
+    for number in [1, 1_000, 1_001, PAYMENTS] {
+        connection.execute(delete, [uuid(number).as_bytes()]).unwrap();
+    }
+    drop(connection);
+    let report = verify(&engine, Some(&keyring())).unwrap();
+    let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();
+    assert_eq!((broken(&report), events.breaks.len()), (BTreeSet::from(["E1"]), 4));
+}
+
+#[test]
+fn it_reads_beside_a_store_that_is_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("used.db");
+    std::fs::write(&path, sound()).unwrap();
+    let engine = SqliteFile::new(&path);
+    let (store, threads) = Store::open(&engine, keyring()).unwrap();
+    let (inside, arrived) = std::sync::mpsc::channel();
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let writing = store.clone();
+    let task = runtime.spawn(async move {
+        let write = writing.write(move |unit| {
+            inside.send(()).unwrap();
+            wait.recv().unwrap();
+            deposit_more(unit, 500)
+        });
+        write.await
+    });
+    arrived.recv().unwrap();
+    assert!(verify(&engine, Some(&keyring())).unwrap().is_sound());
+    go_on.send(()).unwrap();
+    runtime.block_on(task).unwrap().unwrap();
+    assert!(verify(&engine, Some(&keyring())).unwrap().is_sound());
+    drop((store, runtime));
+    threads.join();
+}
+
+fn deposit_more(unit: &mut Unit<'_, '_>, number: u128) -> Result {
+    begin(unit, deposit(number, 1, 1, 5, "USD"));
+    let posting =
+        movements::deposit(Rail::Ach, customer_account(1, "USD"), money(5, "USD")).unwrap();
+    let later = at(number as i64 + 600);
+    unit.post(transaction_id(number), &posting, later)?;
+    advance(unit, number, &[Event::Started, Event::Settled], later)
+}
