@@ -1,0 +1,69 @@
+use std::collections::BTreeMap;
+use std::task::{Context, Poll, Waker};
+
+use domain::account_info::{
+    AccountInfo, AccountType, BeneficiaryDraft, FieldValue, Presence, Shape,
+};
+use domain::currency::Currency;
+use domain::id::TransactionId;
+use domain::money::Money;
+use ports::rail::{Cause, Flow};
+
+use super::*;
+
+/// What a rail that waits for nothing answers.
+pub(super) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
+    match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("this rail has nothing to wait for"),
+    }
+}
+
+/// An order to pay to the account of the type's examples, with one field changed.
+pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instruction {
+    let account = account(kind, field, value);
+    let code = account.account_type().currencies[0];
+    let currency = Currency::from_code(code).expect("accounts hold known currencies");
+    Instruction {
+        key: TransactionId::parse("Transaction:019aa2f0-0000-7000-8000-000000000001").expect("id"),
+        flow: Flow::PayOut,
+        cause,
+        rail: account.rails()[0],
+        amount: Money::positive(1_000, currency).expect("amount"),
+        account,
+        since: Timestamp::from_millis(1_763_683_200_000),
+    }
+}
+
+fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
+    let kind = AccountType::from_name(kind).expect("known type");
+    let required = kind.fields.iter().filter(|field| field.presence == Presence::Required);
+    let mut fields: BTreeMap<String, FieldValue> = required
+        .map(|field| {
+            let value = match field.shape {
+                Shape::TextList => FieldValue::List(vec![field.example.to_owned()]),
+                Shape::Text | Shape::Date | Shape::Country => field.example.into(),
+            };
+            (field.name.to_owned(), value)
+        })
+        .collect();
+    fields.insert(field.to_owned(), value.into());
+    let person = BeneficiaryDraft {
+        beneficiary_type: Some("INDIVIDUAL".into()),
+        full_name: Some("Maria da Silva".into()),
+        birth_date: Some("1990-05-17".into()),
+        nationality: Some("BR".into()),
+        ..BeneficiaryDraft::default()
+    };
+    AccountInfo::new(kind, fields, None, Some(person)).expect("the examples fit the type")
+}
+
+#[test]
+fn without_a_partner_nothing_is_taken_and_nothing_is_paid() {
+    for cause in [Cause::Transfer, Cause::Quote] {
+        let order = order("USD_ACCOUNT", "accountNumber", "123456789012", cause);
+        assert_eq!(answer_of(Unconnected.check(&order)), Err(RailFailure::NotConnected));
+        let answer = answer_of(Unconnected.ask(&order, order.since));
+        assert_eq!(answer, RailAnswer::Failed(RailFailure::NotConnected));
+    }
+}

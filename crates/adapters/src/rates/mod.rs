@@ -1,0 +1,137 @@
+//! Rates and prices from a table: the built-in one, or a file that changes parts of it.
+//!
+//! ```json
+//! {
+//!   "asOf": "2025-11-21T00:00:00Z",
+//!   "defaults": { "spread": "0.005", "variableFeeRate": "0.003" },
+//!   "currencies": { "EUR": { "usdPerUnit": "1.155", "fixedFee": 45 } },
+//!   "corridors": [{ "from": "USD", "to": "EUR", "spread": "0.002", "fixedFee": 0 }]
+//! }
+//! ```
+//!
+//! `usdPerUnit` is what one whole unit of a currency is worth in US dollars, and `fixedFee` what a
+//! payment that sends the currency costs, in its smallest unit. A corridor matches a payment that
+//! sends `from` and delivers `to`; leaving one of them out means any currency. The first match
+//! that says something about a field decides it. A payment within one currency costs nothing
+//! unless a corridor names that currency on both sides.
+//!
+//! Everything may be left out: the built-in table (`builtin.json` beside this file) then holds,
+//! and its corridors come after those of the file. Rates are decimals in quotes, because a number
+//! without quotes is a float to most programs that write JSON.
+//!
+//! Guarantee: whatever a table allows is a valid rate with valid fees in every pair of currencies.
+//! That is checked once, when the table is read.
+
+mod price_table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use domain::currency::Currency;
+use domain::rate::{Rate, RateError};
+use domain::time::Timestamp;
+use ports::rates::{CorridorTerms, MidRate, NoRate, Rates};
+use rust_decimal::Decimal;
+
+pub use self::price_table::RatesError;
+use self::price_table::{PriceTable, Problem};
+
+/// Rates that do not move until another table is read: for the sandbox, and for platforms that
+/// set their prices by hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixedRates {
+    written_at: Timestamp,
+    corridors: BTreeMap<(Currency, Currency), Corridor>,
+}
+
+/// The price of paying in one currency what is delivered in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Corridor {
+    mid: Decimal,
+    terms: CorridorTerms,
+}
+
+impl FixedRates {
+    /// The table that comes with this program.
+    pub fn builtin() -> Self {
+        let rates = Self::price(&builtin_table());
+        rates.expect("a test prices every corridor of the built-in table")
+    }
+
+    /// The built-in table with the changes that a file makes to it.
+    pub fn from_file(path: &Path) -> Result<Self, RatesError> {
+        let name = path.display();
+        let text = price_table::read_file(path).map_err(|problem| problem.of(&name))?;
+        Self::read(&text).map_err(|problem| problem.of(&name))
+    }
+
+    /// The built-in table with the changes that a text in the format of a file makes to it.
+    pub fn from_json(text: &str) -> Result<Self, RatesError> {
+        Self::read(text).map_err(|problem| problem.of(&"rates"))
+    }
+
+    /// When the prices were written down (`asOf` of the table). For people: a fixed price holds
+    /// until it is changed, however long ago that was.
+    pub fn written_at(&self) -> Timestamp {
+        self.written_at
+    }
+
+    fn read(text: &str) -> Result<Self, Problem> {
+        Self::price(&PriceTable::read(text, Some(&builtin_table()))?)
+    }
+
+    /// Prices every corridor.
+    fn price(table: &PriceTable) -> Result<Self, Problem> {
+        let mut corridors = BTreeMap::new();
+        for sending in Currency::all() {
+            for receiving in Currency::all() {
+                let terms = table.terms(sending, receiving);
+                let mid = if sending == receiving {
+                    Some(Decimal::ONE)
+                } else {
+                    let usd_per_unit = |currency| table.asset(currency).usd_per_unit;
+                    usd_per_unit(receiving).checked_div(usd_per_unit(sending))
+                };
+                let out_of_range = RateError::OutOfRange { sending, receiving };
+                let corridor = mid
+                    .ok_or(out_of_range.clone())
+                    .and_then(|mid| {
+                        let offered = Decimal::ONE.checked_add(terms.spread);
+                        let offered = offered.and_then(|factor| mid.checked_mul(factor));
+                        let offered = offered.ok_or(out_of_range)?;
+                        Rate::new(offered, sending, receiving)?.per_smallest_unit()?;
+                        Ok(Corridor { mid, terms })
+                    })
+                    .map_err(|error| Problem::of_rate(&error, sending, receiving))?;
+                corridors.insert((sending, receiving), corridor);
+            }
+        }
+        Ok(Self { written_at: table.as_of, corridors })
+    }
+}
+
+fn builtin_table() -> PriceTable {
+    let table = PriceTable::read(include_str!("builtin.json"), None);
+    table.expect("the built-in table is part of the program, and a test reads it")
+}
+
+impl Rates for FixedRates {
+    fn mid(
+        &self,
+        sending: Currency,
+        receiving: Currency,
+        now: Timestamp,
+    ) -> Result<MidRate, NoRate> {
+        let corridor = self.corridors.get(&(sending, receiving));
+        let corridor = corridor.ok_or(NoRate { sending, receiving })?;
+        Ok(MidRate { value: corridor.mid, as_of: now })
+    }
+
+    fn terms(&self, sending: Currency, receiving: Currency) -> CorridorTerms {
+        let corridor = self.corridors.get(&(sending, receiving));
+        corridor.expect("every pair of currencies was priced when the table was read").terms
+    }
+}
+
+#[cfg(test)]
+mod tests;

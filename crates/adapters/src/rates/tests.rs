@@ -1,0 +1,231 @@
+use domain::money::{Money, Sending};
+use domain::pricing::{Fees, Locked, price};
+use rust_decimal::prelude::ToPrimitive as _;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_millis(1_763_683_200_000);
+
+fn currency(code: &str) -> Currency {
+    Currency::from_code(code).expect("known currency")
+}
+
+fn decimal(text: &str) -> Decimal {
+    text.parse().expect("decimal")
+}
+
+fn pairs() -> impl Iterator<Item = (Currency, Currency)> {
+    Currency::all().flat_map(|sending| Currency::all().map(move |receiving| (sending, receiving)))
+}
+
+fn mid(rates: &FixedRates, sending: Currency, receiving: Currency) -> Decimal {
+    rates.mid(sending, receiving, NOW).expect("a fixed table has every rate").value
+}
+
+/// The smallest units of `currency` in one whole unit.
+fn units(currency: Currency) -> Decimal {
+    Decimal::from(10_u64.pow(currency.decimals().into()))
+}
+
+/// The table says `spread`, `fixed_fee_minor` and `variable_fee_rate` of a corridor.
+fn check(rates: &FixedRates, from: &str, to: &str, expected: (&str, i64, &str)) {
+    let (spread, fixed_fee_minor, variable_fee_rate) = expected;
+    let expected = CorridorTerms {
+        spread: decimal(spread),
+        fixed_fee_minor,
+        variable_fee_rate: decimal(variable_fee_rate),
+    };
+    assert_eq!(rates.terms(currency(from), currency(to)), expected, "{from} to {to}");
+}
+
+#[test]
+fn the_built_in_table_has_every_currency() {
+    // Reading it without a table below fails when anything is missing.
+    PriceTable::read(include_str!("builtin.json"), None).expect("complete");
+    assert_eq!(FixedRates::builtin().corridors.len(), Currency::all().count().pow(2));
+    assert_eq!(FixedRates::builtin().written_at().to_string(), "2025-11-21T00:00:00.000Z");
+}
+
+#[test]
+fn built_in_fixed_fees_are_worth_about_half_a_dollar() {
+    let table = builtin_table();
+    let dollars = currency("USD");
+    for sending in Currency::all().filter(|sending| *sending != dollars) {
+        let terms = table.terms(sending, dollars);
+        let worth = Decimal::from(terms.fixed_fee_minor) / units(sending)
+            * table.asset(sending).usd_per_unit;
+        assert!((decimal("0.45")..decimal("0.55")).contains(&worth), "{sending}: {worth}");
+    }
+}
+
+#[test]
+fn terms_are_the_defaults_and_nothing_within_one_currency() {
+    let rates = FixedRates::builtin();
+    check(&rates, "USD", "EUR", ("0.005", 50, "0.003"));
+    check(&rates, "BTC", "USD", ("0.005", 500, "0.003"));
+    for same in Currency::all() {
+        check(&rates, same.code(), same.code(), ("0", 0, "0"));
+        assert_eq!(mid(&rates, same, same), Decimal::ONE);
+    }
+}
+
+#[test]
+fn a_rate_is_what_the_receiving_unit_costs_in_sending_units() {
+    let rates = FixedRates::builtin();
+    let (dollars, euros, bitcoin) = (currency("USD"), currency("EUR"), currency("BTC"));
+    assert_eq!(mid(&rates, dollars, euros), decimal("1.155"));
+    assert_eq!(mid(&rates, dollars, bitcoin), decimal("100000"));
+    assert_eq!(mid(&rates, bitcoin, dollars), decimal("0.00001"));
+    assert_eq!(rates.mid(dollars, euros, NOW).map(|mid| mid.as_of), Ok(NOW));
+}
+
+#[test]
+fn there_and_back_is_one() {
+    let rates = FixedRates::builtin();
+    for (sending, receiving) in pairs() {
+        let product = mid(&rates, sending, receiving) * mid(&rates, receiving, sending);
+        let error = (product - Decimal::ONE).abs();
+        assert!(error < decimal("0.000000000000001"), "{sending} to {receiving}: {product}");
+    }
+}
+
+#[test]
+fn a_hundred_dollars_have_a_price_in_every_corridor() {
+    let rates = FixedRates::builtin();
+    let table = builtin_table();
+    let usd_per_unit = |currency: Currency| table.asset(currency).usd_per_unit;
+    for (sending, receiving) in pairs() {
+        let terms = rates.terms(sending, receiving);
+        let offered = mid(&rates, sending, receiving) * (Decimal::ONE + terms.spread);
+        let rate = Rate::new(offered, sending, receiving).expect("rate");
+        let fees = Fees::new(terms.fixed_fee_minor, terms.variable_fee_rate).expect("fees");
+        let minor = decimal("100") / usd_per_unit(sending) * units(sending);
+        let minor = minor.trunc().to_i64().expect("a hundred dollars are not much");
+        let locked = Locked::Sending(Sending(Money::positive(minor, sending).expect("amount")));
+        let price = price(locked, rate, fees)
+            .unwrap_or_else(|error| panic!("{sending} to {receiving}: {error}"));
+        let received =
+            Decimal::from(price.received.minor()) / units(receiving) * usd_per_unit(receiving);
+        let (least, most) = if sending == receiving { ("99.99", "100") } else { ("98.4", "98.8") };
+        let expected = decimal(least)..=decimal(most);
+        assert!(expected.contains(&received), "{sending} to {receiving}: {received}");
+    }
+}
+
+#[test]
+fn a_file_changes_only_what_it_names() {
+    let rates = FixedRates::from_json(
+        r#"{
+            "asOf": "2026-01-02T03:04:05Z",
+            "defaults": { "variableFeeRate": "0.01" },
+            "currencies": { "EUR": { "usdPerUnit": "1.25" }, "GBP": { "fixedFee": 7 } }
+        }"#,
+    )
+    .expect("valid");
+    assert_eq!(rates.written_at().to_string(), "2026-01-02T03:04:05.000Z");
+    assert_eq!(mid(&rates, currency("USD"), currency("EUR")), decimal("1.25"));
+    check(&rates, "EUR", "USD", ("0.005", 45, "0.01"));
+    check(&rates, "GBP", "USD", ("0.005", 7, "0.01"));
+    check(&rates, "EUR", "EUR", ("0", 0, "0"));
+    assert_eq!(FixedRates::from_json("{}"), Ok(FixedRates::builtin()));
+}
+
+#[test]
+fn the_first_corridor_that_says_something_decides_each_field() {
+    let rates = FixedRates::from_json(
+        r#"{ "corridors": [
+            { "from": "USD", "to": "EUR", "spread": "0.001" },
+            { "from": "USD", "spread": "0.002", "fixedFee": 10 },
+            { "to": "EUR", "variableFeeRate": "0", "spread": "0.004" },
+            { "from": "USD", "to": "EUR", "fixedFee": 99, "variableFeeRate": "0.5" },
+            { "spread": "0.006" },
+            { "from": "GBP", "to": "GBP", "fixedFee": 3 }
+        ] }"#,
+    )
+    .expect("valid");
+    check(&rates, "USD", "EUR", ("0.001", 10, "0"));
+    check(&rates, "USD", "MXN", ("0.002", 10, "0.003"));
+    check(&rates, "MXN", "EUR", ("0.004", 900, "0"));
+    check(&rates, "MXN", "BRL", ("0.006", 900, "0.003"));
+    check(&rates, "GBP", "GBP", ("0", 3, "0"));
+    check(&rates, "USD", "USD", ("0", 0, "0"));
+}
+
+/// `text` is refused with a line that has `expected` in it.
+fn refuse(text: &str, expected: &str) {
+    let error = FixedRates::from_json(text).expect_err(text).to_string();
+    assert!(error.starts_with("rates: "), "{error}");
+    assert!(error.contains(expected), "{error}\ndoes not say\n{expected}");
+    assert!(!error.contains('\n'), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    refuse("", "EOF while parsing a value at line 1 column 0");
+    refuse(r#"{ "spread": "0.1" }"#, "unknown field `spread`");
+    refuse(r#"{ "asOf": "yesterday" }"#, "asOf is \"yesterday\", but must be a date-time such as");
+    refuse(r#"{ "asOf": "2025-11-21" }"#, "asOf is \"2025-11-21\", but must");
+    refuse(r#"{ "defaults": { "sprad": "0" } }"#, "defaults: unknown field `sprad`");
+    refuse(r#"{ "defaults": { "spread": 0.005 } }"#, "defaults.spread is 0.005, but must be a");
+    for wrong in ["1", "-0.1", "0.0000001", "", "1e-3", "half"] {
+        let expected = format!("defaults.spread is \"{wrong}\", but must be a decimal in quotes");
+        refuse(&format!(r#"{{ "defaults": {{ "spread": "{wrong}" }} }}"#), &expected);
+    }
+    refuse(
+        r#"{ "defaults": { "variableFeeRate": "1" } }"#,
+        "defaults.variableFeeRate: fees need a fixed part from 0 to 9000000000000000 and a \
+         variable rate from 0 to below 1",
+    );
+    refuse(r#"{ "currencies": [] }"#, "currencies: invalid type: sequence, expected a map");
+    refuse(r#"{ "currencies": { "XXX": {} } }"#, "currencies.XXX must be a currency: USD, EUR,");
+    for wrong in ["0", "-1", "0.0000000001", "1000000001", "0.00000000000000000000000000000001"] {
+        refuse(
+            &format!(r#"{{ "currencies": {{ "EUR": {{ "usdPerUnit": "{wrong}" }} }} }}"#),
+            &format!("currencies.EUR.usdPerUnit is \"{wrong}\", but must be a decimal in quotes"),
+        );
+    }
+    refuse(
+        r#"{ "currencies": { "USD": { "usdPerUnit": "2" } } }"#,
+        "currencies.USD.usdPerUnit is \"2\", but must be \"1\": all prices are in US dollars",
+    );
+    for wrong in ["-1", "0.5", "\"50\"", "9000000000000001"] {
+        refuse(
+            &format!(r#"{{ "currencies": {{ "EUR": {{ "fixedFee": {wrong} }} }} }}"#),
+            &format!("currencies.EUR.fixedFee is {wrong}, but must be a whole number"),
+        );
+    }
+    refuse(r#"{ "corridors": [{}, { "to": "eur" }] }"#, "corridors[1].to is \"eur\", but must be");
+    refuse(r#"{ "corridors": [{ "fee": 1 }] }"#, "corridors[0]: unknown field `fee`");
+    refuse(
+        r#"{ "corridors": [{ "to": "EUR", "fixedFee": 1 }] }"#,
+        "corridors[0].fixedFee needs corridors[0].from beside it",
+    );
+    refuse("{ \"a\\nb\": 1 }", "unknown field `a b`");
+    let many = vec!["{}"; 1_001].join(",");
+    refuse(&format!(r#"{{ "corridors": [{many}] }}"#), "corridors has 1001 entries of at most");
+}
+
+#[test]
+fn the_most_distant_prices_still_make_rates() {
+    let rates = FixedRates::from_json(
+        r#"{ "currencies": {
+            "BTC": { "usdPerUnit": "1000000000" }, "VND": { "usdPerUnit": "0.000000001" }
+        } }"#,
+    )
+    .expect("every pair is checked when the table is read");
+    let (bitcoin, dong) = (currency("BTC"), currency("VND"));
+    assert_eq!(mid(&rates, bitcoin, dong), decimal("0.000000000000000001"));
+    assert_eq!(mid(&rates, dong, bitcoin), decimal("1000000000000000000"));
+}
+
+#[test]
+fn a_file_is_read_and_named_in_what_is_wrong_with_it() {
+    let missing = Path::new("no-such-folder/rates.json");
+    let error = FixedRates::from_file(missing).expect_err("missing").to_string();
+    assert!(error.starts_with("no-such-folder/rates.json: cannot be read: "), "{error}");
+    let builtin = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rates/builtin.json");
+    assert_eq!(FixedRates::from_file(&builtin), Ok(FixedRates::builtin()));
+    let wrong = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let error = FixedRates::from_file(&wrong).expect_err("not JSON").to_string();
+    assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
+}

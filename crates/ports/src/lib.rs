@@ -1,0 +1,9 @@
+//! Every way in which the outside world can touch us, on one page of traits.
+//!
+//! Time, chance, payment rails and rate sources are here; `adapters` implements them, for real and
+//! for the sandbox, and the binary chooses. Nothing in this crate does anything by itself.
+
+pub mod clock;
+pub mod entropy;
+pub mod rail;
+pub mod rates;

@@ -1,0 +1,104 @@
+//! Payment rails: asking a bank or network to move money, and how it went.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use domain::account_info::{AccountInfo, AccountType};
+use domain::currency::Currency;
+use domain::id::TransactionId;
+use domain::money::Money;
+use domain::rail::Rail;
+use domain::time::Timestamp;
+
+/// A future on the heap, so that traits with asynchronous methods can be objects.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Which way an instruction moves money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// To the external account.
+    PayOut,
+    /// From the external account.
+    PullIn,
+}
+
+/// What the money moves for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A transfer in one currency.
+    Transfer,
+    /// A quote.
+    Quote,
+}
+
+/// One order to a rail. The same key is the same order, however often it is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instruction {
+    /// Identifies the order at the rail: never paid twice.
+    pub key: TransactionId,
+    /// Which way.
+    pub flow: Flow,
+    /// What for.
+    pub cause: Cause,
+    /// Over which rail.
+    pub rail: Rail,
+    /// How much.
+    pub amount: Money,
+    /// The external account.
+    pub account: AccountInfo,
+    /// When the order was first due.
+    pub since: Timestamp,
+}
+
+/// Why a rail could not move money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RailFailure {
+    /// There was no money where it should have come from.
+    InsufficientFunds,
+    /// The account is closed or does not exist.
+    AccountInvalid,
+    /// The rail did not get an answer in time.
+    TimedOut,
+    /// No partner is connected that could move money over the rail.
+    NotConnected,
+}
+
+/// What a rail says about an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RailAnswer {
+    /// The money has moved. Final.
+    Settled,
+    /// The receiving side said no. Final: no money has moved.
+    Refused,
+    /// The rail could not do it. Final: no money has moved.
+    Failed(RailFailure),
+    /// Not decided; ask again then. An order whose fate is unknown is never given up by us.
+    Pending {
+        /// When to ask again.
+        ask_again_at: Timestamp,
+    },
+}
+
+/// How somebody can pay in: an account or wallet of ours elsewhere (specification 2.5, 2.10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FundingInstruction {
+    /// The kind of account.
+    pub account_type: &'static AccountType,
+    /// What identifies it, by the names of the type's instruction fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// What the payer should know.
+    pub notes: String,
+}
+
+/// A connection to payment rails.
+pub trait PaymentRail: Send + Sync {
+    /// How to pay in `currency` so that the deposit is recognised by `reference`. Empty where the
+    /// rail takes no deposits in it. The same question has the same answer.
+    fn instructions(&self, currency: Currency, reference: &str) -> Vec<FundingInstruction>;
+
+    /// Whether the rail would take the order at all, before money is set aside. Nothing moves.
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>>;
+
+    /// Gives the order, or, if it was given before, asks how it went.
+    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer>;
+}
