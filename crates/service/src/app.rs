@@ -1,0 +1,95 @@
+//! What every use case has at hand.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::event::Event;
+use domain::id::{Id, IdSequence, Kind};
+use domain::platform::Mode;
+use domain::time::Timestamp;
+use domain::transaction::Transaction;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
+use ports::rail::PaymentRail;
+use ports::rates::Rates;
+use store::Store;
+use uuid::Uuid;
+
+/// The outside world, as ports, and what the operator has set.
+pub struct Env {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Rates and the price list.
+    pub rates: Arc<dyn Rates>,
+    /// The rails of a platform, by its mode. Every mode has one.
+    pub rails: HashMap<Mode, Arc<dyn PaymentRail>>,
+    /// Makes the bytes of an event, whose payment instructions are those of the platform's rail;
+    /// the shapes are the API's.
+    pub render_event: fn(&Event, &Transaction, &dyn PaymentRail) -> Vec<u8>,
+    /// How long a quote can be executed, in milliseconds.
+    pub quote_lifetime_millis: i64,
+}
+
+impl Env {
+    /// The rails that a platform's money moves on.
+    pub fn rail(&self, mode: Mode) -> &dyn PaymentRail {
+        self.rails.get(&mode).expect("the wiring connects every mode").as_ref()
+    }
+}
+
+struct Inner {
+    store: Store,
+    env: Env,
+    ids: Mutex<IdSequence>,
+}
+
+/// The application: a store and the outside world. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+impl App {
+    /// Puts the parts together.
+    pub fn new(store: Store, env: Env) -> Self {
+        Self(Arc::new(Inner { store, env, ids: Mutex::new(IdSequence::default()) }))
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// The outside world.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Timestamp {
+        self.0.env.clock.now()
+    }
+
+    /// Draws an identifier. Later ones are greater.
+    pub fn new_id<K: Kind>(&self, now: Timestamp) -> Id<K> {
+        Id::from_uuid(self.draw(|ids, random| ids.next(now, random)))
+    }
+
+    /// Draws an identifier for something that owns internal accounts.
+    pub fn new_owner_id<K: Kind>(&self, now: Timestamp) -> Id<K> {
+        Id::from_uuid(self.draw(|ids, random| ids.next_owner(now, random)))
+    }
+
+    fn draw(&self, next: impl FnOnce(&mut IdSequence, u64) -> Uuid) -> Uuid {
+        let random = self.0.env.entropy.number();
+        let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        next(&mut ids, random)
+    }
+
+    /// Random bytes.
+    pub fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.0.env.entropy.fill(&mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,278 @@
+//! Customers (specification 2.6; contract 6.3).
+
+use domain::account_info::{FieldError, Rule};
+use domain::currency::Currency;
+use domain::customer::{Business, Customer, Identity, Individual, KycStatus};
+use domain::id::{CustomerId, Owner, PlatformId};
+use domain::time::Timestamp;
+use domain::transaction::Status;
+use domain::uma_address::UmaAddress;
+use store::customers::UmaClaim;
+use store::error::StoreError;
+use store::readers::View;
+use store::select::PageRequest;
+use store::transactions::TransactionFilter;
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::once::{Keyed, Render, Reply, once};
+use crate::{owners, platforms};
+
+/// What a platform says about a new customer.
+#[derive(Debug, Clone)]
+pub struct NewCustomer {
+    /// The platform's own name for it; one is made up without it.
+    pub platform_customer_id: Option<String>,
+    /// Its address; one is made up without it.
+    pub uma_address: Option<String>,
+    /// What the platform says about its identity; counts only for regulated platforms.
+    pub kyc_status: Option<KycStatus>,
+    /// Who it is.
+    pub identity: Identity,
+}
+
+/// What is drawn before a customer is made, so that a repeat of the unit makes the same one.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    id: CustomerId,
+    user: String,
+    now: Timestamp,
+}
+
+/// Characters of an address that we make up: 60 random bits.
+const USER_LENGTH: usize = 12;
+
+/// Draws what a new customer needs.
+pub fn draw(app: &App) -> Drawn {
+    /// Small letters and digits without those that are mistaken for one another.
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let now = app.now();
+    let letter = |byte: u8| char::from(ALPHABET[usize::from(byte % 32)]);
+    let user = app.random::<USER_LENGTH>().into_iter().map(letter).collect();
+    Drawn { id: app.new_owner_id(now), user, now }
+}
+
+/// Makes a customer. Its internal accounts exist from now on, one per supported currency.
+pub fn create(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewCustomer,
+    drawn: &Drawn,
+) -> Result<Customer, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let uma_address = match &new.uma_address {
+        Some(text) => own_address(&platform, text)?,
+        None => UmaAddress::at(&drawn.user, &platform.uma_domain)
+            .map_err(|error| Error::Internal(error.to_string()))?,
+    };
+    claim(unit, &uma_address, drawn.id)?;
+    let customer = Customer {
+        id: drawn.id,
+        platform: platform.id,
+        platform_customer_id: new
+            .platform_customer_id
+            .clone()
+            .unwrap_or_else(|| drawn.id.uuid().to_string()),
+        uma_address,
+        kyc_status: platform.first_kyc_status(new.kyc_status),
+        identity: new.identity.clone(),
+        default_uma_deposit_account: None,
+        is_deleted: false,
+        created_at: drawn.now,
+        updated_at: drawn.now,
+    };
+    unit.put_customer(customer.clone());
+    Ok(customer)
+}
+
+/// An address at the platform's own domain.
+fn own_address(platform: &domain::platform::Platform, text: &str) -> Result<UmaAddress, Error> {
+    let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
+    let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
+    if address.domain() != platform.uma_domain.as_str() {
+        let domain = &platform.uma_domain;
+        return Err(refused(format!("a customer's UMA address ends in @{domain}")));
+    }
+    Ok(address)
+}
+
+/// Takes an address for a customer, unless another one has it or ever had it.
+fn claim(unit: &mut Unit<'_, '_>, address: &UmaAddress, customer: CustomerId) -> Result<(), Error> {
+    match unit.get::<UmaClaim>(address)? {
+        Some(claim) if claim.customer == customer => Ok(()),
+        Some(_) => Err(Error::UmaAddressTaken { address: address.clone() }),
+        None => {
+            unit.claim_uma_address(UmaClaim { address: address.clone(), customer });
+            Ok(())
+        }
+    }
+}
+
+/// What a platform changes about a customer. What is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct CustomerChange {
+    /// The type that the platform believes the customer to have.
+    pub customer_type: &'static str,
+    /// A new address in the place of the old one.
+    pub uma_address: Option<String>,
+    /// What the platform says about its identity; counts only for regulated platforms.
+    pub kyc_status: Option<KycStatus>,
+    /// What changes about a person.
+    pub individual: Individual,
+    /// What changes about a business; an empty legal name and an empty list stay as they are.
+    pub business: Business,
+}
+
+impl CustomerChange {
+    fn applied_to(&self, identity: &Identity) -> Identity {
+        fn newer<T: Clone>(new: &Option<T>, old: &Option<T>) -> Option<T> {
+            new.as_ref().or(old.as_ref()).cloned()
+        }
+        match identity {
+            Identity::Individual(old) => {
+                let new = &self.individual;
+                Identity::Individual(Individual {
+                    full_name: newer(&new.full_name, &old.full_name),
+                    birth_date: newer(&new.birth_date, &old.birth_date),
+                    nationality: newer(&new.nationality, &old.nationality),
+                    address: newer(&new.address, &old.address),
+                })
+            }
+            Identity::Business(old) => {
+                let new = &self.business;
+                let keep_name = new.legal_name.is_empty();
+                let keep_owners = new.beneficial_owners.is_empty();
+                Identity::Business(Business {
+                    legal_name: if keep_name { &old.legal_name } else { &new.legal_name }.clone(),
+                    registration_number: newer(&new.registration_number, &old.registration_number),
+                    tax_id: newer(&new.tax_id, &old.tax_id),
+                    address: newer(&new.address, &old.address),
+                    beneficial_owners: if keep_owners {
+                        old.beneficial_owners.clone()
+                    } else {
+                        new.beneficial_owners.clone()
+                    },
+                })
+            }
+        }
+    }
+}
+
+/// Refuses personal data that is another than before, every field of it.
+fn refuse_changes(old: &Identity, new: &Identity) -> Result<(), Error> {
+    let compared = match (old, new) {
+        (Identity::Individual(old), Identity::Individual(new)) => vec![
+            ("fullName", old.full_name == new.full_name),
+            ("birthDate", old.birth_date == new.birth_date),
+            ("nationality", old.nationality == new.nationality),
+            ("address", old.address == new.address),
+        ],
+        (Identity::Business(old), Identity::Business(new)) => vec![
+            ("businessInfo.legalName", old.legal_name == new.legal_name),
+            ("businessInfo.registrationNumber", old.registration_number == new.registration_number),
+            ("businessInfo.taxId", old.tax_id == new.tax_id),
+            ("address", old.address == new.address),
+            ("beneficialOwners", old.beneficial_owners == new.beneficial_owners),
+        ],
+        (Identity::Individual(_), Identity::Business(_))
+        | (Identity::Business(_), Identity::Individual(_)) => vec![("customerType", false)],
+    };
+    let changed = compared.into_iter().filter(|(_, is_same)| !is_same);
+    let errors: Vec<_> = changed
+        .map(|(field, _)| FieldError {
+            field: field.to_owned(),
+            rule: Rule::Other,
+            message: "cannot be changed after creation on an unregulated platform".to_owned(),
+        })
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
+}
+
+/// Changes a customer. Only a regulated platform may change personal data after creation: for the
+/// others we have checked it (contract 6.3).
+pub fn update(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: CustomerId,
+    change: &CustomerChange,
+    now: Timestamp,
+) -> Result<Customer, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let mut customer = Customer::clone(&*owners::customer(unit, platform.id, id)?);
+    if customer.is_deleted {
+        return Err(Error::CustomerDeleted { id });
+    }
+    let customer_type = customer.identity.customer_type();
+    if change.customer_type != customer_type {
+        let message = format!("is {} and must stay {customer_type}", change.customer_type);
+        return Err(Error::field("customerType", message));
+    }
+    let identity = change.applied_to(&customer.identity);
+    if !platform.is_regulated {
+        refuse_changes(&customer.identity, &identity)?;
+    }
+    customer.identity = identity;
+    if let (Some(status), true) = (change.kyc_status, platform.is_regulated) {
+        customer.kyc_status = status;
+    }
+    if let Some(text) = &change.uma_address {
+        let address = UmaAddress::parse(text)
+            .ok()
+            .filter(|address| *address == customer.uma_address)
+            .map_or_else(|| own_address(&platform, text), Ok)?;
+        claim(unit, &address, id)?;
+        customer.uma_address = address;
+    }
+    customer.updated_at = now;
+    unit.put_customer(customer.clone());
+    Ok(customer)
+}
+
+/// Deletes a customer: its records stay readable, its money does not move any more. Refused while
+/// there is money or a payment under way.
+pub async fn delete<R: Render<Customer>>(
+    app: &App,
+    keyed: Keyed,
+    id: CustomerId,
+    render: R,
+) -> Result<Reply, Error> {
+    let now = app.now();
+    let platform = keyed.platform;
+    let under_way = app.store().read(move |view| under_way(view, platform, id)).await?;
+    once(app, keyed, now, render, move |unit| {
+        let customer = owners::customer(unit, platform, id)?;
+        if customer.is_deleted {
+            return Err(Error::CustomerDeleted { id });
+        }
+        if under_way {
+            return Err(Error::Conflict(format!("{id} has payments under way")));
+        }
+        for currency in Currency::all() {
+            if !platforms::is_empty(unit, Owner::Customer(id), currency)? {
+                let what = format!("{id} has money in {currency}; move it out first");
+                return Err(Error::Conflict(what));
+            }
+        }
+        let deleted = Customer { is_deleted: true, updated_at: now, ..Customer::clone(&customer) };
+        unit.put_customer(deleted.clone());
+        Ok(deleted)
+    })
+    .await
+}
+
+/// Whether a payment of the customer is being made. Quotes that nobody has executed do not count:
+/// they will be refused.
+fn under_way(
+    view: &mut View<'_>,
+    platform: PlatformId,
+    id: CustomerId,
+) -> Result<bool, StoreError> {
+    let filter = TransactionFilter {
+        owner: Some(Owner::Customer(id)),
+        status: Some(Status::Processing),
+        ..TransactionFilter::default()
+    };
+    let first = PageRequest { limit: 1, ..PageRequest::ALL };
+    Ok(view.transactions(platform, &filter, first)?.total > 0)
+}

@@ -1,0 +1,299 @@
+//! What a use case can answer instead of doing what was asked. `api` gives each its code and
+//! status; a refusal has left nothing behind.
+
+use domain::account_info::FieldError;
+use domain::currency::Currency;
+use domain::customer::KycStatus;
+use domain::external_account;
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, QuoteId};
+use domain::money::Money;
+use domain::quote;
+use domain::time::Timestamp;
+use domain::token::Permissions;
+use domain::uma_address::UmaAddress;
+use ledger::account::AccountKey;
+use ledger::apply::Refusal;
+use ledger::posting::PostingError;
+use store::books::BookError;
+use store::error::StoreError;
+
+/// A refusal or a failure.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Fields of the request that are not acceptable, all of them.
+    #[error("the request has fields that are not valid")]
+    Invalid(Vec<FieldError>),
+    /// Bank details that are not acceptable, all of them.
+    #[error("the account details are not valid")]
+    InvalidAccountDetails(Vec<FieldError>),
+    /// An address outside the platform's domain, or not an address.
+    #[error("{reason}")]
+    InvalidUmaAddress {
+        /// The address as given.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such account, or it is another platform's.
+    #[error("there is no account {id}")]
+    AccountNotFound {
+        /// The id as given.
+        id: String,
+    },
+    /// There is no such customer, or it is another platform's.
+    #[error("there is no customer {id}")]
+    CustomerNotFound {
+        /// The id.
+        id: CustomerId,
+    },
+    /// There is no such quote, or it is another platform's.
+    #[error("there is no quote {id}")]
+    QuoteNotFound {
+        /// The id.
+        id: QuoteId,
+    },
+    /// There is no such token, or it is another platform's.
+    #[error("there is no such token")]
+    TokenNotFound,
+    /// There is no such lookup, or it has expired.
+    #[error("there is no lookup {id}, or it has expired; look the receiver up again")]
+    LookupNotFound {
+        /// The id as given.
+        id: String,
+    },
+    /// The customer was deleted: its money does not move.
+    #[error("{id} was deleted")]
+    CustomerDeleted {
+        /// The customer.
+        id: CustomerId,
+    },
+    /// The customer's identity does not allow money to move.
+    #[error("{id} cannot move money while its identity check is {}", status.name())]
+    CustomerNotReady {
+        /// The customer.
+        id: CustomerId,
+        /// Its status.
+        status: KycStatus,
+    },
+    /// The address belongs, or once belonged, to another customer.
+    #[error("the UMA address {address} is taken")]
+    UmaAddressTaken {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// An owner has each external account once.
+    #[error("this account exists already as {existing}")]
+    DuplicateExternalAccount {
+        /// The one that exists.
+        existing: ExternalAccountId,
+    },
+    /// The external account is not active.
+    #[error("{id} is {} and cannot pay or be paid", status.name())]
+    AccountNotActive {
+        /// The account.
+        id: ExternalAccountId,
+        /// Its status.
+        status: external_account::Status,
+    },
+    /// Money cannot be pulled from this kind of account.
+    #[error("money cannot be pulled from {id}; send it with the account's funding instructions")]
+    NotPullable {
+        /// The account.
+        id: ExternalAccountId,
+    },
+    /// No rail is connected that could do this.
+    #[error("no payment rail is connected that reaches {id}")]
+    NoRail {
+        /// The account.
+        id: ExternalAccountId,
+    },
+    /// The rail says that the account cannot be paid.
+    #[error("the rail cannot reach {id}: the account is closed or does not exist")]
+    AccountUnreachable {
+        /// The account.
+        id: ExternalAccountId,
+    },
+    /// The source has less money than would leave it.
+    #[error(
+        "{account} has {available} smallest units of {currency} available, {needed} are needed"
+    )]
+    InsufficientBalance {
+        /// The source.
+        account: String,
+        /// Its currency.
+        currency: Currency,
+        /// What it has, in smallest units.
+        available: i64,
+        /// What would leave it, in smallest units.
+        needed: i64,
+    },
+    /// Outside what the platform allows for the currency.
+    #[error("{amount} is outside the limits of {min} to {max} smallest units")]
+    AmountOutOfRange {
+        /// The amount.
+        amount: Money,
+        /// Least, in smallest units.
+        min: i64,
+        /// Most, in smallest units.
+        max: i64,
+    },
+    /// No amount would arrive, or an amount would be too large.
+    #[error("{reason}")]
+    Unpriceable {
+        /// Why.
+        reason: String,
+    },
+    /// Zero or less, or larger than any payment may be.
+    #[error("{reason}")]
+    InvalidAmount {
+        /// Why.
+        reason: String,
+    },
+    /// The account would hold more than an account may.
+    #[error("{account} would hold more than {max} smallest units")]
+    AccountFull {
+        /// The account.
+        account: InternalAccountId,
+        /// Most, in smallest units.
+        max: i64,
+    },
+    /// A ledger account has counted as much as it can count.
+    #[error("the ledger account '{account}' cannot count another payment of this size")]
+    BooksFull {
+        /// The account.
+        account: String,
+    },
+    /// The platform does not support the currency, or not in this direction.
+    #[error("{currency} is not enabled for {what} payments on this platform")]
+    CurrencyNotEnabled {
+        /// The currency.
+        currency: Currency,
+        /// Which payments.
+        what: &'static str,
+    },
+    /// Two currencies where there must be one.
+    #[error("{what}: {left} and {right} are different currencies")]
+    CurrencyMismatch {
+        /// What the currencies are of.
+        what: &'static str,
+        /// One.
+        left: Currency,
+        /// The other.
+        right: Currency,
+    },
+    /// There is no current rate.
+    #[error("there is no current rate from {sending} to {receiving}; try again later")]
+    NoRate {
+        /// The currency that pays.
+        sending: Currency,
+        /// The currency that is paid.
+        receiving: Currency,
+    },
+    /// Sender and receiver are the same account.
+    #[error("source and destination are the same account")]
+    SelfPayment,
+    /// The quote is past its time.
+    #[error("{id} expired at {expires_at}; ask for a new quote")]
+    QuoteExpired {
+        /// The quote.
+        id: QuoteId,
+        /// When.
+        expires_at: Timestamp,
+    },
+    /// The quote was executed before, or has ended.
+    #[error("{id} is {} and cannot be executed", status.name())]
+    QuoteNotPending {
+        /// The quote.
+        id: QuoteId,
+        /// Its status.
+        status: quote::Status,
+    },
+    /// The quote is executed by its deposit, not by a call.
+    #[error("{id} is funded in real time: it is executed when its deposit arrives")]
+    QuoteFundedInRealTime {
+        /// The quote.
+        id: QuoteId,
+    },
+    /// The quote takes its money from an account, not from a deposit.
+    #[error("{id} takes its money from an account and cannot be funded by a deposit")]
+    QuoteNotFundedInRealTime {
+        /// The quote.
+        id: QuoteId,
+    },
+    /// Something is in a state that does not allow it.
+    #[error("{0}")]
+    Conflict(String),
+    /// A token may not grant what it does not hold.
+    #[error("a token can only grant permissions that it holds itself")]
+    CannotGrant {
+        /// What it lacks.
+        missing: Permissions,
+    },
+    /// The last token that can manage a platform stays.
+    #[error("the last token with MANAGE cannot be deleted: nobody could make another")]
+    LastManager,
+    /// A currency in which there is money cannot be taken away.
+    #[error("{currency} cannot be removed while accounts hold it")]
+    CurrencyInUse {
+        /// The currency.
+        currency: Currency,
+    },
+    /// The store failed; nothing was done, or (`OutcomeUnknown`) the process stops.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something that the code rules out.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl From<BookError> for Error {
+    fn from(error: BookError) -> Self {
+        match error {
+            BookError::Store(error) => Self::Store(error),
+            BookError::Refused(Refusal::InsufficientFunds { account, available, needed }) => {
+                match (account, account.currency()) {
+                    (AccountKey::Internal(id), Some(currency)) => Self::InsufficientBalance {
+                        account: id.to_string(),
+                        currency,
+                        available,
+                        needed,
+                    },
+                    (account, _) => Self::Internal(format!("{account} is not covered")),
+                }
+            }
+            BookError::Refused(Refusal::Overflow { account }) => {
+                Self::BooksFull { account: account.to_string() }
+            }
+            BookError::Refused(refusal) => Self::Internal(refusal.to_string()),
+            BookError::NothingPending(_) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<PostingError> for Error {
+    fn from(error: PostingError) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<domain::transition::IllegalTransition> for Error {
+    fn from(error: domain::transition::IllegalTransition) -> Self {
+        Self::Conflict(error.to_string())
+    }
+}
+
+impl Error {
+    /// One field that is not acceptable.
+    pub fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldError {
+            field: field.into(),
+            rule: domain::account_info::Rule::Other,
+            message: message.into(),
+        }])
+    }
+
+    /// Whether this is our failure and not an answer to the request: nothing about it is kept.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Internal(_))
+    }
+}

@@ -1,0 +1,227 @@
+//! Money that arrives: deposits to internal accounts, and deposits for quotes that are funded in
+//! real time (design section 3; contract 6.9.3).
+
+use domain::account_info::types;
+use domain::currency::Currency;
+use domain::id::{InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
+use domain::money::{Money, Receiving};
+use domain::quote::{self, Quote};
+use domain::rail::Rail;
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Destination, Direction, Draft, Event, FailureReason, Source, Transaction,
+};
+use ledger::movements;
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::owners::InternalAccount;
+use crate::{lifecycle, limits, owners, quotes};
+
+/// The rail over which deposits of a currency arrive when nothing else is said: the first of the
+/// first account type that holds it.
+pub fn usual_rail(currency: Currency) -> Result<Rail, Error> {
+    types()
+        .iter()
+        .find(|kind| kind.holds(currency))
+        .and_then(|kind| kind.rails.first().copied())
+        .ok_or_else(|| Error::Internal(format!("no account type holds {currency}")))
+}
+
+/// Credits a deposit to an internal account: an incoming transaction that is complete at once.
+pub fn deposit(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    account: InternalAccountId,
+    amount_minor: i64,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<InternalAccount, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let account = owners::internal_account(unit, &platform, account)?;
+    account.owner.may_move_money()?;
+    limits::enabled(&platform, account.currency, Direction::Incoming)?;
+    let amount = limits::amount(amount_minor, account.currency)?;
+    limits::has_room(unit, account.id, amount)?;
+    let posting = movements::deposit(usual_rail(account.currency)?, account.id, amount)?;
+    let owner = account.owner.owner();
+    let name = account.owner.platform_customer_id();
+    let transaction = incoming(id, platform.id, owner, name, account.id, amount);
+    complete(app, unit, Transaction::pending(transaction, now), now)?;
+    unit.post(id, &posting, now)?;
+    Ok(account)
+}
+
+fn incoming(
+    id: TransactionId,
+    platform: PlatformId,
+    owner: Owner,
+    platform_customer_id: String,
+    account: InternalAccountId,
+    amount: Money,
+) -> Draft {
+    Draft {
+        id,
+        platform,
+        owner,
+        platform_customer_id,
+        direction: Direction::Incoming,
+        source: None,
+        destination: Destination {
+            account: AccountRef::Internal(account),
+            currency: amount.currency(),
+        },
+        sent: None,
+        received: Receiving(amount),
+        terms: None,
+        description: None,
+    }
+}
+
+/// Adds a transaction and takes it to its end.
+fn complete(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    lifecycle::begin(app, unit, transaction.clone())?;
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
+    lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
+    Ok(())
+}
+
+/// A deposit with the reference of a quote that is funded in real time.
+#[derive(Debug, Clone, Copy)]
+pub struct QuoteDeposit {
+    /// The quote.
+    pub quote: QuoteId,
+    /// What came; the amount that the quote asks for, when absent.
+    pub amount_minor: Option<i64>,
+    /// Its currency.
+    pub currency: Currency,
+    /// Drawn for the deposit, in case it is too late for the quote's own transaction.
+    pub late: TransactionId,
+}
+
+/// Takes a deposit for a quote. The right amount in time executes it. Anything else waits in
+/// suspense and goes to the sender's internal account; the transaction fails and is refunded. Money
+/// that comes after the quote has expired is a deposit of its own, because the transaction has
+/// ended.
+pub fn fund_quote(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    deposit: QuoteDeposit,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let id = deposit.quote;
+    let quote = unit
+        .get::<Quote>(&id)?
+        .filter(|quote| quote.draft().platform == platform)
+        .ok_or(Error::QuoteNotFound { id })?;
+    let draft = quote.draft();
+    let Source::RealtimeFunding { currency } = draft.source else {
+        return Err(Error::QuoteNotFundedInRealTime { id });
+    };
+    if deposit.currency != currency {
+        return Err(Error::CurrencyMismatch {
+            what: "the deposit and its quote",
+            left: deposit.currency,
+            right: currency,
+        });
+    }
+    let due = draft.price.sent.money();
+    let amount = match deposit.amount_minor {
+        Some(minor) => limits::amount(minor, currency)?,
+        None => due,
+    };
+    let transaction_id = draft.transaction;
+    let rail = usual_rail(currency)?;
+    match quotes::may_start(&quote, now) {
+        Ok(()) if amount == due && can_run(unit, &quote)? => {
+            unit.post(transaction_id, &movements::funding(rail, amount)?, now)?;
+            quotes::run(app, unit, Quote::clone(&quote), movements::Source::Suspense, now)?;
+        }
+        Ok(()) => {
+            let reason = if amount == due {
+                FailureReason::QuoteExecutionFailed
+            } else {
+                FailureReason::FundingAmountMismatch
+            };
+            give_back(app, unit, &quote, rail, amount, reason, quote::Event::Failed, now)?;
+        }
+        Err(Error::QuoteExpired { .. }) if quote.status() == quote::Status::Pending => {
+            let (reason, event) = (FailureReason::QuoteExpired, quote::Event::Expired);
+            give_back(app, unit, &quote, rail, amount, reason, event, now)?;
+        }
+        Err(Error::QuoteExpired { .. }) => {
+            let account = InternalAccountId::of(draft.owner, currency);
+            let holder = owners::holder(unit, platform, draft.owner.customer())?;
+            let name = holder.platform_customer_id();
+            let late = incoming(deposit.late, platform, draft.owner, name, account, amount);
+            complete(app, unit, Transaction::pending(late, now), now)?;
+            unit.post(deposit.late, &movements::suspense(rail, amount)?, now)?;
+            unit.post(deposit.late, &movements::suspense_return(account, amount)?, now)?;
+        }
+        Err(refusal) => return Err(refusal),
+    }
+    let transaction = unit
+        .get::<Transaction>(&transaction_id)?
+        .ok_or_else(|| Error::Internal(format!("{id} has no transaction")))?;
+    Ok(Transaction::clone(&transaction))
+}
+
+/// Whether everything but the money is as it was when the quote was made: nobody was deleted and
+/// the destination can still be paid. Money that has arrived cannot be refused, only given back.
+pub(crate) fn can_run(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<bool, Error> {
+    let draft = quote.draft();
+    let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;
+    let ready = holder.may_move_money().and_then(|()| quotes::target(unit, quote).map(drop));
+    match ready {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_failure() => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Takes a deposit into suspense and gives it to the sender's internal account; quote and
+/// transaction end.
+#[expect(clippy::too_many_arguments, reason = "one step of one use case, named for its reader")]
+pub(crate) fn give_back(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    quote: &Quote,
+    rail: Rail,
+    amount: Money,
+    reason: FailureReason,
+    event: quote::Event,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let id = quote.draft().transaction;
+    let transaction = unit
+        .get::<Transaction>(&id)?
+        .ok_or_else(|| Error::Internal(format!("{} has no transaction", quote.id())))?;
+    unit.post(id, &movements::suspense(rail, amount)?, now)?;
+    lifecycle::advance_quote(unit, Quote::clone(quote), event, now)?;
+    let transaction = Transaction::clone(&transaction);
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Failed(reason), now)?;
+    let transaction = return_from_suspense(unit, transaction, amount, now)?;
+    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
+    Ok(())
+}
+
+/// Posts what a transaction has in suspense to its owner's internal account.
+pub(crate) fn return_from_suspense(
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    amount: Money,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let draft = transaction.draft();
+    let account = InternalAccountId::of(draft.owner, amount.currency());
+    unit.post(draft.id, &movements::suspense_return(account, amount)?, now)?;
+    Ok(transaction)
+}

@@ -1,0 +1,281 @@
+//! What time does: each step takes the timers that are due and does what they say. No loop and no
+//! sleep is here; the binary has the one loop, and tests move the clock.
+
+use std::sync::Arc;
+
+use domain::external_account::ExternalAccount;
+use domain::id::{QuoteId, TransactionId};
+use domain::money::Sending;
+use domain::platform::Platform;
+use domain::quote::{self, Quote};
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Direction, Event, FailureReason, Source, Status, Transaction,
+};
+use ledger::movements::{self, Movement};
+use ledger::posting::Resolution;
+use ports::rail::{Cause, Flow, Instruction, RailAnswer, RailFailure};
+use store::books::PostingRow;
+use store::readers::View;
+use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
+use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::{funding, lifecycle, quotes};
+
+/// Timers taken in one step: as many as fit one commit.
+const TIMERS_MAX: u32 = 512;
+
+/// How long after a failure of ours a timer is tried again, in milliseconds.
+const RETRY_MILLIS: i64 = 1_000;
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Timers that were due and are done.
+    pub done: usize,
+    /// Timers that were due and could not be worked off; they are due again soon.
+    pub failed: usize,
+    /// Whether more may be due already.
+    pub more: bool,
+}
+
+/// Does what is due now.
+pub async fn step(app: &App) -> Result<Step, Error> {
+    let now = app.now();
+    let due = app.store().read(move |view| view.due_timers(now, TIMERS_MAX)).await;
+    let due = due.map_err(Error::Store)?;
+    let more = due.len() as u64 == u64::from(TIMERS_MAX);
+    let mut work = JoinSet::new();
+    for timer in due {
+        let app = app.clone();
+        work.spawn(async move { ring(&app, timer).await });
+    }
+    let (mut done, mut failed) = (0, 0);
+    while let Some(result) = work.join_next().await {
+        match result {
+            Ok(true) => done += 1,
+            Ok(false) | Err(_) => failed += 1,
+        }
+    }
+    Ok(Step { done, failed, more })
+}
+
+/// Works one timer off. A failure is logged and the timer is due again later.
+async fn ring(app: &App, timer: Timer) -> bool {
+    let result = match timer.kind {
+        TimerKind::ExpireQuote => expire_quote(app, &timer).await,
+        TimerKind::AskRail => ask_rail(app, &timer).await,
+    };
+    let Err(error) = result else { return true };
+    tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
+    let later = Timer {
+        due_at: app.now().plus_millis(RETRY_MILLIS),
+        attempts: timer.attempts.saturating_add(1),
+        ..timer
+    };
+    let moved = app
+        .store()
+        .write(move |unit| {
+            unit.set_timer(later.clone());
+            Ok::<_, Error>(())
+        })
+        .await;
+    if let Err(error) = moved {
+        tracing::error!(%error, "a timer could not be moved");
+    }
+    false
+}
+
+async fn expire_quote(app: &App, timer: &Timer) -> Result<(), Error> {
+    let (id, key, now) = (QuoteId::from_uuid(timer.subject), timer.key(), app.now());
+    let unit_app = app.clone();
+    app.store()
+        .write(move |unit| {
+            quotes::expire(&unit_app, unit, id, now)?;
+            unit.clear_timer(key);
+            Ok(())
+        })
+        .await
+}
+
+/// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
+/// order is the same however often it is given, so a crash in between costs a question, not money.
+async fn ask_rail(app: &App, timer: &Timer) -> Result<(), Error> {
+    let id = TransactionId::from_uuid(timer.subject);
+    let since = timer.since;
+    let order = app.store().read(move |view| order(view, id, since)).await?;
+    let answer = match &order {
+        Some((order, platform)) => {
+            let rail = app.env().rail(platform.mode);
+            Some(rail.ask(order, app.now()).await)
+        }
+        None => None,
+    };
+    let (timer, unit_app, now) = (timer.clone(), app.clone(), app.now());
+    app.store()
+        .write(move |unit| match &answer {
+            Some(answer) => keep_answer(&unit_app, unit, id, &timer, answer, now),
+            None => {
+                unit.clear_timer(timer.key());
+                Ok(())
+            }
+        })
+        .await
+}
+
+/// What the rail is asked about a transaction; nothing if it has ended.
+fn order(
+    view: &mut View<'_>,
+    id: TransactionId,
+    since: Timestamp,
+) -> Result<Option<(Instruction, Arc<Platform>)>, Error> {
+    let Some(transaction) = view.get::<Transaction>(&id)? else { return Ok(None) };
+    if !matches!(transaction.status(), Status::Pending | Status::Processing) {
+        return Ok(None);
+    }
+    let draft = transaction.draft();
+    let pulled_from = draft.source.and_then(Source::account).and_then(AccountRef::external);
+    let (flow, account, amount) = match (draft.direction, draft.sent) {
+        (Direction::Outgoing, Some(sent))
+            if waits_for_source(&view.postings(id)?, &transaction) =>
+        {
+            (Flow::PullIn, pulled_from, sent.money())
+        }
+        (Direction::Outgoing, _) => {
+            (Flow::PayOut, draft.destination.account.external(), draft.received.money())
+        }
+        (Direction::Incoming, _) => (Flow::PullIn, pulled_from, draft.received.money()),
+    };
+    let corrupt = || Error::Internal(format!("{id} waits for a rail that it does not need"));
+    let account = view.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
+    let account = account.ok_or_else(corrupt)?;
+    let platform = view.get::<Platform>(&draft.platform)?.ok_or_else(corrupt)?;
+    let order = Instruction {
+        key: id,
+        flow,
+        cause: if draft.terms.is_some() { Cause::Quote } else { Cause::Transfer },
+        rail: account.info.rails()[0],
+        amount,
+        account: account.info.clone(),
+        since,
+    };
+    Ok(Some((order, platform)))
+}
+
+/// Whether a quote's money is still to be pulled from its external source.
+fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool {
+    let draft = transaction.draft();
+    let source = draft.source.and_then(Source::account).and_then(AccountRef::external);
+    draft.direction == Direction::Outgoing
+        && source.is_some()
+        && !postings.iter().any(|posting| posting.movement == Movement::Funding)
+}
+
+/// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
+fn keep_answer(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    id: TransactionId,
+    timer: &Timer,
+    answer: &RailAnswer,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
+    let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
+    if !is_open {
+        unit.clear_timer(timer.key());
+        return Ok(());
+    }
+    let mut transaction = Transaction::clone(&transaction);
+    let is_new = transaction.status() == Status::Pending;
+    if is_new && matches!(answer, RailAnswer::Pending { .. } | RailAnswer::Settled) {
+        transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
+    }
+    let reason = |failure: RailFailure| match (failure, transaction.draft().terms.is_some()) {
+        (RailFailure::TimedOut, _) => FailureReason::Timeout,
+        (_, true) => FailureReason::QuoteExecutionFailed,
+        (_, false) => FailureReason::OfframpFailed,
+    };
+    match answer {
+        RailAnswer::Pending { ask_again_at } => {
+            unit.set_timer(Timer {
+                due_at: *ask_again_at,
+                attempts: timer.attempts.saturating_add(1),
+                ..timer.clone()
+            });
+            return Ok(());
+        }
+        RailAnswer::Settled if waits_for_source(&unit.postings(id)?, &transaction) => {
+            return pulled(app, unit, transaction, timer, now);
+        }
+        RailAnswer::Settled => end(app, unit, transaction, Event::Settled, now)?,
+        RailAnswer::Refused => end(app, unit, transaction, Event::Refused, now)?,
+        RailAnswer::Failed(failure) => {
+            let event = Event::Failed(reason(*failure));
+            end(app, unit, transaction, event, now)?;
+        }
+    }
+    unit.clear_timer(timer.key());
+    Ok(())
+}
+
+/// Goes on with a quote whose money has come from its external source: into the exchange, or, if
+/// the destination cannot be paid any more, to the sender's internal account.
+fn pulled(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    timer: &Timer,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let draft = transaction.draft().clone();
+    let missing = || Error::Internal(format!("{} has no quote", draft.id));
+    let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
+    let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
+    unit.clear_timer(timer.key());
+    let rail = funding::usual_rail(sent.currency())?;
+    if funding::can_run(unit, &quote)? {
+        unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
+        let source = movements::Source::Suspense;
+        quotes::exchange(app, unit, transaction, Quote::clone(&quote), source, now)?;
+        return Ok(());
+    }
+    let (reason, event) = (FailureReason::QuoteExecutionFailed, quote::Event::Failed);
+    funding::give_back(app, unit, &quote, rail, sent.money(), reason, event, now)
+}
+
+/// Ends a transaction: the pending posting becomes posted or voided, the quote ends with it, and
+/// money that had come just in time goes to the owner's internal account.
+fn end(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    event: Event,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let settled = event == Event::Settled;
+    let resolution = if settled { Resolution::Post } else { Resolution::Void };
+    let postings = unit.postings(transaction.id())?;
+    // Nothing was set aside for money that was still to be pulled.
+    if !waits_for_source(&postings, &transaction) {
+        unit.resolve(transaction.id(), resolution, now)?;
+    }
+    let mut transaction = lifecycle::advance(app, unit, transaction, event, now)?;
+    if let Some(terms) = &transaction.draft().terms
+        && let Some(quote) = unit.get::<Quote>(&terms.quote)?
+    {
+        let event = if settled { quote::Event::Delivered } else { quote::Event::Failed };
+        lifecycle::advance_quote(unit, Quote::clone(&quote), event, now)?;
+    }
+    let funded = postings.iter().any(|posting| posting.movement == Movement::Funding);
+    if let (false, true, Some(sent)) = (settled, funded, transaction.draft().sent) {
+        transaction = funding::return_from_suspense(unit, transaction, Sending::money(sent), now)?;
+        if transaction.status() == Status::Failed {
+            lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Use cases and jobs: the only code that writes.
+//!
+//! Each function here is one thing that a client, an operator or time can cause. It reads the clock
+//! once, draws its identifiers, and does the rest in one unit of work ([`store::Store::write`]).
+//! What talks to the outside world (rails) happens before or after, never inside.
+//!
+//! This crate knows nothing of HTTP and has no getters: who only reads, reads the store.
+
+pub mod error;
+pub mod app;
+pub mod auth;
+pub mod once;
+pub mod owners;
+pub mod limits;
+pub mod lifecycle;
+pub mod platforms;
+pub mod tokens;
+pub mod customers;
+pub mod external_accounts;
+pub mod pricing;
+pub mod transfers;
+pub mod quotes;
+pub mod funding;
+pub mod jobs;
+
+pub use app::{App, Env};
+pub use error::Error;

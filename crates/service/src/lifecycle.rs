@@ -1,0 +1,86 @@
+//! Changes of state, always together: row, event and timer. Nothing else adds or moves a
+//! transaction or a quote.
+
+use domain::event::{Event as Told, EventKind, event_id};
+use domain::quote::{self, Quote};
+use domain::time::Timestamp;
+use domain::transaction::{Direction, Event, Transaction};
+use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::owners;
+
+/// Adds a new transaction and tells the platform.
+pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
+    tell(app, unit, &transaction)?;
+    unit.add_transaction(transaction);
+    Ok(())
+}
+
+/// Moves a transaction and tells the platform.
+pub fn advance(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    event: Event,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let moved = transaction.apply(event, now)?;
+    let transaction = moved.now().clone();
+    tell(app, unit, &transaction)?;
+    unit.move_transaction(moved);
+    Ok(transaction)
+}
+
+fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    let resource = transaction.id().uuid();
+    let number = transaction.version();
+    let mut event = Told {
+        id: event_id(resource, number),
+        platform: platform.id,
+        kind: match transaction.draft().direction {
+            Direction::Incoming => EventKind::IncomingPayment,
+            Direction::Outgoing => EventKind::OutgoingPayment,
+        },
+        resource,
+        number,
+        at: transaction.updated_at(),
+        body: Vec::new(),
+    };
+    let rail = app.env().rail(platform.mode);
+    event.body = (app.env().render_event)(&event, transaction, rail);
+    unit.add_event(event);
+    Ok(())
+}
+
+/// Adds a new quote, which expires by itself.
+pub fn begin_quote(unit: &mut Unit<'_, '_>, quote: Quote, now: Timestamp) {
+    let due_at = quote.draft().expires_at;
+    unit.set_timer(Timer::new(quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
+    unit.add_quote(quote);
+}
+
+/// Moves a quote. Once it is not pending, nothing is left to expire.
+pub fn advance_quote(
+    unit: &mut Unit<'_, '_>,
+    quote: Quote,
+    event: quote::Event,
+    now: Timestamp,
+) -> Result<Quote, Error> {
+    let was_pending = quote.status() == quote::Status::Pending;
+    let moved = quote.apply(event, now)?;
+    let quote = moved.now().clone();
+    if was_pending {
+        unit.clear_timer((quote.id().uuid(), TimerKind::ExpireQuote));
+    }
+    unit.move_quote(moved);
+    Ok(quote)
+}
+
+/// Asks the rail about a transaction as soon as this unit is committed.
+pub fn ask_rail(unit: &mut Unit<'_, '_>, transaction: &Transaction, now: Timestamp) {
+    unit.set_timer(Timer::new(transaction.id().uuid(), TimerKind::AskRail, now, now));
+}

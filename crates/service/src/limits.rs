@@ -1,0 +1,62 @@
+//! How much may move, and how much an account may hold.
+
+use domain::currency::Currency;
+use domain::id::InternalAccountId;
+use domain::money::{AMOUNT_MAX, AmountError, Money};
+use domain::platform::Platform;
+use domain::transaction::Direction;
+use ledger::account::{AccountKey, Side};
+use store::unit::Unit;
+
+use crate::error::Error;
+
+/// An amount that may move: positive and not above the largest payment.
+pub fn amount(minor: i64, currency: Currency) -> Result<Money, Error> {
+    Money::positive(minor, currency)
+        .map_err(|error: AmountError| Error::InvalidAmount { reason: error.to_string() })
+}
+
+/// Refuses a currency that the platform does not have on for this direction.
+pub fn enabled(platform: &Platform, currency: Currency, way: Direction) -> Result<(), Error> {
+    let supported = platform.supported(currency).filter(|supported| supported.allows(way));
+    let what = match way {
+        Direction::Incoming => "incoming",
+        Direction::Outgoing => "outgoing",
+    };
+    supported.map(drop).ok_or(Error::CurrencyNotEnabled { currency, what })
+}
+
+/// Refuses an amount to be sent that is outside the platform's limits (contract 6.1: they bound
+/// what can be sent).
+pub fn sendable(platform: &Platform, amount: Money) -> Result<(), Error> {
+    enabled(platform, amount.currency(), Direction::Outgoing)?;
+    let Some(supported) = platform.supported(amount.currency()) else { return Ok(()) };
+    let (min, max) = (supported.min_minor, supported.max_minor);
+    if (min..=max).contains(&amount.minor()) {
+        Ok(())
+    } else {
+        Err(Error::AmountOutOfRange { amount, min, max })
+    }
+}
+
+/// Most that one internal account may hold, in smallest units: a balance stays an integer that
+/// every JSON reader holds exactly.
+pub const BALANCE_MAX: i64 = AMOUNT_MAX;
+
+/// Refuses a credit after which the account would hold more than it may, counting what is on its
+/// way in, and what is on its way out and may come back.
+pub fn has_room(
+    unit: &mut Unit<'_, '_>,
+    account: InternalAccountId,
+    amount: Money,
+) -> Result<(), Error> {
+    let balance = unit.balance(&AccountKey::Internal(account))?;
+    let held = balance
+        .available(Side::Credit)
+        .saturating_add(balance.debits_pending())
+        .saturating_add(balance.credits_pending());
+    if held.saturating_add(amount.minor()) > BALANCE_MAX {
+        return Err(Error::AccountFull { account, max: BALANCE_MAX });
+    }
+    Ok(())
+}

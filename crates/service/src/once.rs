@@ -1,0 +1,93 @@
+//! Once per idempotency key (design decision 9): effect and first answer are one change.
+
+use domain::id::PlatformId;
+use domain::time::Timestamp;
+use store::error::StoreError;
+use store::idempotency::{Answer, Scope};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// A request that may be repeated.
+#[derive(Debug, Clone, Copy)]
+pub struct Keyed {
+    /// What tells it from every other, if the client sent a key.
+    pub scope: Option<Scope>,
+    /// Who asks.
+    pub platform: PlatformId,
+}
+
+/// An answer, as bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Whether this is a stored first answer.
+    pub replayed: bool,
+}
+
+/// Turns results into answers. `api` has the one implementation.
+pub trait Render<T>: Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static {}
+impl<T, F: Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static> Render<T> for F {}
+
+/// Does `work` unless the request was answered before; then gives that answer, byte for byte.
+/// Refusals are answers too: they are kept, and nothing else of the unit is. Failures of ours are
+/// not kept, so that a repeat tries again.
+pub async fn once<T, R, F>(
+    app: &App,
+    keyed: Keyed,
+    now: Timestamp,
+    render: R,
+    mut work: F,
+) -> Result<Reply, Error>
+where
+    T: Send + 'static,
+    R: Render<T>,
+    F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
+{
+    app.store()
+        .write(move |unit| {
+            if let Some(reply) = stored(unit, keyed)? {
+                return Ok(reply);
+            }
+            let result = work(unit);
+            if let Err(error) = &result {
+                if error.is_failure() {
+                    return Err(error.clone());
+                }
+                unit.discard();
+            }
+            let (status, body) = render(&result);
+            if let Some(scope) = keyed.scope {
+                let body = body.clone();
+                unit.keep_answer(Answer { scope, platform: keyed.platform, at: now, status, body });
+            }
+            Ok(Reply { status, body, replayed: false })
+        })
+        .await
+}
+
+fn stored(unit: &mut Unit<'_, '_>, keyed: Keyed) -> Result<Option<Reply>, StoreError> {
+    let Some(scope) = keyed.scope else { return Ok(None) };
+    let answer = unit.get::<Answer>(&scope)?;
+    Ok(answer.map(|answer| Reply {
+        status: answer.status,
+        body: answer.body.clone(),
+        replayed: true,
+    }))
+}
+
+/// The stored first answer to a request, if there is one: for use cases that ask the outside world
+/// before their unit of work, so that a repeat does not ask again.
+pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
+    let Some(scope) = keyed.scope else { return Ok(None) };
+    let answer = app.store().read(move |view| view.get::<Answer>(&scope)).await;
+    Ok(answer.map_err(Error::Store)?.map(|answer| Reply {
+        status: answer.status,
+        body: answer.body.clone(),
+        replayed: true,
+    }))
+}

@@ -1,0 +1,191 @@
+//! Platforms: made by the operator, configured by their own tokens (specification 2.11).
+
+use domain::currency::Currency;
+use domain::id::{InternalAccountId, Owner, PlatformId};
+use domain::money::AMOUNT_MAX;
+use domain::platform::{CorridorRule, Mode, Platform, SupportedCurrency};
+use domain::time::Timestamp;
+use domain::transaction::Direction;
+use domain::uma_address::UmaDomain;
+use ledger::account::{AccountKey, Balance};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::once::{Keyed, Render, Reply, once};
+use crate::tokens::NewToken;
+use crate::{owners, tokens};
+
+/// What an operator says about a new platform.
+#[derive(Debug, Clone)]
+pub struct NewPlatform {
+    /// Name for the operator.
+    pub name: String,
+    /// Real money or not.
+    pub mode: Mode,
+    /// Domain of its customers' addresses.
+    pub uma_domain: UmaDomain,
+    /// Whether it is regulated and knows its customers itself.
+    pub is_regulated: bool,
+}
+
+/// Terms of a currency before the platform has set its own: every payment that the server can
+/// make, in both directions.
+pub fn default_terms(currency: Currency) -> SupportedCurrency {
+    SupportedCurrency {
+        currency,
+        min_minor: 1,
+        max_minor: AMOUNT_MAX,
+        required_counterparty_fields: Vec::new(),
+        enabled: vec![Direction::Outgoing, Direction::Incoming],
+    }
+}
+
+/// A new platform that supports every currency.
+fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
+    let id: PlatformId = app.new_owner_id(now);
+    Platform {
+        id,
+        proxy_uma_subdomain: format!("p-{}", id.uuid().simple()),
+        name: new.name,
+        mode: new.mode,
+        uma_domain: new.uma_domain,
+        webhook_endpoint: None,
+        is_regulated: new.is_regulated,
+        currencies: Currency::all().map(default_terms).collect(),
+        corridors: Vec::new(),
+        manager_tokens: 0,
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// Makes a platform that supports every currency.
+pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
+    let platform = draw(app, new, app.now());
+    app.store()
+        .write(move |unit| {
+            unit.put_platform(platform.clone());
+            Ok(platform.clone())
+        })
+        .await
+}
+
+/// Makes a platform together with its first token, which `token` draws for it: a crash leaves both
+/// or neither.
+pub async fn create_with_token(
+    app: &App,
+    new: NewPlatform,
+    token: impl FnOnce(PlatformId) -> NewToken,
+) -> Result<(Platform, NewToken), Error> {
+    let platform = draw(app, new, app.now());
+    let token = token(platform.id);
+    app.store()
+        .write(move |unit| {
+            unit.put_platform(platform.clone());
+            tokens::add(unit, &token, None)?;
+            let platform = owners::platform(unit, platform.id)?;
+            Ok((Platform::clone(&platform), token.clone()))
+        })
+        .await
+}
+
+/// What a platform changes about itself. What is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct ConfigChange {
+    /// Domain of addresses that are given out from now on.
+    pub uma_domain: Option<UmaDomain>,
+    /// Where its events go.
+    pub webhook_endpoint: Option<String>,
+    /// All currencies, in the place of those before (contract 13, row 26).
+    pub currencies: Option<Vec<SupportedCurrency>>,
+}
+
+/// Changes a platform's configuration; it holds at once.
+pub async fn configure<R: Render<Platform>>(
+    app: &App,
+    keyed: Keyed,
+    change: ConfigChange,
+    render: R,
+) -> Result<Reply, Error> {
+    let now = app.now();
+    let id = keyed.platform;
+    let in_use = currencies_in_use(app, id, &change).await?;
+    once(app, keyed, now, render, move |unit| {
+        let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+        if let Some(currencies) = &change.currencies {
+            let is_kept = |currency| currencies.iter().any(|kept| kept.currency == currency);
+            if let Some(currency) = in_use.iter().copied().find(|currency| !is_kept(*currency)) {
+                return Err(Error::CurrencyInUse { currency });
+            }
+            platform.currencies.clone_from(currencies);
+        }
+        if let Some(domain) = &change.uma_domain {
+            platform.uma_domain = domain.clone();
+        }
+        if let Some(endpoint) = &change.webhook_endpoint {
+            platform.webhook_endpoint = Some(endpoint.clone());
+        }
+        platform.updated_at = now;
+        unit.put_platform(platform.clone());
+        Ok(platform)
+    })
+    .await
+}
+
+/// The currencies that a change would take away and in which there is money.
+async fn currencies_in_use(
+    app: &App,
+    id: PlatformId,
+    change: &ConfigChange,
+) -> Result<Vec<Currency>, Error> {
+    let Some(kept) = &change.currencies else { return Ok(Vec::new()) };
+    let is_kept = |currency| kept.iter().any(|kept| kept.currency == currency);
+    let gone: Vec<_> = Currency::all().filter(|currency| !is_kept(*currency)).collect();
+    app.store()
+        .read(move |view| {
+            let mut in_use = Vec::new();
+            for currency in gone {
+                if view.holds_money(id, currency)? {
+                    in_use.push(currency);
+                }
+            }
+            Ok(in_use)
+        })
+        .await
+}
+
+/// Sets a platform's own price for a corridor, in the place of a rule for the same corridor.
+pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Result<Platform, Error> {
+    let now = app.now();
+    app.store()
+        .write(move |unit| {
+            let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+            let is_same = |known: &CorridorRule| {
+                (known.sending, known.receiving) == (rule.sending, rule.receiving)
+            };
+            platform.corridors.retain(|known| !is_same(known));
+            platform.corridors.push(rule);
+            // The most specific rule is met first.
+            platform.corridors.sort_by_key(|rule| {
+                u8::from(rule.sending.is_none()) * 2 + u8::from(rule.receiving.is_none())
+            });
+            platform.updated_at = now;
+            unit.put_platform(platform.clone());
+            Ok(platform)
+        })
+        .await
+}
+
+/// Whether an owner's account in a currency has a balance or anything on its way.
+pub(crate) fn is_empty(
+    unit: &mut Unit<'_, '_>,
+    owner: Owner,
+    currency: Currency,
+) -> Result<bool, Error> {
+    let account = AccountKey::Internal(InternalAccountId::of(owner, currency));
+    let balance: Balance = unit.balance(&account)?;
+    Ok(balance.available(ledger::account::Side::Credit) == 0
+        && balance.debits_pending() == 0
+        && balance.credits_pending() == 0)
+}
