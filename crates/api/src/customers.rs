@@ -1,0 +1,702 @@
+//! Customers (specification 2.6, 4.5, 4.6; contract 6.3).
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use domain::account_info::FieldError;
+use domain::address::{Address, AddressDraft};
+use domain::country::Country;
+use domain::customer::{
+    BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
+};
+use domain::id::CustomerId;
+use domain::time::Date;
+use domain::uma_address::UmaAddress;
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use serde_json::Number as JsonNumber;
+use service::App;
+use service::customers::{self, CustomerChange, NewCustomer};
+use store::customers::CustomerFilter;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code, ErrorBody, Problem};
+use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::page::{Cursors, List};
+use crate::validate::{Checks, schema_of};
+use crate::wire::{AddressBody, Number};
+
+/// A new customer; `customerType` selects the variant.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(tag = "customerType")]
+pub enum CreateCustomer {
+    /// A person.
+    #[serde(rename = "INDIVIDUAL")]
+    Individual(CreateIndividual),
+    /// A business.
+    #[serde(rename = "BUSINESS")]
+    Business(CreateBusiness),
+}
+
+/// A new customer that is a person.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateIndividual {
+    /// The platform's own name for it; made up when left out.
+    #[serde(default)]
+    #[schema(nullable = false, min_length = 1, max_length = 255, example = "user-42")]
+    platform_customer_id: Option<String>,
+    /// Its address at the platform's domain; made up when left out.
+    #[serde(default)]
+    #[schema(nullable = false, format = "uma-address", max_length = 400)]
+    uma_address: Option<String>,
+    /// What the platform knows of its identity; counts only for regulated platforms.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    kyc_status: Option<String>,
+    /// Full name.
+    #[serde(default)]
+    #[schema(
+        nullable = false,
+        format = "name",
+        min_length = 1,
+        max_length = 255,
+        example = "Ada Lovelace"
+    )]
+    full_name: Option<String>,
+    /// Date of birth.
+    #[serde(default)]
+    #[schema(nullable = false, format = Date, max_length = 10, example = "1985-12-10")]
+    birth_date: Option<String>,
+    /// ISO 3166-1 alpha-2 code.
+    #[serde(default)]
+    #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2, example = "GB")]
+    nationality: Option<String>,
+    /// Where the person lives.
+    #[serde(default)]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+}
+
+/// A new customer that is a business.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateBusiness {
+    /// The platform's own name for it; made up when left out.
+    #[serde(default)]
+    #[schema(nullable = false, min_length = 1, max_length = 255)]
+    platform_customer_id: Option<String>,
+    /// Its address at the platform's domain; made up when left out.
+    #[serde(default)]
+    #[schema(nullable = false, format = "uma-address", max_length = 400)]
+    uma_address: Option<String>,
+    /// What the platform knows of its identity; counts only for regulated platforms.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    kyb_status: Option<String>,
+    /// Where it is.
+    #[serde(default)]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+    /// What it is in the register.
+    business_info: BusinessInfoBody,
+    /// The persons behind it.
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    beneficial_owners: Vec<BeneficialOwnerBody>,
+}
+
+/// What a business is in the register.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BusinessInfo)]
+pub struct BusinessInfoBody {
+    /// Legal name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schema(format = "name", min_length = 1, max_length = 255, required = true)]
+    legal_name: String,
+    /// Number in the register.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 255)]
+    registration_number: Option<String>,
+    /// Tax number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 255)]
+    tax_id: Option<String>,
+}
+
+/// What changes about a business in the register.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UpdateBusinessInfo)]
+pub struct UpdateBusinessInfo {
+    /// Legal name.
+    #[serde(default)]
+    #[schema(nullable = false, format = "name", min_length = 1, max_length = 255)]
+    legal_name: Option<String>,
+    /// Number in the register.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 255)]
+    registration_number: Option<String>,
+    /// Tax number.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 255)]
+    tax_id: Option<String>,
+}
+
+/// A person behind a business.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BeneficialOwner)]
+pub struct BeneficialOwnerBody {
+    /// Full name.
+    #[schema(format = "name", min_length = 1, max_length = 255)]
+    full_name: String,
+    /// Why the person has a say.
+    #[schema(max_length = 64, example = "DIRECTOR")]
+    individual_type: String,
+    /// E-mail address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 254, pattern = "^[^@\\s]+@[^@\\s]+$")]
+    email_address: Option<String>,
+    /// Phone number, E.164.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$")]
+    phone_number: Option<String>,
+    /// Tax number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 255)]
+    tax_id: Option<String>,
+    /// Date of birth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = Date, max_length = 10)]
+    birth_date: Option<String>,
+    /// ISO 3166-1 alpha-2 code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2)]
+    nationality: Option<String>,
+    /// Where the person lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+    /// Share of the business in per cent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false, minimum = 0, maximum = 100)]
+    percentage_ownership: Option<JsonNumber>,
+    /// Position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 255)]
+    title: Option<String>,
+}
+
+/// What changes about a customer; `customerType` must be what it is. What is left out stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(tag = "customerType")]
+pub enum UpdateCustomer {
+    /// A person.
+    #[serde(rename = "INDIVIDUAL")]
+    Individual(UpdateIndividual),
+    /// A business.
+    #[serde(rename = "BUSINESS")]
+    Business(UpdateBusiness),
+}
+
+/// What changes about a person.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateIndividual {
+    /// A new address in the place of the old one.
+    #[serde(default)]
+    #[schema(nullable = false, format = "uma-address", max_length = 400)]
+    uma_address: Option<String>,
+    /// What the platform knows of its identity; counts only for regulated platforms.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    kyc_status: Option<String>,
+    /// Full name.
+    #[serde(default)]
+    #[schema(nullable = false, format = "name", min_length = 1, max_length = 255)]
+    full_name: Option<String>,
+    /// Date of birth.
+    #[serde(default)]
+    #[schema(nullable = false, format = Date, max_length = 10)]
+    birth_date: Option<String>,
+    /// ISO 3166-1 alpha-2 code.
+    #[serde(default)]
+    #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2)]
+    nationality: Option<String>,
+    /// Where the person lives.
+    #[serde(default)]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+}
+
+/// What changes about a business.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateBusiness {
+    /// A new address in the place of the old one.
+    #[serde(default)]
+    #[schema(nullable = false, format = "uma-address", max_length = 400)]
+    uma_address: Option<String>,
+    /// What the platform knows of its identity; counts only for regulated platforms.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    kyb_status: Option<String>,
+    /// Where it is.
+    #[serde(default)]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+    /// What it is in the register.
+    #[serde(default)]
+    #[schema(nullable = false, required = false)]
+    business_info: Option<UpdateBusinessInfo>,
+    /// The persons behind it, in the place of those before.
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    beneficial_owners: Vec<BeneficialOwnerBody>,
+}
+
+schema_of!(CreateCustomer, UpdateCustomer);
+
+fn date(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<Date> {
+    text.and_then(|text| checks.take(field, Date::parse(text)))
+}
+
+fn country(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<Country> {
+    text.and_then(|text| checks.take(field, Country::parse(text)))
+}
+
+fn address(checks: &mut Checks, path: &str, body: Option<AddressBody>) -> Option<Address> {
+    let draft = AddressDraft::from(body?);
+    match Address::new(&draft) {
+        Ok(address) => Some(address),
+        Err(errors) => {
+            let errors: Vec<FieldError> = errors;
+            checks.part(path, errors.iter().map(Problem::from));
+            None
+        }
+    }
+}
+
+fn owners(checks: &mut Checks, bodies: Vec<BeneficialOwnerBody>) -> Vec<BeneficialOwner> {
+    let owner = |(index, body): (usize, BeneficialOwnerBody)| {
+        let at = |field: &str| format!("beneficialOwners.{index}.{field}");
+        let known = OWNER_TYPES.into_iter().find(|known| *known == body.individual_type);
+        if known.is_none() {
+            let message = format!("must be one of {}", OWNER_TYPES.join(", "));
+            checks.refuse(&at("individualType"), message);
+        }
+        let share = body.percentage_ownership.and_then(|number| {
+            checks.take(&at("percentageOwnership"), number.to_string().parse::<Decimal>())
+        });
+        Some(BeneficialOwner {
+            full_name: body.full_name,
+            individual_type: known?,
+            email_address: body.email_address,
+            phone_number: body.phone_number,
+            tax_id: body.tax_id,
+            birth_date: date(checks, &at("birthDate"), body.birth_date.as_deref()),
+            nationality: country(checks, &at("nationality"), body.nationality.as_deref()),
+            address: address(checks, &at("address"), body.address),
+            percentage_ownership: share,
+            title: body.title,
+        })
+    };
+    bodies.into_iter().enumerate().filter_map(owner).collect()
+}
+
+fn kyc(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<KycStatus> {
+    checks.named_if(field, text, KycStatus::from_name)
+}
+
+impl TryFrom<CreateCustomer> for NewCustomer {
+    type Error = ApiError;
+
+    fn try_from(body: CreateCustomer) -> Result<Self, ApiError> {
+        let mut checks = Checks::new();
+        let new = match body {
+            CreateCustomer::Individual(body) => Self {
+                platform_customer_id: body.platform_customer_id,
+                uma_address: body.uma_address,
+                kyc_status: kyc(&mut checks, "kycStatus", body.kyc_status.as_deref()),
+                identity: Identity::Individual(Individual {
+                    full_name: body.full_name,
+                    birth_date: date(&mut checks, "birthDate", body.birth_date.as_deref()),
+                    nationality: country(&mut checks, "nationality", body.nationality.as_deref()),
+                    address: address(&mut checks, "address", body.address),
+                }),
+            },
+            CreateCustomer::Business(body) => {
+                let info = body.business_info;
+                Self {
+                    platform_customer_id: body.platform_customer_id,
+                    uma_address: body.uma_address,
+                    kyc_status: kyc(&mut checks, "kybStatus", body.kyb_status.as_deref()),
+                    identity: Identity::Business(Business {
+                        legal_name: info.legal_name,
+                        registration_number: info.registration_number,
+                        tax_id: info.tax_id,
+                        address: address(&mut checks, "address", body.address),
+                        beneficial_owners: owners(&mut checks, body.beneficial_owners),
+                    }),
+                }
+            }
+        };
+        checks.finish(Some(new))
+    }
+}
+
+impl TryFrom<UpdateCustomer> for CustomerChange {
+    type Error = ApiError;
+
+    fn try_from(body: UpdateCustomer) -> Result<Self, ApiError> {
+        let mut checks = Checks::new();
+        let change = match body {
+            UpdateCustomer::Individual(body) => Self {
+                customer_type: "INDIVIDUAL",
+                uma_address: body.uma_address,
+                kyc_status: kyc(&mut checks, "kycStatus", body.kyc_status.as_deref()),
+                individual: Individual {
+                    full_name: body.full_name,
+                    birth_date: date(&mut checks, "birthDate", body.birth_date.as_deref()),
+                    nationality: country(&mut checks, "nationality", body.nationality.as_deref()),
+                    address: address(&mut checks, "address", body.address),
+                },
+                business: Business::default(),
+            },
+            UpdateCustomer::Business(body) => {
+                let info = body.business_info.unwrap_or_default();
+                Self {
+                    customer_type: "BUSINESS",
+                    uma_address: body.uma_address,
+                    kyc_status: kyc(&mut checks, "kybStatus", body.kyb_status.as_deref()),
+                    individual: Individual::default(),
+                    business: Business {
+                        legal_name: info.legal_name.unwrap_or_default(),
+                        registration_number: info.registration_number,
+                        tax_id: info.tax_id,
+                        address: address(&mut checks, "address", body.address),
+                        beneficial_owners: owners(&mut checks, body.beneficial_owners),
+                    },
+                }
+            }
+        };
+        checks.finish(Some(change))
+    }
+}
+
+/// A customer; `customerType` selects the variant.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "customerType")]
+#[schema(as = Customer)]
+pub enum CustomerBody {
+    /// A person.
+    #[serde(rename = "INDIVIDUAL")]
+    Individual(IndividualBody),
+    /// A business.
+    #[serde(rename = "BUSINESS")]
+    Business(BusinessBody),
+}
+
+/// A customer that is a person.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = IndividualCustomer)]
+pub struct IndividualBody {
+    /// System id.
+    #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
+    id: String,
+    /// The platform's own name for it.
+    platform_customer_id: String,
+    /// Its address.
+    #[schema(example = "$ada@localhost:8080")]
+    uma_address: String,
+    /// What is known of its identity.
+    kyc_status: &'static str,
+    /// Full name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    full_name: Option<String>,
+    /// Date of birth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = Date)]
+    birth_date: Option<String>,
+    /// ISO 3166-1 alpha-2 code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    nationality: Option<&'static str>,
+    /// Where the person lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+    /// Whether it was deleted.
+    is_deleted: bool,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+/// A customer that is a business.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BusinessCustomer)]
+pub struct BusinessBody {
+    /// System id.
+    #[schema(example = "Customer:019542f5-b3e7-7d02-8000-000000000000")]
+    id: String,
+    /// The platform's own name for it.
+    platform_customer_id: String,
+    /// Its address.
+    uma_address: String,
+    /// What is known of its identity.
+    kyb_status: &'static str,
+    /// Where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    address: Option<AddressBody>,
+    /// What it is in the register.
+    business_info: BusinessInfoBody,
+    /// The persons behind it.
+    beneficial_owners: Vec<BeneficialOwnerBody>,
+    /// Whether it was deleted.
+    is_deleted: bool,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+impl From<&Customer> for CustomerBody {
+    fn from(customer: &Customer) -> Self {
+        let id = customer.id.to_string();
+        let platform_customer_id = customer.platform_customer_id.clone();
+        let uma_address = customer.uma_address.to_string();
+        let status = customer.kyc_status.name();
+        let is_deleted = customer.is_deleted;
+        let created_at = customer.created_at.to_string();
+        let updated_at = customer.updated_at.to_string();
+        match &customer.identity {
+            Identity::Individual(person) => Self::Individual(IndividualBody {
+                id,
+                platform_customer_id,
+                uma_address,
+                kyc_status: status,
+                full_name: person.full_name.clone(),
+                birth_date: person.birth_date.map(|date| date.to_string()),
+                nationality: person.nationality.map(Country::code),
+                address: person.address.as_ref().map(AddressBody::from),
+                is_deleted,
+                created_at,
+                updated_at,
+            }),
+            Identity::Business(business) => Self::Business(BusinessBody {
+                id,
+                platform_customer_id,
+                uma_address,
+                kyb_status: status,
+                address: business.address.as_ref().map(AddressBody::from),
+                business_info: BusinessInfoBody {
+                    legal_name: business.legal_name.clone(),
+                    registration_number: business.registration_number.clone(),
+                    tax_id: business.tax_id.clone(),
+                },
+                beneficial_owners: business.beneficial_owners.iter().map(owner_body).collect(),
+                is_deleted,
+                created_at,
+                updated_at,
+            }),
+        }
+    }
+}
+
+fn owner_body(owner: &BeneficialOwner) -> BeneficialOwnerBody {
+    let share = owner.percentage_ownership.and_then(|share| {
+        serde_json::to_string(&Number(share)).ok().and_then(|digits| digits.parse().ok())
+    });
+    BeneficialOwnerBody {
+        full_name: owner.full_name.clone(),
+        individual_type: owner.individual_type.to_owned(),
+        email_address: owner.email_address.clone(),
+        phone_number: owner.phone_number.clone(),
+        tax_id: owner.tax_id.clone(),
+        birth_date: owner.birth_date.map(|date| date.to_string()),
+        nationality: owner.nationality.map(|country| country.to_string()),
+        address: owner.address.as_ref().map(AddressBody::from),
+        percentage_ownership: share,
+        title: owner.title.clone(),
+    }
+}
+
+fn body(customer: &Customer) -> CustomerBody {
+    CustomerBody::from(customer)
+}
+
+/// The customer that a path names.
+fn id(text: &str) -> Result<CustomerId, ApiError> {
+    CustomerId::parse(text).map_err(|_| {
+        let shown: String = text.chars().take(80).collect();
+        ApiError::new(Code::UserNotFound, format!("there is no customer {shown}"))
+            .with("customerId", shown)
+    })
+}
+
+/// Makes a customer. Its internal accounts, one per supported currency, exist from now on.
+#[utoipa::path(post, path = "/customers", tag = "Customers", request_body = CreateCustomer,
+    responses(
+        (status = 201, description = "The customer.", body = CustomerBody),
+        (status = 409, description = "The UMA address is taken.", body = ErrorBody),
+    ))]
+pub async fn create(
+    State(app): State<App>,
+    request: Once,
+    Json(new): Json<CreateCustomer>,
+) -> Response {
+    let new = match new.and_then(NewCustomer::try_from) {
+        Ok(new) => new,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (platform, drawn) = (request.keyed().platform, customers::draw(&app));
+    request.run(201, body, move |unit| customers::create(unit, platform, &new, &drawn)).await
+}
+
+/// Which customers are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListCustomers {
+    /// Exactly this name of the platform's.
+    platform_customer_id: Option<String>,
+    /// `INDIVIDUAL` or `BUSINESS`.
+    customer_type: Option<String>,
+    /// Exactly this address.
+    uma_address: Option<String>,
+    /// Made then or later.
+    #[param(format = DateTime)]
+    created_after: Option<String>,
+    /// Made then or earlier.
+    #[param(format = DateTime)]
+    created_before: Option<String>,
+    /// Changed then or later.
+    #[param(format = DateTime)]
+    updated_after: Option<String>,
+    /// Changed then or earlier.
+    #[param(format = DateTime)]
+    updated_before: Option<String>,
+    /// Whether deleted customers are listed too.
+    #[param(value_type = Option<bool>, default = false)]
+    is_including_deleted: Option<String>,
+    /// Rows of a page.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Lists the platform's customers, newest first.
+#[utoipa::path(get, path = "/customers", tag = "Customers", params(ListCustomers),
+    responses((status = 200, description = "A page of customers.", body = List<CustomerBody>)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListCustomers>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let cursors = Cursors::new(&app, caller.platform.id, "customers");
+    let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
+    let page = cursors.request(&mut checks, limit, cursor, Default::default());
+    let including_deleted = query.is_including_deleted.as_deref();
+    let filter = CustomerFilter {
+        customer_type: checks.named_if("customerType", query.customer_type.as_deref(), |name| {
+            ["INDIVIDUAL", "BUSINESS"].into_iter().find(|known| *known == name)
+        }),
+        uma_address: query
+            .uma_address
+            .and_then(|text| checks.take("umaAddress", UmaAddress::parse(&text))),
+        created_after: checks.time_if("createdAfter", query.created_after.as_deref()),
+        created_before: checks.time_if("createdBefore", query.created_before.as_deref()),
+        updated_after: checks.time_if("updatedAfter", query.updated_after.as_deref()),
+        updated_before: checks.time_if("updatedBefore", query.updated_before.as_deref()),
+        including_deleted: checks
+            .named_if("isIncludingDeleted", including_deleted, |name| name.parse().ok())
+            .unwrap_or(false),
+        platform_customer_id: query.platform_customer_id,
+    };
+    checks.done()?;
+    let platform = caller.platform.id;
+    let page = app.store().read(move |view| view.customers(platform, &filter, page)).await?;
+    Ok(ok(&cursors.list(page, |customer| customer.id.uuid(), body)))
+}
+
+/// Shows a customer, deleted or not.
+#[utoipa::path(get, path = "/customers/{customerId}", tag = "Customers",
+    params(("customerId" = String, Path, description = "System id of the customer.")),
+    responses((status = 200, description = "The customer.", body = CustomerBody)))]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(customer): Path<String>,
+) -> Result<Response, ApiError> {
+    let id = id(&customer)?;
+    let found = app.store().read(move |view| view.get::<Customer>(&id)).await?;
+    let customer = found
+        .filter(|customer| customer.platform == caller.platform.id)
+        .ok_or(service::Error::CustomerNotFound { id })?;
+    Ok(ok(&body(&customer)))
+}
+
+/// Changes a customer.
+#[utoipa::path(patch, path = "/customers/{customerId}", tag = "Customers",
+    request_body = UpdateCustomer,
+    params(("customerId" = String, Path, description = "System id of the customer.")),
+    responses(
+        (status = 200, description = "The customer.", body = CustomerBody),
+        (status = 409, description = "The UMA address is taken.", body = ErrorBody),
+        (status = 410, description = "The customer was deleted.", body = ErrorBody),
+    ))]
+pub async fn update(
+    State(app): State<App>,
+    request: Once,
+    Path(customer): Path<String>,
+    Json(change): Json<UpdateCustomer>,
+) -> Response {
+    let change = match change.and_then(CustomerChange::try_from) {
+        Ok(change) => change,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let id = match id(&customer) {
+        Ok(id) => id,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(), request.keyed().platform);
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        customers::update(unit, platform, id, &change, now)
+    };
+    request.run(200, body, work).await
+}
+
+/// Deletes a customer that has no money and no payment under way. Its records stay readable.
+#[utoipa::path(delete, path = "/customers/{customerId}", tag = "Customers",
+    params(("customerId" = String, Path, description = "System id of the customer.")),
+    responses(
+        (status = 200, description = "The customer, deleted.", body = CustomerBody),
+        (status = 409, description = "It has money or a payment under way.", body = ErrorBody),
+        (status = 410, description = "It was deleted before.", body = ErrorBody),
+    ))]
+pub async fn delete(
+    State(app): State<App>,
+    request: Once,
+    Path(customer): Path<String>,
+) -> Response {
+    let id = match id(&customer) {
+        Ok(id) => id,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let render = renderer(200, body);
+    respond(customers::delete(&app, request.keyed(), id, render).await)
+}

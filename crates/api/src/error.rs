@@ -1,0 +1,411 @@
+//! The catalogue of refusals: every code that the API answers, with its status (specification 7;
+//! contract 3), and the one place where a refusal of a use case gets its code.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use domain::account_info::{FieldError, Rule};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use service::Error;
+use store::error::StoreError;
+use utoipa::ToSchema;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $status:literal $text:literal,)*) => {
+        /// A code of the catalogue.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as clients read it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// The HTTP status that goes with it.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// What it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),*),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request is malformed or has fields that are not valid; `details.errors` has them all.
+    InvalidInput = 400 "INVALID_INPUT",
+    /// An amount is missing, not greater than 0, or larger than any payment may be.
+    InvalidAmount = 400 "INVALID_AMOUNT",
+    /// An amount is outside the limits of the currency, or nothing would arrive.
+    AmountOutOfRange = 400 "AMOUNT_OUT_OF_RANGE",
+    /// A currency is unknown, not enabled, or not the one that is needed here.
+    InvalidCurrency = 400 "INVALID_CURRENCY",
+    /// Bank details are not valid, or the external account cannot be used.
+    InvalidBankAccount = 400 "INVALID_BANK_ACCOUNT",
+    /// The source has less money than would leave it.
+    InsufficientBalance = 400 "INSUFFICIENT_BALANCE",
+    /// A text is not a UMA address, or not one of the platform's domain.
+    InvalidUmaAddress = 400 "INVALID_UMA_ADDRESS",
+    /// Sender and receiver are the same.
+    SelfPayment = 400 "SELF_PAYMENT",
+    /// There is no rate at the moment; try again later.
+    QuoteRequestFailed = 400 "QUOTE_REQUEST_FAILED",
+    /// The credentials are missing or wrong.
+    Unauthorized = 401 "UNAUTHORIZED",
+    /// The token lacks the permission that this needs.
+    Forbidden = 403 "FORBIDDEN",
+    /// The customer cannot move money yet, for example because of its identity check.
+    UserNotReady = 403 "USER_NOT_READY",
+    /// There is no such path.
+    NotFound = 404 "NOT_FOUND",
+    /// There is no such customer.
+    UserNotFound = 404 "USER_NOT_FOUND",
+    /// There is no such internal or external account.
+    AccountNotFound = 404 "ACCOUNT_NOT_FOUND",
+    /// There is no such quote.
+    QuoteNotFound = 404 "QUOTE_NOT_FOUND",
+    /// There is no such transaction.
+    TransactionNotFound = 404 "TRANSACTION_NOT_FOUND",
+    /// There is no such token.
+    TokenNotFound = 404 "TOKEN_NOT_FOUND",
+    /// There is no such lookup, or it has expired.
+    LookupRequestNotFound = 404 "LOOKUP_REQUEST_NOT_FOUND",
+    /// The path exists, but not with this method.
+    MethodNotAllowed = 405 "METHOD_NOT_ALLOWED",
+    /// The request did not arrive in time.
+    RequestTimeout = 408 "REQUEST_TIMEOUT",
+    /// The state of something does not allow it.
+    Conflict = 409 "CONFLICT",
+    /// The quote's time is over; ask for a new one.
+    QuoteExpired = 409 "QUOTE_EXPIRED",
+    /// The UMA address belongs, or once belonged, to another customer.
+    UmaAddressExists = 409 "UMA_ADDRESS_EXISTS",
+    /// The customer was deleted.
+    CustomerDeleted = 410 "CUSTOMER_DELETED",
+    /// The body is larger than any request needs.
+    PayloadTooLarge = 413 "PAYLOAD_TOO_LARGE",
+    /// The body is not JSON by its content type, or is compressed.
+    UnsupportedMediaType = 415 "UNSUPPORTED_MEDIA_TYPE",
+    /// The server failed; the request may be repeated with the same idempotency key.
+    InternalError = 500 "INTERNAL_ERROR",
+    /// The server is too busy or its disk is full; try again after `Retry-After`.
+    ServiceUnavailable = 503 "SERVICE_UNAVAILABLE",
+}
+
+/// The body of every error (contract 3.1).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Error)]
+pub struct ErrorBody {
+    /// The HTTP status.
+    #[schema(example = 400)]
+    pub status: u16,
+    /// A code of the catalogue.
+    #[schema(example = "INVALID_INPUT")]
+    pub code: &'static str,
+    /// What was refused, for people.
+    pub message: String,
+    /// More about it, by code. For fields that are not valid: `errors`, one entry per field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    pub details: Option<Map<String, Value>>,
+}
+
+/// A refusal on its way to the client.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    /// Its code.
+    pub code: Code,
+    /// What was refused, for people.
+    pub message: String,
+    /// More about it.
+    pub details: Map<String, Value>,
+}
+
+impl ApiError {
+    /// A refusal without details.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Map::new() }
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Fields that are not valid, all at once.
+    pub fn fields(code: Code, problems: Vec<Problem>) -> Self {
+        let names: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+        let message = match problems.as_slice() {
+            [only] if only.field.is_empty() => only.message.clone(),
+            [only] => format!("{}: {}", only.field, only.message),
+            _ => format!("{} fields are not valid: {}", problems.len(), names.join(", ")),
+        };
+        let first = names.first().map(|name| (*name).to_owned());
+        let errors: Vec<_> = problems.into_iter().map(Problem::into_json).collect();
+        let refusal = Self::new(code, message).with("errors", errors);
+        match first {
+            None => refusal,
+            Some(first) => refusal.with("field", first),
+        }
+    }
+
+    /// Status and bytes, to be sent or kept.
+    pub fn render(&self) -> (u16, Vec<u8>) {
+        let body = ErrorBody {
+            status: self.code.status(),
+            code: self.code.name(),
+            message: self.message.clone(),
+            details: (!self.details.is_empty()).then(|| self.details.clone()),
+        };
+        let bytes = serde_json::to_vec(&body).expect("an error body has text keys only");
+        (self.code.status(), bytes)
+    }
+}
+
+/// One field that is not valid.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// Its path, with dots.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// The rule of the schema that was broken, if it was one.
+    pub constraint: Option<Value>,
+}
+
+impl Problem {
+    /// A problem that no rule of the schema says.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into(), constraint: None }
+    }
+
+    fn into_json(self) -> Value {
+        let mut entry = json!({ "field": self.field, "message": self.message });
+        if let Some(constraint) = self.constraint {
+            entry["constraint"] = constraint;
+        }
+        entry
+    }
+}
+
+impl From<&FieldError> for Problem {
+    fn from(error: &FieldError) -> Self {
+        let constraint = match &error.rule {
+            Rule::Required => Some(json!({ "required": true })),
+            Rule::Type(name) => Some(json!({ "type": name })),
+            Rule::Pattern(pattern) => Some(json!({ "pattern": pattern })),
+            Rule::MinLength(length) => Some(json!({ "minLength": length })),
+            Rule::MaxLength(length) => Some(json!({ "maxLength": length })),
+            Rule::Enum(values) => Some(json!({ "enum": values })),
+            Rule::Format(format) => Some(json!({ "format": format })),
+            Rule::Checksum => Some(json!({ "format": "checksum" })),
+            Rule::Other => None,
+        };
+        Self { field: error.field.clone(), message: error.message.clone(), constraint }
+    }
+}
+
+/// What a client that should come back is told, in seconds.
+const RETRY_AFTER_SECONDS: u16 = 1;
+
+/// A response with a JSON body that is there already.
+pub fn json_response(status: u16, body: Vec<u8>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            let challenge = "Basic realm=\"switchyard\", charset=\"UTF-8\"";
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        _ => {}
+    }
+    // Clients generated from the public API retry 409 by themselves; ours never change by waiting.
+    if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT {
+        headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    }
+    response
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, body) = self.render();
+        json_response(status, body)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Busy | StoreError::Closed | StoreError::DiskFull => {
+                tracing::warn!(%error, "a request was turned away");
+                Self::new(Code::ServiceUnavailable, error.to_string())
+            }
+            StoreError::Conflict(_)
+            | StoreError::OutcomeUnknown(_)
+            | StoreError::Corrupt { .. }
+            | StoreError::Sealed { .. }
+            | StoreError::Engine(_)
+            | StoreError::Panicked(_) => {
+                tracing::error!(%error, "a request failed");
+                Self::new(Code::InternalError, "the server failed; nothing was changed")
+            }
+        }
+    }
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let plain = |code| Self::new(code, message.clone());
+        match &error {
+            Error::Invalid(errors) => {
+                Self::fields(Code::InvalidInput, errors.iter().map(Problem::from).collect())
+            }
+            Error::InvalidAccountDetails(errors) => {
+                Self::fields(Code::InvalidBankAccount, errors.iter().map(Problem::from).collect())
+            }
+            Error::InvalidUmaAddress { address, .. } => {
+                plain(Code::InvalidUmaAddress).with("umaAddress", address.as_str())
+            }
+            Error::AccountNotFound { id } => {
+                plain(Code::AccountNotFound).with("accountId", id.as_str())
+            }
+            Error::CustomerNotFound { id } => {
+                plain(Code::UserNotFound).with("customerId", id.to_string())
+            }
+            Error::QuoteNotFound { id } => {
+                plain(Code::QuoteNotFound).with("quoteId", id.to_string())
+            }
+            Error::TokenNotFound => plain(Code::TokenNotFound),
+            Error::LookupNotFound { id } => {
+                plain(Code::LookupRequestNotFound).with("lookupId", id.as_str())
+            }
+            Error::CustomerDeleted { id } => {
+                plain(Code::CustomerDeleted).with("customerId", id.to_string())
+            }
+            Error::CustomerNotReady { id, status } => plain(Code::UserNotReady)
+                .with("customerId", id.to_string())
+                .with("kycStatus", status.name()),
+            Error::UmaAddressTaken { address } => {
+                plain(Code::UmaAddressExists).with("umaAddress", address.as_str())
+            }
+            Error::DuplicateExternalAccount { existing } => {
+                plain(Code::Conflict).with("accountId", existing.to_string())
+            }
+            Error::AccountNotActive { id, status } => plain(Code::InvalidBankAccount)
+                .with("accountId", id.to_string())
+                .with("status", status.name()),
+            Error::NotPullable { id } | Error::NoRail { id } | Error::AccountUnreachable { id } => {
+                plain(Code::InvalidBankAccount).with("accountId", id.to_string())
+            }
+            Error::InsufficientBalance { account, currency, available, needed } => {
+                plain(Code::InsufficientBalance)
+                    .with("accountId", account.as_str())
+                    .with("currency", currency.code())
+                    .with("available", *available)
+                    .with("needed", *needed)
+            }
+            Error::AmountOutOfRange { amount, min, max } => plain(Code::AmountOutOfRange)
+                .with("currency", amount.currency().code())
+                .with("amount", amount.minor())
+                .with("minAmount", *min)
+                .with("maxAmount", *max),
+            Error::Unpriceable { .. } | Error::BooksFull { .. } => plain(Code::AmountOutOfRange),
+            Error::AccountFull { account, max } => plain(Code::AmountOutOfRange)
+                .with("accountId", account.to_string())
+                .with("maxBalance", *max),
+            Error::InvalidAmount { .. } => plain(Code::InvalidAmount),
+            Error::CurrencyNotEnabled { currency, .. } | Error::CurrencyInUse { currency } => {
+                plain(Code::InvalidCurrency).with("currency", currency.code())
+            }
+            Error::CurrencyMismatch { left, right, .. } => {
+                plain(Code::InvalidCurrency).with("currencies", json!([left.code(), right.code()]))
+            }
+            Error::NoRate { .. } => plain(Code::QuoteRequestFailed),
+            Error::SelfPayment => plain(Code::SelfPayment),
+            Error::QuoteExpired { id, expires_at } => plain(Code::QuoteExpired)
+                .with("quoteId", id.to_string())
+                .with("expiresAt", expires_at.to_string()),
+            Error::QuoteNotPending { id, status } => {
+                plain(Code::Conflict).with("quoteId", id.to_string()).with("status", status.name())
+            }
+            Error::QuoteFundedInRealTime { id } | Error::QuoteNotFundedInRealTime { id } => {
+                plain(Code::InvalidInput).with("quoteId", id.to_string())
+            }
+            Error::Conflict(_) => plain(Code::Conflict),
+            Error::CannotGrant { missing } => {
+                let missing: Vec<_> = missing.iter().map(|one| one.name()).collect();
+                plain(Code::Forbidden).with("missingPermissions", missing)
+            }
+            Error::LastManager => plain(Code::InvalidInput),
+            Error::Store(error) => error.clone().into(),
+            Error::Internal(what) => {
+                tracing::error!(what, "a request failed");
+                Self::new(Code::InternalError, "the server failed; nothing was changed")
+            }
+        }
+    }
+}
+
+/// The catalogue as a page of the documents.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Error codes\n\n\
+         Written from the catalogue in `crates/api/src/error.rs`. Every error has the same body: \
+         `status`, `code`, `message` and, where there is more to say, `details`. Fields that are \
+         not valid are all in `details.errors`, each with `field`, `message` and, where a rule of \
+         the schema was broken, `constraint`.\n\n\
+         | status | code | meaning |\n|---|---|---|\n",
+    );
+    for code in Code::ALL {
+        let meaning = code.meaning().trim();
+        page.push_str(&format!("| {} | `{}` | {meaning} |\n", code.status(), code.name()));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn codes_are_unique() {
+        let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+
+    #[test]
+    fn all_wrong_fields_are_reported_at_once() {
+        let error = |field: &str, rule| FieldError {
+            field: field.to_owned(),
+            rule,
+            message: "is wrong".to_owned(),
+        };
+        let errors = [error("a.b", Rule::Required), error("c", Rule::MaxLength(3))];
+        let problems = errors.iter().map(Problem::from).collect();
+        let (status, body) = ApiError::fields(Code::InvalidInput, problems).render();
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!((status, &body["code"]), (400, &json!("INVALID_INPUT")));
+        assert_eq!(
+            body["details"]["errors"][1],
+            json!({ "field": "c", "message": "is wrong", "constraint": { "maxLength": 3 } })
+        );
+    }
+}

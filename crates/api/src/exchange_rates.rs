@@ -1,0 +1,182 @@
+//! Exchange rates, without obligation (contract 6.14).
+
+use std::collections::BTreeSet;
+
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use domain::account_info::types;
+use domain::currency::Currency;
+use domain::money::{AMOUNT_MAX, Money, Sending};
+use domain::platform::Platform;
+use domain::pricing::{Locked, price};
+use domain::rail::Rail;
+use domain::time::Timestamp;
+use serde::Serialize;
+use service::App;
+use service::pricing::corridor;
+use utoipa::ToSchema;
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code};
+use crate::extract::ok;
+use crate::page::All;
+use crate::wire::{CurrencyBody, Number, currency};
+
+/// What is sent when the client does not say, in smallest units.
+const SENDING_AMOUNT_DEFAULT: i64 = 10_000;
+
+/// Currencies that one request may ask for, to keep its answer short.
+const DESTINATIONS_MAX: usize = 50;
+
+/// What a payment over one rail would cost now.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ExchangeRate)]
+pub struct ExchangeRateBody {
+    /// The currency that pays.
+    source_currency: CurrencyBody,
+    /// The currency that is paid.
+    destination_currency: CurrencyBody,
+    /// The rail that delivers.
+    destination_payment_rail: &'static str,
+    /// What would be charged, in the smallest sending unit.
+    sending_amount: i64,
+    /// Least that may be sent.
+    min_sending_amount: i64,
+    /// Most that may be sent.
+    max_sending_amount: i64,
+    /// What would arrive after fees, in the smallest receiving unit; 0 if fees take everything.
+    #[schema(minimum = 0)]
+    receiving_amount: i64,
+    /// Sending major units per one receiving major unit, as on quotes.
+    #[schema(value_type = f64)]
+    exchange_rate: Number,
+    /// Fees, in the smallest sending unit.
+    fees: FeesBody,
+    /// When the market was there.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+/// Fees of a corridor.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ExchangeRateFees)]
+pub struct FeesBody {
+    /// Per payment.
+    #[schema(minimum = 0)]
+    fixed: i64,
+    /// As a fraction of the sending amount.
+    #[schema(value_type = f64, minimum = 0)]
+    variable_rate: Number,
+}
+
+/// What is asked for.
+struct Wanted {
+    sources: Vec<Currency>,
+    destinations: Vec<Currency>,
+    sending_amount: i64,
+}
+
+fn wanted(platform: &Platform, query: &str) -> Result<Wanted, ApiError> {
+    let supported = || platform.currencies.iter().map(|supported| supported.currency).collect();
+    let (mut sources, mut destinations) = (Vec::new(), Vec::new());
+    let mut sending_amount = SENDING_AMOUNT_DEFAULT;
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match name.as_ref() {
+            "sourceCurrency" => sources.push(currency(&value)?),
+            "destinationCurrency" => {
+                let destination = currency(&value)?;
+                if !destinations.contains(&destination) {
+                    destinations.push(destination);
+                }
+            }
+            "sendingAmount" => {
+                let in_range = |amount: &i64| (0..=AMOUNT_MAX).contains(amount);
+                sending_amount = value.parse().ok().filter(in_range).ok_or_else(|| {
+                    let message = format!("sendingAmount: must be from 0 to {AMOUNT_MAX}");
+                    ApiError::new(Code::InvalidInput, message).with("field", "sendingAmount")
+                })?;
+            }
+            _ => {}
+        }
+    }
+    if sources.len() > 1 || destinations.len() > DESTINATIONS_MAX {
+        let message = format!("ask for one source and at most {DESTINATIONS_MAX} destinations");
+        return Err(ApiError::new(Code::InvalidInput, message));
+    }
+    Ok(Wanted {
+        sources: if sources.is_empty() { supported() } else { sources },
+        destinations: if destinations.is_empty() { supported() } else { destinations },
+        sending_amount,
+    })
+}
+
+/// Every rail that delivers a currency, once.
+fn rails(currency: Currency) -> BTreeSet<Rail> {
+    let holding = types().iter().filter(|account_type| account_type.holds(currency));
+    holding.flat_map(|account_type| account_type.rails.iter().copied()).collect()
+}
+
+/// Lists what payments would cost now, one entry per corridor and rail.
+#[utoipa::path(get, path = "/exchange-rates", tag = "Exchange rates",
+    params(
+        ("sourceCurrency" = Option<String>, Query, description = "The currency that pays; all \
+            supported ones when left out."),
+        ("destinationCurrency" = Option<Vec<String>>, Query, description = "The currencies that \
+            are paid, repeated; all supported ones when left out."),
+        ("sendingAmount" = Option<i64>, Query, minimum = 0, description = "What is sent, in the \
+            smallest unit; 10000 when left out."),
+    ),
+    responses((status = 200, description = "The rates.", body = All<ExchangeRateBody>)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let platform = &caller.platform;
+    let wanted = wanted(platform, query.as_deref().unwrap_or_default())?;
+    let now = app.now();
+    let mut data = Vec::new();
+    for source in &wanted.sources {
+        for destination in wanted.destinations.iter().filter(|one| *one != source) {
+            data.extend(entries(&app, platform, *source, *destination, &wanted, now)?);
+        }
+    }
+    Ok(ok(&All { data }))
+}
+
+fn entries(
+    app: &App,
+    platform: &Platform,
+    source: Currency,
+    destination: Currency,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> Result<Vec<ExchangeRateBody>, ApiError> {
+    let (Some(sending), Some(_)) = (platform.supported(source), platform.supported(destination))
+    else {
+        return Ok(Vec::new());
+    };
+    let corridor = corridor(app.env().rates.as_ref(), platform, source, destination, now)?;
+    let received = Money::positive(wanted.sending_amount, source)
+        .ok()
+        .and_then(|sent| price(Locked::Sending(Sending(sent)), corridor.rate, corridor.fees).ok())
+        .map_or(0, |price| price.received.minor());
+    let entry = |rail: Rail| ExchangeRateBody {
+        source_currency: source.into(),
+        destination_currency: destination.into(),
+        destination_payment_rail: rail.name(),
+        sending_amount: wanted.sending_amount,
+        min_sending_amount: sending.min_minor,
+        max_sending_amount: sending.max_minor,
+        receiving_amount: received,
+        exchange_rate: Number(corridor.rate.value()),
+        fees: FeesBody {
+            fixed: corridor.fees.fixed_minor(),
+            variable_rate: Number(corridor.fees.variable_rate()),
+        },
+        updated_at: corridor.as_of.to_string(),
+    };
+    Ok(rails(destination).into_iter().map(entry).collect())
+}

@@ -1,0 +1,194 @@
+//! How requests are read: strictly, and with every mistake named at once.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use domain::time::Timestamp;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use service::App;
+use service::Error;
+use service::once::{Keyed, Reply, once};
+use store::idempotency::scope;
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code, json_response};
+use crate::strict;
+use crate::validate::Schema;
+
+/// Bytes of a body: the largest request of this API, a business with all its owners, needs a
+/// fraction of it.
+pub const BODY_MAX: usize = 256 * 1024;
+
+/// A JSON body of type `T`, checked against its schema, or why there is none.
+///
+/// What is wrong with the content is kept and not answered at once, because a repeat of the request
+/// gets the first answer, whatever its body.
+pub struct Json<T>(pub Result<T, ApiError>);
+
+impl<T, S> FromRequest<S> for Json<T>
+where
+    T: DeserializeOwned + Schema,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        content_type(request.headers())?;
+        let bytes = read(request.into_body()).await?;
+        Ok(Self(parse(&bytes)))
+    }
+}
+
+/// Parses and checks a body.
+fn parse<T: DeserializeOwned + Schema>(bytes: &[u8]) -> Result<T, ApiError> {
+    let value = strict::object(bytes)
+        .map_err(|reason| ApiError::new(Code::InvalidInput, reason).with("reason", "body"))?;
+    T::check(&value)?;
+    serde_json::from_value(value).map_err(|error| {
+        let message = format!("the body does not fit the schema: {error}");
+        ApiError::new(Code::InvalidInput, message)
+    })
+}
+
+fn content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let refuse = |message: &str| Err(ApiError::new(Code::UnsupportedMediaType, message));
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return refuse("compressed bodies are not accepted; send plain JSON");
+    }
+    let Some(given) = headers.get(header::CONTENT_TYPE) else {
+        return refuse("send Content-Type: application/json");
+    };
+    let given = given.to_str().unwrap_or_default().to_ascii_lowercase();
+    let mut parts = given.split(';').map(str::trim);
+    let is_json = parts.next() == Some("application/json");
+    let is_utf8 = parts.all(|parameter| {
+        !parameter.starts_with("charset=")
+            || matches!(parameter, "charset=utf-8" | "charset=\"utf-8\"")
+    });
+    if is_json && is_utf8 { Ok(()) } else { refuse("send Content-Type: application/json") }
+}
+
+/// Reads a body up to the limit. A body that stops in the middle is the client's to repeat.
+async fn read(body: Body) -> Result<Bytes, ApiError> {
+    match Limited::new(body, BODY_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            let message = format!("the body is larger than {BODY_MAX} bytes");
+            Err(ApiError::new(Code::PayloadTooLarge, message))
+        }
+        Err(_) => Err(ApiError::new(Code::RequestTimeout, "the body did not arrive in time")),
+    }
+}
+
+/// A request that may be repeated: the idempotency key with the request that it belongs to.
+pub struct Once {
+    app: App,
+    keyed: Keyed,
+    now: Timestamp,
+}
+
+/// Characters of an idempotency key.
+const KEY_MAX: usize = 255;
+
+impl FromRequestParts<App> for Once {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        let platform = caller.platform.id;
+        let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
+        let scope = idempotency_key(&parts.headers)?
+            .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
+        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform }, now: app.now() })
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut all = headers.get_all("idempotency-key").iter();
+    let Some(first) = all.next() else { return Ok(None) };
+    let refuse = || {
+        let message = format!(
+            "Idempotency-Key must be sent once, with 1 to {KEY_MAX} printable ASCII characters"
+        );
+        ApiError::new(Code::InvalidInput, message).with("field", "Idempotency-Key")
+    };
+    let text = first.to_str().map_err(|_| refuse())?;
+    // The IETF draft writes keys as quoted strings; both spellings are one key.
+    let key = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    let printable = key.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if all.next().is_some() || !printable || !(1..=KEY_MAX).contains(&key.len()) {
+        return Err(refuse());
+    }
+    Ok(Some(key))
+}
+
+impl Once {
+    /// What tells the request from every other.
+    pub fn keyed(&self) -> Keyed {
+        self.keyed
+    }
+
+    /// Answers a request whose content was refused before any use case: a first answer like any
+    /// other.
+    pub async fn refuse(self, refusal: ApiError) -> Response {
+        if self.keyed.scope.is_none() {
+            return refusal.into_response();
+        }
+        let answer = refusal.render();
+        let render = move |_: &Result<(), Error>| answer.clone();
+        let work = |_: &mut store::unit::Unit<'_, '_>| Ok(());
+        respond(once(&self.app, self.keyed, self.now, render, work).await)
+    }
+
+    /// Does `work` in one unit, once.
+    pub async fn run<T, B, F>(
+        self,
+        status: u16,
+        body: impl Fn(&T) -> B + Send + 'static,
+        work: F,
+    ) -> Response
+    where
+        T: Send + 'static,
+        B: serde::Serialize,
+        F: FnMut(&mut store::unit::Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
+    {
+        respond(once(&self.app, self.keyed, self.now, renderer(status, body), work).await)
+    }
+}
+
+/// Turns a result into status and bytes: the body on success, the error otherwise.
+pub fn renderer<T, B: serde::Serialize>(
+    status: u16,
+    body: impl Fn(&T) -> B + Send + 'static,
+) -> impl Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static {
+    move |result| match result {
+        Ok(value) => {
+            let bytes = serde_json::to_vec(&body(value)).expect("bodies have text keys only");
+            (status, bytes)
+        }
+        Err(error) => ApiError::from(error.clone()).render(),
+    }
+}
+
+/// An answer on its way to the client.
+pub fn respond(reply: Result<Reply, Error>) -> Response {
+    match reply {
+        Ok(reply) => {
+            let mut response = json_response(reply.status, reply.body);
+            if reply.replayed {
+                let replayed = axum::http::HeaderValue::from_static("true");
+                response.headers_mut().insert("idempotent-replayed", replayed);
+            }
+            response
+        }
+        Err(error) => ApiError::from(error).into_response(),
+    }
+}
+
+/// An answer to a question.
+pub fn ok<B: serde::Serialize>(body: &B) -> Response {
+    json_response(200, serde_json::to_vec(body).expect("bodies have text keys only"))
+}

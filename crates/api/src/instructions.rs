@@ -1,0 +1,76 @@
+//! How somebody can pay in (specification 2.5, 2.10; contract 6.6).
+
+use domain::account_info::Holder;
+use domain::currency::Currency;
+use domain::platform::Platform;
+use ports::rail::{FundingInstruction, PaymentRail};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use service::App;
+use utoipa::ToSchema;
+
+/// One way to pay in.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PaymentInstructions)]
+pub struct InstructionsBody {
+    /// The account or wallet to pay to; `accountType` selects the variant.
+    #[schema(value_type = PaymentInstructionInfo)]
+    account_or_wallet_info: Map<String, Value>,
+    /// What the payer should know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    instructions_notes: Option<String>,
+    /// Whether the deposit goes to the platform's own account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    is_platform_account: Option<bool>,
+}
+
+/// Stands for the schema that the one table of account types writes into the document.
+#[derive(ToSchema)]
+pub struct PaymentInstructionInfo {}
+
+impl InstructionsBody {
+    fn new(instruction: FundingInstruction, is_platform_account: Option<bool>) -> Self {
+        let account_type = instruction.account_type;
+        let mut info = Map::new();
+        info.insert("accountType".to_owned(), json!(account_type.name));
+        if matches!(account_type.holder, Holder::Beneficiary { .. }) {
+            let rails: Vec<_> = account_type.rails.iter().map(|rail| rail.name()).collect();
+            info.insert("paymentRails".to_owned(), json!(rails));
+        }
+        for (name, value) in instruction.fields {
+            info.insert(name.to_owned(), json!(value));
+        }
+        Self {
+            account_or_wallet_info: info,
+            instructions_notes: Some(instruction.notes),
+            is_platform_account,
+        }
+    }
+}
+
+/// Every way to pay in `currency` so that the deposit is recognised by `reference`.
+pub fn instructions(
+    app: &App,
+    platform: &Platform,
+    currency: Currency,
+    reference: &str,
+    is_platform_account: Option<bool>,
+) -> Vec<InstructionsBody> {
+    of_rail(app.env().rail(platform.mode), currency, reference, is_platform_account)
+}
+
+/// Every way to pay in `currency` over a rail so that the deposit is recognised by `reference`.
+pub fn of_rail(
+    rail: &dyn PaymentRail,
+    currency: Currency,
+    reference: &str,
+    is_platform_account: Option<bool>,
+) -> Vec<InstructionsBody> {
+    rail.instructions(currency, reference)
+        .into_iter()
+        .map(|instruction| InstructionsBody::new(instruction, is_platform_account))
+        .collect()
+}

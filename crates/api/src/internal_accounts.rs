@@ -1,0 +1,260 @@
+//! Internal accounts: balances held here (specification 2.10, 4.10; contract 6.6).
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::id::{InternalAccountId, Owner};
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use ledger::account::{AccountKey, Side};
+use serde::{Deserialize, Serialize};
+use service::App;
+use store::books::LedgerAccount;
+use store::error::StoreError;
+use store::readers::View;
+use store::unit::Unit;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::auth::Caller;
+use crate::error::ApiError;
+use crate::extract::ok;
+use crate::instructions::{InstructionsBody, instructions};
+use crate::page::{All, Cursors, List};
+use crate::validate::Checks;
+use crate::wire::{AmountBody, currency};
+
+/// An internal account.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = InternalAccount)]
+pub struct InternalAccountBody {
+    /// System id.
+    #[schema(example = "InternalAccount:019542f5-b3e7-7d02-8000-000000000348")]
+    id: String,
+    /// What can be spent.
+    balance: AmountBody,
+    /// How to pay in.
+    funding_payment_instructions: Vec<InstructionsBody>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When its balance last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// Whose it is; absent on the platform's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    customer_id: Option<String>,
+}
+
+/// An internal account with its balance, as it is read.
+#[derive(Debug, Clone)]
+pub struct AccountView {
+    id: InternalAccountId,
+    currency: Currency,
+    owner: Owner,
+    available: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl AccountView {
+    /// Reads an owner's account. It exists from when its owner was made, whether or not anything
+    /// was ever posted to it.
+    pub fn read(
+        view: &mut View<'_>,
+        owner: Owner,
+        owner_created_at: Timestamp,
+        currency: Currency,
+    ) -> Result<Self, StoreError> {
+        let id = InternalAccountId::of(owner, currency);
+        let row = view.ledger_account(&AccountKey::Internal(id))?;
+        Ok(Self::new(id, owner, owner_created_at, currency, row.as_deref()))
+    }
+
+    /// The same account as a unit of work leaves it.
+    pub fn after(
+        unit: &mut Unit<'_, '_>,
+        owner: Owner,
+        owner_created_at: Timestamp,
+        currency: Currency,
+    ) -> Result<Self, StoreError> {
+        let id = InternalAccountId::of(owner, currency);
+        let row = unit.get::<LedgerAccount>(&AccountKey::Internal(id))?;
+        Ok(Self::new(id, owner, owner_created_at, currency, row.as_deref()))
+    }
+
+    fn new(
+        id: InternalAccountId,
+        owner: Owner,
+        created_at: Timestamp,
+        currency: Currency,
+        row: Option<&LedgerAccount>,
+    ) -> Self {
+        Self {
+            id,
+            currency,
+            owner,
+            available: row.map_or(0, |row| row.balance.available(Side::Credit)),
+            created_at,
+            updated_at: row.map_or(created_at, |row| row.updated_at),
+        }
+    }
+}
+
+impl InternalAccountBody {
+    /// The body of an account of `platform` or of one of its customers.
+    pub fn new(app: &App, platform: &Platform, account: &AccountView) -> Self {
+        let reference = reference(account.id);
+        let is_platforms = matches!(account.owner, Owner::Platform(_));
+        Self {
+            id: account.id.to_string(),
+            balance: AmountBody::new(account.available, account.currency),
+            funding_payment_instructions: instructions(
+                app,
+                platform,
+                account.currency,
+                &reference,
+                Some(is_platforms),
+            ),
+            created_at: account.created_at.to_string(),
+            updated_at: account.updated_at.to_string(),
+            customer_id: account.owner.customer().map(|id| id.to_string()),
+        }
+    }
+}
+
+/// The reference by which a deposit to an account is recognised: made from its id, so that it is
+/// the same for ever.
+fn reference(id: InternalAccountId) -> String {
+    format!("SYA-{}", id.uuid().simple()).to_uppercase()
+}
+
+/// Which of the platform's accounts are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListPlatformAccounts {
+    /// In this currency.
+    currency: Option<String>,
+}
+
+/// Lists the platform's own accounts, one per supported currency.
+#[utoipa::path(get, path = "/platform/internal-accounts", tag = "Internal accounts",
+    params(ListPlatformAccounts),
+    responses((status = 200, description = "The accounts.", body = All<InternalAccountBody>)))]
+pub async fn list_of_platform(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListPlatformAccounts>,
+) -> Result<Response, ApiError> {
+    let wanted = query.currency.as_deref().map(currency).transpose()?;
+    let platform = caller.platform;
+    let (owner, created_at) = (Owner::Platform(platform.id), platform.created_at);
+    let currencies = shown(&platform, wanted);
+    let accounts = app
+        .store()
+        .read(move |view| {
+            let read = |currency| AccountView::read(view, owner, created_at, currency);
+            currencies.into_iter().map(read).collect::<Result<Vec<_>, StoreError>>()
+        })
+        .await?;
+    let body = |account| InternalAccountBody::new(&app, &platform, account);
+    Ok(ok(&All { data: accounts.iter().map(body).collect() }))
+}
+
+fn shown(platform: &Platform, wanted: Option<Currency>) -> Vec<Currency> {
+    let all = platform.currencies.iter().map(|supported| supported.currency);
+    all.filter(|currency| wanted.is_none_or(|wanted| wanted == *currency)).collect()
+}
+
+/// Which of the customers' accounts are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListCustomerAccounts {
+    /// In this currency.
+    currency: Option<String>,
+    /// Of this customer.
+    customer_id: Option<String>,
+    /// Rows of a page.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Lists the accounts of the platform's customers, one per customer and supported currency, newest
+/// customers first.
+#[utoipa::path(get, path = "/customers/internal-accounts", tag = "Internal accounts",
+    params(ListCustomerAccounts),
+    responses((status = 200, description = "A page of accounts.",
+        body = List<InternalAccountBody>)))]
+pub async fn list_of_customers(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListCustomerAccounts>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let platform = caller.platform;
+    let cursors = Cursors::new(&app, platform.id, "customer internal accounts");
+    let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
+    let page = cursors.request(&mut checks, limit, cursor, Default::default());
+    let customer_id = checks.id_if("customerId", query.customer_id.as_deref());
+    checks.done()?;
+    let wanted = query.currency.as_deref().map(currency).transpose()?;
+    let currencies = shown(&platform, wanted);
+    let id = platform.id;
+    let accounts = app
+        .store()
+        .read(move |view| {
+            // The last account of the page before tells the customer and the currency.
+            let after = page.after.map(InternalAccountId::from_uuid);
+            let customers = match customer_id {
+                None => view.owners_of_accounts(id, None, after, page.limit)?,
+                // Whoever asks for a customer by its id also finds a deleted one.
+                Some(customer) => {
+                    let customer = view.get::<Customer>(&customer)?;
+                    let rows: Vec<_> =
+                        customer.into_iter().filter(|one| one.platform == id).collect();
+                    store::select::Page { total: rows.len() as u64, rows, has_more: false }
+                }
+            };
+            let mut accounts = Vec::new();
+            for customer in &customers.rows {
+                let customer: &Customer = customer;
+                let owner = Owner::Customer(customer.id);
+                for currency in &currencies {
+                    let is_seen = after.is_some_and(|after| {
+                        after.owner_uuid() == owner.uuid()
+                            && position(&currencies, after.currency())
+                                >= position(&currencies, Some(*currency))
+                    });
+                    if !is_seen && accounts.len() <= page.limit as usize {
+                        accounts.push(AccountView::read(
+                            view,
+                            owner,
+                            customer.created_at,
+                            *currency,
+                        )?);
+                    }
+                }
+            }
+            // The owner that comes first may have no account left, so that the page is full
+            // although there are more customers.
+            let has_more = accounts.len() > page.limit as usize
+                || (customers.has_more && !currencies.is_empty());
+            accounts.truncate(page.limit as usize);
+            let rows = accounts.into_iter().map(std::sync::Arc::new).collect();
+            let total = customers.total * currencies.len() as u64;
+            Ok::<_, StoreError>(store::select::Page { rows, has_more, total })
+        })
+        .await?;
+    let body = |account: &AccountView| InternalAccountBody::new(&app, &platform, account);
+    Ok(ok(&cursors.list(accounts, |account| account.id.uuid(), body)))
+}
+
+fn position(currencies: &[Currency], currency: Option<Currency>) -> Option<usize> {
+    currencies.iter().position(|one| Some(*one) == currency)
+}

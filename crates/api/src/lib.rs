@@ -1,0 +1,277 @@
+//! The HTTP API of the specification, version 2025-10-13.
+//!
+//! One room per resource: a file with its requests, bodies and handlers. [`routes`] is the page
+//! that lists every route with the permission that it needs. This crate holds no rule of the
+//! business and no SQL: a handler that reads asks the store, a handler that changes anything calls
+//! one function of `service`.
+//!
+//! Every wire type lives here; domain types do not serialise.
+
+pub mod error;
+pub mod auth;
+pub mod strict;
+pub mod validate;
+pub mod extract;
+pub mod page;
+pub mod wire;
+pub mod instructions;
+pub mod config;
+pub mod tokens;
+pub mod customers;
+pub mod internal_accounts;
+pub mod external_accounts;
+pub mod transfers;
+pub mod exchange_rates;
+pub mod quotes;
+pub mod transactions;
+pub mod events;
+pub mod sandbox;
+pub mod openapi;
+pub mod docs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use domain::token::Permission;
+use service::App;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
+
+use crate::error::{ApiError, Code, Problem};
+use crate::openapi::Document;
+
+/// The version of the specification, the last segment of the base address (specification 9).
+pub const VERSION: &str = "2025-10-13";
+
+const VIEW: &[Permission] = &[Permission::View];
+const TRANSACT: &[Permission] = &[Permission::Transact];
+const MANAGE: &[Permission] = &[Permission::Manage];
+
+/// Every route with the permission that it needs (design decision 8).
+fn routes(app: &App) -> Routes {
+    Routes::new(app)
+        .needs(VIEW, routes!(config::get))
+        .needs(MANAGE, routes!(config::update))
+        .needs(VIEW, routes!(tokens::list))
+        .needs(MANAGE, routes!(tokens::create))
+        .needs(VIEW, routes!(tokens::get))
+        .needs(MANAGE, routes!(tokens::delete))
+        .needs(VIEW, routes!(customers::list))
+        .needs(MANAGE, routes!(customers::create))
+        .needs(VIEW, routes!(customers::get))
+        .needs(MANAGE, routes!(customers::update))
+        .needs(MANAGE, routes!(customers::delete))
+        .needs(VIEW, routes!(internal_accounts::list_of_customers))
+        .needs(VIEW, routes!(internal_accounts::list_of_platform))
+        .needs(VIEW, routes!(external_accounts::list_of_customers))
+        .needs(MANAGE, routes!(external_accounts::create_of_customer))
+        .needs(VIEW, routes!(external_accounts::list_of_platform))
+        .needs(MANAGE, routes!(external_accounts::create_of_platform))
+        .needs(TRANSACT, routes!(transfers::transfer_out))
+        .needs(TRANSACT, routes!(transfers::transfer_in))
+        .needs(VIEW, routes!(exchange_rates::list))
+        .needs(VIEW, routes!(quotes::list))
+        .needs(TRANSACT, routes!(quotes::create))
+        .needs(VIEW, routes!(quotes::get))
+        .needs(TRANSACT, routes!(quotes::execute))
+        .needs(VIEW, routes!(transactions::list))
+        .needs(VIEW, routes!(transactions::get))
+        .needs(TRANSACT, routes!(sandbox::fund))
+        .needs(TRANSACT, routes!(sandbox::send))
+}
+
+/// Routes on their way into a router, each behind its permission.
+struct Routes {
+    app: App,
+    router: OpenApiRouter<App>,
+    document: Document,
+}
+
+impl Routes {
+    fn new(app: &App) -> Self {
+        Self { app: app.clone(), router: OpenApiRouter::new(), document: Document::new() }
+    }
+
+    fn needs(
+        mut self,
+        any_of: &'static [Permission],
+        (schemas, paths, methods): UtoipaMethodRouter<App>,
+    ) -> Self {
+        self.document.needs(any_of, &paths);
+        let guard = from_fn_with_state((self.app.clone(), any_of), auth::require);
+        self.router = self.router.routes((schemas, paths, methods.layer(guard)));
+        self
+    }
+}
+
+/// The whole HTTP surface but for the operator's endpoints: the API under its version, the OpenAPI
+/// document and the page to read it.
+pub fn router(app: App) -> Router {
+    let Routes { router, document, .. } = routes(&app);
+    let (versioned, collected) = router.split_for_parts();
+    let document = document.finish(collected);
+    let versioned = versioned
+        .fallback(not_found)
+        .layer(from_fn_with_state(Arc::new(methods_of(&document)), only_documented))
+        .layer(DefaultBodyLimit::disable())
+        // Inside the nesting, where the whole route is known.
+        .layer(from_fn(finish))
+        .with_state(app);
+    Router::new()
+        .merge(docs::router(&document))
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(from_fn(finish))
+        .nest(&format!("/{VERSION}"), versioned)
+}
+
+/// The OpenAPI document of the routes.
+pub fn document(app: &App) -> serde_json::Value {
+    let Routes { router, document, .. } = routes(app);
+    let (_, collected) = router.split_for_parts();
+    document.finish(collected)
+}
+
+async fn not_found(request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(200).collect();
+    ApiError::new(Code::NotFound, format!("there is nothing at {path}"))
+        .with("baseUrl", format!("/{VERSION}"))
+        .into_response()
+}
+
+async fn method_not_allowed(method: Method, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(200).collect();
+    ApiError::new(Code::MethodNotAllowed, format!("{path} does not take {method}")).into_response()
+}
+
+/// The methods that each path takes, as its `Allow` header says them.
+type Methods = BTreeMap<String, String>;
+
+fn methods_of(document: &serde_json::Value) -> Methods {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let methods = |item: &serde_json::Value| {
+        let names = item.as_object().into_iter().flat_map(|item| item.keys());
+        names.map(|name| name.to_uppercase()).collect::<Vec<_>>().join(", ")
+    };
+    paths.map(|(path, item)| (format!("/{VERSION}{path}"), methods(item))).collect()
+}
+
+/// Refuses methods that the document does not name. The framework would answer HEAD with what GET
+/// does, which no document says.
+async fn only_documented(
+    State(methods): State<Arc<Methods>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request.extensions().get::<MatchedPath>();
+    let Some(allowed) = path.and_then(|path| methods.get(path.as_str())) else {
+        return next.run(request).await;
+    };
+    let method = request.method().clone();
+    if allowed.split(", ").any(|name| name == method.as_str()) {
+        return next.run(request).await;
+    }
+    let mut response = method_not_allowed(method, request).await;
+    let allowed = HeaderValue::from_str(allowed).expect("names of methods are a header value");
+    response.headers_mut().insert(header::ALLOW, allowed);
+    response
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Characters of a request id that a client may choose.
+const REQUEST_ID_MAX: usize = 128;
+
+/// What every answer gets: the request's id, and a body in our shape where a library refused. Also
+/// the one line of the log per request, which never holds a body, a query or a credential.
+async fn finish(request: Request, next: Next) -> Response {
+    let given = request.headers().get(REQUEST_ID).filter(|id| {
+        let printable = id.as_bytes().iter().all(u8::is_ascii_graphic);
+        printable && (1..=REQUEST_ID_MAX).contains(&id.len())
+    });
+    let id = given.cloned().unwrap_or_else(next_request_id);
+    let method = request.method().clone();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unknown".to_owned(), |path| path.as_str().to_owned());
+    #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
+    let started = std::time::Instant::now();
+    let mut response = match control_characters(request.uri().query().unwrap_or_default()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let status = response.status();
+    if status.is_client_error() && !is_json(&response) {
+        response = in_our_shape(status);
+    }
+    let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
+    metrics::histogram!("switchyard_http_request_seconds", &labels).record(started.elapsed());
+    let [route_label, method_label] = labels;
+    let status_label = ("status", status.as_u16().to_string());
+    let labels = [route_label, method_label, status_label];
+    metrics::counter!("switchyard_http_requests_total", &labels).increment(1);
+    tracing::debug!(
+        request_id = id.to_str().unwrap_or_default(),
+        %method, route, status = response.status().as_u16(),
+        millis = started.elapsed().as_millis(), "request"
+    );
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+/// Refuses parameters with characters that no text of this API may have.
+fn control_characters(query: &str) -> Result<(), ApiError> {
+    let has_control = |text: &str| text.chars().any(char::is_control);
+    let problems: Vec<_> = form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, value)| has_control(name) || has_control(value))
+        .map(|(name, _)| Problem::new(name.escape_default().to_string(), "has a control character"))
+        .collect();
+    match problems.as_slice() {
+        [] => Ok(()),
+        _ => Err(ApiError::fields(Code::InvalidInput, problems)),
+    }
+}
+
+/// A method as a label: a client's invention must not make a new time series.
+fn label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+/// Refusals of the framework, such as a query that cannot be read.
+fn in_our_shape(status: StatusCode) -> Response {
+    let code = match status {
+        StatusCode::METHOD_NOT_ALLOWED => Code::MethodNotAllowed,
+        StatusCode::NOT_FOUND => Code::NotFound,
+        StatusCode::PAYLOAD_TOO_LARGE => Code::PayloadTooLarge,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
+        _ => Code::InvalidInput,
+    };
+    ApiError::new(code, "the path or the query of the request cannot be read").into_response()
+}
+
+/// An id for a request whose client sent none: unique in this process, which is all that telling
+/// two lines of a log apart needs.
+fn next_request_id() -> HeaderValue {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    HeaderValue::from_str(&format!("req-{:x}-{number:x}", std::process::id()))
+        .expect("letters and digits are a header value")
+}

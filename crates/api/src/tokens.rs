@@ -1,0 +1,222 @@
+//! API tokens (specification 2.12, 4.3, 4.4).
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use domain::id::TokenId;
+use domain::token::{Permission, Token};
+use serde::{Deserialize, Serialize};
+use service::App;
+use service::tokens;
+use store::select::Order;
+use store::tokens::TokenFilter;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::extract::{Json, Once, ok};
+use crate::page::{Cursors, List};
+use crate::validate::{Checks, schema_of};
+
+/// What a new token shall be called and what it may do.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct CreateToken {
+    /// Label for people.
+    #[schema(min_length = 1, max_length = 255, example = "payout worker")]
+    name: String,
+    /// What it may do; at most what the token holds that asks for it.
+    #[schema(max_items = 3, example = json!(["VIEW", "TRANSACT"]))]
+    permissions: Vec<PermissionName>,
+}
+
+schema_of!(CreateToken);
+
+/// One thing a token may do. None implies another.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schema(as = Permission)]
+pub enum PermissionName {
+    /// Read everything.
+    View,
+    /// Move money.
+    Transact,
+    /// Change configuration, tokens, customers and external accounts.
+    Manage,
+}
+
+impl From<PermissionName> for Permission {
+    fn from(name: PermissionName) -> Self {
+        match name {
+            PermissionName::View => Self::View,
+            PermissionName::Transact => Self::Transact,
+            PermissionName::Manage => Self::Manage,
+        }
+    }
+}
+
+impl From<Permission> for PermissionName {
+    fn from(permission: Permission) -> Self {
+        match permission {
+            Permission::View => Self::View,
+            Permission::Transact => Self::Transact,
+            Permission::Manage => Self::Manage,
+        }
+    }
+}
+
+/// An API token.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Token)]
+pub struct TokenBody {
+    /// System id.
+    #[schema(example = "Token:019542f5-b3e7-7d02-8000-000000000003")]
+    id: String,
+    /// Label for people.
+    name: String,
+    /// What it may do.
+    permissions: Vec<PermissionName>,
+    /// User name in Basic authentication.
+    client_id: String,
+    /// Password in Basic authentication; only in the answer to its creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    client_secret: Option<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+impl TokenBody {
+    fn new(token: &Token, client_secret: Option<String>) -> Self {
+        Self {
+            id: token.id.to_string(),
+            name: token.name.clone(),
+            permissions: token.permissions.iter().map(PermissionName::from).collect(),
+            client_id: token.client_id.clone(),
+            client_secret,
+            created_at: token.created_at.to_string(),
+            updated_at: token.updated_at.to_string(),
+        }
+    }
+}
+
+/// Which tokens are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListTokens {
+    /// Exactly this name.
+    name: Option<String>,
+    /// Made then or later.
+    #[param(format = DateTime)]
+    created_after: Option<String>,
+    /// Made then or earlier.
+    #[param(format = DateTime)]
+    created_before: Option<String>,
+    /// Changed then or later.
+    #[param(format = DateTime)]
+    updated_after: Option<String>,
+    /// Changed then or earlier.
+    #[param(format = DateTime)]
+    updated_before: Option<String>,
+    /// Rows of a page.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Lists the platform's tokens, newest first.
+#[utoipa::path(get, path = "/tokens", tag = "Tokens", params(ListTokens),
+    responses((status = 200, description = "A page of tokens.", body = List<TokenBody>)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListTokens>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let cursors = Cursors::new(&app, caller.platform.id, "tokens");
+    let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
+    let page = cursors.request(&mut checks, limit, cursor, Order::Descending);
+    let filter = TokenFilter {
+        created_after: checks.time_if("createdAfter", query.created_after.as_deref()),
+        created_before: checks.time_if("createdBefore", query.created_before.as_deref()),
+        updated_after: checks.time_if("updatedAfter", query.updated_after.as_deref()),
+        updated_before: checks.time_if("updatedBefore", query.updated_before.as_deref()),
+        name: query.name,
+    };
+    checks.done()?;
+    let platform = caller.platform.id;
+    let page = app.store().read(move |view| view.tokens(platform, &filter, page)).await?;
+    Ok(ok(&cursors.list(page, |token| token.id.uuid(), |token| TokenBody::new(token, None))))
+}
+
+/// Creates a token. Its secret is in this answer and nowhere else.
+#[utoipa::path(post, path = "/tokens", tag = "Tokens", request_body = CreateToken,
+    responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
+pub async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Json(body): Json<CreateToken>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let permissions = body.permissions.into_iter().map(Permission::from).collect();
+    let new = tokens::draw(&app, caller.platform.id, body.name, permissions);
+    let held = caller.token.permissions;
+    let shape = |new: &tokens::NewToken| TokenBody::new(&new.token, Some(new.secret.clone()));
+    let mut response = request
+        .run(201, shape, move |unit| {
+            tokens::add(unit, &new, Some(held))?;
+            Ok(new.clone())
+        })
+        .await;
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
+fn id(text: &str) -> Result<TokenId, ApiError> {
+    TokenId::parse(text).map_err(|_| ApiError::new(Code::TokenNotFound, "there is no such token"))
+}
+
+/// Shows a token, without its secret.
+#[utoipa::path(get, path = "/tokens/{tokenId}", tag = "Tokens",
+    params(("tokenId" = String, Path, description = "System id of the token.")),
+    responses((status = 200, description = "The token.", body = TokenBody)))]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(token): Path<String>,
+) -> Result<Response, ApiError> {
+    let id = id(&token)?;
+    let found = app.store().read(move |view| view.get::<Token>(&id)).await?;
+    let token = found
+        .filter(|token| token.platform == caller.platform.id && !token.revoked)
+        .ok_or_else(|| ApiError::new(Code::TokenNotFound, "there is no such token"))?;
+    Ok(ok(&TokenBody::new(&token, None)))
+}
+
+/// Deletes a token: from the answer on it authenticates nobody.
+#[utoipa::path(delete, path = "/tokens/{tokenId}", tag = "Tokens",
+    params(("tokenId" = String, Path, description = "System id of the token.")),
+    responses(
+        (status = 204, description = "The token is deleted."),
+        (status = 400, description = "It is the last token that can manage.", body = ErrorBody),
+    ))]
+pub async fn delete(
+    State(app): State<App>,
+    request: Once,
+    Path(token): Path<String>,
+) -> Result<Response, ApiError> {
+    let (id, now, keyed) = (id(&token)?, app.now(), request.keyed());
+    app.store().write(move |unit| tokens::revoke(unit, keyed.platform, id, now)).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

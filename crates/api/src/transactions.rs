@@ -1,0 +1,453 @@
+//! Transactions (specification 2.3, 4.14; contract 6.10).
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
+use domain::id::{TransactionId, kind};
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use domain::transaction::{
+    Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
+};
+use ports::rail::PaymentRail;
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use service::App;
+use store::select::Order;
+use store::transactions::TransactionFilter;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code};
+use crate::extract::ok;
+use crate::instructions::{InstructionsBody, of_rail};
+use crate::page::{Cursors, List};
+use crate::validate::Checks;
+use crate::wire::{AmountBody, Number};
+
+/// Fee parts and multipliers (specification 2.4). Amounts are in the smallest unit of the sending
+/// currency; multipliers are in millisatoshi per smallest unit.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RateDetails)]
+pub struct RateDetailsBody {
+    /// Millisatoshi per smallest sending unit, after the variable fee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    service_api_multiplier: Option<Number>,
+    /// Fixed fee.
+    #[schema(minimum = 0)]
+    service_api_fixed_fee: i64,
+    /// Variable fee as a fraction of the sending amount.
+    #[schema(value_type = f64, minimum = 0)]
+    service_api_variable_fee_rate: Number,
+    /// Variable fee.
+    #[schema(minimum = 0)]
+    service_api_variable_fee_amount: i64,
+    /// Millisatoshi per smallest receiving unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    counterparty_multiplier: Option<Number>,
+    /// Fee of the counterparty, in the smallest receiving unit.
+    #[schema(minimum = 0)]
+    counterparty_fixed_fee: i64,
+}
+
+impl From<&RateDetails> for RateDetailsBody {
+    fn from(details: &RateDetails) -> Self {
+        let multiplier = |value: Decimal| Some(Number(value));
+        Self {
+            service_api_multiplier: details.multipliers.and_then(|two| multiplier(two.service_api)),
+            service_api_fixed_fee: details.fixed_fee.minor(),
+            service_api_variable_fee_rate: Number(details.variable_fee_rate),
+            service_api_variable_fee_amount: details.variable_fee.minor(),
+            counterparty_multiplier: details
+                .multipliers
+                .and_then(|two| multiplier(two.counterparty)),
+            counterparty_fixed_fee: 0,
+        }
+    }
+}
+
+/// Where money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(tag = "sourceType")]
+#[schema(as = TransactionSource)]
+pub enum SourceBody {
+    /// An account.
+    #[serde(rename = "ACCOUNT")]
+    Account(AccountSourceBody),
+    /// A deposit that was made for the payment.
+    #[serde(rename = "REALTIME_FUNDING")]
+    RealtimeFunding(RealtimeSourceBody),
+}
+
+/// An account that money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AccountTransactionSource)]
+pub struct AccountSourceBody {
+    /// An internal or external account.
+    account_id: String,
+    /// Its currency.
+    currency: &'static str,
+}
+
+/// A deposit that was made for the payment.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RealtimeFundingTransactionSource)]
+pub struct RealtimeSourceBody {
+    /// Currency of the deposit.
+    currency: &'static str,
+    /// Who sends.
+    customer_id: String,
+}
+
+impl SourceBody {
+    fn new(source: Source, owner: Owner) -> Self {
+        match source {
+            Source::Account { account, currency } => Self::Account(AccountSourceBody {
+                account_id: account.to_string(),
+                currency: currency.code(),
+            }),
+            Source::RealtimeFunding { currency } => Self::RealtimeFunding(RealtimeSourceBody {
+                currency: currency.code(),
+                customer_id: owner.to_string(),
+            }),
+        }
+    }
+}
+
+/// Where money goes.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(tag = "destinationType")]
+#[schema(as = TransactionDestination)]
+pub enum DestinationBody {
+    /// An account.
+    #[serde(rename = "ACCOUNT")]
+    Account(AccountDestinationBody),
+}
+
+/// An account that money goes to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AccountTransactionDestination)]
+pub struct AccountDestinationBody {
+    /// An internal or external account.
+    account_id: String,
+    /// Its currency.
+    currency: &'static str,
+}
+
+impl From<Destination> for DestinationBody {
+    fn from(destination: Destination) -> Self {
+        Self::Account(AccountDestinationBody {
+            account_id: destination.account.to_string(),
+            currency: destination.currency.code(),
+        })
+    }
+}
+
+/// The text that goes with the bank payment.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ReconciliationInstructions)]
+pub struct ReconciliationBody {
+    /// Unique on this server.
+    #[schema(example = "SY-8B3E7NT0G0000000")]
+    reference: String,
+}
+
+/// Money on its way back, or back (contract 6.12).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Refund)]
+pub struct RefundBody {
+    /// The reference of the payment.
+    reference: String,
+    /// `COMPLETED`: what was set aside was released, or what had come was given back.
+    status: &'static str,
+    /// Why.
+    reason: &'static str,
+    /// When it began.
+    #[schema(format = DateTime)]
+    initiated_at: String,
+    /// When the money was back.
+    #[schema(format = DateTime)]
+    settled_at: String,
+}
+
+/// A payment (specification 2.3).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Transaction)]
+pub struct TransactionBody {
+    /// System id.
+    #[schema(example = "Transaction:019542f5-b3e7-7d02-8000-000000000005")]
+    id: String,
+    /// Where it is in its life.
+    status: &'static str,
+    /// Which way money moves, seen from the platform.
+    #[serde(rename = "type")]
+    direction: &'static str,
+    /// Where money comes from; absent for a bare deposit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    source: Option<SourceBody>,
+    /// Where it goes.
+    destination: DestinationBody,
+    /// Sender of an outgoing, recipient of an incoming payment; the platform itself for its own.
+    customer_id: String,
+    /// The platform's own name for that customer.
+    platform_customer_id: String,
+    /// What leaves the source; on outgoing payments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    sent_amount: Option<AmountBody>,
+    /// What arrives.
+    received_amount: AmountBody,
+    /// Sending major units per receiving major unit, if a quote fixed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    exchange_rate: Option<Number>,
+    /// All fees, in the smallest unit of the sending currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    fees: Option<i64>,
+    /// The quote that it was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    quote_id: Option<String>,
+    /// Fee parts, if a quote fixed them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    rate_details: Option<RateDetailsBody>,
+    /// When it was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    settled_at: Option<String>,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When its status last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// The memo.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+    /// The text that goes with the bank payment; in every status but `CREATED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    reconciliation_instructions: Option<ReconciliationBody>,
+    /// How to make the deposit; only on payments that are funded in real time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    payment_instructions: Vec<InstructionsBody>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failure_reason: Option<&'static str>,
+    /// Money on its way back, or back; on outgoing payments that did not arrive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    refund: Option<RefundBody>,
+}
+
+impl TransactionBody {
+    /// The body of a platform's transactions as use cases give them.
+    pub fn of(app: &App, platform: &Platform) -> impl Fn(&Transaction) -> Self + Send + use<> {
+        let (app, mode) = (app.clone(), platform.mode);
+        move |transaction| Self::new(transaction, app.env().rail(mode))
+    }
+
+    /// The body of a transaction whose platform has its money moved on `rail`.
+    pub fn new(transaction: &Transaction, rail: &dyn PaymentRail) -> Self {
+        let draft = transaction.draft();
+        let terms = draft.terms.as_ref();
+        let time = |at: Timestamp| at.to_string();
+        Self {
+            id: draft.id.to_string(),
+            status: transaction.status().name(),
+            direction: draft.direction.name(),
+            source: draft.source.map(|source| SourceBody::new(source, draft.owner)),
+            destination: draft.destination.into(),
+            customer_id: draft.owner.to_string(),
+            platform_customer_id: draft.platform_customer_id.clone(),
+            sent_amount: draft.sent.map(|sent| sent.money().into()),
+            received_amount: draft.received.money().into(),
+            exchange_rate: terms.map(|terms| Number(terms.rate.value())),
+            fees: terms.map(|terms| terms.fees.minor()),
+            quote_id: terms.map(|terms: &Terms| terms.quote.to_string()),
+            rate_details: terms.map(|terms| (&terms.rate_details).into()),
+            settled_at: transaction.settled_at().map(time),
+            created_at: time(transaction.created_at()),
+            updated_at: time(transaction.updated_at()),
+            description: draft.description.clone(),
+            reconciliation_instructions: transaction
+                .reference()
+                .map(|reference| ReconciliationBody { reference }),
+            payment_instructions: payment_instructions(transaction, rail),
+            failure_reason: transaction.failure().map(|reason| reason.name()),
+            refund: refund(transaction),
+        }
+    }
+}
+
+/// How to make the deposit that a payment waits for, the same as on its quote.
+fn payment_instructions(
+    transaction: &Transaction,
+    rail: &dyn PaymentRail,
+) -> Vec<InstructionsBody> {
+    match (transaction.draft().source, transaction.reference()) {
+        (Some(Source::RealtimeFunding { currency }), Some(reference)) => {
+            of_rail(rail, currency, &reference, None)
+        }
+        (Some(Source::RealtimeFunding { .. } | Source::Account { .. }) | None, _) => Vec::new(),
+    }
+}
+
+/// The refund of an outgoing payment that did not arrive: whatever had been set aside or had come
+/// for it went back in the same change of state.
+fn refund(transaction: &Transaction) -> Option<RefundBody> {
+    if transaction.draft().direction == Direction::Incoming {
+        return None;
+    }
+    let ended = [Status::Failed, Status::Rejected];
+    let initiated_at = ended.into_iter().find_map(|status| transaction.reached(status))?;
+    let settled_at = transaction.reached(Status::Refunded).unwrap_or(initiated_at);
+    Some(RefundBody {
+        reference: transaction.reference()?,
+        status: "COMPLETED",
+        reason: "TRANSACTION_FAILED",
+        initiated_at: initiated_at.to_string(),
+        settled_at: settled_at.to_string(),
+    })
+}
+
+/// Which transactions are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListTransactions {
+    /// Of this customer; the platform's own id for its own payments.
+    customer_id: Option<String>,
+    /// Of customers with this name of the platform's.
+    platform_customer_id: Option<String>,
+    /// From this account.
+    sender_account_identifier: Option<String>,
+    /// To this account.
+    receiver_account_identifier: Option<String>,
+    /// From or to this account.
+    account_identifier: Option<String>,
+    /// In this status.
+    status: Option<String>,
+    /// In this direction.
+    #[serde(rename = "type")]
+    direction: Option<String>,
+    /// With this reconciliation reference.
+    reference: Option<String>,
+    /// Made then or later.
+    #[param(format = DateTime)]
+    start_date: Option<String>,
+    /// Made then or earlier.
+    #[param(format = DateTime)]
+    end_date: Option<String>,
+    /// Rows of a page.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+    /// `asc` or `desc`: oldest or newest first.
+    #[param(default = "desc")]
+    sort_order: Option<String>,
+}
+
+/// The customer or the platform that an id names.
+pub(crate) fn owner_if(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<Owner> {
+    let text = text?;
+    if text.starts_with(kind::Platform::PREFIX) {
+        return checks.id(field, text).map(|id: PlatformId| Owner::Platform(id));
+    }
+    checks.id(field, text).map(|id: CustomerId| Owner::Customer(id))
+}
+
+/// The internal or external account that an id names.
+pub(crate) fn account_if(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<Uuid> {
+    let text = text?;
+    if text.starts_with(kind::InternalAccount::PREFIX) {
+        return checks.id(field, text).map(InternalAccountId::uuid);
+    }
+    checks.id(field, text).map(ExternalAccountId::uuid)
+}
+
+/// Lists the platform's transactions.
+#[utoipa::path(get, path = "/transactions", tag = "Transactions", params(ListTransactions),
+    responses((status = 200, description = "A page of transactions.",
+        body = List<TransactionBody>)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListTransactions>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let sort = query.sort_order.as_deref();
+    let order = checks.named_if("sortOrder", sort, |name| match name {
+        "asc" => Some(Order::Ascending),
+        "desc" => Some(Order::Descending),
+        _ => None,
+    });
+    let order = order.unwrap_or_default();
+    let list = match order {
+        Order::Ascending => "transactions asc",
+        Order::Descending => "transactions",
+    };
+    let cursors = Cursors::new(&app, caller.platform.id, list);
+    let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
+    let page = cursors.request(&mut checks, limit, cursor, order);
+    let mut account =
+        |field, text: &Option<String>| account_if(&mut checks, field, text.as_deref());
+    let source_account = account("senderAccountIdentifier", &query.sender_account_identifier);
+    let destination_account =
+        account("receiverAccountIdentifier", &query.receiver_account_identifier);
+    let either_account = account("accountIdentifier", &query.account_identifier);
+    let filter = TransactionFilter {
+        owner: owner_if(&mut checks, "customerId", query.customer_id.as_deref()),
+        platform_customer_id: query.platform_customer_id,
+        source_account,
+        destination_account,
+        either_account,
+        status: checks.named_if("status", query.status.as_deref(), Status::from_name),
+        direction: checks.named_if("type", query.direction.as_deref(), Direction::from_name),
+        reference: query.reference,
+        created_after: checks.time_if("startDate", query.start_date.as_deref()),
+        created_before: checks.time_if("endDate", query.end_date.as_deref()),
+    };
+    checks.done()?;
+    let (platform, rail) = (caller.platform.id, app.env().rail(caller.platform.mode));
+    let page = app.store().read(move |view| view.transactions(platform, &filter, page)).await?;
+    Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| TransactionBody::new(row, rail))))
+}
+
+/// Shows a transaction.
+#[utoipa::path(get, path = "/transactions/{transactionId}", tag = "Transactions",
+    params(("transactionId" = String, Path, description = "System id of the transaction.")),
+    responses((status = 200, description = "The transaction.", body = TransactionBody)))]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<Response, ApiError> {
+    let not_found = || {
+        let shown: String = text.chars().take(80).collect();
+        ApiError::new(Code::TransactionNotFound, format!("there is no transaction {shown}"))
+            .with("transactionId", shown)
+    };
+    let id = TransactionId::parse(&text).map_err(|_| not_found())?;
+    let found = app.store().read(move |view| view.get::<Transaction>(&id)).await?;
+    let transaction = found
+        .filter(|transaction| transaction.draft().platform == caller.platform.id)
+        .ok_or_else(not_found)?;
+    Ok(ok(&TransactionBody::new(&transaction, app.env().rail(caller.platform.mode))))
+}

@@ -1,0 +1,188 @@
+//! Transfers in one currency (specification 4.1; contract 6.11).
+
+use axum::extract::State;
+use axum::response::Response;
+use domain::id::{ExternalAccountId, InternalAccountId};
+use domain::transaction::Direction;
+use serde::Deserialize;
+use service::App;
+use service::transfers::{self, Transfer};
+use utoipa::ToSchema;
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::extract::{Json, Once};
+use crate::transactions::TransactionBody;
+use crate::validate::{Checks, schema_of};
+use crate::wire::currency;
+
+/// One end of a transfer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TransferEnd {
+    /// The account.
+    #[schema(max_length = 80)]
+    account_id: String,
+    /// The account's currency; checked if it is given.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 10)]
+    currency: Option<String>,
+}
+
+/// A transfer from an internal to an external account.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct TransferOut {
+    /// An internal account.
+    source: TransferEnd,
+    /// An external account in the same currency.
+    destination: TransferEnd,
+    /// Smallest units of the accounts' currency; greater than 0.
+    #[serde(default)]
+    #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 12550)]
+    amount: Option<i64>,
+    /// A memo.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 500)]
+    description: Option<String>,
+}
+
+/// A transfer from an external to an internal account.
+#[derive(Debug, Deserialize, ToSchema)]
+pub struct TransferIn {
+    /// An external account that money can be pulled from.
+    source: TransferEnd,
+    /// An internal account in the same currency.
+    destination: TransferEnd,
+    /// Smallest units of the accounts' currency; greater than 0.
+    #[serde(default)]
+    #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 12550)]
+    amount: Option<i64>,
+    /// A memo.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 500)]
+    description: Option<String>,
+}
+
+schema_of!(TransferOut, TransferIn);
+
+/// What both bodies say, with the name of the field that each end stands in.
+struct Parts {
+    internal: (&'static str, TransferEnd),
+    external: (&'static str, TransferEnd),
+    amount: Option<i64>,
+    description: Option<String>,
+}
+
+impl From<TransferOut> for Parts {
+    fn from(body: TransferOut) -> Self {
+        Self {
+            internal: ("source", body.source),
+            external: ("destination", body.destination),
+            amount: body.amount,
+            description: body.description,
+        }
+    }
+}
+
+impl From<TransferIn> for Parts {
+    fn from(body: TransferIn) -> Self {
+        Self {
+            internal: ("destination", body.destination),
+            external: ("source", body.source),
+            amount: body.amount,
+            description: body.description,
+        }
+    }
+}
+
+impl TryFrom<Parts> for Transfer {
+    type Error = ApiError;
+
+    fn try_from(parts: Parts) -> Result<Self, ApiError> {
+        let (internal_field, internal) = parts.internal;
+        let (external_field, external) = parts.external;
+        let mut checks = Checks::new();
+        let internal_id: Option<InternalAccountId> =
+            checks.id(&format!("{internal_field}.accountId"), &internal.account_id);
+        let external_id: Option<ExternalAccountId> =
+            checks.id(&format!("{external_field}.accountId"), &external.account_id);
+        let (internal_id, external_id) = checks.finish(internal_id.zip(external_id))?;
+        let named = [internal.currency, external.currency];
+        let mut currencies = Vec::new();
+        for code in named.into_iter().flatten() {
+            currencies.push(currency(&code)?);
+        }
+        if let [left, right] = currencies[..]
+            && left != right
+        {
+            let message = "source and destination must have one currency";
+            return Err(ApiError::new(Code::InvalidCurrency, message));
+        }
+        let amount_minor = parts.amount.ok_or_else(|| {
+            ApiError::new(Code::InvalidAmount, "amount: is required").with("field", "amount")
+        })?;
+        Ok(Self {
+            internal: internal_id,
+            external: external_id,
+            amount_minor,
+            currency: currencies.first().copied(),
+            description: parts.description,
+        })
+    }
+}
+
+/// Pays out of an internal account to an external one. The money is set aside at once; the
+/// transaction is `COMPLETED` when the rail has delivered it.
+#[utoipa::path(post, path = "/transfer-out", tag = "Transfers", request_body = TransferOut,
+    responses(
+        (status = 201, description = "The transaction, `PENDING`.", body = TransactionBody),
+        (status = 404, description = "There is no such account.", body = ErrorBody),
+        (status = 410, description = "The customer was deleted.", body = ErrorBody),
+    ))]
+pub async fn transfer_out(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Json(body): Json<TransferOut>,
+) -> Response {
+    let transfer = body.and_then(|body| Transfer::try_from(Parts::from(body)));
+    run(app, caller, request, transfer, Direction::Outgoing).await
+}
+
+/// Pulls money from an external account into an internal one. It is available when the transaction
+/// is `COMPLETED`.
+#[utoipa::path(post, path = "/transfer-in", tag = "Transfers", request_body = TransferIn,
+    responses(
+        (status = 201, description = "The transaction, `PENDING`.", body = TransactionBody),
+        (status = 404, description = "There is no such account.", body = ErrorBody),
+        (status = 410, description = "The customer was deleted.", body = ErrorBody),
+    ))]
+pub async fn transfer_in(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Json(body): Json<TransferIn>,
+) -> Response {
+    let transfer = body.and_then(|body| Transfer::try_from(Parts::from(body)));
+    run(app, caller, request, transfer, Direction::Incoming).await
+}
+
+async fn run(
+    app: App,
+    caller: Caller,
+    request: Once,
+    transfer: Result<Transfer, ApiError>,
+    way: Direction,
+) -> Response {
+    let transfer = match transfer {
+        Ok(transfer) => transfer,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(), caller.platform.id);
+    let id = app.new_id(now);
+    let body = TransactionBody::of(&app, &caller.platform);
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        transfers::transfer(&app, unit, platform, &transfer, way, id, now)
+    };
+    request.run(201, body, work).await
+}

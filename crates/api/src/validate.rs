@@ -1,0 +1,307 @@
+//! Requests are checked against the schema that the OpenAPI document shows: one source for the
+//! documents, the checks and the hints in the answers (docs/decisions/0007).
+
+use std::collections::BTreeSet;
+
+use domain::country::Country;
+use domain::id::{Id, Kind};
+use domain::time::{Date, Timestamp};
+use domain::uma_address::{UmaAddress, UmaDomain};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, schema::Schema as OpenApiSchema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::error::{ApiError, Code, Problem};
+use crate::openapi::{branches, names};
+
+/// A request type whose schema checks it. Implemented by `schema_of!`.
+pub trait Schema {
+    /// Reports everything about a JSON value that the schema does not allow.
+    fn check(value: &Value) -> Result<(), ApiError>;
+}
+
+/// Makes a request type check itself against its own schema.
+macro_rules! schema_of {
+    ($($request:ty),+ $(,)?) => {
+        $(
+            impl $crate::validate::Schema for $request {
+                fn check(value: &serde_json::Value) -> Result<(), $crate::error::ApiError> {
+                    static CHECKER: std::sync::LazyLock<$crate::validate::Checker> =
+                        std::sync::LazyLock::new($crate::validate::Checker::of::<$request>);
+                    CHECKER.check(value)
+                }
+            }
+        )+
+    };
+}
+pub(crate) use schema_of;
+
+/// A compiled schema.
+pub struct Checker(Validator);
+
+/// A rule about a text that no regular expression says; the document names it as the `format`.
+struct Format {
+    name: &'static str,
+    holds: fn(&str) -> bool,
+    message: &'static str,
+}
+
+const UMA_ADDRESS: &str = "uma-address";
+
+const FORMATS: [Format; 6] = [
+    Format {
+        name: "date",
+        holds: |text| Date::parse(text).is_ok(),
+        message: "must be a date that exists, as YYYY-MM-DD",
+    },
+    Format {
+        name: "iso-3166-1-alpha-2",
+        holds: |text| Country::parse(text).is_ok(),
+        message: "must be an ISO 3166-1 alpha-2 country code such as US",
+    },
+    Format {
+        name: "name",
+        holds: is_name,
+        message: "must be a name, without special characters or spare spaces",
+    },
+    Format {
+        name: UMA_ADDRESS,
+        holds: |text| UmaAddress::parse(text).is_ok(),
+        message: "must be a UMA address such as $ada@example.com",
+    },
+    Format {
+        name: "uma-domain",
+        holds: |text| UmaDomain::parse(text).is_ok(),
+        message: "must be a domain name such as uma.example.com",
+    },
+    Format {
+        name: "web-address",
+        holds: is_web_address,
+        message: "must be an absolute http or https URL without credentials",
+    },
+];
+
+/// Whether a text is an absolute URL of the web, without credentials in it. Whether the address
+/// may be called is decided at each call.
+fn is_web_address(text: &str) -> bool {
+    let Ok(url) = text.parse::<axum::http::Uri>() else { return false };
+    let scheme = url.scheme_str();
+    let host = url.host().unwrap_or_default();
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    matches!(scheme, Some("http" | "https")) && !host.is_empty() && !authority.contains('@')
+}
+
+/// Refuses a name that is blank, or that no person or register has.
+fn is_name(text: &str) -> bool {
+    !text.trim().is_empty()
+        && text.trim() == text
+        && !text.contains("  ")
+        && !text.contains(['<', '>', '{', '}', '\\', '|', '^', '`'])
+}
+
+/// Names of fields that hold an amount to be moved.
+const AMOUNTS: [&str; 3] = ["amount", "lockedCurrencyAmount", "currencyAmount"];
+
+impl Checker {
+    /// The checker of a request type.
+    pub fn of<T: ToSchema + PartialSchema>() -> Self {
+        let mut components: Vec<(String, RefOr<OpenApiSchema>)> = Vec::new();
+        T::schemas(&mut components);
+        let components: serde_json::Map<String, Value> = components
+            .into_iter()
+            .map(|(name, schema)| (name, serde_json::to_value(schema).expect("a schema is JSON")))
+            .collect();
+        let mut document = json!({ "components": { "schemas": components } });
+        // The type stands among its parts, because it can be a union itself.
+        let name = T::name();
+        document["components"]["schemas"][&*name] =
+            serde_json::to_value(T::schema()).expect("a schema is JSON");
+        names(&mut document);
+        branches(&mut document);
+        let mut root = json!({ "$ref": format!("#/components/schemas/{name}") });
+        root["components"] = document["components"].take();
+        let mut options = jsonschema::options().should_validate_formats(true);
+        for format in FORMATS {
+            options = options.with_format(format.name, format.holds);
+        }
+        Self(options.build(&root).expect("our own schemas compile"))
+    }
+
+    /// Reports everything that is wrong with a value.
+    pub fn check(&self, value: &Value) -> Result<(), ApiError> {
+        let (mut only_amounts, mut only_addresses) = (true, true);
+        let mut problems: Vec<_> = self
+            .0
+            .iter_errors(value)
+            .map(|error| {
+                let problem = problem(&error);
+                let name = problem.field.rsplit('.').next().unwrap_or_default();
+                let is_range = matches!(
+                    error.kind(),
+                    ValidationErrorKind::Required { .. }
+                        | ValidationErrorKind::Minimum { .. }
+                        | ValidationErrorKind::Maximum { .. }
+                );
+                only_amounts &= is_range && AMOUNTS.contains(&name);
+                only_addresses &= matches!(error.kind(),
+                    ValidationErrorKind::Format { format } if format == UMA_ADDRESS);
+                problem
+            })
+            .collect();
+        // A wrong address alone has a code of its own, which the use case gives.
+        if problems.is_empty() || only_addresses {
+            return Ok(());
+        }
+        let mut seen = BTreeSet::new();
+        problems.retain(|problem| seen.insert(problem.field.clone()));
+        let code = if only_amounts { Code::InvalidAmount } else { Code::InvalidInput };
+        Err(ApiError::fields(code, problems))
+    }
+}
+
+fn problem(error: &ValidationError<'_>) -> Problem {
+    let pointer = error.instance_path().to_string();
+    let mut field = pointer.trim_start_matches('/').replace('/', ".");
+    let (message, constraint) = match error.kind() {
+        ValidationErrorKind::Required { property } => {
+            let property = property.as_str().unwrap_or_default();
+            if !field.is_empty() {
+                field.push('.');
+            }
+            field.push_str(property);
+            ("is required".to_owned(), json!({ "required": true }))
+        }
+        ValidationErrorKind::Pattern { pattern } => {
+            (format!("must match {pattern}"), json!({ "pattern": pattern }))
+        }
+        ValidationErrorKind::MinLength { limit } => {
+            (format!("must have at least {limit} characters"), json!({ "minLength": limit }))
+        }
+        ValidationErrorKind::MaxLength { limit } => {
+            (format!("must have at most {limit} characters"), json!({ "maxLength": limit }))
+        }
+        ValidationErrorKind::MinItems { limit } => {
+            (format!("must have at least {limit} entries"), json!({ "minItems": limit }))
+        }
+        ValidationErrorKind::MaxItems { limit } => {
+            (format!("must have at most {limit} entries"), json!({ "maxItems": limit }))
+        }
+        ValidationErrorKind::Minimum { limit } => {
+            (format!("must be at least {limit}"), json!({ "minimum": limit }))
+        }
+        ValidationErrorKind::Maximum { limit } => {
+            (format!("must be at most {limit}"), json!({ "maximum": limit }))
+        }
+        ValidationErrorKind::Format { format } => {
+            let known = FORMATS.iter().find(|known| known.name == format);
+            let message = known.map_or("has the wrong format", |known| known.message);
+            (message.to_owned(), json!({ "format": format }))
+        }
+        ValidationErrorKind::Enum { options } => {
+            (format!("must be one of {options}"), json!({ "enum": **options }))
+        }
+        ValidationErrorKind::Type { .. } => {
+            let wanted = wanted_type(error);
+            (format!("must be of type {wanted}"), json!({ "type": wanted }))
+        }
+        _ => {
+            let place = error.schema_path().to_string();
+            ("does not fit the schema".to_owned(), json!({ "schema": place }))
+        }
+    };
+    Problem { field, message, constraint: Some(constraint) }
+}
+
+/// The type that was wanted, as the message of the checker names it.
+fn wanted_type(error: &ValidationError<'_>) -> String {
+    let text = error.to_string();
+    text.rsplit('"').nth(1).unwrap_or("another").to_owned()
+}
+
+/// Collects what no schema can say: identifiers, dates, and rules across fields.
+#[derive(Debug, Default)]
+pub struct Checks {
+    problems: Vec<Problem>,
+}
+
+impl Checks {
+    /// Nothing wrong so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a problem.
+    pub fn refuse(&mut self, field: &str, message: impl Into<String>) {
+        self.problems.push(Problem::new(field, message));
+    }
+
+    /// Takes the value or the problem.
+    pub fn take<T, E: std::fmt::Display>(
+        &mut self,
+        field: &str,
+        result: Result<T, E>,
+    ) -> Option<T> {
+        result.map_err(|error| self.refuse(field, error.to_string())).ok()
+    }
+
+    /// An identifier.
+    pub fn id<K: Kind>(&mut self, field: &str, text: &str) -> Option<Id<K>> {
+        self.take(field, Id::parse(text))
+    }
+
+    /// An optional identifier.
+    pub fn id_if<K: Kind>(&mut self, field: &str, text: Option<&str>) -> Option<Id<K>> {
+        text.and_then(|text| self.id(field, text))
+    }
+
+    /// An optional instant.
+    pub fn time_if(&mut self, field: &str, text: Option<&str>) -> Option<Timestamp> {
+        text.and_then(|text| self.take(field, Timestamp::parse(text)))
+    }
+
+    /// One of a list of names.
+    pub fn named_if<T>(
+        &mut self,
+        field: &str,
+        text: Option<&str>,
+        from_name: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = text?;
+        let found = from_name(text);
+        if found.is_none() {
+            let shown: String = text.chars().take(40).collect();
+            self.refuse(field, format!("'{shown}' is not a value of this field"));
+        }
+        found
+    }
+
+    /// Adds the problems of a part of the request at `path`.
+    pub fn part(&mut self, path: &str, problems: impl IntoIterator<Item = Problem>) {
+        for mut problem in problems {
+            if !path.is_empty() {
+                problem.field = format!("{path}.{}", problem.field);
+            }
+            self.problems.push(problem);
+        }
+    }
+
+    /// Whether there is no problem so far.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The value, unless there is a problem.
+    pub fn finish<T>(self, value: Option<T>) -> Result<T, ApiError> {
+        match value {
+            Some(value) if self.problems.is_empty() => Ok(value),
+            Some(_) | None => Err(ApiError::fields(Code::InvalidInput, self.problems)),
+        }
+    }
+
+    /// Refuses if there is a problem.
+    pub fn done(self) -> Result<(), ApiError> {
+        self.finish(Some(()))
+    }
+}

@@ -1,0 +1,321 @@
+//! The platform's configuration (specification 2.11, 4.2; contract 6.1).
+
+use domain::currency::Currency;
+use serde_json::{Value, json};
+
+use crate::support::{Client, START, Server, fields, text};
+
+/// A currency with its limits and nothing else.
+fn currency(code: &str, min: i64, max: i64) -> Value {
+    json!({ "currencyCode": code, "minAmount": min, "maxAmount": max })
+}
+
+/// Sets the platform's currencies.
+async fn support(client: &Client, currencies: &[Value]) {
+    client.patch("/config", &json!({ "supportedCurrencies": currencies })).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_viewer_reads_the_configuration_of_a_new_platform() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let answer = client.get("/config").await;
+    let config = answer.expect(200);
+    let supported: Vec<_> = Currency::all()
+        .map(|currency| {
+            json!({
+                "currencyCode": currency.code(),
+                "minAmount": 1,
+                "maxAmount": 9_000_000_000_000_000_i64,
+                "requiredCounterpartyFields": [],
+                "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+            })
+        })
+        .collect();
+    let expected = json!({
+        "id": client.platform.to_string(),
+        "umaDomain": "uma.test",
+        "proxyUmaSubdomain": format!("p-{}", client.platform.uuid().simple()),
+        "supportedCurrencies": supported,
+        "isRegulatedFinancialInstitution": true,
+        "createdAt": START,
+        "updatedAt": START,
+    });
+    assert_eq!(*config, expected);
+}
+
+#[tokio::test]
+async fn a_manager_changes_every_field_and_what_is_left_out_stays() {
+    let server = Server::new();
+    let client = server.platform().await;
+    server.clock.advance_millis(5);
+    let usd = json!({
+        "currencyCode": "USD",
+        "minAmount": 0,
+        "maxAmount": 5_000,
+        "requiredCounterpartyFields": [
+            { "name": "FULL_NAME", "mandatory": true },
+            { "name": "BIRTH_DATE", "mandatory": false },
+        ],
+        "enabledTransactionTypes": ["OUTGOING"],
+    });
+    let mut expected = client.get("/config").await.expect(200).clone();
+    expected["updatedAt"] = json!("2025-10-13T09:00:00.005Z");
+    for (change, field, value) in [
+        (json!({ "umaDomain": "Pay.Example.COM" }), "umaDomain", json!("pay.example.com")),
+        (
+            json!({ "webhookEndpoint": "https://example.com/hooks?x=1" }),
+            "webhookEndpoint",
+            json!("https://example.com/hooks?x=1"),
+        ),
+        (json!({ "supportedCurrencies": [usd] }), "supportedCurrencies", json!([usd])),
+        (json!({}), "umaDomain", json!("pay.example.com")),
+    ] {
+        expected[field] = value;
+        assert_eq!(*client.patch("/config", &change).await.expect(200), expected, "{change}");
+        assert_eq!(*client.get("/config").await.expect(200), expected, "{change}");
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_manager_cannot_change_what_only_the_server_decides() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let before = client.get("/config").await.expect(200).clone();
+    let body = json!({
+        "id": "PlatformConfig:019542f5-b3e7-7d02-8000-000000000000",
+        "isRegulatedFinancialInstitution": false,
+        "proxyUmaSubdomain": "mine",
+        "createdAt": "2000-01-01T00:00:00Z",
+        "mode": "LIVE",
+        "supportedCurrencies": before["supportedCurrencies"],
+    });
+    assert_eq!(*client.patch("/config", &body).await.expect(200), before);
+}
+
+#[tokio::test]
+async fn a_manager_may_leave_out_what_a_currency_has_by_default() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let body = json!({ "supportedCurrencies": [currency("EUR", 1, 2)] });
+    let config = client.patch("/config", &body).await;
+    let expected = json!([{
+        "currencyCode": "EUR",
+        "minAmount": 1,
+        "maxAmount": 2,
+        "requiredCounterpartyFields": [],
+        "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+    }]);
+    assert_eq!(config.expect(200)["supportedCurrencies"], expected);
+    let answer = client.patch("/config", &json!({ "supportedCurrencies": [{}] })).await;
+    let missing = ["currencyCode", "maxAmount", "minAmount"]
+        .map(|field| format!("supportedCurrencies.0.{field}"));
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), missing);
+}
+
+#[tokio::test]
+async fn a_manager_is_told_every_bad_value_at_once() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let before = client.get("/config").await.expect(200).clone();
+    let mut usd = currency("USD", -1, 9);
+    usd["requiredCounterpartyFields"] = json!([{ "name": "SHOE_SIZE", "mandatory": true }]);
+    let body = json!({
+        "umaDomain": "not a domain",
+        "webhookEndpoint": "ftp://example.com",
+        "supportedCurrencies": [usd],
+    });
+    let answer = client.patch("/config", &body).await;
+    let wrong = [
+        "supportedCurrencies.0.minAmount",
+        "supportedCurrencies.0.requiredCounterpartyFields.0.name",
+        "umaDomain",
+        "webhookEndpoint",
+    ];
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
+    let twice = [currency("USD", 10, 9), currency("EUR", 0, 1), currency("USD", 0, 1)];
+    let answer = client.patch("/config", &json!({ "supportedCurrencies": twice })).await;
+    let wrong = ["supportedCurrencies.0.minAmount", "supportedCurrencies.2.currencyCode"];
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
+    assert_eq!(*client.get("/config").await.expect(200), before);
+}
+
+#[tokio::test]
+async fn what_a_manager_says_twice_counts_once_or_is_refused() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let mut usd = currency("USD", 0, 9);
+    usd["enabledTransactionTypes"] = json!(["INCOMING", "INCOMING"]);
+    let config = client.patch("/config", &json!({ "supportedCurrencies": [usd] })).await;
+    let supported = &config.expect(200)["supportedCurrencies"][0];
+    assert_eq!(supported["enabledTransactionTypes"], json!(["INCOMING"]));
+    let asked = |mandatory: bool| json!({ "name": "EMAIL", "mandatory": mandatory });
+    usd["requiredCounterpartyFields"] = json!([asked(true), asked(false)]);
+    let answer = client.patch("/config", &json!({ "supportedCurrencies": [usd] })).await;
+    let wrong = ["supportedCurrencies.0.requiredCounterpartyFields.1.name"];
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
+}
+
+#[tokio::test]
+async fn a_manager_is_told_which_values_have_the_wrong_shape() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let check = async |body: Value, wrong: &[&str]| {
+        let answer = client.patch("/config", &body).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong, "{body}");
+    };
+    let with = |field: &str, value: Value| {
+        let mut usd = currency("USD", 0, 1);
+        usd[field] = value;
+        json!({ "supportedCurrencies": [usd] })
+    };
+    check(json!({ "umaDomain": 5, "webhookEndpoint": [] }), &["umaDomain", "webhookEndpoint"])
+        .await;
+    check(json!({ "supportedCurrencies": {} }), &["supportedCurrencies"]).await;
+    check(with("minAmount", json!(-1)), &["supportedCurrencies.0.minAmount"]).await;
+    check(
+        with("maxAmount", json!(9_000_000_000_000_001_i64)),
+        &["supportedCurrencies.0.maxAmount"],
+    )
+    .await;
+    check(with("maxAmount", json!("5")), &["supportedCurrencies.0.maxAmount"]).await;
+    check(
+        with("enabledTransactionTypes", json!(["SIDEWAYS"])),
+        &["supportedCurrencies.0.enabledTransactionTypes.0"],
+    )
+    .await;
+    check(
+        with("requiredCounterpartyFields", json!([{ "name": "EMAIL" }])),
+        &["supportedCurrencies.0.requiredCounterpartyFields.0.mandatory"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn events_go_only_to_absolute_addresses_of_the_web() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let check = async |endpoint: &str, status: u16| {
+        let answer = client.patch("/config", &json!({ "webhookEndpoint": endpoint })).await;
+        if status == 200 {
+            assert_eq!(answer.expect(200)["webhookEndpoint"], endpoint);
+        } else {
+            let details = answer.refused(status, "INVALID_INPUT");
+            assert_eq!(fields(details), ["webhookEndpoint"], "{endpoint}");
+        }
+    };
+    check("http://localhost:9/hook", 200).await;
+    check("https://example.com", 200).await;
+    for wrong in [
+        "",
+        "/hook",
+        "example.com/hook",
+        "//example.com",
+        "https://",
+        "http:///x",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://user:secret@example.com/",
+        "https://exa mple.com/",
+    ] {
+        check(wrong, 400).await;
+    }
+    check(&format!("https://example.com/{}", "x".repeat(2_048)), 400).await;
+}
+
+#[tokio::test]
+async fn a_currency_that_nobody_knows_is_refused() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let before = client.get("/config").await.expect(200).clone();
+    for unknown in ["JPY", "usd", "", "US", "🪙"] {
+        let body = json!({ "supportedCurrencies": [currency(unknown, 0, 1)] });
+        let details = client.patch("/config", &body).await;
+        assert_eq!(details.refused(400, "INVALID_CURRENCY")["currency"], unknown);
+    }
+    assert_eq!(*client.get("/config").await.expect(200), before);
+}
+
+#[tokio::test]
+async fn a_currency_with_money_in_it_cannot_be_removed() {
+    let server = Server::new();
+    let (client, other) = (server.platform().await, server.platform().await);
+    let customer = client.customer().await;
+    client.funded(&customer, "EUR", 5).await;
+    let theirs = other.customer().await;
+    other.funded(&theirs, "GBP", 5).await;
+    let platforms_own = client.account(None, "CAD").await;
+    client.fund(&platforms_own, 1).await;
+    let usd = currency("USD", 0, 9);
+    for (kept, in_use) in [("EUR", "CAD"), ("CAD", "EUR")] {
+        let body = json!({ "supportedCurrencies": [usd, currency(kept, 0, 9)] });
+        let answer = client.patch("/config", &body).await;
+        assert_eq!(answer.refused(400, "INVALID_CURRENCY")["currency"], in_use);
+    }
+    let all = client.get("/config").await.expect(200)["supportedCurrencies"].clone();
+    assert_eq!(all.as_array().map(Vec::len), Some(Currency::all().count()));
+    support(&client, &[usd, currency("EUR", 0, 9), currency("CAD", 0, 9)]).await;
+    let path = format!("/customers/internal-accounts?customerId={customer}");
+    let accounts = client.get(&path).await;
+    let codes: Vec<_> = accounts.expect(200)["data"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| text(&row["balance"]["currency"]["code"]))
+        .collect();
+    assert_eq!(codes, ["USD", "EUR", "CAD"]);
+    server.verify();
+}
+
+#[tokio::test]
+async fn limits_of_a_currency_bound_what_is_sent() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let usd = client.funded(&customer, "USD", 100_000).await;
+    let bank = client.usd_external(&customer, "789").await;
+    support(&client, &[currency("USD", 100, 1_000)]).await;
+    let send = async |amount: i64| {
+        let body = json!({
+            "source": { "accountId": usd },
+            "destination": { "accountId": bank },
+            "amount": amount,
+        });
+        client.post("/transfer-out", &body).await
+    };
+    for refused in [1, 99, 1_001] {
+        let answer = send(refused).await;
+        let details = answer.refused(400, "AMOUNT_OUT_OF_RANGE");
+        let expected = json!({
+            "currency": "USD", "amount": refused, "minAmount": 100, "maxAmount": 1_000,
+        });
+        assert_eq!(*details, expected);
+    }
+    assert_eq!(client.balance(&usd).await, 100_000);
+    for sent in [100, 1_000] {
+        send(sent).await.expect(201);
+    }
+    assert_eq!(client.balance(&usd).await, 98_900);
+    let mut incoming = currency("USD", 0, 100_000);
+    incoming["enabledTransactionTypes"] = json!(["INCOMING"]);
+    support(&client, &[incoming]).await;
+    assert_eq!(send(100).await.refused(400, "INVALID_CURRENCY")["currency"], "USD");
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_new_domain_holds_for_new_customers_only() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let old = client.customer().await;
+    let path = format!("/customers/{old}");
+    let address = text(&client.get(&path).await.expect(200)["umaAddress"]);
+    client.patch("/config", &json!({ "umaDomain": "new.test" })).await.expect(200);
+    assert_eq!(client.get(&path).await.expect(200)["umaAddress"], address.as_str());
+    let new = client.customer().await;
+    let new = text(&client.get(&format!("/customers/{new}")).await.expect(200)["umaAddress"]);
+    assert!(new.ends_with("@new.test"), "{new}");
+    let same = json!({ "customerType": "INDIVIDUAL", "umaAddress": address });
+    assert_eq!(client.patch(&path, &same).await.expect(200)["umaAddress"], address.as_str());
+}

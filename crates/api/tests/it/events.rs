@@ -1,0 +1,95 @@
+//! What a platform is told of every change (specification 6; reliability 2.4). The checks of
+//! numbers, ids and envelopes are in `Server::told`.
+
+use serde_json::Value;
+
+use crate::pay::{Payer, deposit, from, sending, to, transfer};
+use crate::support::Server;
+
+/// Runs the clock in small steps and compares what is told with what is shown, at every change.
+async fn watch(server: &Server, payer: &Payer, id: &Value, expected: &[&str]) {
+    let mut shown = vec![payer.client.transaction(id).await];
+    for _ in 0..64 {
+        server.pass(500).await;
+        let now = payer.client.transaction(id).await;
+        if shown.last() != Some(&now) {
+            shown.push(now);
+        }
+    }
+    let told = server.told(id).await;
+    let statuses: Vec<_> = told.iter().map(|data| data["status"].clone()).collect();
+    assert_eq!(statuses, expected);
+    for data in &shown {
+        assert!(told.contains(data), "shown but never told: {data}");
+    }
+    assert_eq!(told.last(), shown.last());
+    assert_eq!(server.told(id).await, told, "the same again");
+}
+
+#[tokio::test]
+async fn every_change_of_a_transfer_is_told_as_it_is_shown() {
+    for (suffix, expected) in [
+        ("789", &["PENDING", "PROCESSING", "COMPLETED"][..]),
+        ("003", &["PENDING", "FAILED"]),
+        ("004", &["PENDING", "REJECTED"]),
+        ("005", &["PENDING", "PROCESSING", "FAILED"]),
+    ] {
+        let server = Server::new();
+        let payer = Payer::with(&server, 1_000).await;
+        let bank = payer.bank(suffix).await;
+        let out = payer.client.post("/transfer-out", &transfer(&payer.usd, &bank, 400)).await;
+        assert_eq!(&server.told(&out.body["id"]).await[0], out.expect(201));
+        watch(&server, &payer, &out.body["id"], expected).await;
+        let back = payer.client.post("/transfer-in", &transfer(&bank, &payer.usd, 400)).await;
+        assert_eq!(&server.told(&back.body["id"]).await[0], back.expect(201));
+        watch(&server, &payer, &back.body["id"], expected).await;
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn every_change_of_a_quotes_payment_is_told_as_it_is_shown() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000_000).await;
+    let eur = payer.account("EUR").await;
+    let body = sending(&from(&payer.usd), &to(&eur), 100_000);
+    let quote = payer.client.quote(&body).await;
+    let pending = payer.client.transaction_of(&quote).await;
+    payer.client.execute(&quote).await.expect(200);
+    assert_eq!(server.told(&quote["transactionId"]).await[0], pending);
+    let done = ["PENDING", "PROCESSING", "COMPLETED"];
+    watch(&server, &payer, &quote["transactionId"], &done).await;
+    for (suffix, expected) in [
+        ("789", &done[..]),
+        ("003", &["PENDING", "PROCESSING", "FAILED"]),
+        ("004", &["PENDING", "PROCESSING", "REJECTED"]),
+    ] {
+        let bank = payer.bank(suffix).await;
+        let quote = payer.client.quote(&sending(&from(&payer.usd), &to(&bank), 400)).await;
+        payer.client.execute(&quote).await.expect(200);
+        watch(&server, &payer, &quote["transactionId"], expected).await;
+    }
+    let source = deposit("USD", &payer.customer);
+    for (amount, expected) in [(400, &done[..]), (401, &["PENDING", "FAILED", "REFUNDED"])] {
+        let quote = payer.client.quote(&sending(&source, &to(&payer.usd), 400)).await;
+        payer.client.deposit(&quote, Some(amount)).await.expect(200);
+        watch(&server, &payer, &quote["transactionId"], expected).await;
+    }
+    let quote = payer.client.quote(&body).await;
+    server.pass(300_000).await;
+    watch(&server, &payer, &quote["transactionId"], &["PENDING", "EXPIRED"]).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn what_is_refused_tells_nothing() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let (bank, eur) = (payer.bank("789").await, payer.account("EUR").await);
+    let body = transfer(&payer.usd, &bank, 400);
+    payer.client.post("/transfer-out", &body).await.refused(400, "INSUFFICIENT_BALANCE");
+    let quote = payer.client.quote(&sending(&from(&payer.usd), &to(&eur), 100_000)).await;
+    payer.client.execute(&quote).await.refused(400, "INSUFFICIENT_BALANCE");
+    assert_eq!(server.told_statuses(&quote["transactionId"]).await, ["PENDING"]);
+    server.verify();
+}

@@ -1,0 +1,315 @@
+//! The idempotency key (design decision 9; contract 8; reliability 6).
+
+use domain::token::{Permission, Permissions};
+use serde_json::{Value, json};
+
+use crate::pay::{Payer, from, sending, to, transfer};
+use crate::support::{Answer, Call, Server, text};
+
+/// Checks that `again` is the first answer once more.
+#[track_caller]
+fn replayed(first: &Answer, again: &Answer) {
+    assert_eq!(first.status, again.status, "{}", again.body);
+    assert_eq!(first.bytes, again.bytes, "not byte for byte");
+    assert!(!first.headers.contains_key("idempotent-replayed"));
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    assert_eq!(first.headers["content-type"], again.headers["content-type"]);
+}
+
+/// Checks that an answer is a first one.
+#[track_caller]
+fn fresh(answer: &Answer, status: u16) -> &Value {
+    assert!(!answer.headers.contains_key("idempotent-replayed"), "{}", answer.body);
+    answer.expect(status)
+}
+
+#[tokio::test]
+async fn a_repeat_gets_the_first_answer_and_pays_once() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 400);
+    let first = payer.client.post_once("/transfer-out", "k1", &body).await;
+    fresh(&first, 201);
+    server.pass(1_000).await;
+    for _ in 0..3 {
+        // The first answer says PENDING, although the transfer is complete by now.
+        replayed(&first, &payer.client.post_once("/transfer-out", "k1", &body).await);
+    }
+    assert_eq!(payer.balance().await, 600);
+    // Whatever the body.
+    for other in [
+        transfer(&payer.usd, &bank, 500),
+        transfer(&payer.usd, "x", -1),
+        json!({}),
+        json!({ "amount": "x" }),
+    ] {
+        replayed(&first, &payer.client.post_once("/transfer-out", "k1", &other).await);
+    }
+    let broken = Call::raw("{").header("content-type", "application/json").key("k1");
+    replayed(&first, &payer.client.send("POST", "/transfer-out", broken).await);
+    assert_eq!(payer.balance().await, 600);
+    let second = payer.client.post_once("/transfer-out", "k2", &body).await;
+    assert_ne!(fresh(&second, 201)["id"], first.body["id"]);
+    assert_eq!(payer.balance().await, 200);
+    server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sixteen_at_once_on_one_key_pay_once() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    for round in 0..4 {
+        let key = format!("round-{round}");
+        let mut calls = tokio::task::JoinSet::new();
+        for number in 0..16 {
+            // Half of them with another amount: whoever is first decides.
+            let body = transfer(&payer.usd, &bank, 100 + number % 2);
+            let (client, key) = (payer.client.clone(), key.clone());
+            calls.spawn(async move { client.post_once("/transfer-out", &key, &body).await });
+        }
+        let answers = calls.join_all().await;
+        let is_replay = |answer: &&Answer| answer.headers.contains_key("idempotent-replayed");
+        let first: Vec<_> = answers.iter().filter(|answer| !is_replay(answer)).collect();
+        assert_eq!(first.len(), 1, "one effect");
+        for again in answers.iter().filter(is_replay) {
+            replayed(first[0], again);
+        }
+    }
+    assert_eq!(payer.client.count("/transactions?type=OUTGOING").await, 4);
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn every_post_that_creates_or_executes_honours_the_key() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 300_000).await;
+    let client = &payer.client;
+    let (bank, eur) = (payer.bank("789").await, payer.account("EUR").await);
+    let quote = client.quote(&sending(&from(&payer.usd), &to(&eur), 100_000)).await;
+    let deposited = client
+        .quote(&sending(&crate::pay::deposit("USD", &payer.customer), &to(&eur), 5_000))
+        .await;
+    let account = crate::support::usd_external(Some(&payer.customer), "777");
+    let own = crate::support::usd_external(None, "777");
+    for (path, body, status) in [
+        ("/transfer-out".to_owned(), transfer(&payer.usd, &bank, 1), 201),
+        ("/transfer-in".to_owned(), transfer(&bank, &payer.usd, 1), 201),
+        ("/quotes".to_owned(), sending(&from(&payer.usd), &to(&eur), 5_000), 201),
+        (format!("/quotes/{}/execute", text(&quote["id"])), json!({}), 200),
+        (format!("/sandbox/internal-accounts/{}/fund", payer.usd), json!({ "amount": 5 }), 200),
+        (
+            "/sandbox/send".to_owned(),
+            json!({ "quoteId": deposited["id"], "currencyCode": "USD" }),
+            200,
+        ),
+        ("/customers".to_owned(), json!({ "customerType": "INDIVIDUAL", "fullName": "B" }), 201),
+        ("/customers/external-accounts".to_owned(), account, 201),
+        ("/platform/external-accounts".to_owned(), own, 201),
+        ("/tokens".to_owned(), json!({ "name": "t", "permissions": ["VIEW"] }), 201),
+    ] {
+        // One key for all: another path is another request.
+        let first = client.post_once(&path, "the key", &body).await;
+        fresh(&first, status);
+        let again = client.post_once(&path, "the key", &body).await;
+        replayed(&first, &again);
+        if path == "/tokens" {
+            assert!(again.body["clientSecret"].is_string(), "the secret is part of the answer");
+        }
+    }
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_secret_of_a_replayed_token_works() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let body = json!({ "name": "t", "permissions": ["VIEW"] });
+    let first = client.post_once("/tokens", "k", &body).await;
+    let again = client.post_once("/tokens", "k", &body).await;
+    replayed(&first, &again);
+    let (id, secret) = (text(&again.body["clientId"]), text(&again.body["clientSecret"]));
+    server.client(client.platform, &id, &secret).get("/config").await.expect(200);
+    assert_eq!(client.count("/tokens").await, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_is_an_answer_too() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 10).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 400);
+    // Too little money; then there is enough, but the key has its answer.
+    let first = payer.client.post_once("/transfer-out", "poor", &body).await;
+    first.refused(400, "INSUFFICIENT_BALANCE");
+    payer.client.fund(&payer.usd, 1_000).await;
+    replayed(&first, &payer.client.post_once("/transfer-out", "poor", &body).await);
+    assert_eq!(payer.balance().await, 1_010);
+    fresh(&payer.client.post_once("/transfer-out", "rich", &body).await, 201);
+    // Fields that are not valid; then they are.
+    let first = payer.client.post_once("/transfer-out", "bad", &json!({ "amount": 1 })).await;
+    first.refused(400, "INVALID_INPUT");
+    replayed(&first, &payer.client.post_once("/transfer-out", "bad", &body).await);
+    // No JSON at all.
+    let broken = Call::raw("{").header("content-type", "application/json").key("broken");
+    let first = payer.client.send("POST", "/transfer-out", broken).await;
+    first.refused(400, "INVALID_INPUT");
+    replayed(&first, &payer.client.post_once("/transfer-out", "broken", &body).await);
+    // Something that is not there.
+    let unknown = transfer(&payer.usd, "ExternalAccount:0199dccc-4a80-7000-8000-000000000001", 1);
+    let first = payer.client.post_once("/transfer-out", "unknown", &unknown).await;
+    first.refused(404, "ACCOUNT_NOT_FOUND");
+    replayed(&first, &payer.client.post_once("/transfer-out", "unknown", &body).await);
+    assert_eq!(payer.balance().await, 610);
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn executing_with_a_key_answers_the_same_again() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let eur = payer.account("EUR").await;
+    let quote = payer.client.quote(&sending(&from(&payer.usd), &to(&eur), 100_000)).await;
+    let path = format!("/quotes/{}/execute", text(&quote["id"]));
+    let execute = |key: &'static str| {
+        let (client, path) = (payer.client.clone(), path.clone());
+        async move { client.send("POST", &path, Call::default().key(key)).await }
+    };
+    let poor = execute("poor").await;
+    poor.refused(400, "INSUFFICIENT_BALANCE");
+    payer.client.fund(&payer.usd, 100_000).await;
+    replayed(&poor, &execute("poor").await);
+    let first = execute("rich").await;
+    assert_eq!(fresh(&first, 200)["status"], "COMPLETED");
+    replayed(&first, &execute("rich").await);
+    let late = execute("late").await;
+    late.refused(409, "CONFLICT");
+    assert_eq!(late.headers["x-should-retry"], "false");
+    let again = execute("late").await;
+    replayed(&late, &again);
+    assert_eq!(again.headers["x-should-retry"], "false");
+    let unknown = "/quotes/x/execute";
+    let first = payer.client.send("POST", unknown, Call::default().key("k")).await;
+    first.refused(404, "QUOTE_NOT_FOUND");
+    replayed(&first, &payer.client.send("POST", unknown, Call::default().key("k")).await);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_its_platform_method_and_path() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let other = Payer::with(&server, 1_000).await;
+    let (bank, their_bank) = (payer.bank("789").await, other.bank("789").await);
+    let body = transfer(&payer.usd, &bank, 1);
+    fresh(&payer.client.post_once("/transfer-out", "k", &body).await, 201);
+    let theirs = transfer(&other.usd, &their_bank, 1);
+    fresh(&other.client.post_once("/transfer-out", "k", &theirs).await, 201);
+    let back = transfer(&bank, &payer.usd, 1);
+    fresh(&payer.client.post_once("/transfer-in", "k", &back).await, 201);
+    for account in ["USD", "EUR"] {
+        let account = payer.account(account).await;
+        let path = format!("/sandbox/internal-accounts/{account}/fund");
+        let answer = payer.client.post_once(&path, "k", &json!({ "amount": 5 })).await;
+        assert_eq!(fresh(&answer, 200)["id"], account);
+    }
+    let path = format!("/customers/{}", payer.customer);
+    let change = Call::json(&json!({ "customerType": "INDIVIDUAL" })).key("k");
+    fresh(&payer.client.send("PATCH", &path, change).await, 200);
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn two_spellings_of_a_key_are_one() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 1);
+    let first = payer.client.post_once("/transfer-out", "8e03978e-40d5", &body).await;
+    fresh(&first, 201);
+    replayed(&first, &payer.client.post_once("/transfer-out", "\"8e03978e-40d5\"", &body).await);
+    // Case and what stands around it matter.
+    fresh(&payer.client.post_once("/transfer-out", "8E03978E-40D5", &body).await, 201);
+    fresh(&payer.client.post_once("/transfer-out", "8e03978e-40d5-", &body).await, 201);
+    fresh(&payer.client.post_once("/transfer-out", "\"8e03978e-40d5", &body).await, 201);
+    for key in ["x".to_owned(), "x".repeat(255), "a b".to_owned(), "~!@#$%^&*()".to_owned()] {
+        let first = payer.client.post_once("/transfer-out", &key, &body).await;
+        fresh(&first, 201);
+        replayed(&first, &payer.client.post_once("/transfer-out", &key, &body).await);
+    }
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn bad_keys_are_refused_and_pay_nothing() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 1);
+    let long = "x".repeat(256);
+    for key in ["", "\"\"", &long, "\t", "a\tb", "clé"] {
+        let answer = payer.client.post_once("/transfer-out", key, &body).await;
+        let details = answer.refused(400, "INVALID_INPUT");
+        assert_eq!(details["field"], "Idempotency-Key", "{key:?}");
+    }
+    let twice = Call::json(&body).key("a").key("b");
+    let answer = payer.client.send("POST", "/transfer-out", twice).await;
+    assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "Idempotency-Key");
+    let twice = Call::json(&body).key("a").key("a");
+    payer.client.send("POST", "/transfer-out", twice).await.refused(400, "INVALID_INPUT");
+    assert_eq!(payer.balance().await, 1_000);
+    fresh(&payer.client.post_once("/transfer-out", "a", &body).await, 201);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_key_outlives_a_restart_and_a_month() {
+    let server = Server::new();
+    let platform = server.platform().await.platform;
+    let body = json!({ "name": "t", "permissions": ["VIEW", "TRANSACT", "MANAGE"] });
+    let made = server.token(platform, Permissions::ALL).await.post("/tokens", &body).await;
+    let (id, secret) = (text(&made.body["clientId"]), text(&made.body["clientSecret"]));
+    let client = server.client(platform, &id, &secret);
+    let customer = client.customer().await;
+    let usd = client.funded(&customer, "USD", 1_000).await;
+    let bank = client.usd_external(&customer, "789").await;
+    let paid = client.post_once("/transfer-out", "k", &transfer(&usd, &bank, 400)).await;
+    let refused = client.post_once("/transfer-out", "r", &transfer(&usd, &bank, 4_000)).await;
+    let server = server.restart();
+    let client = server.client(platform, &id, &secret);
+    replayed(&paid, &client.post_once("/transfer-out", "k", &json!({})).await);
+    replayed(&refused, &client.post_once("/transfer-out", "r", &json!({})).await);
+    server.pass(30 * 24 * 3_600_000).await;
+    replayed(&paid, &client.post_once("/transfer-out", "k", &json!({})).await);
+    assert_eq!(client.balance(&usd).await, 600);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_key_outlives_the_token_and_permissions_come_first() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let platform = payer.client.platform;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 1);
+    let first = payer.client.post_once("/transfer-out", "k", &body).await;
+    let rotated = server.token_with(platform, Permission::Transact).await;
+    replayed(&first, &rotated.post_once("/transfer-out", "k", &body).await);
+    let viewer = server.token_with(platform, Permission::View).await;
+    let answer = viewer.post_once("/transfer-out", "k", &body).await;
+    answer.refused(403, "FORBIDDEN");
+    assert!(!answer.headers.contains_key("idempotent-replayed"));
+    let answer = server.anonymous().post_once("/transfer-out", "k", &body).await;
+    answer.expect(401);
+    // Nor is a refusal for want of permission kept as an answer.
+    viewer.post_once("/transfer-out", "k2", &body).await.refused(403, "FORBIDDEN");
+    fresh(&payer.client.post_once("/transfer-out", "k2", &body).await, 201);
+    assert_eq!(payer.balance().await, 998);
+    server.verify();
+}

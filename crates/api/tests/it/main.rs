@@ -1,0 +1,26 @@
+//! The API through its router: a real store in a temporary folder, a clock that the test moves,
+//! chance from a seed, and the rail of the sandbox. Every answer is checked against the OpenAPI
+//! document.
+
+mod support;
+mod pay;
+
+mod documents;
+mod pulled_quotes;
+mod story;
+mod concurrency;
+mod events;
+mod exchange_rates;
+mod idempotency;
+mod quotes;
+mod sandbox;
+mod transactions;
+mod transfers;
+mod config;
+mod tokens;
+mod customers;
+mod internal_accounts;
+mod external_accounts;
+mod prices;
+mod permissions;
+mod bad_input;

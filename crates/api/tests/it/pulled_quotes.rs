@@ -1,0 +1,133 @@
+//! Quotes whose money is pulled from an external account.
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, text};
+
+/// A customer with a bank account of this suffix and a quote of 100 dollars from it to euros.
+async fn quote(client: &Client, suffix: &str) -> (String, Value) {
+    let customer = client.customer().await;
+    let bank = client.usd_external(&customer, suffix).await;
+    let eur = client.account(Some(&customer), "EUR").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": bank },
+        "destination": { "destinationType": "ACCOUNT", "accountId": eur },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    (customer, quote)
+}
+
+async fn execute(client: &Client, quote: &Value) -> Value {
+    let path = format!("/quotes/{}/execute", text(&quote["id"]));
+    client.post(&path, &json!({})).await.expect(200).clone()
+}
+
+async fn transaction(client: &Client, quote: &Value) -> Value {
+    let path = format!("/transactions/{}", text(&quote["transactionId"]));
+    client.get(&path).await.expect(200).clone()
+}
+
+#[tokio::test]
+async fn a_quote_from_a_bank_account_completes_once_the_money_was_pulled() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (customer, quote) = quote(&client, "789").await;
+    assert_eq!(execute(&client, &quote).await["status"], "PROCESSING");
+    let eur = client.account(Some(&customer), "EUR").await;
+    assert_eq!(client.balance(&eur).await, 0);
+    server.verify();
+    server.pass(1_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "COMPLETED");
+    assert_eq!(Some(client.balance(&eur).await), quote["totalReceivingAmount"].as_i64());
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_bank_account_without_money_fails_the_quote_and_nothing_moves() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (customer, quote) = quote(&client, "003").await;
+    execute(&client, &quote).await;
+    server.pass(1_000).await;
+    let transaction = transaction(&client, &quote).await;
+    assert_eq!(transaction["status"], "FAILED");
+    assert_eq!(transaction["failureReason"], "QUOTE_EXECUTION_FAILED");
+    for currency in ["USD", "EUR"] {
+        let account = client.account(Some(&customer), currency).await;
+        assert_eq!(client.balance(&account).await, 0, "{currency}");
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn pulled_money_that_can_no_longer_go_on_is_kept_for_the_sender() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (customer, _) = quote(&client, "789").await;
+    let payee = client.customer().await;
+    let eur = client.account(Some(&payee), "EUR").await;
+    let bank = client.usd_external(&customer, "790").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": bank },
+        "destination": { "destinationType": "ACCOUNT", "accountId": eur },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    execute(&client, &quote).await;
+    client.delete(&format!("/customers/{payee}")).await.expect(200);
+    server.pass(1_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "REFUNDED");
+    let usd = client.account(Some(&customer), "USD").await;
+    assert_eq!(client.balance(&usd).await, 10_000);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_pulled_payment_that_the_receiving_bank_refuses_goes_to_the_internal_account() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let from = client.usd_external(&customer, "789").await;
+    let to = client.usd_external(&customer, "004").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": from },
+        "destination": { "destinationType": "ACCOUNT", "accountId": to },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    execute(&client, &quote).await;
+    server.pass(1_000).await;
+    server.pass(1_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "REJECTED");
+    let usd = client.account(Some(&customer), "USD").await;
+    assert_eq!(client.balance(&usd).await, 10_000);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_wallet_cannot_be_pulled_from() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let wallet = json!({
+        "customerId": customer,
+        "currency": "USDC",
+        "accountInfo": {
+            "accountType": "SOLANA_WALLET",
+            "address": "7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU",
+        },
+    });
+    let wallet = client.post("/customers/external-accounts", &wallet).await.expect(201).clone();
+    let eur = client.account(Some(&customer), "EUR").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": wallet["id"] },
+        "destination": { "destinationType": "ACCOUNT", "accountId": eur },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000_000,
+    });
+    client.post("/quotes", &body).await.refused(400, "INVALID_BANK_ACCOUNT");
+}

@@ -1,0 +1,444 @@
+//! What every test here needs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use adapters::clock::ManualClock;
+use adapters::entropy::SeededEntropy;
+use adapters::rails::Unconnected;
+use adapters::rails::sandbox::SandboxRail;
+use adapters::rates::FixedRates;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, header};
+use base64::Engine as _;
+use domain::id::PlatformId;
+use domain::platform::Mode;
+use domain::time::Timestamp;
+use domain::token::{Permission, Permissions};
+use domain::uma_address::UmaDomain;
+use http_body_util::BodyExt;
+use jsonschema::Validator;
+use ports::rail::PaymentRail;
+use serde_json::{Value, json};
+use service::platforms::NewPlatform;
+use service::tokens::NewToken;
+use service::{App, Env, Error, jobs, platforms, tokens};
+use store::Store;
+use store::engine::SqliteFile;
+use store::keyring::Keyring;
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// When every test begins.
+pub const START: &str = "2025-10-13T09:00:00.000Z";
+
+/// A server without sockets.
+pub struct Server {
+    pub app: App,
+    pub clock: ManualClock,
+    router: Router,
+    schemas: Arc<Schemas>,
+    folder: TempDir,
+}
+
+/// A client with the credentials of one token.
+#[derive(Clone)]
+pub struct Client {
+    router: Router,
+    schemas: Arc<Schemas>,
+    authorization: Option<String>,
+    pub platform: PlatformId,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body of an answer with this status; fails with the whole answer otherwise.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> &Value {
+        assert_eq!(self.status, status, "{}", self.body);
+        &self.body
+    }
+
+    /// Checks an error and gives its details.
+    #[track_caller]
+    pub fn refused(&self, status: u16, code: &str) -> &Value {
+        assert_eq!(
+            (self.status, self.body["code"].as_str()),
+            (status, Some(code)),
+            "{}",
+            self.body
+        );
+        assert_eq!(self.body["status"], json!(status));
+        &self.body["details"]
+    }
+}
+
+impl Server {
+    /// A server on an empty database.
+    pub fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let clock = ManualClock::new(Timestamp::parse(START).expect("an instant"));
+        Self::open(folder, clock, 1)
+    }
+
+    fn open(folder: TempDir, clock: ManualClock, seed: u64) -> Self {
+        let keyring = Keyring::new(&[7; 32]);
+        let engine = SqliteFile::new(&folder.path().join("test.db"));
+        let (store, _) = Store::open(&engine, keyring).expect("a store");
+        let rails: HashMap<Mode, Arc<dyn PaymentRail>> = HashMap::from([
+            (Mode::Sandbox, Arc::new(SandboxRail::default()) as Arc<dyn PaymentRail>),
+            (Mode::Live, Arc::new(Unconnected)),
+        ]);
+        let env = Env {
+            clock: Arc::new(clock.clone()),
+            entropy: Arc::new(SeededEntropy::new(seed)),
+            rates: Arc::new(FixedRates::builtin()),
+            rails,
+            render_event: api::events::render,
+            quote_lifetime_millis: 300_000,
+        };
+        let app = App::new(store, env);
+        let router = api::router(app.clone());
+        let schemas = Schemas::of(&app);
+        Self { app, clock, router, schemas, folder }
+    }
+
+    /// The server after a restart on the same database.
+    pub fn restart(self) -> Self {
+        let Self { clock, folder, .. } = self;
+        Self::open(folder, clock, 2)
+    }
+
+    /// A client of a new sandbox platform, with all permissions.
+    pub async fn platform(&self) -> Client {
+        self.platform_with(Mode::Sandbox, true).await
+    }
+
+    /// A client of a new platform, with all permissions.
+    pub async fn platform_with(&self, mode: Mode, is_regulated: bool) -> Client {
+        let new = NewPlatform {
+            name: "test".to_owned(),
+            mode,
+            uma_domain: UmaDomain::parse("uma.test").expect("a domain"),
+            is_regulated,
+        };
+        let platform = platforms::create(&self.app, new).await.expect("a platform");
+        self.token(platform.id, Permissions::ALL).await
+    }
+
+    /// A client of a platform with these permissions.
+    pub async fn token(&self, platform: PlatformId, permissions: Permissions) -> Client {
+        let new = tokens::draw(&self.app, platform, "test".to_owned(), permissions);
+        let NewToken { token, secret } = new.clone();
+        self.app.store().write(move |unit| tokens::add(unit, &new, None)).await.expect("a token");
+        self.client(platform, &token.client_id, &secret)
+    }
+
+    /// A client of a platform with one permission.
+    pub async fn token_with(&self, platform: PlatformId, permission: Permission) -> Client {
+        self.token(platform, [permission].into_iter().collect()).await
+    }
+
+    /// A client with any credentials.
+    pub fn client(&self, platform: PlatformId, id: &str, secret: &str) -> Client {
+        let credentials =
+            base64::engine::general_purpose::STANDARD.encode(format!("{id}:{secret}"));
+        Client {
+            router: self.router.clone(),
+            schemas: Arc::clone(&self.schemas),
+            authorization: Some(format!("Basic {credentials}")),
+            platform,
+        }
+    }
+
+    /// A client without credentials.
+    pub fn anonymous(&self) -> Client {
+        Client {
+            router: self.router.clone(),
+            schemas: Arc::clone(&self.schemas),
+            authorization: None,
+            platform: PlatformId::from_uuid(uuid::Uuid::nil()),
+        }
+    }
+
+    /// Moves the clock and does what is due then, until nothing is.
+    pub async fn pass(&self, millis: i64) {
+        self.clock.advance_millis(millis);
+        loop {
+            let step = jobs::step(&self.app).await.expect("a step");
+            assert_eq!(step.failed, 0, "timers failed");
+            if step.done == 0 {
+                return;
+            }
+            let now = self.app.now();
+            let due = self.app.store().read(move |view| view.due_timers(now, 1)).await;
+            if due.map_err(Error::Store).expect("a read").is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Every invariant of the database.
+    pub fn verify(&self) {
+        let engine = SqliteFile::new(&self.folder.path().join("test.db"));
+        let report = store::verify::verify(&engine, Some(&Keyring::new(&[7; 32])));
+        let report = report.expect("a report");
+        let broken: Vec<_> = report.checks.iter().filter(|check| !check.holds()).collect();
+        assert!(broken.is_empty(), "{broken:#?}");
+    }
+}
+
+/// A JSON body, and whatever else a request has.
+#[derive(Debug, Clone, Default)]
+pub struct Call {
+    headers: Vec<(&'static str, String)>,
+    body: Option<Vec<u8>>,
+}
+
+impl Call {
+    /// A JSON body.
+    pub fn json(body: &Value) -> Self {
+        Self::raw(serde_json::to_vec(body).expect("JSON"))
+            .header("content-type", "application/json")
+    }
+
+    /// Any bytes as a body.
+    pub fn raw(body: impl Into<Vec<u8>>) -> Self {
+        Self { headers: Vec::new(), body: Some(body.into()) }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds an idempotency key.
+    #[must_use]
+    pub fn key(self, key: &str) -> Self {
+        self.header("idempotency-key", key)
+    }
+}
+
+impl Client {
+    /// Sends a request below the version segment.
+    pub async fn send(&self, method: &str, path: &str, call: Call) -> Answer {
+        self.send_to(method, &format!("/{}{path}", api::VERSION), call).await
+    }
+
+    /// Sends a request to any path.
+    pub async fn send_to(&self, method: &str, path: &str, call: Call) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        for (name, value) in call.headers {
+            request = request.header(name, value);
+        }
+        let body = call.body.map_or_else(Body::empty, Body::from);
+        let request = request.body(body).expect("a request");
+        let response = self.router.clone().oneshot(request).await.expect("an answer");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes().to_vec();
+        let answer = Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            bytes,
+        };
+        self.schemas.check(method, path, &answer);
+        answer
+    }
+
+    /// Asks.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, Call::default()).await
+    }
+
+    /// Sends a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, Call::json(body)).await
+    }
+
+    /// Sends a change.
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send("PATCH", path, Call::json(body)).await
+    }
+
+    /// Deletes.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, Call::default()).await
+    }
+
+    /// Makes a person and gives its id.
+    pub async fn customer(&self) -> String {
+        let body = json!({ "customerType": "INDIVIDUAL", "fullName": "Ada Lovelace" });
+        text(&self.post("/customers", &body).await.expect(201)["id"])
+    }
+
+    /// The id of an internal account of a customer, or of the platform.
+    pub async fn account(&self, customer: Option<&str>, currency: &str) -> String {
+        let path = match customer {
+            Some(id) => format!("/customers/internal-accounts?customerId={id}&currency={currency}"),
+            None => format!("/platform/internal-accounts?currency={currency}"),
+        };
+        text(&self.get(&path).await.expect(200)["data"][0]["id"])
+    }
+
+    /// The internal account of a customer with money in it.
+    pub async fn funded(&self, customer: &str, currency: &str, amount: i64) -> String {
+        let account = self.account(Some(customer), currency).await;
+        self.fund(&account, amount).await;
+        account
+    }
+
+    /// Puts money into an account.
+    pub async fn fund(&self, account: &str, amount: i64) {
+        let path = format!("/sandbox/internal-accounts/{account}/fund");
+        self.post(&path, &json!({ "amount": amount })).await.expect(200);
+    }
+
+    /// What an internal account has.
+    pub async fn balance(&self, account: &str) -> i64 {
+        for path in ["/customers/internal-accounts?limit=100", "/platform/internal-accounts"] {
+            let mut next = path.to_owned();
+            loop {
+                let answer = self.get(&next).await;
+                let body = answer.expect(200);
+                let rows = body["data"].as_array().expect("rows");
+                if let Some(row) = rows.iter().find(|row| row["id"] == account) {
+                    return row["balance"]["amount"].as_i64().expect("an amount");
+                }
+                let Some(cursor) = body["nextCursor"].as_str() else { break };
+                next = format!("{path}&cursor={cursor}");
+            }
+        }
+        panic!("no account {account}");
+    }
+
+    /// A US bank account of a customer, whose number ends in these three digits.
+    pub async fn usd_external(&self, customer: &str, suffix: &str) -> String {
+        let body = usd_external(Some(customer), suffix);
+        text(&self.post("/customers/external-accounts", &body).await.expect(201)["id"])
+    }
+}
+
+/// The body of a US bank account.
+pub fn usd_external(customer: Option<&str>, suffix: &str) -> Value {
+    let mut body = json!({
+        "currency": "USD",
+        "accountInfo": {
+            "accountType": "USD_ACCOUNT",
+            "accountNumber": format!("123456{suffix}"),
+            "routingNumber": "021000021",
+            "beneficiary": {
+                "beneficiaryType": "INDIVIDUAL",
+                "fullName": "Ada Lovelace",
+                "birthDate": "1985-12-10",
+                "nationality": "GB",
+            },
+        },
+    });
+    if let Some(customer) = customer {
+        body["customerId"] = json!(customer);
+    }
+    body
+}
+
+/// The text of a value that is one.
+#[track_caller]
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is not text")).to_owned()
+}
+
+/// The paths of the fields that an error names, in order of the alphabet.
+#[track_caller]
+pub fn fields(details: &Value) -> Vec<String> {
+    let errors = details["errors"].as_array().unwrap_or_else(|| panic!("no errors in {details}"));
+    let mut fields: Vec<_> = errors.iter().map(|error| text(&error["field"])).collect();
+    fields.sort();
+    fields
+}
+
+/// The OpenAPI document as checks: which statuses an operation may answer, and with what.
+struct Schemas {
+    document: Value,
+    compiled: Mutex<HashMap<String, Arc<Validator>>>,
+}
+
+impl Schemas {
+    /// The schemas of this version; compiled once for all tests.
+    fn of(app: &App) -> Arc<Self> {
+        static SHARED: OnceLock<Arc<Schemas>> = OnceLock::new();
+        let make = || {
+            let document = api::document(app);
+            Arc::new(Self { document, compiled: Mutex::default() })
+        };
+        Arc::clone(SHARED.get_or_init(make))
+    }
+
+    /// Fails unless the document allows the answer.
+    fn check(&self, method: &str, path: &str, answer: &Answer) {
+        assert!(answer.status < 500, "{method} {path}: {}", answer.body);
+        let Some(path) = path.strip_prefix(&format!("/{}", api::VERSION)) else { return };
+        let path = path.split('?').next().unwrap_or_default();
+        let Some((template, operation)) = self.operation(method, path) else {
+            assert!(matches!(answer.status, 404 | 405), "{method} {path} is not documented");
+            return;
+        };
+        let status = answer.status.to_string();
+        let response = &operation["responses"][&status];
+        assert!(response.is_object(), "{method} {template} does not document {status}");
+        let Some(schema) = response["content"]["application/json"].get("schema") else {
+            assert!(answer.bytes.is_empty(), "{method} {template} {status} documents no body");
+            return;
+        };
+        let key = format!("{method} {template} {status}");
+        let compiled = {
+            let mut compiled = self.compiled.lock().expect("the lock");
+            let make = || Arc::new(self.compile(schema));
+            Arc::clone(compiled.entry(key).or_insert_with(make))
+        };
+        let errors: Vec<_> = compiled
+            .iter_errors(&answer.body)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{method} {template} {status}: {errors:#?}\n{}", answer.body);
+    }
+
+    fn compile(&self, schema: &Value) -> Validator {
+        let mut schema = schema.clone();
+        schema["components"] = self.document["components"].clone();
+        jsonschema::options().build(&schema).expect("the document's schemas compile")
+    }
+
+    /// The operation behind a path; fixed segments before variable ones.
+    fn operation(&self, method: &str, path: &str) -> Option<(String, &Value)> {
+        let paths = self.document["paths"].as_object()?;
+        let fits = |template: &str| {
+            let (mut left, mut right) = (template.split('/'), path.split('/'));
+            loop {
+                match (left.next(), right.next()) {
+                    (None, None) => return true,
+                    (Some(one), Some(other)) if one == other || one.starts_with('{') => {}
+                    _ => return false,
+                }
+            }
+        };
+        let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
+        found.sort_by_key(|(template, _)| template.matches('{').count());
+        let (template, item) = found.first()?;
+        let operation = item.get(method.to_lowercase())?;
+        Some(((*template).clone(), operation))
+    }
+}
