@@ -1,0 +1,240 @@
+use super::*;
+
+const SECRET: &str = "a-secret-of-the-tests";
+
+fn read_with(line: &str, variables: &[(&str, &str)]) -> Result<Config, Refusal> {
+    let arguments = std::iter::once("switchyard").chain(line.split_whitespace());
+    read(arguments.map(OsString::from), |name| {
+        let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
+        Some(OsString::from(value))
+    })
+}
+
+fn config(line: &str) -> Config {
+    read_with(line, &[]).unwrap_or_else(|refusal| panic!("{line}: {refusal:?}"))
+}
+
+/// What is printed, without colours.
+fn refusal(line: &str, variables: &[(&str, &str)]) -> String {
+    match read_with(line, variables) {
+        Ok(config) => panic!("{line}: {config:?}"),
+        Err(Refusal::Usage(error)) => error.render().to_string(),
+        Err(Refusal::Config(error)) => error.to_string(),
+    }
+}
+
+fn serve(line: &str) -> Serve {
+    match config(line).command {
+        Command::Serve(serve) => serve,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_sound() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn without_a_command_it_serves() {
+    for line in ["", "serve", "--log-format json", "--database-url sqlite://a.db"] {
+        let serve = serve(line);
+        assert_eq!(serve.listen.to_string(), "127.0.0.1:8080", "{line}");
+        assert_eq!(serve.quote_lifetime_seconds, 300, "{line}");
+        assert_eq!(serve.uma_domain_at(8080).as_str(), "localhost:8080", "{line}");
+    }
+    assert_eq!(serve("--listen [::1]:80 --uma-domain Pay.Example.com").listen.port, 80);
+    let given = serve("serve --uma-domain Pay.Example.com").uma_domain_at(1);
+    assert_eq!(given.as_str(), "pay.example.com");
+    assert!(matches!(config("--database-url sqlite://a.db verify").command, Command::Verify(_)));
+    assert!(refusal("frobnicate", &[]).contains("unrecognized subcommand 'frobnicate'"));
+    assert!(refusal("--lisen x", &[]).contains("a similar argument exists: '--listen'"));
+}
+
+#[test]
+fn questions_are_answered_on_standard_output() {
+    for line in ["--help", "-h", "--version", "help verify", "token create --help", "verify -h"] {
+        match read_with(line, &[]) {
+            Err(Refusal::Usage(error)) => assert!(!error.use_stderr(), "{line}: {error}"),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    for line in ["token", "verify --jsno", "--listen nonsense"] {
+        match read_with(line, &[]) {
+            Err(Refusal::Usage(error)) => assert_eq!(error.exit_code(), 2, "{line}: {error}"),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_command_has_an_example() {
+    fn check(command: &clap::Command) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains("switchyard"), "{}", command.get_name());
+        command.get_subcommands().for_each(check);
+    }
+    check(&CommandLine::command());
+}
+
+#[test]
+fn the_operators_commands() {
+    let platform = "PlatformConfig:00000000-0000-7000-8000-000000000001";
+    let token = "Token:00000000-0000-7000-8000-000000000002";
+
+    let line = "platform create --name Example --uma-domain pay.example.com --live --regulated";
+    let Command::Platform(PlatformCommand::Create(create)) = config(line).command else {
+        panic!("{line}")
+    };
+    assert!(create.live && create.regulated);
+    let Command::Verify(verify) = config("verify --json").command else { panic!("verify") };
+    assert!(verify.json);
+
+    let line = format!(
+        "platform set-pricing --platform {platform} --from usd --spread 0.005 --fixed-fee 200"
+    );
+    let Command::Platform(PlatformCommand::SetPricing(pricing)) = config(&line).command else {
+        panic!("{line}")
+    };
+    assert_eq!(pricing.from.map(Currency::code), Some("USD"));
+    assert_eq!(pricing.to, None);
+    assert_eq!(pricing.spread, Some(Decimal::new(5, 3)));
+    assert_eq!(pricing.fixed_fee, Some(200));
+
+    let line = format!("token create --platform {platform} --name x --permissions VIEW,manage");
+    let Command::Token(TokenCommand::Create(create)) = config(&line).command else {
+        panic!("{line}")
+    };
+    let permissions: Vec<_> = create.permissions().iter().collect();
+    assert_eq!(permissions, [Permission::View, Permission::Manage]);
+    let Command::Token(TokenCommand::Revoke(revoke)) =
+        config(&format!("token revoke {token}")).command
+    else {
+        panic!("revoke")
+    };
+    assert_eq!(revoke.id.to_string(), token);
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let pricing =
+        "platform set-pricing --platform PlatformConfig:00000000-0000-7000-8000-000000000001";
+    let check = |line: &str, part: &str| {
+        let text = refusal(line, &[]);
+        assert!(text.contains(part), "{line}: {text}");
+    };
+    check("--quote-lifetime-seconds 59", "59 is not in 60..=900");
+    check("--quote-lifetime-seconds 901", "901 is not in 60..=900");
+    check("--listen 8080", "must be a host and a port");
+    check("--listen ::1:8080", "must be a host and a port");
+    check("--listen :8080", "must be a host and a port");
+    check("--listen localhost:80800", "must be a host and a port");
+    check("--uma-domain a_b", "'a_b' is not a domain name");
+    check("token revoke Quote:1", "'Quote:1'");
+    check(pricing, "--spread");
+    check(&format!("{pricing} --spread 1"), "from 0 to below 1");
+    check(&format!("{pricing} --spread -0.1"), "from 0 to below 1");
+    check(&format!("{pricing} --fixed-fee 1.5"), "whole number");
+    check(&format!("{pricing} --fixed-fee -1"), "fixed part from 0");
+    check(&format!("{pricing} --variable-fee-rate 1"), "below 1");
+    check(&format!("{pricing} --spread 0 --from XXX"), "must be one of");
+    check("token create --name x --permissions VIEW", "--platform");
+    check("platform create --name x", "--uma-domain");
+}
+
+#[test]
+fn database_urls() {
+    let check = |url: &str, expected: Result<&str, &str>| match (parse_database_url(url), expected)
+    {
+        (Ok(path), Ok(expected)) => assert_eq!(path, Path::new(expected), "{url}"),
+        (Err(error), Err(part)) => assert!(error.0.contains(part), "{url}: {error}"),
+        (other, _) => panic!("{url}: {other:?}"),
+    };
+    check("sqlite://switchyard.db", Ok("switchyard.db"));
+    check("sqlite://data/live.db", Ok("data/live.db"));
+    check("sqlite://./live.db", Ok("./live.db"));
+    check("sqlite:///var/lib/live.db", Ok("/var/lib/live.db"));
+    check("", Err("must be sqlite://FILE"));
+    check("switchyard.db", Err("must be sqlite://FILE"));
+    check("sqlite:switchyard.db", Err("must be sqlite://FILE"));
+    check("sqlite://", Err("names no file"));
+    check("sqlite:///", Err("names no file"));
+    check("sqlite://data/", Err("names no file"));
+    check("sqlite://:memory:", Err("memory forgets"));
+    check("sqlite://live.db?mode=ro", Err("plain path"));
+    check("sqlite://a%20b.db", Err("plain path"));
+    check("mysql://root@localhost/live", Err("unknown scheme"));
+    check("postgres://localhost/live", Err("does not support: use sqlite://FILE"));
+    check("postgresql://localhost/live", Err("does not support"));
+}
+
+#[test]
+fn a_password_in_a_database_url_is_not_repeated() {
+    for url in ["postgres://me:hunter2@host/live", "hunter2", "hunter2://x"] {
+        let text = refusal(&format!("--database-url {url}"), &[]);
+        assert!(!text.contains("hunter2") && !text.contains('\n'), "{text}");
+    }
+}
+
+#[test]
+fn the_key_is_in_one_place() {
+    let key = "ab".repeat(KEY_BYTES);
+    let file = |path: &str| KeySource::File(PathBuf::from(path));
+    assert_eq!(config("").key, file("switchyard.db.key"));
+    assert_eq!(config("--database-url sqlite:///d/live.db").key, file("/d/live.db.key"));
+    assert_eq!(config("verify --key-file k").key, file("k"));
+    let given = read_with("", &[(SECRET_KEY_VARIABLE, &key)]).unwrap();
+    assert_eq!(given.key, KeySource::Given(SecretKey([0xab; KEY_BYTES])));
+    let unset = read_with("", &[(SECRET_KEY_VARIABLE, "")]).unwrap();
+    assert_eq!(unset.key, file("switchyard.db.key"));
+    let text = refusal("--key-file k", &[(SECRET_KEY_VARIABLE, &key)]);
+    assert!(text.contains("not both"), "{text}");
+    let text = refusal("", &[(SECRET_KEY_VARIABLE, "hunter2")]);
+    assert!(text.contains("64 hexadecimal digits") && !text.contains("hunter2"), "{text}");
+    assert!(!text.contains('\n'), "{text}");
+}
+
+#[test]
+fn credentials_are_both_or_neither() {
+    let check = |id: Option<&str>, secret: Option<&str>, expected: Result<bool, &str>| {
+        let pair = [(CLIENT_ID_VARIABLE, id), (CLIENT_SECRET_VARIABLE, secret)];
+        let set: Vec<_> =
+            pair.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
+        match (read_with("", &set), expected) {
+            (Ok(config), Ok(given)) => assert_eq!(config.credentials.is_some(), given, "{id:?}"),
+            (Err(Refusal::Config(error)), Err(part)) => {
+                assert!(error.0.contains(part), "{id:?}: {error}");
+                assert!(!error.0.contains('\n') && !error.0.contains(SECRET), "{error}");
+            }
+            (other, _) => panic!("{id:?}: {other:?}"),
+        }
+    };
+    let long = "x".repeat(129);
+    check(None, None, Ok(false));
+    check(Some(""), Some(""), Ok(false));
+    check(Some("my-id_1"), Some(SECRET), Ok(true));
+    check(Some("my-id"), Some("sixteen:letters!"), Ok(true));
+    check(Some("my-id"), None, Err("without SWITCHYARD_CLIENT_SECRET"));
+    check(None, Some(SECRET), Err("without SWITCHYARD_CLIENT_ID"));
+    check(Some("my-id"), Some(""), Err("set both or neither"));
+    check(Some("a:b"), Some(SECRET), Err("A-Z a-z 0-9"));
+    check(Some("a b"), Some(SECRET), Err("A-Z a-z 0-9"));
+    check(Some(&long), Some(SECRET), Err("1 to 128"));
+    check(Some("my-id"), Some("fifteen-letters"), Err("16 to 512"));
+    check(Some("my-id"), Some("sixteen-letters\n"), Err("control characters"));
+}
+
+#[test]
+fn secrets_are_not_printed() {
+    let variables = [
+        (CLIENT_ID_VARIABLE, "my-id"),
+        (CLIENT_SECRET_VARIABLE, SECRET),
+        (SECRET_KEY_VARIABLE, &"ab".repeat(KEY_BYTES)),
+    ];
+    let shown = format!("{:?}", read_with("", &variables).unwrap());
+    assert!(shown.contains("my-id") && shown.contains("SecretKey(..)"), "{shown}");
+    assert!(
+        !shown.contains(SECRET) && !shown.contains("abab") && !shown.contains("171"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,492 @@
+//! `switchyard demo`: the whole story on a database that is thrown away afterwards, told through
+//! the same HTTP that clients use, and checked at every step.
+
+use std::path::Path;
+use std::time::Duration;
+
+use adapters::entropy::SystemEntropy;
+use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
+use domain::transaction::Transaction;
+use ledger::account::{AccountKey, Balance, Side};
+use ledger::posting::Resolution;
+use ledger::t_accounts;
+use ports::entropy::Entropy as _;
+use reqwest::{Client, Method};
+use serde_json::{Map, Value, json};
+use service::App;
+use store::books::{PostingRow, RowPhase};
+use store::engine::SqliteFile;
+use store::error::StoreError;
+use store::keyring::Keyring;
+use store::readers::View;
+use store::select::{Order, PageRequest};
+use store::transactions::TransactionFilter;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::{Failure, aligned, print};
+use crate::config::{ClientCredentials, EXIT_OK, KeySource, Listen, SecretKey};
+use crate::first_start::FirstStart;
+use crate::keyfile::KEY_BYTES;
+use crate::wiring::Opened;
+use crate::{config, first_start, serve, shutdown, telemetry, verify, wiring};
+
+/// The rail of the story settles within a second; this is patient with a busy machine.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Between two looks at a payment that is under way.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+/// An answer of this machine to itself that takes longer will not come.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Transactions of the story, and some.
+const TRANSACTIONS_MAX: u32 = 100;
+
+/// Where a list has the one row that the story asked for.
+const FIRST_ROW: &str = "data.0.";
+
+/// Tells the story. Fails at the first step that does not go as it should.
+pub async fn run() -> Result<u8, Failure> {
+    let stop = shutdown::on_signals()
+        .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
+    let folder = tempfile::Builder::new()
+        .prefix("switchyard-demo-")
+        .tempdir()
+        .map_err(|error| Failure::new(format!("cannot make a temporary folder: {error}")))?;
+    // The folder goes with its variable, whichever way this ends.
+    tokio::select! {
+        told = in_folder(folder.path()) => told,
+        () = stop.cancelled() => Err(Failure::new("the demo was stopped before its end")),
+    }
+}
+
+async fn in_folder(folder: &Path) -> Result<u8, Failure> {
+    let database = folder.join("demo.db");
+    let mut key = [0; KEY_BYTES];
+    SystemEntropy.fill(&mut key);
+    let listen = Listen { host: "127.0.0.1".to_owned(), port: 0 };
+    let (listener, listen) = serve::bind(&listen).await?;
+    telemetry::metrics();
+    let source = KeySource::Given(SecretKey(key));
+    let opened = wiring::open(&database, &source, wiring::default_env())?;
+    let domain = config::local_uma_domain(listen.port);
+    let first = first_start::run(&opened.app, None, domain).await?;
+    let first = first.ok_or_else(|| Failure::new("the new database has a platform already"))?;
+
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(serve::until(stop.clone(), listener, opened.app.clone()));
+    let told = tell(&opened, &first, &serve::base_url(&listen)).await;
+    stop.cancel();
+    let stopped = server.await;
+    wiring::close(opened).await;
+    told?;
+    stopped.map_err(|error| Failure::new(format!("the server did not stop well: {error}")))?;
+    check(&database, &key)
+}
+
+async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(), Failure> {
+    let mut story = Story::new(base_url, &first.credentials)?;
+    let customer = story.customer().await?;
+    let dollars = story.account(&customer, "USD").await?;
+    let euros = story.account(&customer, "EUR").await?;
+    story.fund(&dollars).await?;
+    story.exchange(&dollars, &euros).await?;
+    story.pay_out(&customer, &dollars).await?;
+    story.be_refused(&customer, &dollars).await?;
+    story.balances(&customer).await?;
+    let names = Names::new(&customer)?;
+    let platform = first.platform;
+    books(&opened.app, platform, names).await.and_then(|books| print(&books))
+}
+
+/// The last step: every promise about the data, checked on the database alone.
+fn check(database: &Path, key: &[u8; KEY_BYTES]) -> Result<u8, Failure> {
+    print("\nVERIFY: everything the system promises about its data, checked on the database\n\n")?;
+    let report = store::verify::verify(&SqliteFile::new(database), Some(&Keyring::new(key)))?;
+    print(&verify::human(&report))?;
+    if !report.is_sound() {
+        return Err(Failure::new("the story was told, but verify found something broken"));
+    }
+    print("\nThe story is complete. Now yours: run switchyard and paste what it prints.\n")?;
+    Ok(EXIT_OK)
+}
+
+/// A client of the API that shows what it does.
+struct Story {
+    client: Client,
+    base_url: String,
+    credentials: ClientCredentials,
+}
+
+/// An answer.
+struct Answer {
+    status: u16,
+    is_replay: bool,
+    body: Value,
+}
+
+impl Story {
+    fn new(base_url: &str, credentials: &ClientCredentials) -> Result<Self, Failure> {
+        // A proxy that the environment names is not on the way to this machine itself.
+        let client = Client::builder().no_proxy().timeout(ANSWERED_WITHIN).build();
+        let client = client.map_err(|error| Failure::new(format!("no HTTP client: {error}")))?;
+        print(&format!("A throw-away server listens at {base_url}\n"))?;
+        Ok(Self { client, base_url: base_url.to_owned(), credentials: credentials.clone() })
+    }
+
+    async fn customer(&mut self) -> Result<String, Failure> {
+        title("a customer")?;
+        let body = json!({
+            "customerType": "INDIVIDUAL",
+            "platformCustomerId": "ada",
+            "fullName": "Ada Lovelace",
+            "birthDate": "1985-12-10",
+            "nationality": "GB",
+        });
+        let answer = self.post("/customers", &body, &["id", "umaAddress", "kycStatus"]).await?;
+        text(&answer.expect(201)?, "id")
+    }
+
+    async fn account(&self, customer: &str, currency: &str) -> Result<String, Failure> {
+        let path =
+            format!("/customers/internal-accounts?customerId={customer}&currency={currency}");
+        let answer = self.get(&path, &["data.0.id", "data.0.balance.amount"]).await?;
+        text(&answer.expect(200)?["data"][0], "id")
+    }
+
+    async fn fund(&mut self, dollars: &str) -> Result<(), Failure> {
+        title("1000.00 USD arrive")?;
+        let path = format!("/sandbox/internal-accounts/{dollars}/fund");
+        let answer = self.post(&path, &json!({ "amount": 100_000 }), &["balance.amount"]).await?;
+        same(&answer.expect(200)?["balance"]["amount"], &json!(100_000))
+    }
+
+    async fn exchange(&mut self, dollars: &str, euros: &str) -> Result<(), Failure> {
+        title("a quote: what are 500.00 USD in EUR, with the rate locked?")?;
+        let body = json!({
+            "source": { "sourceType": "ACCOUNT", "accountId": dollars },
+            "destination": { "destinationType": "ACCOUNT", "accountId": euros },
+            "lockedCurrencySide": "SENDING",
+            "lockedCurrencyAmount": 50_000,
+        });
+        let shown = [
+            "id",
+            "status",
+            "exchangeRate",
+            "feesIncluded",
+            "totalSendingAmount",
+            "totalReceivingAmount",
+            "expiresAt",
+            "transactionId",
+        ];
+        let quote = self.post("/quotes", &body, &shown).await?.expect(201)?;
+        same(&quote["status"], &json!("PENDING"))?;
+
+        title("its execution")?;
+        let path = format!("/quotes/{}/execute", text(&quote, "id")?);
+        let executed = self.post(&path, &Value::Null, &["status"]).await?.expect(200)?;
+        same(&executed["status"], &json!("COMPLETED"))?;
+        let path = format!("/transactions/{}", text(&quote, "transactionId")?);
+        let shown = ["status", "sentAmount.amount", "receivedAmount.amount", "settledAt"];
+        let transaction = self.get(&path, &shown).await?.expect(200)?;
+        same(&transaction["status"], &json!("COMPLETED"))?;
+        same(&transaction["receivedAmount"]["amount"], &quote["totalReceivingAmount"])
+    }
+
+    async fn pay_out(&mut self, customer: &str, dollars: &str) -> Result<(), Failure> {
+        title("200.00 USD to a bank account; a repeat with the same key pays once")?;
+        let account = self.bank_account(customer, "123456789").await?;
+        let body = transfer(dollars, &account, 20_000);
+        let sent = self.send("demo-payout", &body).await?;
+        let repeated = self.send("demo-payout", &body).await?;
+        if !repeated.is_replay {
+            return Err(Failure::new("the repeated transfer was not answered with the first"));
+        }
+        let (sent, repeated) = (sent.expect(201)?, repeated.expect(201)?);
+        same(&repeated, &sent)?;
+        let settled = self.ended(&text(&sent, "id")?).await?;
+        same(&settled["status"], &json!("COMPLETED"))
+    }
+
+    async fn be_refused(&mut self, customer: &str, dollars: &str) -> Result<(), Failure> {
+        title("100.00 USD to an account whose bank refuses them: the money comes back")?;
+        // The last three digits choose what the bank of the sandbox does.
+        let account = self.bank_account(customer, "123456004").await?;
+        let sent = self.send("demo-refused", &transfer(dollars, &account, 10_000)).await?;
+        let refused = self.ended(&text(&sent.expect(201)?, "id")?).await?;
+        same(&refused["status"], &json!("REJECTED"))
+    }
+
+    async fn balances(&mut self, customer: &str) -> Result<(), Failure> {
+        title("what the customer has now")?;
+        let dollars = format!("/customers/internal-accounts?customerId={customer}&currency=USD");
+        let shown = ["data.0.balance.amount", "data.0.balance.currency.code"];
+        let left = self.get(&dollars, &shown).await?.expect(200)?;
+        self.account(customer, "EUR").await?;
+        // 1000.00 came, 500.00 were exchanged, 200.00 were paid out and 100.00 came back.
+        same(&left["data"][0]["balance"]["amount"], &json!(30_000))
+    }
+
+    async fn bank_account(&self, customer: &str, number: &str) -> Result<String, Failure> {
+        let body = json!({
+            "customerId": customer,
+            "currency": "USD",
+            "accountInfo": {
+                "accountType": "USD_ACCOUNT",
+                "accountNumber": number,
+                "routingNumber": "021000021",
+                "beneficiary": {
+                    "beneficiaryType": "INDIVIDUAL",
+                    "fullName": "Bo Karlsson",
+                    "birthDate": "1990-01-15",
+                    "nationality": "SE",
+                },
+            },
+        });
+        let path = "/customers/external-accounts";
+        let answer = self.post(path, &body, &["id", "status"]).await?;
+        text(&answer.expect(201)?, "id")
+    }
+
+    async fn send(&self, key: &str, body: &Value) -> Result<Answer, Failure> {
+        let shown = ["id", "status", "sentAmount.amount"];
+        self.call(Method::POST, "/transfer-out", Some(body), Some(key), &shown).await
+    }
+
+    /// The transaction once it is under way no more.
+    async fn ended(&self, id: &str) -> Result<Value, Failure> {
+        let path = format!("/transactions/{id}");
+        let look = async {
+            loop {
+                let transaction = self.ask(Method::GET, &path, None, None).await?.expect(200)?;
+                let status = text(&transaction, "status")?;
+                if !["PENDING", "PROCESSING"].contains(&status.as_str()) {
+                    return Ok(());
+                }
+                pause(LOOK_AGAIN_AFTER).await;
+            }
+        };
+        tokio::time::timeout(SETTLED_WITHIN, look)
+            .await
+            .unwrap_or_else(|_| Err(Failure::new(format!("{id} did not end in time"))))?;
+        self.get(&path, &["status", "settledAt", "refund"]).await?.expect(200)
+    }
+
+    async fn get(&self, path: &str, shown: &[&str]) -> Result<Answer, Failure> {
+        self.call(Method::GET, path, None, None, shown).await
+    }
+
+    async fn post(&self, path: &str, body: &Value, shown: &[&str]) -> Result<Answer, Failure> {
+        let body = if body.is_null() { None } else { Some(body) };
+        self.call(Method::POST, path, body, None, shown).await
+    }
+
+    /// Calls the API and prints the call and the named parts of the answer.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+        shown: &[&str],
+    ) -> Result<Answer, Failure> {
+        let mut said = format!("  {method} {path}");
+        if let Some(key) = key {
+            said += &format!("   Idempotency-Key: {key}");
+        }
+        if let Some(body) = body {
+            said += &format!("\n       {body}");
+        }
+        let answer = self.ask(method, path, body, key).await?;
+        let replay = if answer.is_replay { "   Idempotent-Replayed: true" } else { "" };
+        said += &format!("\n   {} {}{replay}\n", answer.status, answer.parts(shown));
+        print(&said)?;
+        Ok(answer)
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        key: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let ClientCredentials { id, secret } = &self.credentials;
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.base_url))
+            .basic_auth(id, Some(secret));
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let failed = |error: reqwest::Error| Failure::new(format!("{path}: {error}"));
+        let response = request.send().await.map_err(failed)?;
+        Ok(Answer {
+            status: response.status().as_u16(),
+            is_replay: response.headers().contains_key("idempotent-replayed"),
+            body: response.json().await.map_err(failed)?,
+        })
+    }
+}
+
+impl Answer {
+    /// The body, if the status is the one that the story needs.
+    fn expect(self, status: u16) -> Result<Value, Failure> {
+        if self.status == status {
+            return Ok(self.body);
+        }
+        let Self { status: given, body, .. } = self;
+        Err(Failure::new(format!("expected the status {status}, got {given}: {body}")))
+    }
+
+    /// The parts of the body at these paths, or all of an error.
+    fn parts(&self, shown: &[&str]) -> Value {
+        if self.status >= 400 {
+            return self.body.clone();
+        }
+        let part = |path: &&str| {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            let name = path.strip_prefix(FIRST_ROW).unwrap_or(path);
+            Some((name.to_owned(), self.body.pointer(&pointer)?.clone()))
+        };
+        Value::Object(shown.iter().filter_map(part).collect::<Map<_, _>>())
+    }
+}
+
+fn transfer(source: &str, destination: &str, amount: i64) -> Value {
+    json!({
+        "source": { "accountId": source },
+        "destination": { "accountId": destination },
+        "amount": amount,
+    })
+}
+
+fn title(text: &str) -> Result<(), Failure> {
+    print(&format!("\n{}\n", text.to_uppercase()))
+}
+
+fn text(value: &Value, name: &str) -> Result<String, Failure> {
+    let text = value[name].as_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::new(format!("an answer has no {name}: {value}")))
+}
+
+fn same(given: &Value, expected: &Value) -> Result<(), Failure> {
+    if given == expected {
+        return Ok(());
+    }
+    Err(Failure::new(format!("expected {expected}, got {given}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a client that polls waits between two looks")]
+async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Names for the accounts of the story.
+#[derive(Clone, Copy)]
+struct Names {
+    customer: Owner,
+}
+
+impl Names {
+    fn new(customer: &str) -> Result<Self, Failure> {
+        let customer = CustomerId::parse(customer)
+            .map_err(|error| Failure::new(format!("the customer's id is none: {error}")))?;
+        Ok(Self { customer: Owner::Customer(customer) })
+    }
+
+    fn of(self, account: &AccountKey) -> String {
+        let is_customers = |id: InternalAccountId| id.owner_uuid() == self.customer.uuid();
+        match (account, account.currency()) {
+            (AccountKey::Internal(id), Some(currency)) if is_customers(*id) => {
+                format!("Ada {currency}")
+            }
+            (AccountKey::Fees { .. }, Some(currency)) => format!("fees {currency}"),
+            (account, _) => account.to_string(),
+        }
+    }
+}
+
+/// What the story did to the ledger: its postings, and the accounts with their balances.
+async fn books(app: &App, platform: PlatformId, names: Names) -> Result<String, Failure> {
+    let (transactions, accounts) = app
+        .store()
+        .read::<_, StoreError, _>(move |view| {
+            let page =
+                PageRequest { limit: TRANSACTIONS_MAX, after: None, order: Order::Ascending };
+            let all = view.transactions(platform, &TransactionFilter::default(), page)?;
+            let mut transactions = Vec::new();
+            for transaction in all.rows {
+                let postings = view.postings(transaction.id())?;
+                transactions.push((transaction, postings));
+            }
+            let accounts = balances(view, &transactions)?;
+            Ok((transactions, accounts))
+        })
+        .await?;
+    let mut text = "\nTHE LEDGER: what was posted, and the accounts after it\n\n".to_owned();
+    for (_, postings) in &transactions {
+        for posting in postings {
+            text += &format!("  {}\n", said(posting, names));
+        }
+    }
+    let rows: Vec<_> = accounts
+        .into_iter()
+        .map(|(account, balance)| (names.of(&account), account, balance))
+        .collect();
+    Ok(text + "\n" + &for_terminals(&t_accounts::table(&rows)))
+}
+
+/// Every account that the postings touch, with its balance.
+fn balances(
+    view: &mut View<'_>,
+    transactions: &[(std::sync::Arc<Transaction>, Vec<PostingRow>)],
+) -> Result<Vec<(AccountKey, Balance)>, StoreError> {
+    let entries =
+        transactions.iter().flat_map(|(_, postings)| postings).flat_map(|row| &row.entries);
+    let keys: std::collections::BTreeSet<_> = entries.map(|entry| entry.account()).collect();
+    let mut balances = Vec::new();
+    for key in keys {
+        let account = view.ledger_account(&key)?;
+        balances.push((key, account.map_or(Balance::ZERO, |account| account.balance)));
+    }
+    Ok(balances)
+}
+
+/// A posting as a bookkeeper says it.
+fn said(posting: &PostingRow, names: Names) -> String {
+    let phase = match posting.phase {
+        RowPhase::Posted => "posted",
+        RowPhase::Pending => "pending",
+        RowPhase::Resolves(_, Resolution::Post) => "settled: what was pending is posted",
+        RowPhase::Resolves(_, Resolution::Void) => "refused: what was pending is void",
+    };
+    let entry = |entry: &ledger::posting::Entry| {
+        let side = match entry.side() {
+            Side::Debit => "Dr",
+            Side::Credit => "Cr",
+        };
+        // The account's name ends with the currency already.
+        let amount = entry.amount().to_string();
+        let digits = amount.split(' ').next().unwrap_or_default();
+        format!("{side} {} {digits}", names.of(&entry.account()))
+    };
+    let entries: Vec<_> = posting.entries.iter().map(entry).collect();
+    format!("{:<13} {phase:<9} {}", posting.movement.name(), entries.join(", "))
+        .trim_end()
+        .to_owned()
+}
+
+/// A Markdown table with columns that are aligned where no renderer does it.
+fn for_terminals(markdown: &str) -> String {
+    let is_rule = |line: &&str| !line.starts_with("|--");
+    let row = |line: &str| {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        std::array::from_fn(|_| cells.next().unwrap_or_default().to_owned())
+    };
+    let rows: Vec<[String; 6]> = markdown.lines().filter(is_rule).map(row).collect();
+    aligned(&rows)
+}

@@ -1,0 +1,160 @@
+//! The first start on an empty database: a platform, a token that may do everything, and what to
+//! paste into a shell to see money move.
+//!
+//! Credentials that the operator has given are never printed. Those that are made here are printed
+//! once, to standard output and never to the log; a later start prints nothing.
+
+use domain::id::PlatformId;
+use domain::platform::Mode;
+use domain::token::Permissions;
+use domain::uma_address::UmaDomain;
+use service::platforms::{self, NewPlatform};
+use service::{App, tokens};
+use store::error::StoreError;
+
+use crate::command::{self, Failure};
+use crate::config::{CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials};
+
+/// The name of the first platform.
+const PLATFORM_NAME: &str = "sandbox";
+
+/// The name of its first token.
+const TOKEN_NAME: &str = "first start";
+
+/// What a first start has made.
+pub struct FirstStart {
+    /// The platform.
+    pub platform: PlatformId,
+    /// What its first token authenticates with.
+    pub credentials: ClientCredentials,
+    /// Whether the operator knows the credentials already.
+    were_given: bool,
+}
+
+/// Makes a sandbox platform and its first token, if there is no platform yet.
+pub async fn run(
+    app: &App,
+    given: Option<&ClientCredentials>,
+    uma_domain: UmaDomain,
+) -> Result<Option<FirstStart>, Failure> {
+    let platforms = app.store().read::<_, StoreError, _>(|view| view.platforms()).await?;
+    if !platforms.is_empty() {
+        return Ok(None);
+    }
+    let new = NewPlatform {
+        name: PLATFORM_NAME.to_owned(),
+        mode: Mode::Sandbox,
+        uma_domain,
+        // Its customers are its own to identify, so that a test can put them into any state.
+        is_regulated: true,
+    };
+    let (name, all) = (TOKEN_NAME.to_owned(), Permissions::ALL);
+    let (platform, token) = platforms::create_with_token(app, new, |platform| match given {
+        Some(ClientCredentials { id, secret }) => {
+            tokens::with_credentials(app, platform, name, all, id.clone(), secret.clone())
+        }
+        None => tokens::draw(app, platform, name, all),
+    })
+    .await?;
+    let credentials = ClientCredentials { id: token.token.client_id, secret: token.secret };
+    Ok(Some(FirstStart { platform: platform.id, credentials, were_given: given.is_some() }))
+}
+
+impl FirstStart {
+    /// Prints the credentials, if they were made here, and how to use them. Nothing else has the
+    /// secret, so if it cannot be printed the operator is told how to make another.
+    pub fn print(&self, base_url: &str) {
+        if let Err(error) = command::print(&self.banner(base_url)) {
+            tracing::error!(
+                %error, platform = %self.platform,
+                "the first credentials were not printed; make others with switchyard token create"
+            );
+        }
+    }
+
+    fn banner(&self, base_url: &str) -> String {
+        let origin = base_url.strip_suffix(api::VERSION).unwrap_or(base_url);
+        let (notice, user) = if self.were_given {
+            let notice = format!(
+                "Its credentials are in {CLIENT_ID_VARIABLE} and {CLIENT_SECRET_VARIABLE}."
+            );
+            (notice, format!("${{{CLIENT_ID_VARIABLE}}}:${{{CLIENT_SECRET_VARIABLE}}}"))
+        } else {
+            let ClientCredentials { id, secret } = &self.credentials;
+            let notice = format!(
+                "Its credentials are shown this once, keep them:\n\n  \
+                 client id      {id}\n  client secret  {secret}"
+            );
+            (notice, format!("{id}:{secret}"))
+        };
+        format!(
+            "Switchyard serves a new sandbox platform, {platform}.\n\n  \
+             API            {base_url}\n  documentation  {origin}docs\n\n{notice}\n\n\
+             Pasted in order, these lines move money:\n\n{lines}\n",
+            platform = self.platform,
+            lines = curl_lines(base_url, &user),
+        )
+    }
+}
+
+/// Lines for a shell with `curl` and `sed`: each keeps what the next one needs. There are no
+/// comments between them, because not every shell that people paste into takes them.
+fn curl_lines(base_url: &str, user: &str) -> String {
+    format!(
+        r#"export SY={base_url}
+export SY_USER="{user}"
+export SY_JSON='Content-Type: application/json'
+
+CUSTOMER=$(curl -sS -u "$SY_USER" -H "$SY_JSON" "$SY/customers" \
+  -d '{{"customerType":"INDIVIDUAL","fullName":"Ada Lovelace"}}' \
+  | sed -n 's/.*"id":"\(Customer:[^"]*\)".*/\1/p'); echo "$CUSTOMER"
+
+USD=$(curl -sS -u "$SY_USER" \
+  "$SY/customers/internal-accounts?customerId=$CUSTOMER&currency=USD" \
+  | sed -n 's/.*"id":"\(InternalAccount:[^"]*\)".*/\1/p'); echo "$USD"
+
+curl -sS -u "$SY_USER" -H "$SY_JSON" "$SY/sandbox/internal-accounts/$USD/fund" \
+  -d '{{"amount":100000}}'; echo
+
+EUR=$(curl -sS -u "$SY_USER" \
+  "$SY/customers/internal-accounts?customerId=$CUSTOMER&currency=EUR" \
+  | sed -n 's/.*"id":"\(InternalAccount:[^"]*\)".*/\1/p'); echo "$EUR"
+
+QUOTE=$(curl -sS -u "$SY_USER" -H "$SY_JSON" "$SY/quotes" \
+  -d '{{"source":{{"sourceType":"ACCOUNT","accountId":"'"$USD"'"}},
+      "destination":{{"destinationType":"ACCOUNT","accountId":"'"$EUR"'"}},
+      "lockedCurrencySide":"SENDING","lockedCurrencyAmount":100000}}'); echo "$QUOTE"
+
+QUOTE_ID=$(echo "$QUOTE" | sed -n 's/.*"id":"\(Quote:[^"]*\)".*/\1/p')
+TRANSACTION=$(echo "$QUOTE" | sed -n 's/.*"transactionId":"\([^"]*\)".*/\1/p')
+
+curl -sS -u "$SY_USER" -X POST "$SY/quotes/$QUOTE_ID/execute"; echo
+
+curl -sS -u "$SY_USER" "$SY/transactions/$TRANSACTION"; echo
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the README shows is what the binary prints, but for the credentials, which nobody has.
+    #[test]
+    fn the_readme_shows_what_is_printed() {
+        let first = FirstStart {
+            platform: PlatformId::parse("PlatformConfig:01a1fda4-87d5-7000-b9c0-a990afab0000")
+                .expect("an id"),
+            credentials: ClientCredentials {
+                id: "d137c997b138e78608fc225215ab2ed4".to_owned(),
+                secret: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+                    .to_owned(),
+            },
+            were_given: false,
+        };
+        let banner = first.banner(&format!("http://127.0.0.1:8080/{}", api::VERSION));
+        let readme = include_str!("../../../README.md");
+        let shown = banner.trim_end();
+        assert!(readme.contains(shown), "the README lacks what is printed:\n{shown}");
+    }
+}

@@ -1,0 +1,91 @@
+//! What an orchestrator asks: is the process alive, will it serve, and how is it doing? Without
+//! version and without authentication, so the answers hold nothing that is anybody's.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde_json::json;
+use service::App;
+use store::error::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry;
+
+/// An instance that answers later than this serves nobody well, and probes give up about then.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The format of [`telemetry::scrape`].
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone)]
+struct Health {
+    app: App,
+    shutdown: CancellationToken,
+}
+
+/// `GET /healthz`, `GET /readyz` and `GET /metrics`.
+pub fn router(app: App, shutdown: CancellationToken) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(Health { app, shutdown })
+}
+
+/// The process runs.
+async fn healthz() -> Response {
+    answer(StatusCode::OK, json!({ "status": "ok" }))
+}
+
+/// Requests will be served: reading works, the commit lane answers, and nobody has asked to stop.
+async fn readyz(State(health): State<Health>) -> Response {
+    let reason = match tokio::time::timeout(READY_TIMEOUT, why_not_ready(&health)).await {
+        Ok(None) => return answer(StatusCode::OK, json!({ "status": "ready" })),
+        Ok(Some(reason)) => reason,
+        Err(_) => "the database does not answer in time",
+    };
+    tracing::warn!(reason, "not ready");
+    answer(StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "unavailable", "reason": reason }))
+}
+
+async fn why_not_ready(health: &Health) -> Option<&'static str> {
+    if health.shutdown.is_cancelled() {
+        return Some("the server is stopping");
+    }
+    let store = health.app.store();
+    let read = store.read(|view| view.next_due().map(drop)).await;
+    if let Err(error) = read {
+        tracing::error!(%error, "the database cannot be read");
+        return Some("the database cannot be read");
+    }
+    let written = store.write(|_| Ok::<(), StoreError>(())).await;
+    if let Err(error) = written {
+        tracing::error!(%error, "the database cannot be written to");
+        return Some("the database cannot be written to");
+    }
+    None
+}
+
+async fn metrics() -> Response {
+    ([(CONTENT_TYPE, METRICS_TYPE)], telemetry::scrape()).into_response()
+}
+
+async fn method_not_allowed() -> Response {
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    let body = json!({
+        "status": status.as_u16(),
+        "code": "METHOD_NOT_ALLOWED",
+        "message": "this address takes GET",
+    });
+    answer(status, body)
+}
+
+fn answer(status: StatusCode, body: serde_json::Value) -> Response {
+    (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
+}

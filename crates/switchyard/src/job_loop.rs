@@ -1,0 +1,52 @@
+//! The one loop that waits for time to pass: it does what is due, then sleeps until the next timer,
+//! until a commit sets one, or for a moment.
+
+use std::time::Duration;
+
+use service::{App, jobs};
+use store::error::StoreError;
+use tokio_util::sync::CancellationToken;
+
+/// The longest sleep: timers that another process has set, such as an operator's command, are
+/// found within it.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// After a failure of ours: short enough for what lasts a moment, long enough not to fill a log.
+const FAILURE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs until `shutdown`; the step that it is at is finished.
+pub async fn run(app: App, shutdown: CancellationToken) {
+    while !shutdown.is_cancelled() {
+        let pause = match jobs::step(&app).await {
+            // What failed is due again later; if not even that could be kept, it is due now.
+            Ok(step) if step.failed > 0 && step.done == 0 => FAILURE_PAUSE,
+            Ok(step) if step.done > 0 || step.more => continue,
+            Ok(_) => match until_next(&app).await {
+                Ok(pause) => pause,
+                Err(error) => failed(&error),
+            },
+            Err(error) => failed(&error),
+        };
+        let woken = async {
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = app.store().timers_set().notified() => {}
+            }
+        };
+        // Being woken and having slept enough mean the same: look again.
+        let _ = tokio::time::timeout(pause, woken).await;
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Duration {
+    tracing::error!(%error, "what is due could not be looked at, trying again");
+    FAILURE_PAUSE
+}
+
+/// How long nothing is due.
+async fn until_next(app: &App) -> Result<Duration, StoreError> {
+    let next = app.store().read(|view| view.next_due()).await?;
+    let millis = next.map(|next| next.millis().saturating_sub(app.now().millis()).max(0));
+    let until = millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
+    Ok(until.map_or(SLEEP_MAX, |until| until.min(SLEEP_MAX)))
+}

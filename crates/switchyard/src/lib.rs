@@ -1,0 +1,22 @@
+//! The parts of the binary that tests can reach: how it is configured, served, stopped and watched,
+//! and what its commands do.
+//!
+//! Guarantees: no client can hold a connection, a buffer or a stop of the server for longer than
+//! [`edge::Limits`] says; no secret is logged or taken from the command line, and the two that are
+//! printed are printed once, to whoever asked for them ([`first_start`], [`operator`]).
+//! This crate decides nothing about payments.
+
+pub mod config;
+pub mod command;
+pub mod keyfile;
+pub mod telemetry;
+pub mod wiring;
+pub mod first_start;
+pub mod serve;
+pub mod edge;
+pub mod health;
+pub mod job_loop;
+pub mod shutdown;
+pub mod operator;
+pub mod verify;
+pub mod demo;

@@ -1,0 +1,221 @@
+//! `switchyard platform` and `switchyard token`: what only the operator does. They may run beside
+//! the server, which sees their changes with its next look at the database.
+
+use std::path::Path;
+
+use domain::currency::Currency;
+use domain::id::PlatformId;
+use domain::platform::{CorridorRule, Mode, Platform};
+use domain::token::Token;
+use service::platforms::{self, NewPlatform};
+use service::{App, Error, tokens};
+use store::error::StoreError;
+use store::select::PageRequest;
+use store::tokens::TokenFilter;
+
+use crate::command::{Failure, aligned, print};
+use crate::config::{
+    Config, CreatePlatform, CreateToken, EXIT_OK, ListTokens, PlatformCommand, RevokeToken,
+    SetPricing, TokenCommand,
+};
+use crate::wiring::{self, Opened};
+
+/// `switchyard platform …`.
+pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, Failure> {
+    let opened = match command {
+        // An operator may want a live platform only: then no sandbox is made by a first start.
+        PlatformCommand::Create(_) => open(config)?,
+        PlatformCommand::List | PlatformCommand::SetPricing(_) => open_existing(config)?,
+    };
+    let done = match command {
+        PlatformCommand::List => list_platforms(&opened.app).await,
+        PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
+        PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
+    };
+    wiring::close(opened).await;
+    print(&done?)?;
+    Ok(EXIT_OK)
+}
+
+/// `switchyard token …`.
+pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failure> {
+    let opened = open_existing(config)?;
+    let done = match command {
+        TokenCommand::List(options) => list_tokens(&opened.app, options).await,
+        TokenCommand::Create(options) => create_token(&opened.app, options).await,
+        TokenCommand::Revoke(options) => revoke_token(&opened.app, options).await,
+    };
+    wiring::close(opened).await;
+    print(&done?)?;
+    Ok(EXIT_OK)
+}
+
+fn open(config: &Config) -> Result<Opened, Failure> {
+    wiring::open(&config.database, &config.key, wiring::default_env())
+}
+
+/// A command about what exists must not make an empty database where a name was mistyped.
+fn open_existing(config: &Config) -> Result<Opened, Failure> {
+    let database: &Path = &config.database;
+    if !wiring::holds_data(database) {
+        return Err(Failure::new(format!(
+            "there is no database at {}: start the server once, or name another with \
+             --database-url sqlite://FILE",
+            database.display()
+        )));
+    }
+    open(config)
+}
+
+async fn all_platforms(app: &App) -> Result<Vec<std::sync::Arc<Platform>>, Failure> {
+    Ok(app.store().read::<_, StoreError, _>(|view| view.platforms()).await?)
+}
+
+/// Refuses an id that no platform has.
+async fn existing_platform(app: &App, id: PlatformId) -> Result<(), Failure> {
+    let read = move |view: &mut store::readers::View<'_>| view.get::<Platform>(&id);
+    match app.store().read::<_, StoreError, _>(read).await? {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(format!(
+            "there is no platform {id}: switchyard platform list shows which there are"
+        ))),
+    }
+}
+
+async fn list_platforms(app: &App) -> Result<String, Failure> {
+    let row = |platform: &Platform| {
+        [
+            platform.id.to_string(),
+            platform.mode.name().to_owned(),
+            platform.uma_domain.to_string(),
+            platform.created_at.to_string(),
+            platform.name.clone(),
+        ]
+    };
+    let header = ["id", "mode", "UMA domain", "created", "name"].map(str::to_owned);
+    let platforms = all_platforms(app).await?;
+    let rows: Vec<_> =
+        std::iter::once(header).chain(platforms.iter().map(|platform| row(platform))).collect();
+    Ok(aligned(&rows))
+}
+
+async fn create_platform(app: &App, options: &CreatePlatform) -> Result<String, Failure> {
+    let new = NewPlatform {
+        name: options.name.clone(),
+        mode: if options.live { Mode::Live } else { Mode::Sandbox },
+        uma_domain: options.uma_domain.clone(),
+        is_regulated: options.regulated,
+    };
+    let platform = platforms::create(app, new).await?;
+    Ok(format!(
+        "made platform {id} ({mode})\n\nIt has no token yet:\n\n  \
+         switchyard token create --platform {id} --name first --permissions VIEW,TRANSACT,MANAGE\n",
+        id = platform.id,
+        mode = platform.mode.name(),
+    ))
+}
+
+async fn set_pricing(app: &App, options: &SetPricing) -> Result<String, Failure> {
+    existing_platform(app, options.platform).await?;
+    let rule = CorridorRule {
+        sending: options.from,
+        receiving: options.to,
+        spread: options.spread,
+        fixed_fee_minor: options.fixed_fee,
+        variable_fee_rate: options.variable_fee_rate,
+    };
+    let platform = platforms::set_pricing(app, options.platform, rule).await?;
+    let row = |rule: &CorridorRule| {
+        let code = |currency: Option<Currency>| currency.map_or("any", Currency::code).to_owned();
+        let or_built_in = |text: Option<String>| text.unwrap_or_else(|| "built-in".to_owned());
+        [
+            code(rule.sending),
+            code(rule.receiving),
+            or_built_in(rule.spread.map(|value| value.to_string())),
+            or_built_in(rule.fixed_fee_minor.map(|value| value.to_string())),
+            or_built_in(rule.variable_fee_rate.map(|value| value.to_string())),
+        ]
+    };
+    let header = ["from", "to", "spread", "fixed fee", "variable fee rate"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(platform.corridors.iter().map(row)).collect();
+    Ok(format!(
+        "{} now has these prices of its own, the first that fits decides:\n\n{}",
+        platform.id,
+        aligned(&rows)
+    ))
+}
+
+async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure> {
+    let platforms = match options.platform {
+        Some(id) => {
+            existing_platform(app, id).await?;
+            vec![id]
+        }
+        None => all_platforms(app).await?.iter().map(|platform| platform.id).collect(),
+    };
+    let header =
+        ["id", "platform", "client id", "permissions", "created", "name"].map(str::to_owned);
+    let mut rows = vec![header];
+    for platform in platforms {
+        let page = app
+            .store()
+            .read::<_, StoreError, _>(move |view| {
+                view.tokens(platform, &TokenFilter::default(), PageRequest::ALL)
+            })
+            .await?;
+        rows.extend(page.rows.iter().map(|token| token_row(token)));
+    }
+    Ok(aligned(&rows))
+}
+
+fn token_row(token: &Token) -> [String; 6] {
+    let permissions: Vec<_> =
+        token.permissions.iter().map(|permission| permission.name()).collect();
+    [
+        token.id.to_string(),
+        token.platform.to_string(),
+        token.client_id.clone(),
+        permissions.join(","),
+        token.created_at.to_string(),
+        token.name.clone(),
+    ]
+}
+
+async fn create_token(app: &App, options: &CreateToken) -> Result<String, Failure> {
+    existing_platform(app, options.platform).await?;
+    let new = tokens::draw(app, options.platform, options.name.clone(), options.permissions());
+    let new = app
+        .store()
+        .write(move |unit| {
+            tokens::add(unit, &new, None)?;
+            Ok::<_, Error>(new.clone())
+        })
+        .await?;
+    Ok(format!(
+        "made {}, its secret is shown this once:\n\n  client id      {}\n  client secret  {}\n",
+        new.token.id, new.token.client_id, new.secret
+    ))
+}
+
+async fn revoke_token(app: &App, options: &RevokeToken) -> Result<String, Failure> {
+    let (id, now) = (options.id, app.now());
+    let revoked = app
+        .store()
+        .write(move |unit| {
+            let token = unit.get::<Token>(&id)?.ok_or(Error::TokenNotFound)?;
+            tokens::revoke(unit, token.platform, id, now)
+        })
+        .await;
+    match revoked {
+        Ok(()) => Ok(format!("revoked {id}: it authenticates nobody any more\n")),
+        Err(Error::TokenNotFound) => Err(Failure::new(format!(
+            "there is no token {id}, or it was revoked before: switchyard token list shows which \
+             there are"
+        ))),
+        Err(Error::LastManager) => Err(Failure::new(format!(
+            "{id} is the last token of its platform with MANAGE: make another with switchyard \
+             token create before it is revoked"
+        ))),
+        Err(error) => Err(error.into()),
+    }
+}

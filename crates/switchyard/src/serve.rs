@@ -1,0 +1,88 @@
+//! `switchyard serve`: from a free port to the last answer.
+
+use std::time::Duration;
+
+use service::App;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::Failure;
+use crate::config::{Config, EXIT_OK, Listen, Serve};
+use crate::edge::{self, Limits};
+use crate::{first_start, health, job_loop, shutdown, telemetry, wiring};
+
+/// A step of the jobs is a look at the rail and a commit. What it does not finish is due again
+/// after the next start.
+const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Serves until the process is asked to stop and what had begun is answered.
+pub async fn run(config: &Config, options: &Serve) -> Result<u8, Failure> {
+    let shutdown = shutdown::on_signals()
+        .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
+    // The port comes first: a second server on it must not touch the database.
+    let (listener, listen) = bind(&options.listen).await?;
+    telemetry::metrics();
+    let env = wiring::env_of(options)?;
+    let opened = wiring::open(&config.database, &config.key, env)?;
+    let base_url = base_url(&listen);
+    let domain = options.uma_domain_at(listen.port);
+    let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
+    tracing::info!(%base_url, database = %config.database.display(), "serving");
+    if let Some(first) = first {
+        first.print(&base_url);
+    }
+    until(shutdown, listener, opened.app.clone()).await;
+    wiring::close(opened).await;
+    tracing::info!("stopped");
+    Ok(EXIT_OK)
+}
+
+/// Takes the address, and tells which one it became if the system was to choose the port.
+pub async fn bind(listen: &Listen) -> Result<(TcpListener, Listen), Failure> {
+    let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
+    let bound = bound.and_then(|listener| {
+        let port = listener.local_addr()?.port();
+        Ok((listener, Listen { host: listen.host.clone(), port }))
+    });
+    bound.map_err(|error| {
+        Failure::new(format!(
+            "cannot listen on {listen}: {error}; choose another address with --listen HOST:PORT, \
+             or stop who uses this one"
+        ))
+    })
+}
+
+/// The address at which this machine reaches the API.
+pub fn base_url(listen: &Listen) -> String {
+    format!("{}/{}", origin(listen), api::VERSION)
+}
+
+fn origin(listen: &Listen) -> String {
+    let is_everywhere = ["0.0.0.0", "::"].contains(&listen.host.as_str());
+    let host = if is_everywhere { "localhost".to_owned() } else { listen.host.clone() };
+    format!("http://{}", Listen { host, port: listen.port })
+}
+
+/// Serves the application until `shutdown` and then until what had begun is answered or its time
+/// is over.
+pub async fn until(shutdown: CancellationToken, listener: TcpListener, app: App) {
+    let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
+    let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
+    let router = api::router(app.clone()).merge(health::router(app, shutdown.clone()));
+    edge::serve(listener, router, Limits::default(), shutdown).await;
+    upkeep.abort();
+    finish(jobs).await;
+}
+
+/// Waits for the jobs, which were told to stop when the draining began.
+async fn finish(mut jobs: JoinHandle<()>) {
+    match tokio::time::timeout(JOBS_TIMEOUT, &mut jobs).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the job loop had ended by itself"),
+        Err(_) => {
+            jobs.abort();
+            tracing::warn!("jobs were still busy when the time to finish them was over");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What the process tells its operator: a log on standard error, and metrics for Prometheus.
+//!
+//! Standard output is kept free for what a command prints, such as new credentials.
+
+use std::io::IsTerminal as _;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use metrics::Unit;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For eyes, in colour where the terminal has it.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Variables that hold a filter such as `info,store=debug`; the first that is set decides.
+pub const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
+
+/// What is logged unless a variable says otherwise. The migrations tell each of their steps, and
+/// what matters of it is in the error when one fails.
+const DEFAULT_FILTER: &str = "info,refinery_core=warn";
+
+/// The filter of the log from the environment. The error is one line that says what to do.
+pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, String> {
+    let set = FILTER_VARIABLES.into_iter().find_map(|name| {
+        let text = variable(name)?;
+        (!text.trim().is_empty()).then_some((name, text))
+    });
+    let (name, text) = set.unwrap_or(("", DEFAULT_FILTER.to_owned()));
+    EnvFilter::builder().parse(&text).map_err(|error| {
+        format!("{name} '{text}' is not a log filter such as info,store=debug: {error}")
+    })
+}
+
+/// Starts the log. Without a format it is human on a terminal and JSON elsewhere. A second start
+/// changes nothing.
+pub fn start_log(format: Option<LogFormat>, filter: EnvFilter) {
+    let is_terminal = std::io::stderr().is_terminal();
+    let format = format.unwrap_or(if is_terminal { LogFormat::Human } else { LogFormat::Json });
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Failing means that a log is there already, which is what was asked for.
+    let _ = match format {
+        LogFormat::Human => {
+            let colour = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+            log.with_ansi(colour).try_init()
+        }
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
+}
+
+/// What a metric counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// Every metric of this server, with what it tells. A metric that is not here has no description
+/// where the operator looks.
+pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
+    (
+        Kind::Gauge,
+        "process_resident_memory_bytes",
+        Unit::Bytes,
+        "Memory of the process that is in RAM.",
+    ),
+    (Kind::Gauge, "process_open_fds", Unit::Count, "Open files and sockets of the process."),
+    (Kind::Gauge, "switchyard_uptime_seconds", Unit::Seconds, "Time since the process started."),
+    (Kind::Gauge, "switchyard_connections_open", Unit::Count, "HTTP connections now."),
+    (Kind::Counter, "switchyard_connections_total", Unit::Count, "HTTP connections accepted."),
+    (
+        Kind::Counter,
+        "switchyard_accept_errors_total",
+        Unit::Count,
+        "Times that the system could not accept a connection.",
+    ),
+    (
+        Kind::Histogram,
+        "switchyard_commit_batch_units",
+        Unit::Count,
+        "Units of work that shared one commit.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_commit_queue_units",
+        Unit::Count,
+        "Units of work that wait for the commit lane.",
+    ),
+    (
+        Kind::Histogram,
+        "switchyard_commit_seconds",
+        Unit::Seconds,
+        "From the start of a batch until it is durable.",
+    ),
+    (
+        Kind::Counter,
+        "switchyard_http_requests_total",
+        Unit::Count,
+        "Requests answered, by route, method and status.",
+    ),
+    (
+        Kind::Histogram,
+        "switchyard_http_request_seconds",
+        Unit::Seconds,
+        "From a request's head to its answer, by route and method.",
+    ),
+];
+
+/// From a cached read to the deadline of a slow body, about three steps to a factor of ten.
+const SECONDS_BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0];
+
+/// A batch is one unit when the server is idle and some hundreds when it is busy.
+const UNITS_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+
+/// Samples of histograms wait in memory until this is over, whether somebody scrapes or not.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+struct Metrics {
+    handle: PrometheusHandle,
+    started: Instant,
+}
+
+static METRICS_INSTALLED: OnceLock<Metrics> = OnceLock::new();
+
+/// The metrics of this process, installed by the first call. [`scrape`] renders them with fresh
+/// numbers about the process; [`keep`] must run beside a server.
+pub fn metrics() -> PrometheusHandle {
+    installed().handle.clone()
+}
+
+/// The metrics as Prometheus reads them.
+pub fn scrape() -> String {
+    let metrics = installed();
+    let uptime = now().duration_since(metrics.started);
+    metrics::gauge!("switchyard_uptime_seconds").set(uptime.as_secs_f64());
+    if let Some(bytes) = resident_memory_bytes() {
+        metrics::gauge!("process_resident_memory_bytes").set(bytes as f64);
+    }
+    if let Some(count) = open_files() {
+        metrics::gauge!("process_open_fds").set(count as f64);
+    }
+    metrics.handle.render()
+}
+
+/// Keeps the memory that metrics use bounded, until `shutdown`.
+pub async fn keep(shutdown: CancellationToken) {
+    let handle = metrics();
+    while !shutdown.is_cancelled() {
+        handle.run_upkeep();
+        let _ = tokio::time::timeout(UPKEEP_INTERVAL, shutdown.cancelled()).await;
+    }
+}
+
+fn installed() -> &'static Metrics {
+    METRICS_INSTALLED.get_or_init(|| {
+        let buckets = |builder: PrometheusBuilder, suffix: &str, buckets| {
+            builder
+                .set_buckets_for_metric(Matcher::Suffix(suffix.to_owned()), buckets)
+                .expect("the lists of buckets are not empty")
+        };
+        let builder = buckets(PrometheusBuilder::new(), "_seconds", SECONDS_BUCKETS);
+        let builder = buckets(builder, "_units", UNITS_BUCKETS);
+        let handle = builder.install_recorder().expect("nothing else installs a recorder");
+        for (kind, name, unit, text) in METRICS.iter().copied() {
+            match kind {
+                Kind::Counter => metrics::describe_counter!(name, unit, text),
+                Kind::Gauge => metrics::describe_gauge!(name, unit, text),
+                Kind::Histogram => metrics::describe_histogram!(name, unit, text),
+            }
+        }
+        Metrics { handle, started: now() }
+    })
+}
+
+/// `None` where the system does not tell in `/proc`. Not `statm`: it counts in pages, whose size is
+/// another question.
+fn resident_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+fn open_files() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the uptime is measured where the process starts")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_filter(switchyard: Option<&str>, rust: Option<&str>) -> Result<String, String> {
+        filter(|name| {
+            let text = if name == "RUST_LOG" { rust } else { switchyard };
+            text.map(str::to_owned)
+        })
+        .map(|filter| filter.to_string())
+    }
+
+    #[test]
+    fn our_variable_decides_before_the_common_one() {
+        assert!(check_filter(None, None).unwrap().contains("info"));
+        assert_eq!(check_filter(None, Some("debug")).as_deref(), Ok("debug"));
+        assert_eq!(check_filter(Some("warn"), Some("debug")).as_deref(), Ok("warn"));
+        assert_eq!(check_filter(Some(" "), Some("debug")).as_deref(), Ok("debug"));
+        let error = check_filter(Some("store=loud"), None).unwrap_err();
+        assert!(error.starts_with("SWITCHYARD_LOG 'store=loud' is not a log filter"), "{error}");
+    }
+
+    #[test]
+    fn a_scrape_has_numbers_and_their_descriptions() {
+        metrics();
+        metrics::histogram!("switchyard_test_seconds").record(0.2);
+        metrics::histogram!("switchyard_commit_batch_units").record(3.0);
+        let text = scrape();
+        for line in [
+            "# TYPE switchyard_uptime_seconds gauge",
+            "# HELP switchyard_uptime_seconds Time since the process started.",
+            "switchyard_test_seconds_bucket{le=\"0.25\"} 1",
+            "switchyard_commit_batch_units_bucket{le=\"4\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        if cfg!(target_os = "linux") {
+            assert!(resident_memory_bytes().is_some_and(|bytes| bytes > 100_000));
+            assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
+            assert!(text.contains("\nprocess_open_fds "), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_metric_is_described_twice() {
+        let mut names: Vec<_> = METRICS.iter().map(|(_, name, _, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+    }
+}

@@ -1,0 +1,125 @@
+//! `switchyard verify`: does everything that the system promises about its data hold?
+//!
+//! Only reads, so it may run beside the server. Without the key, what is sealed stays closed, and
+//! the report says which checks that leaves out.
+
+use serde_json::{Value, json};
+use store::engine::SqliteFile;
+use store::keyring::Keyring;
+use store::verify::{Check, Report, verify};
+
+use crate::command::{Failure, aligned, print};
+use crate::config::{Config, EXIT_FAILURE, EXIT_OK, KeySource, Verify};
+use crate::{keyfile, wiring};
+
+/// Checks the database and prints the report. A database that cannot be looked at is a failure of
+/// its own kind: it tells neither good nor bad.
+pub fn run(config: &Config, options: &Verify) -> Result<u8, Failure> {
+    let report = check(config).map_err(Failure::as_usage)?;
+    let text = if options.json { format!("{}\n", json(&report)) } else { human(&report) };
+    print(&text)?;
+    Ok(if report.is_sound() { EXIT_OK } else { EXIT_FAILURE })
+}
+
+fn check(config: &Config) -> Result<Report, Failure> {
+    let database = config.database.display();
+    if !wiring::holds_data(&config.database) {
+        return Err(Failure::new(format!(
+            "there is no database at {database}: name it with --database-url sqlite://FILE"
+        )));
+    }
+    let key = match &config.key {
+        KeySource::Given(key) => Some(key.0),
+        KeySource::File(path) => keyfile::load(path)?,
+    };
+    let keyring = key.map(|key| Keyring::new(&key));
+    verify(&SqliteFile::new(&config.database), keyring.as_ref())
+        .map_err(|error| Failure::new(format!("{database}: {error}")))
+}
+
+/// The report for people: one line for each predicate, the breaks below, and the sum of it.
+pub fn human(report: &Report) -> String {
+    let row = |check: &Check| {
+        let breaks = check.breaks.len() as u64 + check.more;
+        let result = match (breaks, check.skipped) {
+            (0, None) => "holds".to_owned(),
+            (0, Some(_)) => "skipped".to_owned(),
+            (breaks, _) => format!("{breaks} BROKEN"),
+        };
+        [check.predicate.to_owned(), check.rows.to_string(), result, check.what.to_owned()]
+    };
+    let header = ["check", "rows", "result", "what must hold"].map(str::to_owned);
+    let rows: Vec<_> = std::iter::once(header).chain(report.checks.iter().map(row)).collect();
+    let mut text = aligned(&rows);
+    for check in &report.checks {
+        for line in &check.breaks {
+            text += &format!("\n{}: {line}", check.predicate);
+        }
+        if check.more > 0 {
+            text += &format!("\n{}: and {} more", check.predicate, check.more);
+        }
+    }
+    let broken = report.checks.iter().filter(|check| !check.holds()).count();
+    let skipped: Vec<_> = report.checks.iter().filter(|check| check.skipped.is_some()).collect();
+    let hold = report.checks.len() - broken;
+    let hold = hold - skipped.iter().filter(|check| check.holds()).count();
+    text += &format!("\n{hold} hold, {broken} broken, {} skipped", skipped.len());
+    if let Some(reason) = skipped.first().and_then(|check| check.skipped) {
+        text += &format!(" ({reason})");
+    }
+    text.push('\n');
+    text
+}
+
+/// The report for programs.
+pub fn json(report: &Report) -> Value {
+    let check = |check: &Check| {
+        json!({
+            "predicate": check.predicate,
+            "what": check.what,
+            "rows": check.rows,
+            "holds": check.holds(),
+            "breaks": check.breaks,
+            "moreBreaks": check.more,
+            "skipped": check.skipped,
+        })
+    };
+    let checks: Vec<_> = report.checks.iter().map(check).collect();
+    json!({ "sound": report.is_sound(), "checks": checks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(breaks: &[&str], skipped: Option<&'static str>) -> Report {
+        let check = Check {
+            predicate: "L1",
+            what: "it balances",
+            rows: 7,
+            breaks: breaks.iter().map(|line| (*line).to_owned()).collect(),
+            more: 0,
+            skipped,
+        };
+        Report { checks: vec![check] }
+    }
+
+    #[test]
+    fn people_see_what_holds_what_is_broken_and_what_was_left_out() {
+        let check = |breaks: &[&str], skipped, end: &str| {
+            let text = human(&report(breaks, skipped));
+            assert!(text.contains("it balances") && text.ends_with(end), "{text}");
+        };
+        check(&[], None, "it balances\n\n1 hold, 0 broken, 0 skipped\n");
+        check(&["a is off"], None, "\nL1: a is off\n0 hold, 1 broken, 0 skipped\n");
+        check(&[], Some("no key"), "\n0 hold, 0 broken, 1 skipped (no key)\n");
+    }
+
+    #[test]
+    fn programs_see_the_same() {
+        let value = json(&report(&["a is off"], None));
+        assert_eq!(value["sound"], false);
+        assert_eq!(value["checks"][0]["breaks"][0], "a is off");
+        assert_eq!(json(&report(&[], None))["checks"][0]["holds"], true);
+    }
+}

@@ -1,0 +1,108 @@
+//! Joins the adapters to the application: the only place that knows both.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adapters::clock::SystemClock;
+use adapters::entropy::SystemEntropy;
+use adapters::rails::Unconnected;
+use adapters::rails::sandbox::SandboxRail;
+use adapters::rates::FixedRates;
+use domain::platform::Mode;
+use ports::entropy::Entropy;
+use ports::rail::PaymentRail;
+use service::{App, Env};
+use store::engine::SqliteFile;
+use store::keyring::Keyring;
+use store::{Store, Threads};
+
+use crate::command::Failure;
+use crate::config::{ConfigError, KeySource, Serve};
+use crate::keyfile::{self, KEY_BYTES};
+
+/// How long a quote can be executed where nobody asks for quotes over HTTP, in seconds.
+const QUOTE_LIFETIME_SECONDS: i64 = 300;
+
+/// What was queued when the last handle went is some commits, each a few milliseconds.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// An application on an open database.
+pub struct Opened {
+    /// The application.
+    pub app: App,
+    /// The store's threads, for [`close`].
+    pub threads: Threads,
+}
+
+/// The world outside a server with these options.
+pub fn env_of(options: &Serve) -> Result<Env, Failure> {
+    let rates = match &options.rates_file {
+        Some(path) => FixedRates::from_file(path)
+            .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
+        None => FixedRates::builtin(),
+    };
+    Ok(env(rates, options.quote_lifetime_seconds))
+}
+
+/// The world outside a command that serves nobody.
+pub fn default_env() -> Env {
+    env(FixedRates::builtin(), QUOTE_LIFETIME_SECONDS)
+}
+
+fn env(rates: FixedRates, quote_lifetime_seconds: i64) -> Env {
+    let sandbox: Arc<dyn PaymentRail> = Arc::new(SandboxRail::default());
+    let live: Arc<dyn PaymentRail> = Arc::new(Unconnected);
+    Env {
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        rates: Arc::new(rates),
+        rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
+        render_event: api::events::render,
+        quote_lifetime_millis: quote_lifetime_seconds * 1_000,
+    }
+}
+
+/// Opens a database, which is made if it is not there, and puts an application on it.
+pub fn open(database: &Path, key: &KeySource, env: Env) -> Result<Opened, Failure> {
+    let keyring = Keyring::new(&key_for(database, key)?);
+    let (store, threads) = Store::open(&SqliteFile::new(database), keyring)
+        .map_err(|error| Failure::new(format!("{}: {error}", database.display())))?;
+    Ok(Opened { app: App::new(store, env), threads })
+}
+
+/// Gives up an application and waits until its database is closed. Whoever still holds a handle
+/// keeps it open: that is waited for no longer than the time says, as what was answered is on disk.
+pub async fn close(Opened { app, threads }: Opened) {
+    drop(app);
+    let joined = tokio::task::spawn_blocking(move || threads.join());
+    if tokio::time::timeout(CLOSE_TIMEOUT, joined).await.is_err() {
+        tracing::warn!("the database was still in use when the time to close it was over");
+    }
+}
+
+/// Whether there is a database with something in it. The key is made before the database, so data
+/// without a key means that the key was lost.
+pub fn holds_data(database: &Path) -> bool {
+    std::fs::metadata(database).is_ok_and(|file| file.len() > 0)
+}
+
+/// The key that a database was made with; a new one for a new database.
+fn key_for(database: &Path, key: &KeySource) -> Result<[u8; KEY_BYTES], Failure> {
+    let path = match key {
+        KeySource::Given(key) => return Ok(key.0),
+        KeySource::File(path) => path,
+    };
+    if !holds_data(database) {
+        return Ok(keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?);
+    }
+    keyfile::load(path)?.ok_or_else(|| {
+        Failure::new(format!(
+            "{} has data and its key file {} is missing: restore it from its copy, or name the \
+             right one with --key-file",
+            database.display(),
+            path.display()
+        ))
+    })
+}

@@ -1,0 +1,539 @@
+//! The binary as its operator meets it: what it prints, when it refuses, how it ends.
+//!
+//! Every test starts real processes in a folder of its own and waits for what they say or answer,
+//! never for a time.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Whatever should happen has happened by then, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Between two looks at another process.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+/// The design says 0.2 s; a test build on a busy machine gets ten times that.
+const READY_WITHIN: Duration = Duration::from_secs(2);
+
+const CLIENT_ID: &str = "given-client-id";
+const CLIENT_SECRET: &str = "given-secret-0123456789abcdef";
+
+#[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// What `look` finds, as soon as it finds it.
+#[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::sleep(LOOK_AGAIN_AFTER);
+    }
+}
+
+/// The binary in `folder`, without what the environment of the tests says.
+fn switchyard(folder: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    command.current_dir(folder).args(line.split_whitespace());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("SWITCHYARD_") || name == "RUST_LOG" {
+            command.env_remove(&*name);
+        }
+    }
+    command
+}
+
+/// Runs a command to its end.
+fn run(folder: &Path, line: &str) -> (i32, String, String) {
+    finished(switchyard(folder, line).output().unwrap())
+}
+
+fn finished(output: Output) -> (i32, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A command that is refused: one line on standard error, nothing on standard output.
+fn check_refusal(mut command: Command, code: i32, part: &str) {
+    let (exit, out, err) = finished(command.output().unwrap());
+    assert_eq!((exit, out.as_str()), (code, ""), "{err}");
+    let line = err.strip_suffix('\n').unwrap();
+    assert!(line.starts_with("error: ") && !line.contains('\n') && line.contains(part), "{line}");
+}
+
+/// What a process has printed so far.
+struct Printed {
+    text: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+impl Printed {
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+                kept.lock().unwrap().push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn so_far(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    fn all(self) -> String {
+        self.reader.join().unwrap();
+        Arc::try_unwrap(self.text).unwrap().into_inner().unwrap()
+    }
+}
+
+/// A server on a port that the system has chosen.
+struct Server {
+    process: Option<Child>,
+    out: Option<Printed>,
+    err: Option<Printed>,
+    /// `127.0.0.1:PORT`.
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        Self::start_with(switchyard(folder, "--listen 127.0.0.1:0 --log-format json"))
+    }
+
+    fn start_with_given_credentials(folder: &Path) -> Self {
+        let mut command = switchyard(folder, "serve --listen 127.0.0.1:0 --log-format json");
+        command.env("SWITCHYARD_CLIENT_ID", CLIENT_ID);
+        command.env("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET);
+        Self::start_with(command)
+    }
+
+    /// Starts the server and waits until it is ready.
+    fn start_with(mut command: Command) -> Self {
+        let mut process =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let out = Printed::of(process.stdout.take().unwrap());
+        let err = Printed::of(process.stderr.take().unwrap());
+        let address = until("the address in the log", || {
+            assert!(process.try_wait().unwrap().is_none(), "it ended: {}", err.so_far());
+            let log = err.so_far();
+            let (_, rest) = log.split_once("\"base_url\":\"http://")?;
+            let (address, _) = rest.split_once("/2025-10-13\"")?;
+            Some(address.to_owned())
+        });
+        let server = Self { process: Some(process), out: Some(out), err: Some(err), address };
+        until("readiness", || (server.get("/readyz", None).ok()?.0 == 200).then_some(()));
+        server
+    }
+
+    fn get(&self, path: &str, user: Option<&str>) -> std::io::Result<(u16, String)> {
+        request(&self.address, "GET", path, user, "")
+    }
+
+    fn post(&self, path: &str, user: &str, body: &str) -> (u16, String) {
+        request(&self.address, "POST", path, Some(user), body).unwrap()
+    }
+
+    /// What stands behind `name` in the banner.
+    fn printed(&self, name: &str) -> String {
+        let find = || {
+            let out = self.out.as_ref().unwrap().so_far();
+            let line = out.lines().find_map(|line| line.trim().strip_prefix(name))?;
+            // The lines to paste are the last to be printed.
+            out.contains("/transactions/$TRANSACTION").then(|| line.trim().to_owned())
+        };
+        until(name, find)
+    }
+
+    /// The user that the banner shows, as `id:secret`.
+    fn user(&self) -> String {
+        format!("{}:{}", self.printed("client id"), self.printed("client secret"))
+    }
+
+    /// The lines of the banner that are to be pasted.
+    fn lines(&self) -> String {
+        self.printed("export SY=");
+        let out = self.out.as_ref().unwrap().so_far();
+        out[out.find("export SY=").unwrap()..].to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let process = self.process.as_ref().unwrap().id();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Exit code, standard output and standard error, after a signal.
+    fn ended(mut self) -> (Option<i32>, String, String) {
+        let mut process = self.process.take().unwrap();
+        let status = until("the end of the server", || process.try_wait().unwrap());
+        (status.code(), self.out.take().unwrap().all(), self.err.take().unwrap().all())
+    }
+
+    /// Stops in order, and gives what was printed.
+    fn stop(self) -> (String, String) {
+        self.signal("TERM");
+        let (code, out, err) = self.ended();
+        assert_eq!(code, Some(0), "{err}");
+        (out, err)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn head(method: &str, path: &str, user: Option<&str>, body: &str) -> String {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    if let Some(user) = user {
+        let user = base64::engine::general_purpose::STANDARD.encode(user);
+        head += &format!("Authorization: Basic {user}\r\n");
+    }
+    if method == "POST" {
+        head += "Content-Type: application/json\r\n";
+        head += &format!("Content-Length: {}\r\n", body.len());
+    }
+    head
+}
+
+fn connect(address: &str) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn request(
+    address: &str,
+    method: &str,
+    path: &str,
+    user: Option<&str>,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
+    let mut stream = connect(address)?;
+    write!(stream, "{}\r\n{body}", head(method, path, user, body))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(parsed(&answer))
+}
+
+fn parsed(answer: &str) -> (u16, String) {
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Runs pasted lines in a shell and gives what they print.
+fn paste(lines: &str, variables: &[(&str, &str)]) -> String {
+    let mut shell = Command::new("sh");
+    shell.arg("-ec").arg(lines).envs(variables.iter().copied()).env("NO_PROXY", "*");
+    let (code, out, err) = finished(shell.output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    out
+}
+
+/// Whether the last line is a completed transaction from dollars to euros.
+fn check_story(out: &str) {
+    let last = out.trim_end().lines().last().unwrap();
+    let transaction: Value = serde_json::from_str(last).expect("the last line is JSON");
+    assert_eq!(transaction["status"], "COMPLETED", "{out}");
+    assert_eq!(transaction["sentAmount"]["amount"], 100_000, "{out}");
+    assert_eq!(transaction["receivedAmount"]["currency"]["code"], "EUR", "{out}");
+}
+
+#[test]
+fn a_first_start_prints_credentials_once_and_never_again() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let (user, secret) = (server.user(), server.printed("client secret"));
+    assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+    assert_eq!(server.get("/2025-10-13/config", Some("a:b")).unwrap().0, 401);
+    let config = server.get("/2025-10-13/config", Some(&user)).unwrap().1;
+    let domain = server.address.replace("127.0.0.1", "localhost");
+    assert!(config.contains(&format!("\"umaDomain\":\"{domain}\"")), "{config}");
+    let (_, err) = server.stop();
+    assert!(!err.contains(&secret), "{err}");
+
+    let again = Server::start(folder.path());
+    assert_eq!(again.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+    let (out, err) = again.stop();
+    assert_eq!(out, "");
+    assert!(!err.contains(&secret), "{err}");
+}
+
+#[test]
+fn given_credentials_work_and_are_never_printed() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with_given_credentials(folder.path());
+    let user = format!("{CLIENT_ID}:{CLIENT_SECRET}");
+    assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+    let lines = server.lines();
+    let variables =
+        [("SWITCHYARD_CLIENT_ID", CLIENT_ID), ("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET)];
+    check_story(&paste(&lines, &variables));
+    let (out, err) = server.stop();
+    for text in [out, err] {
+        assert!(!text.contains(CLIENT_ID) && !text.contains(CLIENT_SECRET), "{text}");
+    }
+}
+
+#[test]
+fn the_printed_lines_move_money_when_pasted() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    check_story(&paste(&server.lines(), &[]));
+}
+
+#[test]
+fn the_demo_tells_its_story() {
+    let folder = TempDir::new().unwrap();
+    let (code, out, err) = run(folder.path(), "demo");
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    for part in ["\"REJECTED\"", "Idempotent-Replayed: true", "Dr Ada USD", " 0 broken"] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    assert!(!out.contains("client secret"), "{out}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it left something behind");
+}
+
+#[test]
+fn verify_tells_a_sound_database_from_a_corrupted_one() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    paste(&server.lines(), &[]);
+    let (code, out, err) = run(path, "verify");
+    assert_eq!(code, 0, "beside the server: {out}{err}");
+    server.stop();
+
+    let (code, out, _) = run(path, "verify");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains(" 0 broken, 0 skipped"), "{out}");
+    let (code, out, _) = run(path, "verify --key-file nowhere.key");
+    assert_eq!(code, 0, "{out}");
+    assert!(out.contains(" skipped (it needs the key)"), "{out}");
+    let mut wrong_key = switchyard(path, "verify");
+    wrong_key.env("SWITCHYARD_SECRET_KEY", "ab".repeat(32));
+    check_refusal(wrong_key, 2, "the key is not the one");
+    check_refusal(switchyard(path, "verify --database-url sqlite://no.db"), 2, "no database at");
+
+    let database = rusqlite::Connection::open(path.join("switchyard.db")).unwrap();
+    let sql = "update ledger_accounts set credits_posted = credits_posted + 1 \
+        where must_stay_covered = 1 and currency = 'EUR'";
+    assert_eq!(database.execute(sql, []).unwrap(), 1);
+    let (code, out, err) = run(path, "verify");
+    assert_eq!((code, err.as_str()), (1, ""), "{out}");
+    assert!(out.contains("L3") && out.contains("BROKEN"), "{out}");
+    let (code, out, _) = run(path, "verify --json");
+    assert_eq!(code, 1, "{out}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["sound"], false);
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.iter().any(|check| check["predicate"] == "L3" && check["holds"] == false));
+}
+
+#[test]
+fn a_request_in_flight_is_answered_before_the_server_ends() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start_with_given_credentials(folder.path());
+    let user = format!("{CLIENT_ID}:{CLIENT_SECRET}");
+    let body = r#"{"customerType":"INDIVIDUAL","fullName":"Ada Lovelace"}"#;
+    let head = head("POST", "/2025-10-13/customers", Some(&user), body);
+    let mut slow = connect(&server.address).unwrap();
+    write!(slow, "{head}Expect: 100-continue\r\n\r\n").unwrap();
+    // This is sent when the handler asks for the body: the request is in flight.
+    let mut going_on = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+    slow.read_exact(&mut going_on).unwrap();
+    assert!(going_on.starts_with(b"HTTP/1.1 100"));
+
+    server.signal("TERM");
+    until("the end of accepting", || TcpStream::connect(&server.address).is_err().then_some(()));
+    slow.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert_eq!(parsed(&answer).0, 201, "{answer}");
+    let (code, _, err) = server.ended();
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(run(folder.path(), "verify").0, 0);
+}
+
+#[test]
+fn a_lost_or_wrong_key_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    Server::start(path).stop();
+    let mut wrong = switchyard(path, "--listen 127.0.0.1:0 --log-format json");
+    wrong.env("SWITCHYARD_SECRET_KEY", "ab".repeat(32));
+    check_refusal(wrong, 1, "the key is not the one that this database was made with");
+
+    std::fs::rename(path.join("switchyard.db.key"), path.join("moved.key")).unwrap();
+    let lost = switchyard(path, "--listen 127.0.0.1:0");
+    check_refusal(lost, 1, "its key file switchyard.db.key is missing: restore it");
+    check_refusal(switchyard(path, "token list"), 1, "its key file switchyard.db.key is missing");
+    assert!(!path.join("switchyard.db.key").exists(), "a new key would hide the loss");
+    Server::start_with(switchyard(
+        path,
+        "--listen 127.0.0.1:0 --log-format json --key-file moved.key",
+    ))
+    .stop();
+}
+
+#[test]
+fn a_bad_configuration_is_refused_in_one_line() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let check = |line: &str, variables: &[(&str, &str)], code, part: &str| {
+        let mut command = switchyard(path, line);
+        command.envs(variables.iter().copied());
+        check_refusal(command, code, part);
+    };
+    check("--database-url postgres://u:secret@host/db", &[], 2, "names Postgres");
+    check("--database-url mysql://host/db", &[], 2, "unknown scheme");
+    check("serve", &[("SWITCHYARD_CLIENT_ID", "only")], 2, "SWITCHYARD_CLIENT_SECRET");
+    check("serve", &[("SWITCHYARD_SECRET_KEY", "short")], 2, "64 hexadecimal digits");
+    check("serve", &[("SWITCHYARD_LOG", "store=loud")], 2, "is not a log filter");
+    std::fs::write(path.join("rates.json"), r#"{"defaults":{"spread":"much"}}"#).unwrap();
+    let rates = "--listen 127.0.0.1:0 --rates-file rates.json";
+    check(rates, &[], 2, "rates.json: defaults.spread");
+    let far = "--listen 127.0.0.1:0 --database-url sqlite://no/such/folder.db";
+    check(far, &[], 1, "no/such/folder.db");
+    check("--listen 192.0.2.1:8080", &[], 1, "cannot listen on 192.0.2.1:8080");
+    check("token list", &[], 1, "there is no database at switchyard.db");
+    assert!(!path.join("switchyard.db").exists());
+}
+
+#[test]
+fn a_second_server_on_the_same_port_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let server = Server::start(folder.path());
+    let other = TempDir::new().unwrap();
+    let second = switchyard(other.path(), &format!("--listen {}", server.address));
+    check_refusal(second, 1, &format!("cannot listen on {}", server.address));
+    assert_eq!(other.path().read_dir().unwrap().count(), 0, "it left something behind");
+    assert_eq!(server.get("/healthz", None).unwrap().0, 200);
+}
+
+#[test]
+fn a_start_on_an_empty_database_is_ready_soon() {
+    let folder = TempDir::new().unwrap();
+    let start = now();
+    let server = Server::start(folder.path());
+    let taken = start.elapsed();
+    println!("ready after {} ms", taken.as_millis());
+    assert!(taken < READY_WITHIN, "{taken:?}");
+    assert_eq!(server.get("/readyz", None).unwrap(), (200, r#"{"status":"ready"}"#.to_owned()));
+    assert_eq!(server.get("/healthz", None).unwrap(), (200, r#"{"status":"ok"}"#.to_owned()));
+    let (status, metrics) = server.get("/metrics", None).unwrap();
+    assert_eq!(status, 200);
+    assert!(metrics.contains("switchyard_uptime_seconds "), "{metrics}");
+    assert_eq!(request(&server.address, "POST", "/metrics", None, "{}").unwrap().0, 405);
+}
+
+#[test]
+fn tokens_are_made_and_revoked_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let (_, tokens, _) = run(path, "token list");
+    let first = tokens.lines().nth(1).unwrap();
+    let mut columns = first.split_whitespace();
+    let (first_token, platform) = (columns.next().unwrap(), columns.next().unwrap());
+    assert!(tokens.contains("VIEW,TRANSACT,MANAGE"), "{tokens}");
+
+    let line = format!("token create --platform {platform} --name reports --permissions VIEW");
+    let (code, out, err) = run(path, &line);
+    assert_eq!(code, 0, "{err}");
+    let word = |name: &str| {
+        let line = out.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} is missing in {out}")).trim().to_owned()
+    };
+    let user = format!("{}:{}", word("client id"), word("client secret"));
+    assert!(!err.contains(&word("client secret")), "{err}");
+    assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+    assert_eq!(server.post("/2025-10-13/quotes", &user, "{}").0, 403);
+
+    let id = out.split_whitespace().find_map(|word| word.strip_suffix(',')).unwrap();
+    let (code, out, err) = run(path, &format!("token revoke {id}"));
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 401);
+    check_refusal(switchyard(path, &format!("token revoke {id}")), 1, "there is no token");
+    let last = format!("token revoke {first_token}");
+    check_refusal(switchyard(path, &last), 1, "is the last token of its platform with MANAGE");
+    assert_eq!(run(path, "token list").1, tokens);
+}
+
+#[test]
+fn platforms_are_made_and_priced() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let mut create = switchyard(path, "platform create --uma-domain pay.example.com --live");
+    let (code, out, err) = finished(create.args(["--name", "Example Pay"]).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    let id = out.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    let (_, list, _) = run(path, "platform list");
+    let row = list.lines().find(|line| line.contains(id)).unwrap();
+    assert!(row.contains("LIVE") && row.contains("pay.example.com"), "{row}");
+    assert!(row.ends_with("Example Pay"), "{row}");
+
+    let pricing = |more: &str| format!("platform set-pricing --platform {id} {more}");
+    let (code, _, err) = run(path, &pricing("--spread 0.004"));
+    assert_eq!(code, 0, "{err}");
+    let (_, out, _) = run(path, &pricing("--from USD --to EUR --fixed-fee 200"));
+    let rules: Vec<Vec<_>> =
+        out.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+    let specific = vec!["USD", "EUR", "built-in", "200", "built-in"];
+    assert_eq!(rules, [specific, vec!["any", "any", "0.004", "built-in", "built-in"]]);
+    let unknown = "--platform PlatformConfig:00000000-0000-7000-8000-000000000001";
+    let line = format!("platform set-pricing {unknown} --spread 0");
+    check_refusal(switchyard(path, &line), 1, "there is no platform");
+
+    // The operator has chosen: a start makes no sandbox beside the live platform.
+    let (out, _) = Server::start(path).stop();
+    assert_eq!(out, "");
+    assert_eq!(run(path, "platform list").1, list);
+}
+
+#[test]
+fn a_killed_server_starts_again_with_all_it_had() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let out = paste(&server.lines(), &[]);
+    let customer = out.lines().find(|line| line.starts_with("Customer:")).unwrap();
+    let look = format!("/2025-10-13/customers/internal-accounts?customerId={customer}");
+    let before = server.get(&look, Some(&user)).unwrap();
+    assert_eq!(before.0, 200);
+    server.signal("KILL");
+    assert_eq!(server.ended().0, None);
+
+    let again = Server::start(path);
+    assert_eq!(again.get(&look, Some(&user)).unwrap(), before);
+    let (out, _) = again.stop();
+    assert_eq!(out, "");
+    let (code, out, _) = run(path, "verify");
+    assert_eq!(code, 0, "{out}");
+}
