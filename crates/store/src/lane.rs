@@ -151,10 +151,17 @@ fn commit(
     items: &mut [Box<dyn Item>],
     timers_set: &Notify,
 ) {
-    let Err(error) = try_commit(connection, keyring, items, timers_set) else { return };
+    let failed = match connection.begin() {
+        Ok(()) => try_commit(connection, keyring, items, timers_set),
+        // Nothing that any unit does could help: somebody else holds the database.
+        Err(error) => Err((Blame::Database, error)),
+    };
+    let Err((blame, error)) = failed else { return };
     tracing::warn!(%error, units = items.len(), "a batch was not committed");
-    if let [item] = items {
-        item.fail(error);
+    if items.len() == 1 || blame == Blame::Database {
+        for item in items {
+            item.fail(error.clone());
+        }
         return;
     }
     for item in items {
@@ -162,13 +169,22 @@ fn commit(
     }
 }
 
+/// Why a batch was not committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// Whatever was in it.
+    Database,
+    /// Perhaps one of its units: each gets a try of its own.
+    Unit,
+}
+
+/// Runs, writes and commits the items in the transaction that has begun.
 fn try_commit(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     items: &mut [Box<dyn Item>],
     timers_set: &Notify,
-) -> Result<(), StoreError> {
-    connection.begin()?;
+) -> Result<(), (Blame, StoreError)> {
     let mut batch = Batch::new(connection, keyring);
     for item in items {
         batch.run(|unit| item.run(unit));
@@ -186,8 +202,9 @@ fn try_commit(
         }
         Err(StoreError::OutcomeUnknown(what)) => stop(&what),
         Err(error) => {
-            connection.rollback()?;
-            Err(error)
+            connection.rollback().map_err(|error| (Blame::Database, error))?;
+            let is_full = error == StoreError::DiskFull;
+            Err((if is_full { Blame::Database } else { Blame::Unit }, error))
         }
     }
 }

@@ -119,8 +119,12 @@ impl Connection for Sqlite {
     }
 
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
-        statement.execute(rusqlite::params_from_iter(parameters)).map_err(failure)
+        // SQLite leaves the transaction by itself when it cannot read the disk. Outside it, each
+        // statement of a batch would be a commit of its own.
+        if self.connection.is_autocommit() {
+            return Err(StoreError::OutcomeUnknown("the transaction was lost".to_owned()));
+        }
+        self.run_with(sql, parameters)
     }
 
     fn query(
@@ -189,7 +193,12 @@ impl Connection for Sqlite {
 
 impl Sqlite {
     fn run(&mut self, sql: &str) -> Result<(), StoreError> {
-        self.execute(sql, &[]).map(drop)
+        self.run_with(sql, &[]).map(drop)
+    }
+
+    fn run_with(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
+        statement.execute(rusqlite::params_from_iter(parameters)).map_err(failure)
     }
 }
 
@@ -225,5 +234,29 @@ pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
             StoreError::Conflict(error.to_string())
         }
         _ => StoreError::Engine(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_outside_a_transaction() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = Sqlite::open(&path, Access::Write).expect("a database");
+        connection.begin().expect("a transaction");
+        connection.execute("create table t (a integer)", &[]).expect("a table");
+        connection.commit().expect("a commit");
+        let lost = connection.execute("insert into t values ($1)", &[Value::Int(1)]);
+        assert!(matches!(lost, Err(StoreError::OutcomeUnknown(_))), "{lost:?}");
+        let mut rows = 0;
+        let mut count = |_| {
+            rows += 1;
+            Ok(())
+        };
+        connection.query("select a from t", &[], 1, &mut count).expect("a read");
+        assert_eq!(rows, 0);
     }
 }
