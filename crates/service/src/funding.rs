@@ -213,7 +213,7 @@ pub(crate) fn give_back(
     Ok(())
 }
 
-/// Posts what a transaction has in suspense to its owner's internal account.
+/// Posts what a transaction has in suspense to the internal account of whoever paid.
 pub(crate) fn return_from_suspense(
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
@@ -221,7 +221,13 @@ pub(crate) fn return_from_suspense(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let draft = transaction.draft();
-    let account = InternalAccountId::of(draft.owner, amount.currency());
+    // Money that was pulled goes back to whoever's account it came from, who need not be the
+    // customer that it was to be sent for.
+    let owner = match draft.source.and_then(Source::account).and_then(AccountRef::external) {
+        Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
+        None => draft.owner,
+    };
+    let account = InternalAccountId::of(owner, amount.currency());
     unit.post(draft.id, &movements::suspense_return(account, amount)?, now)?;
     Ok(transaction)
 }

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::{funding, lifecycle, quotes};
+use crate::{funding, lifecycle, owners, quotes};
 
 /// Timers taken in one step: as many as fit one commit.
 const TIMERS_MAX: u32 = 512;
@@ -110,14 +110,14 @@ async fn ask_rail(app: &App, timer: &Timer) -> Result<(), Error> {
     let answer = match &order {
         Some((order, platform)) => {
             let rail = app.env().rail(platform.mode);
-            Some(rail.ask(order, app.now()).await)
+            Some((order.flow, rail.ask(order, app.now()).await))
         }
         None => None,
     };
     let (timer, unit_app, now) = (timer.clone(), app.clone(), app.now());
     app.store()
         .write(move |unit| match &answer {
-            Some(answer) => keep_answer(&unit_app, unit, id, &timer, answer, now),
+            Some((flow, answer)) => keep_answer(&unit_app, unit, &timer, *flow, answer, now),
             None => {
                 unit.clear_timer(timer.key());
                 Ok(())
@@ -138,16 +138,11 @@ fn order(
     }
     let draft = transaction.draft();
     let pulled_from = draft.source.and_then(Source::account).and_then(AccountRef::external);
-    let (flow, account, amount) = match (draft.direction, draft.sent) {
-        (Direction::Outgoing, Some(sent))
-            if waits_for_source(&view.postings(id)?, &transaction) =>
-        {
-            (Flow::PullIn, pulled_from, sent.money())
-        }
-        (Direction::Outgoing, _) => {
-            (Flow::PayOut, draft.destination.account.external(), draft.received.money())
-        }
-        (Direction::Incoming, _) => (Flow::PullIn, pulled_from, draft.received.money()),
+    let flow = flow(&view.postings(id)?, &transaction);
+    let (account, amount) = match (flow, draft.direction, draft.sent) {
+        (Flow::PayOut, _, _) => (draft.destination.account.external(), draft.received.money()),
+        (Flow::PullIn, Direction::Outgoing, Some(sent)) => (pulled_from, sent.money()),
+        (Flow::PullIn, _, _) => (pulled_from, draft.received.money()),
     };
     let corrupt = || Error::Internal(format!("{id} waits for a rail that it does not need"));
     let account = view.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
@@ -174,19 +169,33 @@ fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool 
         && !postings.iter().any(|posting| posting.movement == Movement::Funding)
 }
 
+/// Which way money has to move next for a transaction.
+fn flow(postings: &[PostingRow], transaction: &Transaction) -> Flow {
+    match transaction.draft().direction {
+        Direction::Outgoing if !waits_for_source(postings, transaction) => Flow::PayOut,
+        Direction::Outgoing | Direction::Incoming => Flow::PullIn,
+    }
+}
+
 /// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
 fn keep_answer(
     app: &App,
     unit: &mut Unit<'_, '_>,
-    id: TransactionId,
     timer: &Timer,
+    asked: Flow,
     answer: &RailAnswer,
     now: Timestamp,
 ) -> Result<(), Error> {
+    let id = TransactionId::from_uuid(timer.subject);
     let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
     let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
     if !is_open {
         unit.clear_timer(timer.key());
+        return Ok(());
+    }
+    if asked != flow(&unit.postings(id)?, &transaction) {
+        // The answer is about an order that has been answered before: the payment is a step further
+        // and its timer asks about that one.
         return Ok(());
     }
     let mut transaction = Transaction::clone(&transaction);
@@ -208,7 +217,9 @@ fn keep_answer(
             });
             return Ok(());
         }
-        RailAnswer::Settled if waits_for_source(&unit.postings(id)?, &transaction) => {
+        RailAnswer::Settled
+            if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing =>
+        {
             return pulled(app, unit, transaction, timer, now);
         }
         RailAnswer::Settled => end(app, unit, transaction, Event::Settled, now)?,
@@ -236,7 +247,9 @@ fn pulled(
     let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
     let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
     unit.clear_timer(timer.key());
-    let rail = funding::usual_rail(sent.currency())?;
+    let source = draft.source.and_then(Source::account).and_then(AccountRef::external);
+    let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
+    let rail = source.info.rails()[0];
     if funding::can_run(unit, &quote)? {
         unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
         let source = movements::Source::Suspense;

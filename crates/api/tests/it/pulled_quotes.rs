@@ -131,3 +131,63 @@ async fn a_wallet_cannot_be_pulled_from() {
     });
     client.post("/quotes", &body).await.refused(400, "INVALID_BANK_ACCOUNT");
 }
+
+#[tokio::test]
+async fn an_answer_about_the_pull_never_settles_the_payout() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let from = client.usd_external(&customer, "789").await;
+    let to = client.usd_external(&customer, "005").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": from },
+        "destination": { "destinationType": "ACCOUNT", "accountId": to },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    execute(&client, &quote).await;
+    server.clock.advance_millis(1_000);
+    // Two job loops look at the same timer and both hear that the pull has settled.
+    let (one, other) =
+        tokio::join!(service::jobs::step(&server.app), service::jobs::step(&server.app),);
+    assert_eq!((one.expect("a step").failed, other.expect("a step").failed), (0, 0));
+    // The payee's bank has not answered yet.
+    assert_eq!(transaction(&client, &quote).await["status"], "PROCESSING");
+    server.verify();
+    server.pass(60_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "REFUNDED");
+    server.verify();
+}
+
+#[tokio::test]
+async fn money_that_the_platform_sent_for_a_customer_goes_back_to_the_platform() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let mut bank = crate::support::usd_external(None, "789");
+    bank["accountInfo"]["paymentRails"] = json!(["WIRE"]);
+    let from = client.post("/platform/external-accounts", &bank).await.expect(201).clone();
+    let to = client.usd_external(&customer, "004").await;
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": from["id"], "customerId": customer },
+        "destination": { "destinationType": "ACCOUNT", "accountId": to },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    execute(&client, &quote).await;
+    server.pass(1_000).await;
+    server.pass(1_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "REJECTED");
+    let platforms = client.account(None, "USD").await;
+    assert_eq!(client.balance(&platforms).await, 10_000);
+    let customers = client.account(Some(&customer), "USD").await;
+    assert_eq!(client.balance(&customers).await, 0);
+    // It came over the rail of the account that it was pulled from.
+    let id = domain::id::TransactionId::parse(&text(&quote["transactionId"])).expect("an id");
+    let postings = server.app.store().read(move |view| view.postings(id)).await;
+    let funding = &postings.map_err(service::Error::Store).expect("postings")[0].entries[0];
+    assert_eq!(funding.account().to_string(), "rail WIRE USD");
+    server.verify();
+}
