@@ -16,7 +16,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::owners::InternalAccount;
+use crate::owners::{Holder, InternalAccount};
 use crate::{lifecycle, limits, owners, quotes};
 
 /// The rail over which deposits of a currency arrive when nothing else is said: the first of the
@@ -158,10 +158,10 @@ pub fn fund_quote(
             give_back(app, unit, &quote, rail, amount, reason, event, now)?;
         }
         Err(Error::QuoteExpired { .. }) => {
-            let account = InternalAccountId::of(draft.owner, currency);
-            let holder = owners::holder(unit, platform, draft.owner.customer())?;
-            let name = holder.platform_customer_id();
-            let late = incoming(deposit.late, platform, draft.owner, name, account, amount);
+            let holder = keeper(unit, platform, draft.owner)?;
+            let (owner, name) = (holder.owner(), holder.platform_customer_id());
+            let account = InternalAccountId::of(owner, currency);
+            let late = incoming(deposit.late, platform, owner, name, account, amount);
             complete(app, unit, Transaction::pending(late, now), now)?;
             unit.post(deposit.late, &movements::suspense(rail, amount)?, now)?;
             unit.post(deposit.late, &movements::suspense_return(account, amount)?, now)?;
@@ -213,6 +213,16 @@ pub(crate) fn give_back(
     Ok(())
 }
 
+/// Who keeps money that has come for `owner` and cannot be refused: the platform, once the customer
+/// is deleted, because nothing leaves a deleted customer's accounts.
+fn keeper(unit: &mut Unit<'_, '_>, platform: PlatformId, owner: Owner) -> Result<Holder, Error> {
+    let holder = owners::holder(unit, platform, owner.customer())?;
+    Ok(match &holder {
+        Holder::Customer(customer) if customer.is_deleted => Holder::Platform(platform),
+        Holder::Customer(_) | Holder::Platform(_) => holder,
+    })
+}
+
 /// Posts what a transaction has in suspense to the internal account of whoever paid.
 pub(crate) fn return_from_suspense(
     unit: &mut Unit<'_, '_>,
@@ -227,6 +237,7 @@ pub(crate) fn return_from_suspense(
         Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
         None => draft.owner,
     };
+    let owner = keeper(unit, draft.platform, owner)?.owner();
     let account = InternalAccountId::of(owner, amount.currency());
     unit.post(draft.id, &movements::suspense_return(account, amount)?, now)?;
     Ok(transaction)

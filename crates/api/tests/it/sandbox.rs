@@ -1,7 +1,7 @@
 //! Deposits of the sandbox (contract 6.18). Those for quotes are in `quotes`.
 
 use domain::platform::Mode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::pay::{Payer, usd};
 use crate::support::{START, Server};
@@ -169,5 +169,36 @@ async fn money_that_comes_to_a_full_account_is_kept() {
     let sent = payer.client.deposit(&quote, Some(most)).await;
     assert_eq!(sent.expect(200)["status"], "REFUNDED");
     assert_eq!(payer.balance().await, 2 * most);
+    server.verify();
+}
+
+#[tokio::test]
+async fn money_for_a_deleted_customer_is_kept_for_the_platform() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (customer, payee) = (client.customer().await, client.customer().await);
+    let eur = client.account(Some(&payee), "EUR").await;
+    let quote = async || {
+        let body = json!({
+            "source": {
+                "sourceType": "REALTIME_FUNDING", "currency": "USD", "customerId": customer,
+            },
+            "destination": { "destinationType": "ACCOUNT", "accountId": eur },
+            "lockedCurrencySide": "SENDING",
+            "lockedCurrencyAmount": 10_000,
+        });
+        client.post("/quotes", &body).await.expect(201)["id"].clone()
+    };
+    let (in_time, late) = (quote().await, quote().await);
+    client.delete(&format!("/customers/{customer}")).await.expect(200);
+    let send = async |quote: &Value| {
+        let body = json!({ "quoteId": quote, "currencyCode": "USD" });
+        client.post("/sandbox/send", &body).await.expect(200)["status"].clone()
+    };
+    assert_eq!(send(&in_time).await, "REFUNDED");
+    server.pass(600_000).await;
+    assert_eq!(send(&late).await, "EXPIRED");
+    let platforms = client.account(None, "USD").await;
+    assert_eq!(client.balance(&platforms).await, 20_000);
     server.verify();
 }

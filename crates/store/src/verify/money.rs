@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
-use domain::id::InternalAccountId;
+use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::transaction;
 use ledger::account::{AccountKey, Counters, Side};
 use ledger::audit::{Audit, RawEntry};
@@ -308,12 +308,15 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
     let (None, Some(currency)) = (transaction.source_account, transaction.sending_currency) else {
         return;
     };
-    // Funded just in time: what came went to the owner, whole.
+    // Funded just in time: what came went to the owner, whole, or to the platform of an owner who
+    // was deleted in the meantime.
     let owner = AccountKey::Internal(InternalAccountId::of(transaction.owner, currency));
+    let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
+    let platform = AccountKey::Internal(InternalAccountId::of(platform, currency));
     let came =
         sum(payment.posted(), Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
     let waits = net(payment, |account| *account == AccountKey::Suspense(currency));
-    let back = net(payment, |account| *account == owner);
+    let back = net(payment, |account| *account == owner || *account == platform);
     let is_whole = came == back && waits == 0;
     run.findings.demand(Predicate::T8, is_whole, || {
         format!("{name} was not made and {owner} did not get back what came for it")
