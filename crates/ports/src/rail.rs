@@ -31,8 +31,8 @@ pub enum Cause {
     Quote,
 }
 
-/// One order to a rail. The same key and flow are the same order, however often it is given: a quote
-/// from an external account is pulled in and paid out under one key.
+/// One order to a rail. The same key and flow are the same order, however often it is given: a
+/// quote from an external account is pulled in and paid out under one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
     /// Identifies the order at the rail, together with `flow`: never carried out twice.
