@@ -6,6 +6,7 @@ use domain::id::{ExternalAccountId, InternalAccountId, Kind, LookupId, QuoteId, 
 use domain::platform::Platform;
 use domain::quote::{PURPOSES, Quote, Status};
 use domain::transaction::{AccountRef, Source, reference};
+use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::quotes::{self, NewQuote, Quoted};
@@ -137,7 +138,6 @@ pub struct AccountQuoteDestination {
 pub struct UmaQuoteDestination {
     /// The address.
     #[schema(max_length = 400)]
-    #[expect(dead_code, reason = "the address is checked by the schema; its lookup decides")]
     uma_address: String,
 }
 
@@ -190,7 +190,12 @@ impl TryFrom<CreateQuote> for NewQuote {
                 let field = "destination.accountId";
                 account(&mut checks, field, &destination.account_id).map(quotes::To::Account)
             }
-            QuoteDestination::UmaAddress(_) => {
+            QuoteDestination::UmaAddress(destination) => {
+                let address = destination.uma_address;
+                UmaAddress::parse(&address).map_err(|error| service::Error::InvalidUmaAddress {
+                    address,
+                    reason: error.to_string(),
+                })?;
                 let Some(lookup) = lookup else {
                     checks.refuse("lookupId", "is required for a UMA address: look it up first");
                     checks.done()?;
@@ -206,6 +211,10 @@ impl TryFrom<CreateQuote> for NewQuote {
             }
         };
         let (from, to) = checks.finish(from.zip(to))?;
+        // A lookup that is named must exist, also where none is needed.
+        if let Some(lookup) = lookup {
+            return Err(service::Error::LookupNotFound { id: lookup.to_string() }.into());
+        }
         Ok(Self {
             from,
             to,

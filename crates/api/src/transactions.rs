@@ -9,6 +9,7 @@ use domain::time::Timestamp;
 use domain::transaction::{
     Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
 };
+use domain::uma_address::UmaAddress;
 use ports::rail::PaymentRail;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -406,8 +407,11 @@ pub async fn list(
     let cursors = Cursors::new(&app, caller.platform.id, list);
     let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
     let page = cursors.request(&mut checks, limit, cursor, order);
-    let mut account =
-        |field, text: &Option<String>| account_if(&mut checks, field, text.as_deref());
+    let mut account = |field, text: &Option<String>| match text.as_deref() {
+        // No account of any transaction has the nil id, and no transaction has a UMA address.
+        Some(text) if UmaAddress::parse(text).is_ok() => Some(Uuid::nil()),
+        text => account_if(&mut checks, field, text),
+    };
     let source_account = account("senderAccountIdentifier", &query.sender_account_identifier);
     let destination_account =
         account("receiverAccountIdentifier", &query.receiver_account_identifier);

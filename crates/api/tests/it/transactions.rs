@@ -220,3 +220,13 @@ async fn what_is_not_there_is_not_found() {
         answer.refused(404, "TRANSACTION_NOT_FOUND");
     }
 }
+
+#[tokio::test]
+async fn a_uma_address_is_an_account_identifier_that_matches_nothing_yet() {
+    let server = Server::new();
+    let client = server.platform().await;
+    for name in ["accountIdentifier", "senderAccountIdentifier", "receiverAccountIdentifier"] {
+        let list = client.get(&format!("/transactions?{name}=$ada@uma.test")).await;
+        assert_eq!(list.expect(200)["totalCount"], 0, "{name}");
+    }
+}
