@@ -4,18 +4,23 @@ use serde_json::{Value, json};
 
 use crate::support::{Client, Server, text};
 
+/// A quote of 100 dollars from one account to another.
+async fn between(client: &Client, from: &str, to: &str) -> Value {
+    let body = json!({
+        "source": { "sourceType": "ACCOUNT", "accountId": from },
+        "destination": { "destinationType": "ACCOUNT", "accountId": to },
+        "lockedCurrencySide": "SENDING",
+        "lockedCurrencyAmount": 10_000,
+    });
+    client.post("/quotes", &body).await.expect(201).clone()
+}
+
 /// A customer with a bank account of this suffix and a quote of 100 dollars from it to euros.
 async fn quote(client: &Client, suffix: &str) -> (String, Value) {
     let customer = client.customer().await;
     let bank = client.usd_external(&customer, suffix).await;
     let eur = client.account(Some(&customer), "EUR").await;
-    let body = json!({
-        "source": { "sourceType": "ACCOUNT", "accountId": bank },
-        "destination": { "destinationType": "ACCOUNT", "accountId": eur },
-        "lockedCurrencySide": "SENDING",
-        "lockedCurrencyAmount": 10_000,
-    });
-    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    let quote = between(client, &bank, &eur).await;
     (customer, quote)
 }
 
@@ -69,13 +74,7 @@ async fn pulled_money_that_can_no_longer_go_on_is_kept_for_the_sender() {
     let payee = client.customer().await;
     let eur = client.account(Some(&payee), "EUR").await;
     let bank = client.usd_external(&customer, "790").await;
-    let body = json!({
-        "source": { "sourceType": "ACCOUNT", "accountId": bank },
-        "destination": { "destinationType": "ACCOUNT", "accountId": eur },
-        "lockedCurrencySide": "SENDING",
-        "lockedCurrencyAmount": 10_000,
-    });
-    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    let quote = between(&client, &bank, &eur).await;
     execute(&client, &quote).await;
     client.delete(&format!("/customers/{payee}")).await.expect(200);
     server.pass(1_000).await;
@@ -92,13 +91,7 @@ async fn a_pulled_payment_that_the_receiving_bank_refuses_goes_to_the_internal_a
     let customer = client.customer().await;
     let from = client.usd_external(&customer, "789").await;
     let to = client.usd_external(&customer, "004").await;
-    let body = json!({
-        "source": { "sourceType": "ACCOUNT", "accountId": from },
-        "destination": { "destinationType": "ACCOUNT", "accountId": to },
-        "lockedCurrencySide": "SENDING",
-        "lockedCurrencyAmount": 10_000,
-    });
-    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    let quote = between(&client, &from, &to).await;
     execute(&client, &quote).await;
     server.pass(1_000).await;
     server.pass(1_000).await;
@@ -139,13 +132,7 @@ async fn an_answer_about_the_pull_never_settles_the_payout() {
     let customer = client.customer().await;
     let from = client.usd_external(&customer, "789").await;
     let to = client.usd_external(&customer, "005").await;
-    let body = json!({
-        "source": { "sourceType": "ACCOUNT", "accountId": from },
-        "destination": { "destinationType": "ACCOUNT", "accountId": to },
-        "lockedCurrencySide": "SENDING",
-        "lockedCurrencyAmount": 10_000,
-    });
-    let quote = client.post("/quotes", &body).await.expect(201).clone();
+    let quote = between(&client, &from, &to).await;
     execute(&client, &quote).await;
     server.clock.advance_millis(1_000);
     // Two job loops look at the same timer and both hear that the pull has settled.
