@@ -1,6 +1,7 @@
 //! `cargo xtask install`: what the tests need beside Rust, from the machine's package manager.
 
 use anyhow::{Result, bail};
+use testbed::postgres::Binaries;
 
 use crate::workspace::{self, Workspace};
 
@@ -8,8 +9,7 @@ use crate::workspace::{self, Workspace};
 struct Need {
     what: &'static str,
     needed_by: &'static str,
-    /// A command that ends well when it is there.
-    seen_by: &'static [&'static str],
+    seen_by: Seen,
     /// Packages that bring it on Debian and its relatives.
     apt: &'static [&'static str],
     /// Packages that bring it with Homebrew.
@@ -18,15 +18,33 @@ struct Need {
     by_hand: &'static str,
 }
 
+/// How one sees that it is there.
+enum Seen {
+    /// A command that ends well.
+    Command(&'static [&'static str]),
+    /// The search of those who need it.
+    Search(fn() -> bool),
+}
+
 /// Everything the tests need. Add a row together with the first test that needs it.
-const NEEDS: &[Need] = &[Need {
-    what: "a C compiler",
-    needed_by: "the SQLite that is built into the store",
-    seen_by: &["cc", "--version"],
-    apt: &["gcc", "libc6-dev"],
-    brew: &[],
-    by_hand: "install one that answers to `cc` (on macOS: xcode-select --install)",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        what: "a C compiler",
+        needed_by: "the SQLite that is built into the store",
+        seen_by: Seen::Command(&["cc", "--version"]),
+        apt: &["gcc", "libc6-dev"],
+        brew: &[],
+        by_hand: "install one that answers to `cc` (on macOS: xcode-select --install)",
+    },
+    Need {
+        what: "PostgreSQL 15 or newer",
+        needed_by: "the tests of the store on PostgreSQL",
+        seen_by: Seen::Search(|| Binaries::find().is_ok()),
+        apt: &["postgresql"],
+        brew: &["postgresql@17"],
+        by_hand: "install it and name the folder of its programs in SWITCHYARD_PG_BIN",
+    },
+];
 
 /// Installs what is missing, or with `check` only names it.
 pub fn run(workspace: &Workspace, check: bool) -> Result<()> {
@@ -56,9 +74,14 @@ fn missing(workspace: &Workspace) -> Vec<&'static Need> {
 }
 
 fn is_there(workspace: &Workspace, need: &Need) -> bool {
-    let mut command = workspace.command(need.seen_by[0]);
-    command.args(&need.seen_by[1..]);
-    workspace::answers(command)
+    match need.seen_by {
+        Seen::Command(words) => {
+            let mut command = workspace.command(words[0]);
+            command.args(&words[1..]);
+            workspace::answers(command)
+        }
+        Seen::Search(is_there) => is_there(),
+    }
 }
 
 fn install(workspace: &Workspace, need: &Need) -> Result<()> {
@@ -106,7 +129,9 @@ mod tests {
     #[test]
     fn every_need_can_be_seen_and_met() {
         for need in NEEDS {
-            assert!(!need.seen_by.is_empty(), "{} needs a way to be seen", need.what);
+            if let Seen::Command(words) = need.seen_by {
+                assert!(!words.is_empty(), "{} needs a way to be seen", need.what);
+            }
             assert!(!need.needed_by.is_empty(), "{} needs a reason", need.what);
             assert!(!need.by_hand.is_empty(), "{} needs words for other machines", need.what);
         }
@@ -115,7 +140,8 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_not_there() {
         let workspace = Workspace::find().expect("tests run inside the repository");
-        let need = Need { seen_by: &["switchyard-no-such-program"], ..NEEDS[0] };
-        assert!(!is_there(&workspace, &need));
+        for seen_by in [Seen::Command(&["switchyard-no-such-program"]), Seen::Search(|| false)] {
+            assert!(!is_there(&workspace, &Need { seen_by, ..NEEDS[0] }));
+        }
     }
 }

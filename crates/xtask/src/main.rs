@@ -3,6 +3,7 @@
 //! What continuous integration runs is what a laptop runs. Every task works from any folder of
 //! the repository and runs other programs only through [`workspace::Workspace`].
 
+mod bench;
 mod ci;
 mod docs;
 mod install;
@@ -35,6 +36,12 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Measures what the server reaches, against yardsticks of the same run; see its `--help`
+    #[command(disable_help_flag = true)]
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Installs what the tests need and is missing on this machine
     Install {
         /// Only say what is missing
@@ -55,6 +62,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&workspace),
         Task::Tidy => tidy::run(&workspace),
         Task::Test { arguments } => suite::run(&workspace, &arguments),
+        Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),
     });

@@ -1,32 +1,73 @@
 //! `cargo xtask test`: every test, through the fastest runner there is.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use testbed::place::ENGINE_VARIABLE;
+use testbed::postgres::{Cluster, SHARED_VARIABLE};
 
 use crate::install;
 use crate::workspace::{self, Workspace};
 
-/// Installs what is missing, then runs the tests. The last line that is printed is the summary of
+/// Installs what is missing, then runs the tests, with one PostgreSQL for all of them: each is a
+/// process of its own and would start its own else. The last line that is printed is the summary of
 /// the runner. `arguments` go to the runner; when there are any, documentation tests are left out,
 /// because the two runners do not share their options.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     install::run(workspace, false)?;
+    let postgres = Shared::start()?;
     if !workspace::answers(workspace.cargo(&["nextest", "--version"])) {
-        return run_with_cargo(workspace, arguments);
+        return run_with_cargo(workspace, &postgres, arguments);
     }
     if arguments.is_empty() {
         workspace::run(workspace.cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"]))?;
+        // What clients see is the same on every engine. Other tests choose theirs themselves.
+        let mut command = workspace.cargo(&["nextest", "run", "--locked"]);
+        command.args(["--package", "api", "--no-fail-fast"]).env(ENGINE_VARIABLE, "postgres");
+        postgres.tell(&mut command);
+        workspace::run(command)?;
     }
     let mut command = workspace.cargo(&["nextest", "run", "--locked"]);
     command.args(defaults(arguments)).args(arguments);
+    postgres.tell(&mut command);
     workspace::run(command)
 }
 
+/// The PostgreSQL of this run: ours until the tests are done, or one that somebody named.
+struct Shared(Option<Cluster>);
+
+impl Shared {
+    fn start() -> Result<Self> {
+        if std::env::var_os(SHARED_VARIABLE).is_some() {
+            return Ok(Self(None));
+        }
+        let cluster = Cluster::start().context("starting PostgreSQL for the tests")?;
+        Ok(Self(Some(cluster)))
+    }
+
+    /// Lets the tests that `command` runs know where it is.
+    fn tell(&self, command: &mut Command) {
+        if let Some(cluster) = &self.0 {
+            command.env(SHARED_VARIABLE, cluster.server().url());
+        }
+    }
+}
+
 /// `cargo test` prints a result for each test binary; the sum of them follows as the last line.
-fn run_with_cargo(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+fn run_with_cargo(workspace: &Workspace, postgres: &Shared, arguments: &[String]) -> Result<()> {
+    let mut total = Count::default();
+    let mut result = Ok(());
+    if arguments.is_empty() {
+        let mut command = workspace.cargo(&["test", "--locked", "--package", "api"]);
+        command.env(ENGINE_VARIABLE, "postgres");
+        postgres.tell(&mut command);
+        result = workspace::run_read(command, |line| total.add(line));
+    }
     let mut command = workspace.cargo(&["test", "--locked"]);
     command.args(defaults(arguments)).args(arguments);
-    let mut total = Count::default();
-    let result = workspace::run_read(command, |line| total.add(line));
+    postgres.tell(&mut command);
+    let rest = workspace::run_read(command, |line| total.add(line));
+    let result = result.and(rest);
     let word = if result.is_ok() { "ok" } else { "FAILED" };
     let Count { passed, failed, ignored } = total;
     println!("\ntest summary: {word}. {passed} passed; {failed} failed; {ignored} ignored");

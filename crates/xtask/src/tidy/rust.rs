@@ -32,6 +32,7 @@ const SANDBOX_ALLOWED: &[(&str, &str)] = &[
     ("crates/api/src/lib.rs", "lists every route, those of this mode among them"),
     ("crates/switchyard/src/", "reads the mode and wires what it means"),
     ("crates/domain/src/platform.rs", "names the mode of a platform"),
+    ("crates/testbed/src/", "plays clients of a server in this mode"),
     ("crates/xtask/src/", "names this rule"),
 ];
 

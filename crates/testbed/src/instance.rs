@@ -1,0 +1,129 @@
+//! Processes of the server itself, as people run it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::ports;
+
+/// The first token of every database, which clients of tests present.
+pub(crate) const CLIENT_ID: &str = "testbed";
+
+/// Known to everybody, and good for nothing but databases of tests.
+pub(crate) const CLIENT_SECRET: &str = "testbed-secret-0123456789abcdef";
+
+/// Where the server is told which database to open.
+const DATABASE_VARIABLE: &str = "SWITCHYARD_DATABASE_URL";
+
+/// What all processes of one installation have in common.
+#[derive(Clone, Debug)]
+pub struct Installation {
+    binary: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+impl Installation {
+    /// `binary` on the database at `database_url`.
+    pub fn new(binary: impl AsRef<Path>, database_url: &str) -> Self {
+        let environment = [
+            (DATABASE_VARIABLE, database_url),
+            ("SWITCHYARD_CLIENT_ID", CLIENT_ID),
+            ("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self { binary: binary.as_ref().to_owned(), environment: environment.into() }
+    }
+
+    /// The same with one more variable in the environment of its processes.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts a server on a free port. It is not [ready](crate::recorder::Api::ready) yet.
+    ///
+    /// # Errors
+    ///
+    /// If the binary cannot be started.
+    pub fn start(&self) -> Result<Instance> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let process = self.spawn(address)?;
+        Ok(Instance { installation: self.clone(), address, process })
+    }
+
+    /// Runs `verify` on the database.
+    ///
+    /// # Errors
+    ///
+    /// If it finds a break or cannot look; the error has its report.
+    pub fn verify(&self) -> Result<()> {
+        let output = self.command("verify").output().context("starting verify")?;
+        if !output.status.success() {
+            let said = [output.stdout, output.stderr].concat();
+            bail!("verify: {}: {}", output.status, String::from_utf8_lossy(&said));
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, address: SocketAddr) -> Result<Child> {
+        let mut command = self.command("serve");
+        command.args(["--listen", &address.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().with_context(|| format!("starting {}", self.binary.display()))
+    }
+
+    fn command(&self, command_name: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg(command_name);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// A running server. It is killed when it is dropped.
+#[derive(Debug)]
+pub struct Instance {
+    installation: Installation,
+    address: SocketAddr,
+    process: Child,
+}
+
+impl Instance {
+    /// Where it answers: `http://host:port`.
+    pub fn base(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Kills it with SIGKILL, which no program can prepare for, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be signalled.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill().context("killing the server")?;
+        self.process.wait().context("waiting for the server to be gone")?;
+        Ok(())
+    }
+
+    /// Starts it again, after it was killed or ended by itself, at the same address.
+    ///
+    /// # Errors
+    ///
+    /// If it is still running or cannot be started.
+    pub fn resume(&mut self) -> Result<()> {
+        if self.process.try_wait().context("looking after the server")?.is_none() {
+            bail!("the server still runs, as process {}", self.process.id());
+        }
+        self.process = self.installation.spawn(self.address)?;
+        Ok(())
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
