@@ -142,6 +142,9 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// Every `customerType`.
+    pub const TYPES: [&str; 2] = ["INDIVIDUAL", "BUSINESS"];
+
     /// The `customerType` in the API.
     pub const fn customer_type(&self) -> &'static str {
         match self {

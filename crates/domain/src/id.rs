@@ -101,6 +101,13 @@ impl<K: Kind> Id<K> {
         self.uuid
     }
 
+    /// When what it names was made: the milliseconds that its uuid starts with. What is listed
+    /// takes its `created_at` from here, so that the order of ids is the order of creation and a
+    /// time is a range of ids.
+    pub const fn created_at(self) -> Timestamp {
+        Timestamp::from_millis((self.uuid.as_u128() >> TIME_SHIFT) as i64)
+    }
+
     /// Reads `<PREFIX>:<uuid>` with a hyphenated uuid of either case.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         /// Length of a hyphenated uuid; other notations of the same uuid are refused so that every
@@ -206,11 +213,21 @@ impl InternalAccountId {
         Currency::from_number((self.uuid.as_u128() & CURRENCY_BITS) as u16)
     }
 
+    /// The first and the last uuid that accounts of `owner` can have. The first is the owner's own
+    /// and no account's.
+    pub fn range_of(owner: Owner) -> [Uuid; 2] {
+        let first = owner.uuid().as_u128() & !CURRENCY_BITS;
+        [first, first | CURRENCY_BITS].map(Uuid::from_u128)
+    }
+
     /// The uuid of the owner, who may be a customer or a platform.
     pub fn owner_uuid(self) -> Uuid {
         Uuid::from_u128(self.uuid.as_u128() & !CURRENCY_BITS)
     }
 }
+
+/// Bits of a uuid below its milliseconds.
+const TIME_SHIFT: u32 = 80;
 
 /// Draws time-ordered uuids (version 7) from a reading of the clock and random bits.
 ///
@@ -231,7 +248,7 @@ impl IdSequence {
         let millis = u128::from(self.last >> COUNTER_BITS);
         let counter = u128::from(self.last & ((1 << COUNTER_BITS) - 1));
         let random = u128::from(random >> 2);
-        Uuid::from_u128(millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random)
+        Uuid::from_u128(millis << TIME_SHIFT | 0x7 << 76 | counter << 64 | 0b10 << 62 | random)
     }
 
     /// The next uuid for something that owns internal accounts: its lowest 16 bits are zero.
@@ -276,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn ids_tell_when_they_were_drawn() {
+        let mut ids = IdSequence::default();
+        let made = [1_700_000_000_123, 1_700_000_000_124, 1_700_000_000_100].map(|millis| {
+            let now = Timestamp::from_millis(millis);
+            let (id, owner) = (ids.next(now, u64::MAX), ids.next_owner(now, u64::MAX));
+            [id, owner].map(|uuid| QuoteId::from_uuid(uuid).created_at().millis())
+        });
+        // A clock that steps back does not take creation back.
+        let latest = 1_700_000_000_124;
+        assert_eq!(made, [[1_700_000_000_123; 2], [latest; 2], [latest; 2]]);
+    }
+
+    #[test]
     fn an_internal_account_tells_its_owner_and_currency() {
         let mut ids = IdSequence::default();
         let uuid = ids.next_owner(Timestamp::from_millis(1_700_000_000_000), 0x1234_5678_9abc_def0);
@@ -284,6 +314,9 @@ mod tests {
             let account = InternalAccountId::of(owner, currency);
             assert_eq!(account.currency(), Some(currency));
             assert_eq!(account.owner_uuid(), uuid);
+            let [first, last] = InternalAccountId::range_of(owner);
+            assert!(first < account.uuid() && account.uuid() <= last);
+            assert_eq!(first, uuid);
         }
     }
 }

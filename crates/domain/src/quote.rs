@@ -167,17 +167,18 @@ pub struct Inconsistent {
 }
 
 impl Quote {
-    /// A new quote, `PENDING`.
-    pub fn pending(draft: Draft, now: Timestamp) -> Self {
-        Self { draft, history: vec![Step { status: Status::Pending, at: now }] }
+    /// A new quote, `PENDING` since its id was drawn.
+    pub fn pending(draft: Draft) -> Self {
+        let first = Step { status: Status::Pending, at: draft.id.created_at() };
+        Self { draft, history: vec![first] }
     }
 
     /// Puts a stored quote together again and checks what the machine guarantees. For the store
     /// only.
     pub fn restore(draft: Draft, history: Vec<Step>) -> Result<Self, Inconsistent> {
-        let starts_pending = history.first().is_some_and(|step| step.status == Status::Pending);
-        if !starts_pending {
-            let what = "does not start as PENDING".to_owned();
+        let first = Step { status: Status::Pending, at: draft.id.created_at() };
+        if history.first() != Some(&first) {
+            let what = "does not start as PENDING when its id was drawn".to_owned();
             return Err(Inconsistent { id: draft.id, what });
         }
         for pair in history.windows(2) {
@@ -234,9 +235,10 @@ impl Quote {
         now >= self.draft.expires_at
     }
 
-    /// The one function that changes a quote's status.
+    /// The one function that changes a quote's status. A clock that has stepped back does not take
+    /// its history back: no step is before the last one.
     pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
-        let from = self.status();
+        let Step { status: from, at: before } = self.last();
         let Some(to) = arrow(from, event) else {
             return Err(IllegalTransition {
                 machine: "quote",
@@ -244,7 +246,7 @@ impl Quote {
                 event: event.name(),
             });
         };
-        self.history.push(Step { status: to, at: now });
+        self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
     }
 }

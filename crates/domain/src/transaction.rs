@@ -404,9 +404,9 @@ pub struct Inconsistent {
 }
 
 impl Transaction {
-    /// A new transaction, `PENDING`: a quote or a transfer exists.
-    pub fn pending(draft: Draft, now: Timestamp) -> Self {
-        let first = Step { status: Status::Pending, at: now };
+    /// A new transaction, `PENDING` since its id was drawn: a quote or a transfer exists.
+    pub fn pending(draft: Draft) -> Self {
+        let first = Step { status: Status::Pending, at: draft.id.created_at() };
         Self { draft, history: vec![first], failure: None }
     }
 
@@ -423,6 +423,9 @@ impl Transaction {
         };
         if !matches!(first.status, Status::Created | Status::Pending) {
             return inconsistent(format!("starts as {}", first.status.name()));
+        }
+        if first.at != draft.id.created_at() {
+            return inconsistent("does not start when its id was drawn".to_owned());
         }
         for pair in history.windows(2) {
             let (from, to) = (pair[0].status, pair[1].status);
@@ -499,9 +502,10 @@ impl Transaction {
         (self.status() != Status::Created).then(|| reference(self.id()))
     }
 
-    /// The one function that changes a transaction's status.
+    /// The one function that changes a transaction's status. A clock that has stepped back does
+    /// not take its history back: no step is before the last one.
     pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
-        let from = self.status();
+        let Step { status: from, at: before } = self.last();
         let Some(to) = arrow(from, event.name()) else {
             return Err(IllegalTransition {
                 machine: "transaction",
@@ -512,24 +516,56 @@ impl Transaction {
         if let Event::Failed(reason) = event {
             self.failure = Some(reason);
         }
-        self.history.push(Step { status: to, at: now });
+        self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
     }
 }
 
-/// The reconciliation reference of a transaction: 16 letters and digits that a bank statement
-/// carries whole, made from the id.
+/// Crockford's base 32: no I, L, O, U, so that it survives being read aloud.
+const REFERENCE_DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// What every reference begins with.
+const REFERENCE_PREFIX: &str = "SY-";
+
+/// Digits of a reference, five bits each: 42 bits of milliseconds (until the year 2109), the 12
+/// bits of the counter, and 46 of the 62 random bits of an id.
+const REFERENCE_LENGTH: u32 = 20;
+
+/// Random bits of an id that its reference does not hold.
+const UNREFERENCED_BITS: u32 = 16;
+
+/// The reconciliation reference of a transaction: 20 letters and digits that a bank statement
+/// carries whole, made from the id. It leads back to the id ([`referenced`]), so nothing has to be
+/// looked up by it.
 pub fn reference(id: TransactionId) -> String {
-    /// Crockford's base 32: no I, L, O, U, so that it survives being read aloud.
-    const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    // The low 80 bits hold the counter and the random part, the bits that tell ids apart; the
-    // version and variant bits among them are the same in every id and cost nothing.
-    let bits = id.uuid().as_u128();
-    let digits = (0..16).rev().map(|index| {
+    let id = id.uuid().as_u128();
+    let (millis, counter) = (id >> 80, (id >> 64) & 0xfff);
+    let random = (id & ((1 << 62) - 1)) >> UNREFERENCED_BITS;
+    let bits = (millis << 58 | counter << 46 | random) & ((1 << 100) - 1);
+    let digits = (0..REFERENCE_LENGTH).rev().map(|index| {
         let digit = (bits >> (5 * index)) & 0x1f;
-        char::from(ALPHABET[digit as usize])
+        char::from(REFERENCE_DIGITS[digit as usize])
     });
-    std::iter::once("SY-".to_owned()).chain(digits.map(String::from)).collect()
+    REFERENCE_PREFIX.chars().chain(digits).collect()
+}
+
+/// The ids that have this reference: all from the first to the last. Nothing that is drawn on one
+/// server or on several shares its reference with another (46 random bits in one millisecond). None
+/// if this is no reference.
+pub fn referenced(text: &str) -> Option<(TransactionId, TransactionId)> {
+    let digits = text.strip_prefix(REFERENCE_PREFIX)?;
+    if digits.len() != REFERENCE_LENGTH as usize {
+        return None;
+    }
+    let bits = digits.bytes().try_fold(0_u128, |bits, byte| {
+        let digit = REFERENCE_DIGITS.iter().position(|digit| *digit == byte)?;
+        Some(bits << 5 | digit as u128)
+    })?;
+    let (millis, counter, random) = (bits >> 58, (bits >> 46) & 0xfff, bits & ((1 << 46) - 1));
+    let first = millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random << UNREFERENCED_BITS;
+    let last = first | ((1 << UNREFERENCED_BITS) - 1);
+    let id = |bits| TransactionId::from_uuid(uuid::Uuid::from_u128(bits));
+    Some((id(first), id(last)))
 }
 
 #[cfg(test)]
@@ -556,7 +592,7 @@ mod tests {
             terms: None,
             description: None,
         };
-        Transaction::pending(draft, Timestamp::from_millis(0))
+        Transaction::pending(draft)
     }
 
     fn in_status(status: Status) -> Transaction {
@@ -588,6 +624,16 @@ mod tests {
     }
 
     #[test]
+    fn no_step_is_before_the_last_one() {
+        let at = Timestamp::from_millis;
+        let made = transaction();
+        assert_eq!(made.created_at(), made.id().created_at());
+        let started = made.apply(Event::Started, at(9)).expect("an arrow").into_now();
+        let settled = started.apply(Event::Settled, at(4)).expect("an arrow").into_now();
+        assert_eq!(settled.settled_at(), Some(at(9)));
+    }
+
+    #[test]
     fn final_statuses_have_no_arrow() {
         for status in [Status::Completed, Status::Rejected, Status::Refunded, Status::Expired] {
             for next in Status::ALL {
@@ -614,6 +660,8 @@ mod tests {
         assert!(restore(&[Pending, Completed], None).is_err());
         assert!(restore(&[Pending, Failed], None).is_err());
         assert!(restore(&[Pending], Some(FailureReason::Timeout)).is_err());
+        let late = Step { status: Pending, at: Timestamp::from_millis(1) };
+        assert!(Transaction::restore(transaction().draft, vec![late], None).is_err());
     }
 
     #[test]
@@ -623,6 +671,22 @@ mod tests {
         let first = reference(TransactionId::from_uuid(ids.next(now, 0)));
         let second = reference(TransactionId::from_uuid(ids.next(now, 0)));
         assert_ne!(first, second);
-        assert_eq!(first.len(), 19);
+        assert_eq!(first.len(), 23);
+    }
+
+    #[test]
+    fn references_lead_back_to_their_ids() {
+        let mut ids = crate::id::IdSequence::default();
+        for (millis, random) in [(0, 0), (1_760_000_000_000, u64::MAX), (4_398_046_511_103, 77)] {
+            let id = ids.next(Timestamp::from_millis(millis), random);
+            let reference = reference(TransactionId::from_uuid(id));
+            let (first, last) = referenced(&reference).expect("a reference");
+            assert!((first.uuid()..=last.uuid()).contains(&id), "{reference}");
+            assert_eq!(super::reference(first), reference);
+            assert_eq!(super::reference(last), reference);
+        }
+        for wrong in ["", "SY-", "SY-1", "SY-0000000000000000000I", "sy-00000000000000000000"] {
+            assert_eq!(referenced(wrong), None, "{wrong}");
+        }
     }
 }

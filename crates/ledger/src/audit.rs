@@ -70,13 +70,17 @@ impl fmt::Display for Break {
     }
 }
 
-/// The four counters without a limit.
+/// The four counters without a limit, in smallest units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Sums {
-    debits_pending: i128,
-    debits_posted: i128,
-    credits_pending: i128,
-    credits_posted: i128,
+pub struct Sums {
+    /// Debits that wait for their resolution.
+    pub debits_pending: i128,
+    /// Debits that count.
+    pub debits_posted: i128,
+    /// Credits that wait for their resolution.
+    pub credits_pending: i128,
+    /// Credits that count.
+    pub credits_posted: i128,
 }
 
 impl Sums {
@@ -94,14 +98,16 @@ impl Sums {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds each counter of `other`.
+    pub fn add(&mut self, other: Self) {
         self.debits_pending += other.debits_pending;
         self.debits_posted += other.debits_posted;
         self.credits_pending += other.credits_pending;
         self.credits_posted += other.credits_posted;
     }
 
-    fn balances(&self) -> bool {
+    /// Whether there is a credit for every debit.
+    pub fn balances(&self) -> bool {
         self.debits_pending == self.credits_pending && self.debits_posted == self.credits_posted
     }
 
@@ -199,6 +205,11 @@ impl<R: Ord + fmt::Display> Audit<R> {
                 Resolution::Void => {}
             }
         }
+    }
+
+    /// Every account with entries and what they come to; call it when the history is complete.
+    pub fn folded(&self) -> impl Iterator<Item = (AccountKey, Sums)> {
+        self.folded.iter().map(|(account, sums)| (*account, *sums))
     }
 
     /// A stored balance, compared with everything recorded; call it when the history is complete.

@@ -100,6 +100,12 @@ pub trait PaymentRail: Send + Sync {
     /// Whether the rail would take the order at all, before money is set aside. Nothing moves.
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>>;
 
+    /// How long a new order waits before it is given, in milliseconds. A rail that would only say
+    /// "pending" until then saves a question and a change of state for each payment.
+    fn gives_after_millis(&self) -> i64 {
+        0
+    }
+
     /// Gives the order, or, if it was given before, asks how it went.
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer>;
 }

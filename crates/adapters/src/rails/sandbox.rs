@@ -14,9 +14,9 @@ use ports::rail::{
     Cause, FundingInstruction, Instruction, PaymentRail, Pending, RailAnswer, RailFailure,
 };
 
-/// How long an order takes to settle unless somebody configures it: long enough that a client
-/// sees `PENDING` and `PROCESSING` in the first answers, and well within the second in which the
-/// sandbox promises completion.
+/// How long an order takes to settle unless somebody configures it: long enough that a client sees
+/// in its first answers that payments take time, and well within the second in which the sandbox
+/// promises completion.
 pub const SETTLES_AFTER_MILLIS: i64 = 200;
 
 /// How long an order that times out stays undecided (contract 6.18: about 30 seconds).
@@ -143,6 +143,11 @@ impl PaymentRail for SandboxRail {
             Outcome::Settles | Outcome::Fails(_) | Outcome::Refused | Outcome::TimesOut => Ok(()),
         };
         Box::pin(ready(taken))
+    }
+
+    /// Nothing is decided before, so nothing is asked.
+    fn gives_after_millis(&self) -> i64 {
+        self.settles_after_millis.max(0)
     }
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
