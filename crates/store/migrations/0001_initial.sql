@@ -1,21 +1,27 @@
--- One text for every engine. Three tokens stand for what the engines spell differently:
--- {int8} a 64-bit integer, {bytes} a byte string; {strict} ends a table that refuses values of
--- another type and is kept in the order of its primary key, {wide} one whose rows are too large for
--- that (SQLite keeps only a quarter of a page of such a row in place) and has an index beside it.
+-- One text for every engine. Tokens stand for what the engines spell differently:
+-- {int8} a 64-bit integer, {bytes} a byte string, {text} a text that is compared byte by byte;
+-- {strict} ends a table that refuses values of another type and is kept in the order of its primary
+-- key, {changing} such a table whose rows change once soon after they were made, {wide} one whose
+-- rows are too large for that (SQLite keeps only a quarter of a page of such a row in place) and has
+-- an index beside it.
+--
+-- Tables that grow with every payment name no other table as a reference: what each row refers to
+-- was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the engines would
+-- look it up again for each row.
 --
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
 
 create table meta (
-    name text not null primary key,
+    name {text} not null primary key,
     value {bytes} not null
 ) {strict};
 
 create table platforms (
     id {bytes} not null primary key,
-    name text not null,
-    mode text not null check (mode in ('SANDBOX', 'LIVE')),
-    settings text not null,
+    name {text} not null,
+    mode {text} not null check (mode in ('SANDBOX', 'LIVE')),
+    settings {text} not null,
     manager_tokens {int8} not null check (manager_tokens >= 0),
     created_at {int8} not null,
     updated_at {int8} not null,
@@ -25,24 +31,24 @@ create table platforms (
 create table tokens (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
-    name text not null,
+    name {text} not null,
     permissions {int8} not null check (permissions between 0 and 7),
-    client_id text not null unique,
+    client_id {text} not null unique,
     secret_hash {bytes} not null,
     revoked {int8} not null check (revoked in (0, 1)),
     created_at {int8} not null,
     updated_at {int8} not null,
     version {int8} not null
 ) {strict};
-create index tokens_by_platform on tokens (platform, id);
+create index tokens_by_platform on tokens (platform, revoked, id);
 
 create table customers (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
-    platform_customer_id text not null,
-    customer_type text not null check (customer_type in ('INDIVIDUAL', 'BUSINESS')),
-    uma_address text not null unique,
-    kyc_status text not null,
+    platform_customer_id {text} not null,
+    customer_type {text} not null check (customer_type in ('INDIVIDUAL', 'BUSINESS')),
+    uma_address {text} not null unique,
+    kyc_status {text} not null,
     default_uma_deposit_account {bytes},
     is_deleted {int8} not null check (is_deleted in (0, 1)),
     created_at {int8} not null,
@@ -50,13 +56,13 @@ create table customers (
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};
-create index customers_by_platform on customers (platform, id);
+create index customers_by_platform on customers (platform, is_deleted, customer_type, id);
 create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
 
 -- Every address that was ever given out. Rows are never removed: a payment to an old address must
 -- not reach somebody else.
 create table uma_addresses (
-    address text not null primary key,
+    address {text} not null primary key,
     customer {bytes} not null,
     version {int8} not null
 ) {strict};
@@ -64,17 +70,18 @@ create table uma_addresses (
 create table external_accounts (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
-    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
-    status text not null check (status in ('PENDING', 'ACTIVE', 'UNDER_REVIEW', 'INACTIVE')),
-    currency text not null,
+    status {text} not null check (status in ('PENDING', 'ACTIVE', 'UNDER_REVIEW', 'INACTIVE')),
+    currency {text} not null,
     created_at {int8} not null,
     updated_at {int8} not null,
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};
-create index external_accounts_by_platform on external_accounts (platform, id);
-create index external_accounts_by_owner on external_accounts (owner, id);
+create index external_accounts_by_platform
+    on external_accounts (platform, owner_kind, currency, id);
+create index external_accounts_by_owner on external_accounts (owner, owner_kind, currency, id);
 
 -- Keyed hashes of what identifies an account on its rail: an owner has each account once.
 create table external_account_fingerprints (
@@ -85,18 +92,20 @@ create table external_account_fingerprints (
 
 create table quotes (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
-    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    platform {bytes} not null,
+    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
-    transaction_id {bytes} not null unique,
-    status text not null
+    transaction_id {bytes} not null,
+    status {text} not null
         check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'EXPIRED')),
     source_account {bytes},
     destination_account {bytes} not null,
-    sending_currency text not null,
+    own_account {bytes} not null,
+    payer {bytes},
+    sending_currency {text} not null,
     sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
     fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
-    receiving_currency text not null,
+    receiving_currency {text} not null,
     receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
     created_at {int8} not null,
     updated_at {int8} not null,
@@ -104,42 +113,59 @@ create table quotes (
     history {bytes} not null,
     sealed {bytes} not null,
     version {int8} not null
-) {wide};
-create index quotes_by_platform on quotes (platform, id);
-create index quotes_by_owner on quotes (owner, id);
+) {changing};
+create index quotes_by_platform on quotes (platform, status, id);
+create index quotes_by_own_account on quotes (own_account, status, id);
+create index quotes_by_destination on quotes (destination_account, status, id);
+create index quotes_by_payer on quotes (payer, status, id) where payer is not null;
 
 create table transactions (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
-    owner_kind text not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    platform {bytes} not null,
+    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
-    platform_customer_id text not null,
-    direction text not null check (direction in ('INCOMING', 'OUTGOING')),
-    status text not null check (status in ('CREATED', 'PENDING', 'PROCESSING', 'COMPLETED',
+    platform_customer_id {text} not null,
+    direction {text} not null check (direction in ('INCOMING', 'OUTGOING')),
+    status {text} not null check (status in ('CREATED', 'PENDING', 'PROCESSING', 'COMPLETED',
         'REJECTED', 'FAILED', 'REFUNDED', 'EXPIRED')),
-    failure_reason text,
+    failure_reason {text},
     source_account {bytes},
     destination_account {bytes} not null,
-    sending_currency text,
+    own_account {bytes} not null,
+    payer {bytes},
+    sending_currency {text},
     sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
-    receiving_currency text not null,
+    receiving_currency {text} not null,
     receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
-    quote {bytes} unique,
-    reference text not null unique,
+    quote {bytes},
     created_at {int8} not null,
     updated_at {int8} not null,
     history {bytes} not null,
     sealed {bytes} not null,
     version {int8} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
-) {wide};
-create index transactions_by_platform on transactions (platform, id);
-create index transactions_by_owner on transactions (owner, id);
+) {changing};
+create index transactions_by_platform on transactions (platform, direction, status, id);
+create index transactions_by_own_account on transactions (own_account, direction, status, id);
+create index transactions_by_destination on transactions (destination_account, direction, status, id)
+    where direction = 'OUTGOING';
+create index transactions_by_payer on transactions (payer, direction, status, id)
+    where payer is not null;
+
+-- How many rows the lists have (docs/decisions/0012): of those with one leader in the index that
+-- `scope` names, in a state (`facet`) and made in a span of time (`bucket`).
+create table tallies (
+    scope {bytes} not null,
+    facet {int8} not null,
+    bucket {int8} not null,
+    rows {int8} not null,
+    primary key (scope, facet, bucket)
+) {strict};
 
 -- Balances: the fold of `entries`, kept so that a payment reads one row (docs/ledger.md).
 create table ledger_accounts (
     account {bytes} not null primary key,
-    currency text not null,
+    currency {text} not null,
     must_stay_covered {int8} not null check (must_stay_covered in (0, 1)),
     debits_pending {int8} not null check (debits_pending >= 0),
     debits_posted {int8} not null check (debits_posted >= 0),
@@ -152,44 +178,44 @@ create table ledger_accounts (
 
 -- Never updated, never deleted. A pending posting ends by a later row that resolves it.
 create table postings (
-    transaction_id {bytes} not null references transactions (id),
+    transaction_id {bytes} not null,
     number {int8} not null,
-    movement text not null,
-    phase text not null check (phase in ('PENDING', 'POSTED', 'RESOLVED_POSTED', 'RESOLVED_VOIDED')),
+    movement {text} not null,
+    phase {text} not null check (phase in ('PENDING', 'POSTED', 'RESOLVED_POSTED', 'RESOLVED_VOIDED')),
     resolves {int8},
     at {int8} not null,
     primary key (transaction_id, number),
     check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null))
 ) {strict};
-create unique index postings_resolved_once on postings (transaction_id, resolves);
+create unique index postings_resolved_once on postings (transaction_id, resolves)
+    where resolves is not null;
 
 create table entries (
     transaction_id {bytes} not null,
     number {int8} not null,
     line {int8} not null,
     account {bytes} not null,
-    side text not null check (side in ('DEBIT', 'CREDIT')),
+    side {text} not null check (side in ('DEBIT', 'CREDIT')),
     amount {int8} not null check (amount between 1 and 9000000000000000),
-    currency text not null,
-    primary key (transaction_id, number, line),
-    foreign key (transaction_id, number) references postings (transaction_id, number)
+    currency {text} not null,
+    primary key (transaction_id, number, line)
 ) {strict};
 
 create table events (
     resource {bytes} not null,
     number {int8} not null,
     id {bytes} not null,
-    platform {bytes} not null references platforms (id),
-    kind text not null,
+    platform {bytes} not null,
+    kind {text} not null,
     at {int8} not null,
     sealed {bytes} not null,
     primary key (resource, number)
-) {wide};
+) {strict};
 
 -- What time will do. A row is committed with its cause and goes with its effect.
 create table timers (
     subject {bytes} not null,
-    kind text not null,
+    kind {text} not null,
     due_at {int8} not null,
     since {int8} not null,
     attempts {int8} not null check (attempts >= 0),
@@ -197,12 +223,32 @@ create table timers (
 ) {strict};
 create index timers_by_due on timers (due_at);
 
--- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key.
+-- What one server does for all that share the database, and who that is.
+create table leases (
+    duty {text} not null primary key,
+    holder {bytes} not null,
+    epoch {int8} not null check (epoch >= 1),
+    until {int8} not null,
+    version {int8} not null
+) {strict};
+
+-- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
+-- bytes of an answer stand here or are a part of an event that was committed with it.
 create table idempotency (
     scope {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
-    sealed {bytes} not null,
-    version {int8} not null
-) {wide};
+    sealed {bytes},
+    part_of {bytes},
+    version {int8} not null,
+    check ((sealed is null) <> (part_of is null))
+) {strict};
+
+-- Turns of those who write, where several servers can: whoever holds the row of member 0 has the
+-- turn, and each member has the number of its last one. Member 1 stands for the tables that say who
+-- there is: its turn is the last that changed one of them. SQLite locks the file instead.
+create table lane (
+    member {int8} not null primary key,
+    turn {int8} not null
+) {strict};
+insert into lane (member, turn) values (0, 0), (1, 0);

@@ -3,6 +3,8 @@
 //! The only way to a balance. Postings are appended and never changed; a balance row is the fold of
 //! its account's entries, kept beside them and checked against them by `verify`.
 
+use std::collections::BTreeMap;
+
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, PlatformId, TransactionId};
@@ -17,7 +19,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::unit::Unit;
 
 /// A ledger account with its balance.
@@ -265,84 +267,91 @@ fn next_number(rows: &[PostingRow]) -> u32 {
     rows.last().map_or(1, |row| row.number + 1)
 }
 
-pub(crate) const INSERT_POSTING: &str = "insert into postings \
-    (transaction_id, number, movement, phase, resolves, at) values ($1, $2, $3, $4, $5, $6)";
+/// The table of postings.
+pub(crate) static POSTINGS: Shape = Shape::new(
+    "postings",
+    &["transaction_id", "number", "movement", "phase", "resolves", "at"],
+    2,
+    None,
+);
 
-pub(crate) const INSERT_ENTRY: &str = "insert into entries \
-    (transaction_id, number, line, account, side, amount, currency) \
-    values ($1, $2, $3, $4, $5, $6, $7)";
+/// The table of entries.
+pub(crate) static ENTRIES: Shape = Shape::new(
+    "entries",
+    &["transaction_id", "number", "line", "account", "side", "amount", "currency"],
+    3,
+    None,
+);
 
-pub(crate) fn insert(
-    connection: &mut dyn Connection,
-    posting: &PostingRow,
-) -> Result<(), StoreError> {
-    let resolves = match posting.phase {
-        RowPhase::Pending | RowPhase::Posted => Value::Null,
-        RowPhase::Resolves(number, _) => number.into(),
-    };
-    let row = [
-        posting.transaction.into(),
-        posting.number.into(),
-        Value::name(posting.movement.name()),
-        Value::name(posting.phase.name()),
-        resolves,
-        posting.at.into(),
-    ];
-    connection.execute(INSERT_POSTING, &row)?;
-    for (line, entry) in (1_i64..).zip(&posting.entries) {
-        let row = [
+/// The writes that append postings.
+pub(crate) fn writes<'a>(appended: impl Iterator<Item = &'a PostingRow>) -> [Write; 2] {
+    let (mut postings, mut entries) = (Vec::new(), Vec::new());
+    for posting in appended {
+        let resolves = match posting.phase {
+            RowPhase::Pending | RowPhase::Posted => Value::Null,
+            RowPhase::Resolves(number, _) => number.into(),
+        };
+        postings.push(vec![
             posting.transaction.into(),
             posting.number.into(),
-            line.into(),
-            Value::Bytes(entry.account().encode()),
-            Value::name(entry.side().name()),
-            entry.amount().minor().into(),
-            Value::name(entry.amount().currency().code()),
-        ];
-        connection.execute(INSERT_ENTRY, &row)?;
+            Value::name(posting.movement.name()),
+            Value::name(posting.phase.name()),
+            resolves,
+            posting.at.into(),
+        ]);
+        entries.extend((1_i64..).zip(&posting.entries).map(|(line, entry)| {
+            vec![
+                posting.transaction.into(),
+                posting.number.into(),
+                line.into(),
+                Value::Bytes(entry.account().encode()),
+                Value::name(entry.side().name()),
+                entry.amount().minor().into(),
+                Value::name(entry.amount().currency().code()),
+            ]
+        }));
     }
-    Ok(())
+    [
+        Write { shape: &POSTINGS, change: Change::Insert, rows: postings },
+        Write { shape: &ENTRIES, change: Change::Insert, rows: entries },
+    ]
 }
 
-const POSTING_COLUMNS: &[&str] =
-    &["transaction_id", "number", "movement", "phase", "resolves", "at"];
-const ENTRY_COLUMNS: &[&str] =
-    &["transaction_id", "number", "line", "account", "side", "amount", "currency"];
-
-pub(crate) const POSTINGS_OF_TRANSACTION: &str = "select transaction_id, number, movement, \
-    phase, resolves, at from postings where transaction_id = $1 order by number";
-
-pub(crate) const ENTRIES_OF_TRANSACTION: &str = "select transaction_id, number, line, account, \
-    side, amount, currency from entries where transaction_id = $1 order by number, line";
-
-pub(crate) fn of_transaction(
+/// Every posting of these transactions, oldest first.
+pub(crate) fn of_transactions(
     connection: &mut dyn Connection,
-    transaction: TransactionId,
-) -> Result<Vec<PostingRow>, StoreError> {
-    let mut postings = Vec::new();
-    let key = [transaction.into()];
-    connection.query(POSTINGS_OF_TRANSACTION, &key, POSTING_COLUMNS.len(), &mut |values| {
-        let row = &mut Row::new("postings", POSTING_COLUMNS, values);
-        postings.push(PostingRow {
-            transaction: row.id()?,
+    transactions: impl IntoIterator<Item = TransactionId>,
+) -> Result<BTreeMap<TransactionId, Vec<PostingRow>>, StoreError> {
+    let mut found: BTreeMap<_, _> =
+        transactions.into_iter().map(|transaction| (transaction, Vec::new())).collect();
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let keys: Vec<_> = found.keys().map(|transaction| Value::from(*transaction)).collect();
+    let missing = |row: &Row| row.corrupt("not a transaction that was asked for");
+    connection.fetch(&POSTINGS, &keys, &mut |values| {
+        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
+        let transaction = row.id()?;
+        let posting = PostingRow {
+            transaction,
             number: row.count()?,
             movement: row.named(Movement::from_name)?,
             phase: phase(row)?,
             at: row.time()?,
             entries: Vec::new(),
-        });
+        };
+        found.get_mut(&transaction).ok_or_else(|| missing(row))?.push(posting);
         Ok(())
     })?;
-    if postings.is_empty() {
-        return Ok(postings);
-    }
-    connection.query(ENTRIES_OF_TRANSACTION, &key, ENTRY_COLUMNS.len(), &mut |values| {
-        let row = &mut Row::new("entries", ENTRY_COLUMNS, values);
-        let (_, number, _) = (row.uuid()?, row.count()?, row.int()?);
+    connection.fetch(&ENTRIES, &keys, &mut |values| {
+        let row = &mut Row::new(ENTRIES.table, ENTRIES.columns, values);
+        let (transaction, number, _) = (row.id()?, row.count()?, row.int()?);
         let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
         let (minor, currency) = (row.int()?, row.currency()?);
         let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
         let entry = Entry::new(account, side, amount).map_err(|error| row.corrupt(error))?;
+        let postings: &mut Vec<PostingRow> =
+            found.get_mut(&transaction).ok_or_else(|| missing(row))?;
         let posting = postings
             .iter_mut()
             .find(|posting| posting.number == number)
@@ -350,7 +359,7 @@ pub(crate) fn of_transaction(
         posting.entries.push(entry);
         Ok(())
     })?;
-    Ok(postings)
+    Ok(found)
 }
 
 pub(crate) fn phase(row: &mut Row) -> Result<RowPhase, StoreError> {
@@ -374,7 +383,8 @@ impl View<'_> {
 
     /// Every posting of a transaction, oldest first.
     pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
-        of_transaction(self.connection, transaction)
+        let found = of_transactions(self.connection, [transaction])?;
+        Ok(found.into_values().next().unwrap_or_default())
     }
 
     /// Whether any internal account of the platform or its customers holds the currency, or has

@@ -6,7 +6,7 @@ use domain::country::Country;
 use domain::customer::{
     BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
 };
-use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, PlatformId};
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId};
 use domain::time::{Date, Timestamp};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,9 @@ use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::sealed::{StoredAddress, each};
-use crate::select::{Conditions, Order, Page, PageRequest};
+use crate::select::{Branch, Conditions, Order, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PLATFORM, Strand};
 
 /// Who a customer is, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -142,6 +143,7 @@ impl StoredIdentity {
 impl Record for Customer {
     type Key = CustomerId;
     const TABLE: &'static str = "customers";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",
@@ -163,6 +165,12 @@ impl Record for Customer {
 
     fn key_value(key: &CustomerId) -> Value {
         (*key).into()
+    }
+
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let facet = facet(self.is_deleted, self.identity.customer_type());
+        let strand = Strand { index: &BY_PLATFORM, leader: self.platform.uuid(), facet };
+        (self.id.uuid(), vec![strand])
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
@@ -198,6 +206,9 @@ impl Record for Customer {
             .and_then(StoredIdentity::into_domain)
             .filter(|identity| identity.customer_type() == customer_type)
             .ok_or_else(|| row.corrupt("not an identity of this type"))?;
+        if created_at != id.created_at() {
+            return Err(row.corrupt("not made when its id was drawn"));
+        }
         Ok(Self {
             id,
             platform,
@@ -225,6 +236,7 @@ pub struct UmaClaim {
 impl Record for UmaClaim {
     type Key = UmaAddress;
     const TABLE: &'static str = "uma_addresses";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &["address", "customer"];
     record_table!(uma_addresses);
 
@@ -244,6 +256,27 @@ impl Record for UmaClaim {
         let address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
         Ok(Self { address, customer: row.id()? })
     }
+}
+
+/// The index of the list of customers.
+pub(crate) static BY_PLATFORM: Index = Index {
+    tag: 9,
+    table: "customers",
+    columns: &["platform", "is_deleted", "customer_type"],
+    condition: None,
+    values: |facet| {
+        let name = Identity::TYPES.get(usize::from(facet.state)).copied();
+        vec![Value::Int(facet.group.into()), Value::or_null(name.map(Value::name))]
+    },
+    passing: &[],
+    usual: None,
+    spans: SPANS_OF_PLATFORM,
+};
+
+/// The facet of a customer in its list.
+pub(crate) fn facet(is_deleted: bool, customer_type: &str) -> Facet {
+    let state = Identity::TYPES.iter().position(|known| *known == customer_type);
+    Facet { group: is_deleted.into(), state: state.map_or(u16::MAX, |state| state as u16) }
 }
 
 /// Which customers are listed. Bounds are inclusive.
@@ -275,21 +308,27 @@ impl View<'_> {
         filter: &CustomerFilter,
         page: PageRequest,
     ) -> Result<Page<Customer>, StoreError> {
-        let mut conditions = Conditions::default();
-        let address = filter.uma_address.as_ref().map(UmaAddress::as_str);
-        conditions
-            .and("platform = ?", platform)
-            .and_if("platform_customer_id = ?", filter.platform_customer_id.as_deref())
-            .and_if("customer_type = ?", filter.customer_type)
-            .and_if("uma_address = ?", address)
-            .and_if("created_at >= ?", filter.created_after)
-            .and_if("created_at <= ?", filter.created_before)
+        let mut query =
+            of_platform(platform, Ids::made(filter.created_after, filter.created_before));
+        query.group = (!filter.including_deleted).then_some(0);
+        query.state = filter.customer_type.map(|name| facet(false, name).state);
+        query
+            .rest
             .and_if("updated_at >= ?", filter.updated_after)
             .and_if("updated_at <= ?", filter.updated_before);
-        if !filter.including_deleted {
-            conditions.and_fixed("is_deleted = 0");
+        let (name, address) = (&filter.platform_customer_id, &filter.uma_address);
+        if name.is_some() || address.is_some() {
+            // Few have the name and one has the address; each is an index of its own.
+            query.ways.clear();
+            query
+                .rest
+                .and("platform = ?", [platform.into()])
+                .and_if("platform_customer_id = ?", name.as_deref())
+                .and_if("uma_address = ?", address.as_ref().map(UmaAddress::as_str))
+                .and_if("is_deleted = ?", query.group.map(u32::from))
+                .and_if("customer_type = ?", filter.customer_type.map(Value::name));
         }
-        self.page(&conditions, page)
+        self.list(query, page)
     }
 
     /// A platform's customers whose internal accounts come after `after` in a list of accounts,
@@ -297,20 +336,25 @@ impl View<'_> {
     pub fn owners_of_accounts(
         &mut self,
         platform: PlatformId,
-        customer: Option<CustomerId>,
         after: Option<InternalAccountId>,
         accounts: u32,
     ) -> Result<Page<Customer>, StoreError> {
-        /// Accounts of one owner differ in these bits only, so this is above the owner itself.
-        const ABOVE_OWNER: u128 = 0xffff;
-        let after = after.map(|id| Uuid::from_u128(id.uuid().as_u128() | ABOVE_OWNER));
-        let mut conditions = Conditions::default();
-        conditions
-            .and("platform = ?", platform)
-            .and_if("id = ?", customer)
-            .and_fixed("is_deleted = 0");
+        let query = Query { group: Some(0), ..of_platform(platform, Ids::ALL) };
+        // Accounts of one owner come after the owner itself, and its first one may be still due.
+        let after = after.map(|account| {
+            let owner = Owner::Customer(CustomerId::from_uuid(account.owner_uuid()));
+            let [_, last] = InternalAccountId::range_of(owner);
+            last
+        });
         // The first owner may have no account left, and one account more tells that there is more.
         let limit = accounts.saturating_add(1);
-        self.page(&conditions, PageRequest { limit, after, order: Order::Descending })
+        self.list(query, PageRequest { limit, after, order: Order::Descending })
     }
+}
+
+/// Every customer of a platform that was made with these ids.
+fn of_platform(platform: PlatformId, ids: Ids) -> Query {
+    let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group: None };
+    let way = Way { branches: vec![branch], conditions: Conditions::default() };
+    Query { ways: vec![way], group: None, state: None, ids, rest: Conditions::default() }
 }

@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::migrate;
+pub use crate::postgres::PostgresServer;
 use crate::sql::{Connection, Row, Value};
 use crate::sqlite::{Access, Sqlite};
+
+/// Reader connections of the embedded engine. Reads of the API are short; two cores are the
+/// smallest machine we plan for, and a list that takes long must not hold up a look at one row.
+const READERS: usize = 4;
 
 /// A kind of database.
 pub trait Engine: Send + Sync {
@@ -15,6 +20,22 @@ pub trait Engine: Send + Sync {
 
     /// A connection that only reads.
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
+
+    /// A connection that only reads, and may take as long as there is data.
+    fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.reader()
+    }
+
+    /// How many connections answer reads side by side.
+    fn readers(&self) -> usize;
+
+    /// Whether there is a database with something in it.
+    fn holds_data(&self) -> Result<bool, StoreError>;
+
+    /// A connection to a database that is there and that no server uses, nor can write to until
+    /// this connection is closed; the answer is a [`StoreError::Conflict`] if one does. It is in a
+    /// transaction that only reads, from one snapshot, and so is the next one.
+    fn alone(&self) -> Result<Box<dyn Connection>, StoreError>;
 }
 
 /// The embedded engine: a SQLite database in one file.
@@ -40,26 +61,73 @@ impl Engine for SqliteFile {
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         Ok(Box::new(Sqlite::open(&self.path, Access::Read)?))
     }
+
+    fn readers(&self) -> usize {
+        READERS
+    }
+
+    fn holds_data(&self) -> Result<bool, StoreError> {
+        Ok(std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0))
+    }
+
+    fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let mut connection = Sqlite::open(&self.path, Access::Alone)?;
+        connection.begin_read()?;
+        Ok(Box::new(connection))
+    }
 }
 
-pub(crate) const KEY_CHECK: &str = "select value from meta where name = $1";
-pub(crate) const KEEP_KEY_CHECK: &str = "insert into meta (name, value) values ($1, $2)";
+pub(crate) const META: &str = "select value from meta where name = $1";
+pub(crate) const KEEP_META: &str = "insert into meta (name, value) values ($1, $2)";
 
-/// The row of `meta` that tells whether a key is the right one.
+/// The row of `meta` that tells whether a key is the right one. A database without it holds
+/// nothing yet that counts.
 const KEY_CHECK_NAME: Value = Value::name("key_check");
 
-/// Refuses a key that is not the one that the database was made with. Whether the database knows
-/// its key yet: a new one does not.
+/// The row of `meta` that tells how far a copy into the database has come, until it is whole.
+pub(crate) const COPY_MARK_NAME: Value = Value::name("copy");
+
+/// What `meta` says under a name.
+pub(crate) fn meta(
+    connection: &mut dyn Connection,
+    name: Value,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut found = None;
+    connection.query(META, &[name], 1, &mut |values| {
+        found = Some(Row::new("meta", &["value"], values).bytes()?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Keeps what tells the key of this database from others, inside a transaction.
+pub(crate) fn keep_key_check(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+) -> Result<(), StoreError> {
+    let expected = keyring.hash(Purpose::KeyCheck, &[]);
+    connection.execute(KEEP_META, &[KEY_CHECK_NAME, Value::from(&expected[..])]).map(drop)
+}
+
+/// Whether the database is one: it knows its key from the first start on.
+pub(crate) fn knows_key(connection: &mut dyn Connection) -> Result<bool, StoreError> {
+    Ok(meta(connection, KEY_CHECK_NAME)?.is_some())
+}
+
+/// Refuses a key that is not the one that the database was made with, and a database that a copy
+/// has not filled yet. Whether the database knows its key: a new one does not.
 pub(crate) fn compare_key(
     connection: &mut dyn Connection,
     keyring: &Keyring,
 ) -> Result<bool, StoreError> {
-    let mut found = None;
-    connection.query(KEY_CHECK, &[KEY_CHECK_NAME], 1, &mut |values| {
-        found = Some(Row::new("meta", &["value"], values).bytes()?);
-        Ok(())
-    })?;
-    match found {
+    if meta(connection, COPY_MARK_NAME)?.is_some() {
+        return Err(StoreError::Engine(
+            "a copy into this database is not finished; run switchyard migrate again to go on \
+             with it"
+                .to_owned(),
+        ));
+    }
+    match meta(connection, KEY_CHECK_NAME)? {
         Some(found) if found == keyring.hash(Purpose::KeyCheck, &[]) => Ok(true),
         Some(_) => Err(StoreError::Engine(
             "the key is not the one that this database was made with; \
@@ -78,8 +146,15 @@ pub(crate) fn check_key(
     if compare_key(connection, keyring)? {
         return Ok(());
     }
-    let expected = keyring.hash(Purpose::KeyCheck, &[]);
     connection.begin()?;
-    connection.execute(KEEP_KEY_CHECK, &[KEY_CHECK_NAME, Value::from(&expected[..])])?;
-    connection.commit()
+    // Somebody else may have been first.
+    let kept = compare_key(connection, keyring)
+        .and_then(|is_known| if is_known { Ok(()) } else { keep_key_check(connection, keyring) });
+    match kept {
+        Ok(()) => connection.commit(),
+        Err(error) => {
+            connection.rollback()?;
+            Err(error)
+        }
+    }
 }

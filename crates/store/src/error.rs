@@ -12,6 +12,14 @@ pub enum StoreError {
     /// The disk is full. Nothing was done; it goes on by itself when there is room.
     #[error("the disk that holds the database is full")]
     DiskFull,
+    /// The database cannot be reached or does not answer in time. A change that was on its way may
+    /// have been made: asked again with its idempotency key, the truth is told.
+    #[error("the database cannot be reached: {0}")]
+    Unavailable(String),
+    /// A row is needed that the lane has not fetched yet: the unit is run again with it. Never seen
+    /// outside the store.
+    #[error("a row was not fetched yet")]
+    NotFetched,
     /// The transaction lost against another one and can be tried again.
     #[error("the database was changed at the same time: {0}")]
     Conflict(String),

@@ -7,14 +7,16 @@ use domain::currency::Currency;
 use domain::external_account::{ExternalAccount, Status, Verification};
 use domain::id::{CustomerId, ExternalAccountId, Owner, PlatformId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::sealed::StoredAddress;
-use crate::select::{Conditions, Page, PageRequest};
+use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
 /// The parts of an account that are kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -142,6 +144,7 @@ pub(crate) fn read_owner(row: &mut Row) -> Result<Owner, StoreError> {
 impl Record for ExternalAccount {
     type Key = ExternalAccountId;
     const TABLE: &'static str = "external_accounts";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",
@@ -161,6 +164,13 @@ impl Record for ExternalAccount {
 
     fn key_value(key: &ExternalAccountId) -> Value {
         (*key).into()
+    }
+
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let facet = facet(self.owner, self.currency);
+        let by_platform = Strand { index: &BY_PLATFORM, leader: self.platform.uuid(), facet };
+        let by_owner = Strand { index: &BY_OWNER, leader: self.owner.uuid(), facet };
+        (self.id.uuid(), vec![by_platform, by_owner])
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
@@ -184,6 +194,9 @@ impl Record for ExternalAccount {
         let owner = read_owner(row)?;
         let (status, currency) = (row.named(Status::from_name)?, row.currency()?);
         let (created_at, updated_at) = (row.time()?, row.time()?);
+        if created_at != id.created_at() {
+            return Err(row.corrupt("not made when its id was drawn"));
+        }
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let Stored { account_type, fields, rails, beneficiary, .. } = stored;
@@ -230,6 +243,7 @@ pub fn fingerprint(
 impl Record for Fingerprint {
     type Key = [u8; 32];
     const TABLE: &'static str = "external_account_fingerprints";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &["fingerprint", "external_account"];
     record_table!(fingerprints);
 
@@ -249,6 +263,45 @@ impl Record for Fingerprint {
         let fingerprint = row.bytes()?.try_into().map_err(|_| row.corrupt("not 32 bytes"))?;
         Ok(Self { fingerprint, external_account: row.id()? })
     }
+}
+
+/// The index of the lists of a platform's and of its customers' external accounts.
+pub(crate) static BY_PLATFORM: Index = Index {
+    tag: 10,
+    table: "external_accounts",
+    columns: &["platform", "owner_kind", "currency"],
+    condition: None,
+    values: |facet| {
+        let kind = if facet.group == PLATFORM { "PLATFORM" } else { "CUSTOMER" };
+        let currency = Currency::from_number(facet.state);
+        vec![
+            Value::name(kind),
+            Value::or_null(currency.map(|currency| Value::name(currency.code()))),
+        ]
+    },
+    passing: &[],
+    usual: None,
+    spans: SPANS_OF_PLATFORM,
+};
+
+/// The index of the list of one owner's external accounts.
+pub(crate) static BY_OWNER: Index = Index {
+    tag: 11,
+    columns: &["owner", "owner_kind", "currency"],
+    spans: SPANS_OF_PARTY,
+    ..BY_PLATFORM
+};
+
+const CUSTOMER: u8 = 0;
+const PLATFORM: u8 = 1;
+
+/// The facet of an external account in its lists.
+pub(crate) fn facet(owner: Owner, currency: Currency) -> Facet {
+    let group = match owner {
+        Owner::Customer(_) => CUSTOMER,
+        Owner::Platform(_) => PLATFORM,
+    };
+    Facet { group, state: currency.number() }
 }
 
 /// Which external accounts are listed.
@@ -271,16 +324,20 @@ impl View<'_> {
         currency: Option<Currency>,
         page: PageRequest,
     ) -> Result<Page<ExternalAccount>, StoreError> {
-        let mut conditions = Conditions::default();
-        conditions.and("platform = ?", platform);
-        match of {
-            AccountsOf::Platform => conditions.and_fixed("owner_kind = 'PLATFORM'"),
-            AccountsOf::Customers => conditions.and_fixed("owner_kind = 'CUSTOMER'"),
-            AccountsOf::Customer(id) => {
-                conditions.and_fixed("owner_kind = 'CUSTOMER'").and("owner = ?", *id)
-            }
+        let (index, leader, group) = match of {
+            AccountsOf::Platform => (&BY_PLATFORM, platform.uuid(), PLATFORM),
+            AccountsOf::Customers => (&BY_PLATFORM, platform.uuid(), CUSTOMER),
+            AccountsOf::Customer(id) => (&BY_OWNER, id.uuid(), CUSTOMER),
         };
-        conditions.and_if("currency = ?", currency.map(Currency::code));
-        self.page(&conditions, page)
+        if let AccountsOf::Customer(id) = of
+            && !self.is_owner(platform, Owner::Customer(*id))?
+        {
+            return Ok(Page::EMPTY);
+        }
+        let branch = Branch { index, leaders: [leader; 2], group: Some(group) };
+        let way = Way { branches: vec![branch], conditions: Conditions::default() };
+        let state = currency.map(Currency::number);
+        let (ids, rest) = (Ids::ALL, Conditions::default());
+        self.list(Query { ways: vec![way], group: None, state, ids, rest }, page)
     }
 }

@@ -22,9 +22,12 @@ const NONCE_LENGTH: usize = 24;
 /// The server's key, split by purpose. Prints nothing of itself.
 pub struct Keyring {
     sealing: XChaCha20Poly1305,
-    nonces: [u8; 32],
-    hashes: [u8; 32],
+    nonces: KeyedHash,
+    hashes: [KeyedHash; Purpose::ALL.len()],
 }
+
+/// A keyed hash that has taken its key and nothing else yet; cloned for each use.
+type KeyedHash = Hmac<Sha256>;
 
 impl std::fmt::Debug for Keyring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -48,6 +51,10 @@ pub enum Purpose {
 }
 
 impl Purpose {
+    /// Every purpose.
+    const ALL: [Self; 5] =
+        [Self::ClientSecret, Self::Fingerprint, Self::Idempotency, Self::Cursor, Self::KeyCheck];
+
     const fn label(self) -> &'static [u8] {
         match self {
             Self::ClientSecret => b"client-secret",
@@ -59,9 +66,12 @@ impl Purpose {
     }
 }
 
-fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    let mut mac =
-        <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+fn keyed(key: &[u8]) -> KeyedHash {
+    <KeyedHash as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length")
+}
+
+fn hmac(keyed: &KeyedHash, parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = keyed.clone();
     for part in parts {
         // Lengths between the parts: no two lists of parts give the same input.
         mac.update(&(part.len() as u64).to_be_bytes());
@@ -73,18 +83,18 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
 impl Keyring {
     /// Derives the keys for each purpose from the server's key.
     pub fn new(key: &[u8; KEY_LENGTH]) -> Self {
-        let sealing = hmac(key, &[b"switchyard sealing 1"]);
+        let master = keyed(key);
+        let hashes = keyed(&hmac(&master, &[b"switchyard hashes 1"]));
         Self {
-            sealing: XChaCha20Poly1305::new(&Key::from(sealing)),
-            nonces: hmac(key, &[b"switchyard nonces 1"]),
-            hashes: hmac(key, &[b"switchyard hashes 1"]),
+            sealing: XChaCha20Poly1305::new(&Key::from(hmac(&master, &[b"switchyard sealing 1"]))),
+            nonces: keyed(&hmac(&master, &[b"switchyard nonces 1"])),
+            hashes: Purpose::ALL.map(|purpose| keyed(&hmac(&hashes, &[purpose.label()]))),
         }
     }
 
     /// A keyed hash.
     pub fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
-        let key = hmac(&self.hashes, &[purpose.label()]);
-        hmac(&key, parts)
+        hmac(&self.hashes[purpose as usize], parts)
     }
 
     /// Seals `plain` for one place: a table and the key of a row.

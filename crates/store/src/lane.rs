@@ -8,13 +8,18 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::cache::Cache;
+use crate::callers::Callers;
 use crate::error::StoreError;
+use crate::idempotency::Scope;
 use crate::keyring::Keyring;
-use crate::sql::Connection;
-use crate::unit::{Batch, Unit};
+use crate::reach::Reach;
+use crate::sql::{Connection, Turn};
+use crate::unit::{Batch, Changes, Ran, Unit};
 
 /// Units that may wait. At the speed of the lane this is some tenths of a second of work: a caller
 /// who would wait longer is better off being told to come back.
@@ -27,10 +32,25 @@ const BATCH_MAX: usize = 512;
 /// What stops the process when a commit's outcome is unknown. The exit code is `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
 
+/// How often a batch that lost against somebody else's transaction is tried again.
+const CONFLICTS_MAX: u32 = 5;
+
+/// How long it is tried again at most: whoever waits has other things to do.
+const CONFLICTS_TIME: Duration = Duration::from_secs(8);
+
+/// The first pause after a conflict, doubled each time: about as long as a commit takes.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
+
+/// How often a database that could not be reached is looked for.
+const PROBE_PAUSE: Duration = Duration::from_millis(200);
+
 /// A unit of work on its way through the lane.
 trait Item: Send {
     /// Runs the unit; may be called again. Whether its changes are kept.
     fn run(&mut self, unit: &mut Unit<'_, '_>) -> bool;
+
+    /// The request whose first answer the unit will look for.
+    fn scope(&self) -> Option<Scope>;
 
     /// Replaces whatever the unit would have answered.
     fn fail(&mut self, error: StoreError);
@@ -41,6 +61,7 @@ trait Item: Send {
 
 struct Work<T, E, F> {
     work: F,
+    scope: Option<Scope>,
     result: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
@@ -58,6 +79,10 @@ where
         let keep = result.is_ok();
         self.result = Some(result);
         keep
+    }
+
+    fn scope(&self) -> Option<Scope> {
+        self.scope
     }
 
     fn fail(&mut self, error: StoreError) {
@@ -80,33 +105,46 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[derive(Clone)]
 pub(crate) struct Lane {
     queue: mpsc::Sender<Box<dyn Item>>,
+    reach: Arc<Reach>,
 }
 
 impl Lane {
     /// Starts the lane's thread on a connection of its own. `timers_set` is notified after each
-    /// commit that set a timer.
+    /// commit that set a timer, and `callers` counts those that may change who may do what.
     pub(crate) fn start(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         timers_set: Arc<Notify>,
+        callers: Arc<Callers>,
+        reach: Arc<Reach>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
+        let mut writer = Writer {
+            connection,
+            keyring,
+            cache: Cache::default(),
+            timers_set,
+            callers,
+            reach: Arc::clone(&reach),
+        };
         let thread = std::thread::Builder::new()
             .name("commit-lane".to_owned())
-            .spawn(move || run(connection, &keyring, waiting, &timers_set))
+            .spawn(move || writer.run(waiting))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok((Self { queue }, thread))
+        Ok((Self { queue, reach }, thread))
     }
 
-    /// Queues a unit of work and waits for its durable answer.
-    pub(crate) async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    /// Queues a unit of work and waits for its durable answer. `scope` is the request whose first
+    /// answer it will look for.
+    pub(crate) async fn write<T, E, F>(&self, scope: Option<Scope>, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
+        self.reach.check()?;
         let (reply, answer) = oneshot::channel();
-        let item = Box::new(Work { work, result: None, reply });
+        let item = Box::new(Work { work, scope, result: None, reply });
         self.queue.try_send(item).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
@@ -115,57 +153,163 @@ impl Lane {
     }
 }
 
-fn run(
-    mut connection: Box<dyn Connection>,
-    keyring: &Keyring,
-    mut waiting: mpsc::Receiver<Box<dyn Item>>,
-    timers_set: &Notify,
-) {
-    while let Some(first) = waiting.blocking_recv() {
-        let mut items = vec![first];
-        while items.len() < BATCH_MAX
-            && let Ok(next) = waiting.try_recv()
-        {
-            items.push(next);
-        }
-        metrics::histogram!("switchyard_commit_batch_units").record(items.len() as f64);
-        metrics::gauge!("switchyard_commit_queue_units").set(waiting.len() as f64);
-        #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
-        let started = std::time::Instant::now();
-        commit(&mut *connection, keyring, &mut items, timers_set);
-        metrics::histogram!("switchyard_commit_seconds").record(started.elapsed());
-        for item in items {
-            item.answer();
-        }
-    }
-    if let Err(error) = connection.settle() {
-        tracing::warn!(%error, "the log was not moved into the database; the next start does it");
-    }
+/// The lane's end of the queue.
+struct Writer {
+    connection: Box<dyn Connection>,
+    keyring: Arc<Keyring>,
+    cache: Cache,
+    timers_set: Arc<Notify>,
+    callers: Arc<Callers>,
+    reach: Arc<Reach>,
 }
 
-/// Commits all items together, or, where that fails, each for itself, so that one unit that the
-/// database refuses does not take its neighbours along.
-fn commit(
-    connection: &mut dyn Connection,
-    keyring: &Keyring,
-    items: &mut [Box<dyn Item>],
-    timers_set: &Notify,
-) {
-    let failed = match connection.begin() {
-        Ok(()) => try_commit(connection, keyring, items, timers_set),
-        // Nothing that any unit does could help: somebody else holds the database.
-        Err(error) => Err((Blame::Database, error)),
-    };
-    let Err((blame, error)) = failed else { return };
-    tracing::warn!(%error, units = items.len(), "a batch was not committed");
-    if items.len() == 1 || blame == Blame::Database {
-        for item in items {
-            item.fail(error.clone());
+impl Writer {
+    fn run(&mut self, mut waiting: mpsc::Receiver<Box<dyn Item>>) {
+        while let Some(first) = waiting.blocking_recv() {
+            let mut items = vec![first];
+            while items.len() < BATCH_MAX
+                && let Ok(next) = waiting.try_recv()
+            {
+                items.push(next);
+            }
+            metrics::histogram!("switchyard_commit_batch_units").record(items.len() as f64);
+            metrics::gauge!("switchyard_commit_queue_units").set(waiting.len() as f64);
+            #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
+            let started = std::time::Instant::now();
+            self.reach.began();
+            let outcome = self.commit(&mut items);
+            self.reach.ended();
+            metrics::histogram!("switchyard_commit_seconds").record(started.elapsed());
+            for item in items {
+                item.answer();
+            }
+            if let Err(StoreError::Unavailable(what)) = outcome {
+                self.wait_for_database(&mut waiting, &what);
+            }
         }
-        return;
+        if let Err(error) = self.connection.settle() {
+            tracing::warn!(%error, "the log was not moved into the database; the next start does it");
+        }
     }
-    for item in items {
-        commit(connection, keyring, std::slice::from_mut(item), timers_set);
+
+    /// Turns everybody away at once while the database cannot be reached, and looks for it. Whoever
+    /// has waited for an answer up to now would wait for as long again.
+    fn wait_for_database(&mut self, waiting: &mut mpsc::Receiver<Box<dyn Item>>, what: &str) {
+        self.reach.lost();
+        tracing::error!(what, "the database cannot be reached: requests are turned away");
+        loop {
+            while let Ok(mut item) = waiting.try_recv() {
+                item.fail(StoreError::Unavailable(what.to_owned()));
+                item.answer();
+            }
+            if waiting.is_closed() {
+                return;
+            }
+            pause(PROBE_PAUSE);
+            let probed = self.connection.begin_read();
+            if probed.and_then(|()| self.connection.rollback()).is_ok() {
+                break;
+            }
+        }
+        self.reach.found();
+        tracing::info!("the database can be reached again");
+    }
+
+    /// Commits all items together, or, where that fails, each for itself, so that one unit that the
+    /// database refuses does not take its neighbours along. The error is what kept all of them out.
+    fn commit(&mut self, items: &mut [Box<dyn Item>]) -> Result<(), StoreError> {
+        let mut pause_for = CONFLICT_PAUSE;
+        let mut conflicts = 0;
+        let (blame, error) = loop {
+            let Err((blame, error)) = self.try_commit(items) else { return Ok(()) };
+            // What is remembered may be why it failed.
+            self.cache = Cache::default();
+            tracing::warn!(%error, units = items.len(), "a batch was not committed");
+            let again = self.connection.is_remote() && matches!(error, StoreError::Conflict(_));
+            let is_late = self.reach.batch_age() > CONFLICTS_TIME;
+            if !again || conflicts == CONFLICTS_MAX || is_late {
+                break (blame, error);
+            }
+            conflicts += 1;
+            metrics::counter!("switchyard_commit_conflicts_total").increment(1);
+            pause(pause_for);
+            pause_for *= 2;
+        };
+        if items.len() == 1 || blame == Blame::Database {
+            for item in items {
+                item.fail(error.clone());
+            }
+            return Err(error);
+        }
+        let mut lost = Ok(());
+        for item in items {
+            match &lost {
+                Err(error) => item.fail(StoreError::clone(error)),
+                Ok(()) => {
+                    let one = self.commit(std::slice::from_mut(item));
+                    let is_lost = matches!(one, Err(StoreError::Unavailable(_)));
+                    lost = if is_lost { one } else { Ok(()) };
+                }
+            }
+        }
+        lost
+    }
+
+    /// Runs, writes and commits the items.
+    fn try_commit(&mut self, items: &mut [Box<dyn Item>]) -> Result<(), (Blame, StoreError)> {
+        // Nothing that any unit does could help when somebody else holds the database.
+        let turn = self.connection.begin().map_err(|error| (Blame::Database, error))?;
+        if let Turn::Others { nouns } = turn {
+            self.cache.forget(nouns);
+            if nouns {
+                self.callers.changed();
+            }
+        }
+        self.cache.age();
+        match self.run_and_write(items) {
+            Ok(changes) => {
+                let sets_timer = changes.sets_timer();
+                if changes.changes_callers() {
+                    self.callers.changed();
+                }
+                changes.committed(&mut self.cache);
+                if sets_timer {
+                    self.timers_set.notify_one();
+                }
+                Ok(())
+            }
+            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+            Err(error) => {
+                self.connection.rollback().map_err(|error| (Blame::Database, error))?;
+                let blame = match error {
+                    StoreError::DiskFull | StoreError::Unavailable(_) => Blame::Database,
+                    _ => Blame::Unit,
+                };
+                Err((blame, error))
+            }
+        }
+    }
+
+    /// Runs the items in their order, and commits what they left. One that waits for rows is run
+    /// again when they were fetched; those behind it tell meanwhile which rows they need.
+    fn run_and_write(&mut self, items: &mut [Box<dyn Item>]) -> Result<Changes, StoreError> {
+        let connection = &mut *self.connection;
+        let mut batch = Batch::new(connection, &self.keyring, &mut self.cache);
+        batch.expect(items.iter().filter_map(|item| item.scope()))?;
+        let mut waiting: Vec<_> = items.iter_mut().collect();
+        while !waiting.is_empty() {
+            let mut is_stopped = false;
+            waiting.retain_mut(|item| {
+                if is_stopped {
+                    batch.foresee(|unit| item.run(unit));
+                } else {
+                    is_stopped = batch.run(|unit| item.run(unit)) == Ran::Waits;
+                }
+                is_stopped
+            });
+            batch.fetch()?;
+        }
+        batch.commit()
     }
 }
 
@@ -178,35 +322,9 @@ enum Blame {
     Unit,
 }
 
-/// Runs, writes and commits the items in the transaction that has begun.
-fn try_commit(
-    connection: &mut dyn Connection,
-    keyring: &Keyring,
-    items: &mut [Box<dyn Item>],
-    timers_set: &Notify,
-) -> Result<(), (Blame, StoreError)> {
-    let mut batch = Batch::new(connection, keyring);
-    for item in items {
-        batch.run(|unit| item.run(unit));
-    }
-    let written = batch.write().and_then(|changes| {
-        connection.commit()?;
-        Ok(changes)
-    });
-    match written {
-        Ok(changes) => {
-            if changes.timers.values().any(Option::is_some) {
-                timers_set.notify_one();
-            }
-            Ok(())
-        }
-        Err(StoreError::OutcomeUnknown(what)) => stop(&what),
-        Err(error) => {
-            connection.rollback().map_err(|error| (Blame::Database, error))?;
-            let is_full = error == StoreError::DiskFull;
-            Err((if is_full { Blame::Database } else { Blame::Unit }, error))
-        }
-    }
+/// Lets time pass on the lane's own thread, on which nothing else could go on.
+fn pause(time: Duration) {
+    std::thread::park_timeout(time);
 }
 
 /// Ends the process: after a failed flush, what this process believes about the database may be

@@ -18,6 +18,9 @@ pub mod unit;
 pub mod readers;
 pub mod record;
 pub mod select;
+mod strands;
+mod tallies;
+mod parties;
 pub mod platforms;
 pub mod tokens;
 pub mod customers;
@@ -27,11 +30,20 @@ pub mod transactions;
 pub mod books;
 pub mod events;
 pub mod timers;
+pub mod leases;
 pub mod idempotency;
 pub mod verify;
 pub mod engine;
+pub mod catalogue;
+pub mod copy;
+pub mod backup;
+pub mod cache;
+pub mod callers;
+mod reach;
 mod lane;
 mod migrate;
+mod packed;
+mod postgres;
 mod sealed;
 mod sqlite;
 
@@ -39,37 +51,49 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::callers::Callers;
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::idempotency::Scope;
 use crate::keyring::Keyring;
 use crate::lane::Lane;
+use crate::reach::Reach;
 use crate::readers::{Readers, View};
 use crate::unit::Unit;
 
-/// Reader connections. Reads of the API are short; two cores are the smallest machine we plan for,
-/// and a list that takes long must not hold up a look at one row.
-const READERS: usize = 4;
+/// Connections for looks at a few rows on the caller's thread. Looks do not wait within, so there
+/// are never more at work than threads of the runtime; one that finds none free is queued.
+const LOOKERS: usize = 4;
 
 /// Every statement whose text is fixed, for the test that holds each engine to all of them.
 pub fn statements() -> Vec<String> {
     let fixed = [
-        engine::KEY_CHECK,
-        engine::KEEP_KEY_CHECK,
+        engine::META,
+        engine::KEEP_META,
         tokens::BY_CLIENT_ID,
-        books::POSTINGS_OF_TRANSACTION,
-        books::ENTRIES_OF_TRANSACTION,
-        books::INSERT_POSTING,
-        books::INSERT_ENTRY,
-        events::INSERT,
-        events::OF_RESOURCE,
-        timers::UPSERT,
-        timers::DELETE,
+        parties::OWNERS_NAMED,
+        parties::KINDS,
         timers::DUE,
         timers::NEXT_DUE,
+        backup::SUMMARY,
     ];
-    let mut all: Vec<_> = fixed.into_iter().chain(record::Tables::statements()).collect();
+    let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
+    for shape in shapes() {
+        let texts = shape.texts();
+        all.extend([texts.select.clone(), texts.insert.clone(), texts.delete.clone()]);
+        all.extend(texts.update.iter().chain(&texts.upsert).cloned());
+    }
     all.sort_unstable();
-    all.into_iter().map(str::to_owned).chain(verify::statements()).collect()
+    let lists = select::statements().chain([tallies::present(1), tallies::present(3)]);
+    all.into_iter().chain(lists).chain(copy::statements()).chain(verify::statements()).collect()
+}
+
+/// Every table that the lane reads and writes by key, referenced tables before those that refer to
+/// them.
+pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
+    let appended =
+        [&books::POSTINGS, &books::ENTRIES, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
+    record::Tables::shapes().into_iter().chain(appended).collect()
 }
 
 /// A store that is open.
@@ -79,6 +103,7 @@ pub struct Store {
     readers: Readers,
     keyring: Arc<Keyring>,
     timers_set: Arc<Notify>,
+    callers: Arc<Callers>,
 }
 
 /// What ends when a store is closed: threads that finish once every [`Store`] handle is dropped.
@@ -102,12 +127,20 @@ impl Store {
         engine::check_key(&mut *writer, &keyring)?;
         let keyring = Arc::new(keyring);
         let timers_set = Arc::new(Notify::new());
-        let connections = (0..READERS).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>()?;
-        let (lane, lane_thread) =
-            Lane::start(writer, Arc::clone(&keyring), Arc::clone(&timers_set))?;
-        let (readers, mut threads) = Readers::start(connections, &keyring)?;
+        let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
+        let listing = connect(engine.readers())?;
+        let looking = connect(if writer.is_remote() { 0 } else { LOOKERS })?;
+        let (reach, callers) = (Arc::new(Reach::default()), Arc::new(Callers::default()));
+        let (lane, lane_thread) = Lane::start(
+            writer,
+            Arc::clone(&keyring),
+            Arc::clone(&timers_set),
+            Arc::clone(&callers),
+            Arc::clone(&reach),
+        )?;
+        let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach)?;
         threads.push(lane_thread);
-        Ok((Self { lane, readers, keyring, timers_set }, Threads(threads)))
+        Ok((Self { lane, readers, keyring, timers_set, callers }, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -118,7 +151,29 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(work).await
+        self.lane.write(None, work).await
+    }
+
+    /// Like [`Store::write`], for a unit that will first look for the answer to this request.
+    pub async fn write_once<T, E, F>(&self, scope: Option<Scope>, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
+    {
+        self.lane.write(scope, work).await
+    }
+
+    /// Looks at a few rows by their keys, from one snapshot. Where the database is in this process
+    /// that is done at once, on the caller's thread: it takes less time than waking another one,
+    /// and lists that take long are not in the way. For anything else there is [`Store::read`].
+    pub async fn look<T, E, F>(&self, look: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.readers.look(look).await
     }
 
     /// Reads something, from one snapshot.
@@ -134,6 +189,11 @@ impl Store {
     /// Keyed hashes and sealing.
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
+    }
+
+    /// Counts changes of tokens and platforms.
+    pub fn callers(&self) -> &Callers {
+        &self.callers
     }
 
     /// Wakes whoever runs timers, after a commit that set one.

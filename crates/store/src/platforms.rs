@@ -17,7 +17,6 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, PageRequest};
 use crate::sql::{Row, Value};
 
 /// How the settings of a platform are kept; none of them is personal or secret.
@@ -117,6 +116,7 @@ impl StoredCorridor {
 impl Record for Platform {
     type Key = PlatformId;
     const TABLE: &'static str = "platforms";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] =
         &["id", "name", "mode", "settings", "manager_tokens", "created_at", "updated_at"];
     record_table!(platforms);
@@ -186,8 +186,14 @@ impl Record for Platform {
 impl View<'_> {
     /// Every platform, newest first. Operators have few.
     pub fn platforms(&mut self) -> Result<Vec<Arc<Platform>>, StoreError> {
-        let mut conditions = Conditions::default();
-        conditions.and_fixed("1 = 1");
-        Ok(self.page::<Platform>(&conditions, PageRequest::ALL)?.rows)
+        let sql =
+            format!("select {} from platforms order by id desc", Platform::COLUMNS.join(", "));
+        let (keyring, mut platforms) = (self.keyring, Vec::new());
+        self.connection.query(&sql, &[], Platform::COLUMNS.len(), &mut |values| {
+            let row = &mut Row::new(Platform::TABLE, Platform::COLUMNS, values);
+            platforms.push(Arc::new(Platform::read(row, keyring)?));
+            Ok(())
+        })?;
+        Ok(platforms)
     }
 }

@@ -6,7 +6,7 @@ use domain::pricing::{Fees, Locked, Price};
 use domain::quote::{Draft, PURPOSES, Quote, Status, Step};
 use domain::rate::Rate;
 use domain::time::Timestamp;
-use domain::transaction::Destination;
+use domain::transaction::{Destination, Direction};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -14,10 +14,12 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
+use crate::parties::{AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side};
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, Page, PageRequest};
+use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::transactions::{
     StoredAccount, StoredRateDetails, StoredSource, account_uuid, history_bytes, position,
     read_steps,
@@ -48,6 +50,8 @@ impl Record for Quote {
         "status",
         "source_account",
         "destination_account",
+        "own_account",
+        "payer",
         "sending_currency",
         "sending_minor",
         "fees_minor",
@@ -69,8 +73,20 @@ impl Record for Quote {
         (*key).into()
     }
 
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let draft = self.draft();
+        let listed = Listed {
+            platform: draft.platform.uuid(),
+            parties: parties(draft),
+            destination: Some(account_uuid(draft.destination.account)),
+            facet: facet(self.status()),
+        };
+        (draft.id.uuid(), listed.strands(&INDEXES).collect())
+    }
+
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
+        let parties = parties(draft);
         let price = &draft.price;
         let stored = Stored {
             source: StoredSource::of(draft.source),
@@ -92,6 +108,8 @@ impl Record for Quote {
             Value::name(self.status().name()),
             Value::or_null(draft.source.account().map(account_uuid)),
             account_uuid(draft.destination.account).into(),
+            parties.own_account.into(),
+            Value::or_null(parties.payer),
             Value::name(price.sent.currency().code()),
             price.sent.minor().into(),
             price.total_fees().minor().into(),
@@ -110,6 +128,7 @@ impl Record for Quote {
         let owner = read_owner(row)?;
         let (transaction, status) = (row.id()?, row.named(Status::from_name)?);
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
+        let listed = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
         let (sending_currency, sending_minor) = (row.currency()?, row.int()?);
         let fees_minor = row.int()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
@@ -159,6 +178,9 @@ impl Record for Quote {
             })
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
+        if parties(&draft) != listed {
+            return Err(row.corrupt("not listed where it belongs"));
+        }
         let quote =
             Self::restore(draft, history).map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree = (quote.created_at(), quote.updated_at()) == (created_at, updated_at);
@@ -167,6 +189,49 @@ impl Record for Quote {
         }
         Ok(quote)
     }
+}
+
+/// The indexes of the list of quotes.
+pub(crate) static INDEXES: Indexes = {
+    const OF_PARTY: Index = Index {
+        tag: 0,
+        table: "quotes",
+        columns: &[],
+        condition: None,
+        values: facet_values,
+        // A quote is open for minutes, and what most quotes are made for is their execution.
+        passing: &[Status::Pending as u16, Status::Processing as u16],
+        usual: Some(Status::Completed as u16),
+        spans: SPANS_OF_PARTY,
+    };
+    Indexes {
+        by_platform: Index {
+            tag: 5,
+            columns: &["platform", "status"],
+            passing: &[],
+            usual: None,
+            spans: SPANS_OF_PLATFORM,
+            ..OF_PARTY
+        },
+        by_own_account: Index { tag: 6, columns: &["own_account", "status"], ..OF_PARTY },
+        by_destination: Index { tag: 7, columns: &["destination_account", "status"], ..OF_PARTY },
+        by_payer: Index { tag: 8, columns: &["payer", "status"], ..OF_PARTY },
+    }
+};
+
+/// The accounts by which a quote is listed: whoever sends, pays.
+fn parties(draft: &Draft) -> Parties {
+    Parties::of(draft.owner, Direction::Outgoing, Some(draft.source), draft.destination)
+}
+
+/// The facet of a quote in its lists.
+pub(crate) fn facet(status: Status) -> Facet {
+    Facet { group: 0, state: status as u16 }
+}
+
+fn facet_values(facet: Facet) -> Vec<Value> {
+    let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
+    vec![Value::or_null(status.map(|status| Value::name(status.name())))]
 }
 
 /// Which quotes are listed. Bounds are inclusive.
@@ -196,18 +261,32 @@ impl View<'_> {
         filter: &QuoteFilter,
         page: PageRequest,
     ) -> Result<Page<Quote>, StoreError> {
-        let mut conditions = Conditions::default();
-        conditions
-            .and("platform = ?", platform)
-            .and_if("owner = ?", filter.owner.map(Owner::uuid))
-            .and_if("source_account = ?", filter.source_account)
-            .and_if("destination_account = ?", filter.destination_account)
-            .and_if("status = ?", filter.status.map(Status::name))
-            .and_if("created_at >= ?", filter.created_after)
-            .and_if("created_at <= ?", filter.created_before);
         if filter.nothing {
-            conditions.and_fixed("1 = 0");
+            return Ok(Page::EMPTY);
         }
-        self.page(&conditions, page)
+        let mut parties = PartyFilter { owners: Vec::new(), accounts: Vec::new() };
+        parties.owners.extend(filter.owner.map(|owner| vec![owner]));
+        let source = filter.source_account.map(|account| AccountFilter {
+            account,
+            as_own: AsOwn::Always,
+            sides: &[Side::Payer],
+            condition: "source_account = ?",
+        });
+        let destination = filter.destination_account.map(|account| AccountFilter {
+            account,
+            as_own: AsOwn::Never,
+            sides: &[Side::Destination],
+            condition: "destination_account = ?",
+        });
+        parties.accounts.extend(source.into_iter().chain(destination));
+        let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };
+        let query = Query {
+            ways,
+            group: None,
+            state: filter.status.map(|status| status as u16),
+            ids: Ids::made(filter.created_after, filter.created_before),
+            rest: Conditions::default(),
+        };
+        self.list(query, page)
     }
 }

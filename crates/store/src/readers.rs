@@ -1,5 +1,7 @@
-//! Readers: threads with connections of their own, which never wait for the commit lane.
+//! Readers: connections of their own, which never wait for the commit lane. Lists are read by
+//! threads; a few rows by key are looked at on the caller's thread where no network is between.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::reach::Reach;
 use crate::record::{Record, load};
 use crate::sql::Connection;
 
@@ -14,6 +17,9 @@ use crate::sql::Connection;
 const QUEUE_MAX: usize = 4_096;
 
 type Job = Box<dyn FnOnce(&mut View<'_>) + Send>;
+
+/// Connections that wait for somebody who looks at a few rows.
+type Idle = Mutex<Vec<Box<dyn Connection>>>;
 
 /// One consistent look at the database.
 pub struct View<'a> {
@@ -24,7 +30,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// The row with this key.
     pub fn get<R: Record>(&mut self, key: &R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        Ok(load::<R>(self.connection, self.keyring, key)?.map(|(row, _)| row))
+        Ok(load::<R>(self.connection, self.keyring, key)?.row)
     }
 
     /// Keyed hashes and sealing.
@@ -37,24 +43,54 @@ impl View<'_> {
 #[derive(Clone)]
 pub(crate) struct Readers {
     queue: SyncSender<Job>,
+    idle: Option<Arc<Idle>>,
+    keyring: Arc<Keyring>,
+    reach: Arc<Reach>,
 }
 
 impl Readers {
-    /// Starts one thread per connection.
+    /// Starts one thread per connection of `listing`. `looking` are those for looks on the caller's
+    /// thread; none where that would make a thread of the runtime wait for a network.
     pub(crate) fn start(
-        connections: Vec<Box<dyn Connection>>,
+        listing: Vec<Box<dyn Connection>>,
+        looking: Vec<Box<dyn Connection>>,
         keyring: &Arc<Keyring>,
+        reach: Arc<Reach>,
     ) -> Result<(Self, Vec<std::thread::JoinHandle<()>>), StoreError> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
-        let threads = connections.into_iter().enumerate().map(|(number, connection)| {
+        let threads = listing.into_iter().enumerate().map(|(number, connection)| {
             let (waiting, keyring) = (Arc::clone(&waiting), Arc::clone(keyring));
             std::thread::Builder::new()
                 .name(format!("reader-{number}"))
                 .spawn(move || run(connection, &keyring, &waiting))
                 .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
         });
-        Ok((Self { queue }, threads.collect::<Result<_, _>>()?))
+        let threads = threads.collect::<Result<_, _>>()?;
+        let idle = (!looking.is_empty()).then(|| Arc::new(Mutex::new(looking)));
+        Ok((Self { queue, idle, keyring: Arc::clone(keyring), reach }, threads))
+    }
+
+    /// Runs `look` on one snapshot, on the caller's thread if a connection is free.
+    pub(crate) async fn look<T, E, F>(&self, look: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let Some((idle, mut connection)) = self.take_idle() else { return self.read(look).await };
+        let view = &mut View { connection: &mut *connection, keyring: &self.keyring };
+        let looked = catch_unwind(AssertUnwindSafe(|| from_snapshot(view, look)));
+        idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        looked.unwrap_or_else(|_| {
+            Err(StoreError::Panicked("a read did not come back".to_owned()).into())
+        })
+    }
+
+    fn take_idle(&self) -> Option<(&Idle, Box<dyn Connection>)> {
+        let idle = self.idle.as_deref()?;
+        let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some((idle, connection))
     }
 
     /// Runs `read` on one snapshot.
@@ -64,15 +100,16 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
+        self.reach.check()?;
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |view| {
             let result = match view.connection.begin_read() {
                 Ok(()) => read(view),
                 Err(error) => Err(error.into()),
             };
-            // Nothing was written, so leaving the transaction cannot lose anything.
-            let _ = view.connection.rollback();
+            // Whoever waits need not wait for the end of the transaction.
             let _ = reply.send(result);
+            let _ = view.connection.rollback();
         });
         self.queue.try_send(job).map_err(|refused| match refused {
             TrySendError::Full(_) => StoreError::Busy,
@@ -84,13 +121,26 @@ impl Readers {
     }
 }
 
+/// Reads in a transaction that only reads.
+fn from_snapshot<T, E: From<StoreError>>(
+    view: &mut View<'_>,
+    read: impl FnOnce(&mut View<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let result = match view.connection.begin_read() {
+        Ok(()) => read(view),
+        Err(error) => Err(error.into()),
+    };
+    // Nothing was written, so leaving the transaction cannot lose anything.
+    let _ = view.connection.rollback();
+    result
+}
+
 fn run(mut connection: Box<dyn Connection>, keyring: &Keyring, waiting: &Mutex<Receiver<Job>>) {
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
         let view = &mut View { connection: &mut *connection, keyring };
-        let job = std::panic::AssertUnwindSafe(|| job(view));
-        if std::panic::catch_unwind(job).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| job(view))).is_err() {
             tracing::error!("a read panicked");
             let _ = connection.rollback();
         }

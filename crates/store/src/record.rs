@@ -1,23 +1,30 @@
 //! Rows that are read by key, changed in memory and written back once.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+use std::sync::Arc;
 
+use uuid::Uuid;
+
+use crate::cache::Generations;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::strands::Strand;
+use crate::tallies::Deltas;
 
 /// A row of one table, with its mapping between columns and domain values. Every table of records
 /// has a `version` column besides those named here: an update states the version that it read, and
 /// must meet it.
 pub trait Record: Clone + Send + Sync + 'static {
     /// What finds the row.
-    type Key: Ord + Clone + Send + Sync;
+    type Key: Ord + Hash + Clone + Send + Sync;
     /// The table.
     const TABLE: &'static str;
     /// Its columns, the key first, without `version`.
     const COLUMNS: &'static [&'static str];
+    /// Whether rows say who there is and not what happens ([`Shape::nouns`]).
+    const IS_NOUN: bool = false;
 
     /// The row's key.
     fn key(&self) -> Self::Key;
@@ -31,65 +38,39 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Reads a row and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
 
-    /// Where rows of this table wait between reading and writing.
+    /// The row's id and the strands of its lists that it is in; none if the table has no lists.
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        (Uuid::nil(), Vec::new())
+    }
+
+    /// Where changed rows of this table wait to be written.
     fn slots(tables: &mut Tables) -> &mut Slots<Self>;
 
+    /// Where rows of this table are remembered.
+    fn remembered(cache: &mut Remembered) -> &mut Generations<Self::Key, Found<Self>>;
+
+    /// Which rows of this table are to be fetched.
+    fn wanted(wanted: &mut Wanted) -> &mut BTreeSet<Self::Key>;
+
     /// The table's statements.
-    fn statements() -> &'static Statements;
+    fn shape() -> &'static Shape;
 }
 
-/// The three statements of a table.
-#[derive(Debug)]
-pub struct Statements {
-    /// By key, with the version last.
-    pub select: String,
-    /// All columns, at version 1.
-    pub insert: String,
-    /// All columns but the key, where key and version are the given ones.
-    pub update: String,
-}
-
-impl Statements {
-    /// Statements for a table.
-    pub fn of(table: &str, columns: &[&str]) -> Self {
-        let list = columns.join(", ");
-        let key = columns[0];
-        let numbered = |count: usize| {
-            (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
-        };
-        let assignments: Vec<_> = columns[1..]
-            .iter()
-            .enumerate()
-            .map(|(index, column)| format!("{column} = ${}", index + 1))
-            .collect();
-        let (key_number, version_number) = (columns.len(), columns.len() + 1);
-        Self {
-            select: format!("select {list}, version from {table} where {key} = $1"),
-            insert: format!(
-                "insert into {table} ({list}, version) values ({}, 1)",
-                numbered(columns.len())
-            ),
-            update: format!(
-                "update {table} set {}, version = version + 1 \
-                 where {key} = ${key_number} and version = ${version_number}",
-                assignments.join(", ")
-            ),
-        }
-    }
-}
-
-/// A row between reading and writing.
-#[derive(Debug)]
-pub struct Slot<R> {
+/// What the database has under a key, as far as it was read.
+#[derive(Debug, Clone)]
+pub struct Found<R> {
     /// The row; `None` if the table has none with that key.
-    row: Option<Arc<R>>,
+    pub(crate) row: Option<Arc<R>>,
     /// Its version in the database; 0 if it is not there.
-    version: i64,
-    changed: bool,
+    pub(crate) version: i64,
 }
 
-/// Rows of one table between reading and writing, by key.
-pub struct Slots<R: Record>(BTreeMap<R::Key, Slot<R>>);
+impl<R> Found<R> {
+    const NOTHING: Self = Self { row: None, version: 0 };
+}
+
+/// Changed rows of one table, by key.
+pub struct Slots<R: Record>(BTreeMap<R::Key, Arc<R>>);
 
 impl<R: Record> Default for Slots<R> {
     fn default() -> Self {
@@ -98,66 +79,94 @@ impl<R: Record> Default for Slots<R> {
 }
 
 impl<R: Record> Slots<R> {
-    /// The row with this key as far as it is here: `None` means "not read yet".
-    pub(crate) fn get(&self, key: &R::Key) -> Option<Option<Arc<R>>> {
-        self.0.get(key).map(|slot| slot.row.clone())
+    /// The changed row with this key.
+    pub(crate) fn get(&self, key: &R::Key) -> Option<Arc<R>> {
+        self.0.get(key).map(Arc::clone)
     }
 
-    /// Keeps what was read.
-    pub(crate) fn loaded(&mut self, key: R::Key, found: Option<(Arc<R>, i64)>) {
-        let (row, version) = match found {
-            Some((row, version)) => (Some(row), version),
-            None => (None, 0),
-        };
-        self.0.insert(key, Slot { row, version, changed: false });
-    }
-
-    /// Replaces the row of a key that was read, or adds one that is new.
+    /// Keeps a new or changed row.
     pub(crate) fn put(&mut self, row: Arc<R>) {
-        match self.0.entry(row.key()) {
-            Entry::Occupied(mut slot) => {
-                let slot = slot.get_mut();
-                slot.row = Some(row);
-                slot.changed = true;
-            }
-            Entry::Vacant(slot) => {
-                slot.insert(Slot { row: Some(row), version: 0, changed: true });
-            }
-        }
+        self.0.insert(row.key(), row);
+    }
+
+    /// The keys of changed rows.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &R::Key> {
+        self.0.keys()
+    }
+
+    /// Whether no row has changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Takes over every row of `newer`.
-    pub(crate) fn merge(&mut self, newer: Self) {
-        for slot in newer.0.into_values() {
-            if let (Some(row), true) = (slot.row, slot.changed) {
-                self.put(row);
+    fn merge(&mut self, newer: Self) {
+        self.0.extend(newer.0);
+    }
+
+    /// The writes that bring every changed row into the database, and what they add to tallies.
+    fn writes(
+        &self,
+        cache: &mut Remembered,
+        keyring: &Keyring,
+        tallies: &mut Deltas,
+        writes: &mut Vec<Write>,
+    ) {
+        let (mut inserted, mut updated) = (Vec::new(), Vec::new());
+        for (key, row) in &self.0 {
+            let before = R::remembered(cache).get(key).and_then(|found| found.row.as_ref());
+            let before = before.map_or_else(Vec::new, |before| before.strands().1);
+            let (id, after) = row.strands();
+            tallies.moved(id, &before, &after);
+            let mut values = row.values(keyring);
+            match version_of::<R>(cache, key) {
+                0 => inserted.push(values),
+                version => {
+                    values.push(Value::Int(version));
+                    updated.push(values);
+                }
+            }
+        }
+        for (change, rows) in [(Change::Insert, inserted), (Change::Update, updated)] {
+            if !rows.is_empty() {
+                writes.push(Write { shape: R::shape(), change, rows });
             }
         }
     }
 
-    /// Writes every changed row.
-    pub(crate) fn write(
-        &self,
-        connection: &mut dyn Connection,
-        keyring: &Keyring,
-    ) -> Result<(), StoreError> {
-        let statements = R::statements();
-        for slot in self.0.values().filter(|slot| slot.changed) {
-            let Some(row) = &slot.row else { continue };
-            let mut values = row.values(keyring);
-            let (statement, written) = if slot.version == 0 {
-                (R::TABLE, connection.execute(&statements.insert, &values)?)
-            } else {
-                let key = values.remove(0);
-                values.extend([key, Value::Int(slot.version)]);
-                (R::TABLE, connection.execute(&statements.update, &values)?)
-            };
-            if written != 1 {
-                return Err(StoreError::Conflict(format!("a row of {statement} was not as read")));
-            }
+    /// Remembers every changed row as it is in the database now.
+    fn remember(self, cache: &mut Remembered) {
+        for (key, row) in self.0 {
+            let version = version_of::<R>(cache, &key) + 1;
+            R::remembered(cache).insert(key, Found { row: Some(row), version });
         }
-        Ok(())
     }
+}
+
+/// The version of a row before the batch; 0 for one that is new. Rows are read before they are
+/// changed, and nothing is forgotten within a batch.
+fn version_of<R: Record>(cache: &mut Remembered, key: &R::Key) -> i64 {
+    R::remembered(cache).get(key).map_or(0, |found| found.version)
+}
+
+/// Reads rows by their keys, one question for all of them. Keys without a row are found to have
+/// none.
+pub(crate) fn fetch<R: Record>(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    keys: impl IntoIterator<Item = R::Key>,
+) -> Result<BTreeMap<R::Key, Found<R>>, StoreError> {
+    let mut found: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Found::NOTHING)).collect();
+    let keys: Vec<_> = found.keys().map(R::key_value).collect();
+    connection.fetch(R::shape(), &keys, &mut |mut values| {
+        let version = values.pop();
+        let mut row = Row::new(R::TABLE, R::COLUMNS, values);
+        let record = R::read(&mut row, keyring)?;
+        let Some(Value::Int(version)) = version else { return Err(row.corrupt("no version")) };
+        found.insert(record.key(), Found { row: Some(Arc::new(record)), version });
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Reads one row by its key.
@@ -165,27 +174,29 @@ pub(crate) fn load<R: Record>(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     key: &R::Key,
-) -> Result<Option<(Arc<R>, i64)>, StoreError> {
-    let mut found = None;
-    let sql = &R::statements().select;
-    let width = R::COLUMNS.len() + 1;
-    connection.query(sql, &[R::key_value(key)], width, &mut |mut values| {
-        let version = values.pop();
-        let mut row = Row::new(R::TABLE, R::COLUMNS, values);
-        let record = R::read(&mut row, keyring)?;
-        let Some(Value::Int(version)) = version else { return Err(row.corrupt("no version")) };
-        found = Some((Arc::new(record), version));
-        Ok(())
-    })?;
-    Ok(found)
+) -> Result<Found<R>, StoreError> {
+    let found = fetch::<R>(connection, keyring, [key.clone()])?;
+    Ok(found.into_iter().next().map_or(Found::NOTHING, |(_, found)| found))
 }
 
 macro_rules! tables {
     ($($field:ident: $record:ty,)*) => {
-        /// Rows of all tables between reading and writing.
+        /// Changed rows of all tables.
         #[derive(Default)]
         pub struct Tables {
             $(pub(crate) $field: Slots<$record>,)*
+        }
+
+        /// Rows of all tables as the database has them.
+        #[derive(Default)]
+        pub struct Remembered {
+            $(pub(crate) $field: Generations<<$record as Record>::Key, Found<$record>>,)*
+        }
+
+        /// Keys of all tables whose rows are to be fetched.
+        #[derive(Default)]
+        pub struct Wanted {
+            $(pub(crate) $field: BTreeSet<<$record as Record>::Key>,)*
         }
 
         impl Tables {
@@ -194,28 +205,54 @@ macro_rules! tables {
                 $(self.$field.merge(newer.$field);)*
             }
 
-            /// Writes every changed row, referenced tables before those that refer to them.
-            pub(crate) fn write(
-                &self,
-                connection: &mut dyn Connection,
-                keyring: &Keyring,
-            ) -> Result<(), StoreError> {
-                $(self.$field.write(connection, keyring)?;)*
-                Ok(())
+            /// The writes of every changed row, referenced tables before those that refer to them.
+            /// Tallies come last.
+            pub(crate) fn writes(&self, cache: &mut Remembered, keyring: &Keyring) -> Vec<Write> {
+                let (mut tallies, mut writes) = (Deltas::default(), Vec::new());
+                $(self.$field.writes(cache, keyring, &mut tallies, &mut writes);)*
+                writes.extend(tallies.write());
+                writes
             }
 
-            /// Every statement of every table.
-            pub(crate) fn statements() -> Vec<&'static str> {
-                let mut all = Vec::new();
-                $({
-                    let statements = <$record as Record>::statements();
-                    all.extend([
-                        statements.select.as_str(),
-                        statements.insert.as_str(),
-                        statements.update.as_str(),
-                    ]);
+            /// Remembers every changed row as it is in the database now.
+            pub(crate) fn remember(self, cache: &mut Remembered) {
+                $(self.$field.remember(cache);)*
+            }
+
+            /// Every table.
+            pub(crate) fn shapes() -> Vec<&'static Shape> {
+                vec![$(<$record as Record>::shape(),)*]
+            }
+        }
+
+        impl Remembered {
+            /// Forgets everything, or everything but nouns.
+            pub(crate) fn forget(&mut self, nouns: bool) {
+                $(if nouns || !<$record as Record>::IS_NOUN {
+                    self.$field = Generations::default();
                 })*
-                all
+            }
+
+            /// Forgets what was not used for long. Between batches only.
+            pub(crate) fn age(&mut self) {
+                $(self.$field.age();)*
+            }
+        }
+
+        impl Wanted {
+            /// Fetches every row that is wanted, a question for each table.
+            pub(crate) fn fetch(
+                self,
+                connection: &mut dyn Connection,
+                keyring: &Keyring,
+                cache: &mut Remembered,
+            ) -> Result<(), StoreError> {
+                $(if !self.$field.is_empty() {
+                    for (key, found) in fetch::<$record>(connection, keyring, self.$field)? {
+                        cache.$field.insert(key, found);
+                    }
+                })*
+                Ok(())
             }
         }
     };
@@ -232,22 +269,34 @@ tables! {
     transactions: domain::transaction::Transaction,
     ledger_accounts: crate::books::LedgerAccount,
     idempotency: crate::idempotency::Answer,
+    leases: crate::leases::Lease,
 }
 
-/// Implements the two parts of [`Record`] that are the same for every table.
+/// Implements the parts of [`Record`] that are the same for every table.
 macro_rules! record_table {
     ($field:ident) => {
         fn slots(tables: &mut $crate::record::Tables) -> &mut $crate::record::Slots<Self> {
             &mut tables.$field
         }
 
-        fn statements() -> &'static $crate::record::Statements {
-            static STATEMENTS: $crate::record::StatementCell = $crate::record::StatementCell::new();
-            STATEMENTS.get_or_init(|| $crate::record::Statements::of(Self::TABLE, Self::COLUMNS))
+        fn remembered(
+            cache: &mut $crate::record::Remembered,
+        ) -> &mut $crate::cache::Generations<Self::Key, $crate::record::Found<Self>> {
+            &mut cache.$field
+        }
+
+        fn wanted(
+            wanted: &mut $crate::record::Wanted,
+        ) -> &mut std::collections::BTreeSet<Self::Key> {
+            &mut wanted.$field
+        }
+
+        fn shape() -> &'static $crate::sql::Shape {
+            static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
+            SHAPE.get_or_init(|| {
+                $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS, Self::IS_NOUN)
+            })
         }
     };
 }
 pub(crate) use record_table;
-
-/// Where a table's statements are kept once they are made.
-pub(crate) type StatementCell = OnceLock<Statements>;

@@ -1,5 +1,10 @@
 //! Pages of lists: keyset paging on the time-ordered id, and how many rows match in all.
+//!
+//! A page is a merge of strands (`strands`), each a run of an index that is entered where
+//! the page before ended, so that a deep page costs what the first one costs. The number of rows
+//! comes from tallies (`tallies`) and is counted only where no tally answers the filter.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -8,6 +13,8 @@ use crate::error::StoreError;
 use crate::readers::View;
 use crate::record::Record;
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, Strand};
+use crate::tallies::{self, Group, Sum};
 
 /// The direction of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +40,15 @@ pub struct PageRequest {
 impl PageRequest {
     /// Everything, newest first. For lists that the API does not page.
     pub const ALL: Self = Self { limit: u32::MAX, after: None, order: Order::Descending };
+
+    /// The ids that come after the page before.
+    fn within(self, ids: Ids) -> Ids {
+        match (self.after, self.order) {
+            (None, _) => ids,
+            (Some(after), Order::Descending) => ids.below(after),
+            (Some(after), Order::Ascending) => ids.above(after),
+        }
+    }
 }
 
 /// A part of a list.
@@ -46,7 +62,15 @@ pub struct Page<R> {
     pub total: u64,
 }
 
-/// The conditions of a list. Parameters are numbered in the order in which they are added.
+impl<R> Page<R> {
+    /// A page of a list that has no rows.
+    pub(crate) const EMPTY: Self = Self { rows: Vec::new(), has_more: false, total: 0 };
+}
+
+/// Strands that one statement merges. More are merged here, from several statements.
+const MERGED_MAX: usize = 64;
+
+/// Conditions on a row, in which `?` stands for each value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
     texts: Vec<String>,
@@ -54,70 +78,239 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Adds `condition`, in which `?` stands for `value` each time.
-    pub(crate) fn and(&mut self, condition: &str, value: impl Into<Value>) -> &mut Self {
-        self.values.push(value.into());
-        self.texts.push(condition.replace('?', &format!("${}", self.values.len())));
+    /// Adds a condition.
+    pub(crate) fn and(
+        &mut self,
+        condition: impl Into<String>,
+        values: impl IntoIterator<Item = Value>,
+    ) -> &mut Self {
+        self.texts.push(condition.into());
+        self.values.extend(values);
         self
     }
 
-    /// Adds `condition` if there is a value for it.
+    /// Adds a condition if there is a value for it.
     pub(crate) fn and_if(&mut self, condition: &str, value: Option<impl Into<Value>>) -> &mut Self {
         match value {
-            Some(value) => self.and(condition, value),
+            Some(value) => self.and(condition, [value.into()]),
             None => self,
         }
     }
 
-    /// Adds a condition without a parameter.
-    pub(crate) fn and_fixed(&mut self, condition: &str) -> &mut Self {
-        self.texts.push(condition.to_owned());
-        self
+    fn append(&mut self, other: &Self) {
+        self.texts.extend_from_slice(&other.texts);
+        self.values.extend_from_slice(&other.values);
     }
 
-    fn clause(&self) -> String {
+    fn text(&self) -> String {
         self.texts.join(" and ")
     }
 }
 
+/// Strands of one index.
+#[derive(Clone, Copy)]
+pub(crate) struct Branch {
+    /// The index.
+    pub(crate) index: &'static Index,
+    /// The first and the last leader.
+    pub(crate) leaders: [Uuid; 2],
+    /// The only group that is wanted, if there is one.
+    pub(crate) group: Option<u8>,
+}
+
+/// One way to the rows that a filter names.
+pub(crate) struct Way {
+    /// The strands that have them. No row is in two.
+    pub(crate) branches: Vec<Branch>,
+    /// What tells them from others, for when another way is taken.
+    pub(crate) conditions: Conditions,
+}
+
+impl Way {
+    /// Whether the rows of a group are on it, as far as the group tells: a row is in one strand of
+    /// an index, so that a way along that index alone has the group or has none of it.
+    fn has(&self, group: &Group) -> Option<bool> {
+        let is_along = self.branches.iter().all(|branch| group.is_along(branch));
+        is_along.then(|| self.branches.iter().any(|branch| group.is_on(branch)))
+    }
+}
+
+/// Which rows are listed.
+pub(crate) struct Query {
+    /// Ways to them. Every row lies on each; the one with the fewest rows is taken. Without any,
+    /// the conditions alone find them, by an index of their own.
+    pub(crate) ways: Vec<Way>,
+    /// The only group that is wanted, if there is one.
+    pub(crate) group: Option<u8>,
+    /// The only state that is wanted, if there is one.
+    pub(crate) state: Option<u16>,
+    /// Their ids.
+    pub(crate) ids: Ids,
+    /// What else they must meet. It is looked up row by row.
+    pub(crate) rest: Conditions,
+}
+
+/// The rows of a query: what is merged, and how many they are.
+struct Found {
+    arms: Vec<Conditions>,
+    total: u64,
+}
+
 impl View<'_> {
-    /// A page of the rows that meet the conditions.
-    pub(crate) fn page<R: Record>(
+    /// A page of the rows that a query names.
+    pub(crate) fn list<R: Record>(
         &mut self,
-        conditions: &Conditions,
+        query: Query,
         page: PageRequest,
     ) -> Result<Page<R>, StoreError> {
-        let count = format!("select count(*) from {} where {}", R::TABLE, conditions.clause());
-        let mut total = 0;
-        self.connection.query(&count, &conditions.values, 1, &mut |values| {
-            total = Row::new(R::TABLE, &["count"], values).int()?;
-            Ok(())
-        })?;
-
-        let key = R::COLUMNS[0];
-        let (order, beyond) = match page.order {
-            Order::Descending => ("desc", "<"),
-            Order::Ascending => ("asc", ">"),
-        };
-        let mut conditions = conditions.clone();
-        conditions.and_if(&format!("{key} {beyond} ?"), page.after);
-        conditions.values.push(Value::from(page.limit.saturating_add(1)));
-        let sql = format!(
-            "select {} from {} where {} order by {key} {order} limit ${}",
-            R::COLUMNS.join(", "),
-            R::TABLE,
-            conditions.clause(),
-            conditions.values.len(),
-        );
-        let (keyring, mut rows) = (self.keyring, Vec::new());
-        self.connection.query(&sql, &conditions.values, R::COLUMNS.len(), &mut |values| {
-            let mut row = Row::new(R::TABLE, R::COLUMNS, values);
-            rows.push(Arc::new(R::read(&mut row, keyring)?));
-            Ok(())
-        })?;
+        let ids = query.ids;
+        if ids.is_empty() {
+            return Ok(Page::EMPTY);
+        }
+        let Found { arms, total } = self.find::<R>(query)?;
         let limit = page.limit as usize;
-        let has_more = rows.len() > limit;
-        rows.truncate(limit);
-        Ok(Page { rows, has_more, total: u64::try_from(total).unwrap_or(0) })
+        let mut listed = self.ids::<R>(&arms, page.within(ids), page)?;
+        let has_more = listed.len() > limit;
+        listed.truncate(limit);
+        Ok(Page { rows: self.rows(listed)?, has_more, total })
     }
+
+    /// Chooses the way and counts.
+    fn find<R: Record>(&mut self, query: Query) -> Result<Found, StoreError> {
+        let Query { ways, group, state, ids, rest } = query;
+        let (mut arms, mut sum) = (Vec::new(), Sum::default());
+        let mut known = Vec::new();
+        for way in ways {
+            let groups = self.groups_of(&way, group)?;
+            known.push((way, groups));
+        }
+        let rows = |(_, groups): &(Way, Vec<Group>)| groups.iter().map(Group::rows).sum::<i64>();
+        let shortest = (0..known.len()).min_by_key(|number| rows(&known[*number]));
+        let Some(shortest) = shortest else {
+            sum.rows(1, R::TABLE, &rest.text(), rest.values.clone(), ids);
+            return Ok(Found { arms: vec![rest], total: self.sum(sum)? });
+        };
+        let (_, groups) = known.swap_remove(shortest);
+        for group in groups {
+            let mut others = rest.clone();
+            let mut is_wanted = true;
+            for (way, _) in &known {
+                match way.has(&group) {
+                    Some(has) => is_wanted &= has,
+                    None => others.append(&way.conditions),
+                }
+            }
+            if !is_wanted {
+                continue;
+            }
+            let first = arms.len();
+            arms.extend(group.strands(state).into_iter().map(|strand| {
+                let (text, values) = strand.conditions();
+                let mut arm = Conditions { texts: vec![text], values };
+                arm.append(&others);
+                arm
+            }));
+            if others.texts.is_empty() {
+                group.count(state, ids, &mut sum);
+            } else {
+                for arm in &arms[first..] {
+                    sum.rows(1, R::TABLE, &arm.text(), arm.values.clone(), ids);
+                }
+            }
+        }
+        Ok(Found { arms, total: self.sum(sum)? })
+    }
+
+    /// The groups of strands on a way, of which only one may be wanted.
+    fn groups_of(&mut self, way: &Way, group: Option<u8>) -> Result<Vec<Group>, StoreError> {
+        let mut groups = self.groups(&way.branches)?;
+        groups.retain(|found| {
+            let is_on = way.branches.iter().any(|branch| found.is_on(branch));
+            is_on && group.is_none_or(|group| group == found.group())
+        });
+        Ok(groups)
+    }
+
+    /// The ids of a page, with one more if there is one.
+    fn ids<R: Record>(
+        &mut self,
+        arms: &[Conditions],
+        ids: Ids,
+        page: PageRequest,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let mut listed = Vec::new();
+        if ids.is_empty() {
+            return Ok(listed);
+        }
+        for arms in arms.chunks(MERGED_MAX) {
+            let texts: Vec<_> = arms.iter().map(Conditions::text).collect();
+            let of_arm = |arm: &Conditions| [arm.values.clone(), ids.values().to_vec()].concat();
+            let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();
+            values.push(page.limit.saturating_add(1).into());
+            let sql = merge(R::TABLE, &texts, page.order);
+            self.connection.query(&sql, &values, 1, &mut |values| {
+                listed.push(Row::new(R::TABLE, &["id"], values).uuid()?);
+                Ok(())
+            })?;
+        }
+        if arms.len() > MERGED_MAX {
+            listed.sort_unstable();
+            if page.order == Order::Descending {
+                listed.reverse();
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Rows by their ids, in this order.
+    fn rows<R: Record>(&mut self, ids: Vec<Uuid>) -> Result<Vec<Arc<R>>, StoreError> {
+        let keys: Vec<_> = ids.iter().map(|id| Value::from(*id)).collect();
+        let (keyring, mut found) = (self.keyring, HashMap::new());
+        self.connection.fetch(R::shape(), &keys, &mut |values| {
+            let id = Row::new(R::TABLE, R::COLUMNS, values.clone()).uuid()?;
+            let record = R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring)?;
+            found.insert(id, Arc::new(record));
+            Ok(())
+        })?;
+        let row = |id| {
+            found.remove(&id).ok_or_else(|| StoreError::Corrupt {
+                place: format!("{}.id", R::TABLE),
+                what: format!("an index names {id}, which is not there"),
+            })
+        };
+        ids.into_iter().map(row).collect()
+    }
+}
+
+/// The first ids in a range of the rows that meet one of some conditions, in an order.
+fn merge(table: &str, conditions: &[String], order: Order) -> String {
+    let one = |conditions: &String| {
+        format!("select id from {table} where {conditions} and id between ? and ?")
+    };
+    let arms: Vec<_> = conditions.iter().map(one).collect();
+    let direction = match order {
+        Order::Descending => "desc",
+        Order::Ascending => "asc",
+    };
+    numbered(&format!("{} order by id {direction} limit ?", arms.join(" union all ")))
+}
+
+/// Examples of the statements of every list, whose texts are made as filters ask for them.
+pub(crate) fn statements() -> impl Iterator<Item = String> {
+    tallies::indexes().flat_map(|index| {
+        let strand = |state| {
+            let facet = Facet { group: 0, state };
+            Strand { index, leader: Uuid::nil(), facet }
+        };
+        let conditions = [0, 1].map(|state| strand(state).conditions().0);
+        let page = |order| merge(index.table, &conditions, order);
+        [page(Order::Descending), page(Order::Ascending), tallies::example(&strand(0))]
+    })
+}
+
+/// A text with `$1`, `$2` and so on in place of each `?`.
+pub(crate) fn numbered(text: &str) -> String {
+    let mut parts = text.split('?');
+    let first = parts.next().unwrap_or_default().to_owned();
+    (1..).zip(parts).fold(first, |text, (number, part)| format!("{text}${number}{part}"))
 }

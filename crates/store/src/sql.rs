@@ -5,6 +5,7 @@
 //! and expected outcomes are rows, not errors.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use crate::error::StoreError;
 
@@ -181,6 +182,15 @@ impl Row {
         }
     }
 
+    /// The next column, bytes or null.
+    pub fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.value() {
+            Value::Null => Ok(None),
+            Value::Bytes(value) => Ok(Some(value)),
+            Value::Int(_) | Value::Text(_) => Err(self.corrupt("not bytes")),
+        }
+    }
+
     /// The next column, a uuid.
     pub fn uuid(&mut self) -> Result<uuid::Uuid, StoreError> {
         let bytes = self.bytes()?;
@@ -209,10 +219,158 @@ impl Row {
     }
 }
 
-/// One connection of an engine. Synchronous: no network call fits between its statements.
+/// A table as engines read and write it: by key, one row at a time where the database is in this
+/// process, many at a time where every question crosses a network.
+#[derive(Debug)]
+pub struct Shape {
+    /// The table.
+    pub table: &'static str,
+    /// Its columns, those of the primary key first, without `version`.
+    pub columns: &'static [&'static str],
+    /// How many of them are the primary key.
+    pub key: usize,
+    /// Whether the table has a `version` column, which an update must meet and counts up.
+    pub versioned: bool,
+    /// Whether its rows say who there is and not what happens: they change seldom.
+    pub nouns: bool,
+    /// What an upsert does with a row that is there: the text after `do update set`.
+    pub merge: Option<&'static str>,
+    texts: OnceLock<Texts>,
+}
+
+/// The statements of a table for one row each. Parameters stand in the order in which they appear.
+#[derive(Debug)]
+pub struct Texts {
+    /// Rows by the first column of the key, in the order of the key: all columns and, where there
+    /// is one, the version.
+    pub select: String,
+    /// All columns, at version 1.
+    pub insert: String,
+    /// All columns behind the key, then the key, then the version that was read.
+    pub update: Option<String>,
+    /// All columns.
+    pub upsert: Option<String>,
+    /// The key.
+    pub delete: String,
+}
+
+impl Shape {
+    /// A table whose rows are only added and removed.
+    pub const fn new(
+        table: &'static str,
+        columns: &'static [&'static str],
+        key: usize,
+        merge: Option<&'static str>,
+    ) -> Self {
+        Self { table, columns, key, versioned: false, nouns: false, merge, texts: OnceLock::new() }
+    }
+
+    /// A table of records: the first column is the key, and there is a version.
+    pub const fn record(
+        table: &'static str,
+        columns: &'static [&'static str],
+        nouns: bool,
+    ) -> Self {
+        let (versioned, merge) = (true, None);
+        Self { table, columns, key: 1, versioned, nouns, merge, texts: OnceLock::new() }
+    }
+
+    /// The columns of [`Texts::select`], `version` with them.
+    pub fn width(&self) -> usize {
+        self.columns.len() + usize::from(self.versioned)
+    }
+
+    /// The statements for one row.
+    pub fn texts(&self) -> &Texts {
+        self.texts.get_or_init(|| self.make_texts())
+    }
+
+    fn make_texts(&self) -> Texts {
+        let Self { table, columns, key, .. } = *self;
+        let list = columns.join(", ");
+        let numbered: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
+        let numbered = numbered.join(", ");
+        let (version, first_version) = if self.versioned { (", version", ", 1") } else { ("", "") };
+        let pairs = |columns: &[&str], from: usize, between: &str| {
+            let pairs: Vec<_> = (from..)
+                .zip(columns)
+                .map(|(number, column)| format!("{column} = ${number}"))
+                .collect();
+            pairs.join(between)
+        };
+        let (keys, rest) = columns.split_at(key);
+        Texts {
+            select: format!(
+                "select {list}{version} from {table} where {} = $1 order by {}",
+                keys[0],
+                keys.join(", ")
+            ),
+            insert: format!(
+                "insert into {table} ({list}{version}) values ({numbered}{first_version})"
+            ),
+            update: self.versioned.then(|| {
+                format!(
+                    "update {table} set {}, version = version + 1 where {} and version = ${}",
+                    pairs(rest, 1, ", "),
+                    pairs(keys, rest.len() + 1, " and "),
+                    columns.len() + 1
+                )
+            }),
+            upsert: self.merge.map(|merge| {
+                format!(
+                    "insert into {table} ({list}) values ({numbered}) \
+                     on conflict ({}) do update set {merge}",
+                    keys.join(", ")
+                )
+            }),
+            delete: format!("delete from {table} where {}", pairs(keys, 1, " and ")),
+        }
+    }
+}
+
+/// What is done to rows of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// They are new: all columns.
+    Insert,
+    /// They are there at a version: all columns, then the version that was read. A row that is not
+    /// there at that version any more is a [`StoreError::Conflict`].
+    Update,
+    /// They may be there: all columns.
+    Upsert,
+    /// They go, if they are there: the columns of the key.
+    Delete,
+}
+
+/// One change to rows of one table.
+#[derive(Debug)]
+pub struct Write {
+    /// The table.
+    pub shape: &'static Shape,
+    /// What is done.
+    pub change: Change,
+    /// The rows, no two with the same key.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// Who wrote last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// This connection: what it remembers of the database is still so.
+    Own,
+    /// Perhaps somebody else: another process, or another server.
+    Others {
+        /// Whether they may have changed tables of nouns ([`Shape::nouns`]).
+        nouns: bool,
+    },
+}
+
+/// One connection of an engine. Synchronous: no other network call fits between its statements.
+/// An engine that lost its connection makes a new one at the next [`Connection::begin`] or
+/// [`Connection::begin_read`].
 pub trait Connection: Send {
-    /// Starts a transaction that will write.
-    fn begin(&mut self) -> Result<(), StoreError>;
+    /// Starts a transaction that will write, and takes the turn: until it ends, nobody else writes.
+    fn begin(&mut self) -> Result<Turn, StoreError>;
 
     /// Starts a transaction that only reads, from one snapshot.
     fn begin_read(&mut self) -> Result<(), StoreError>;
@@ -235,6 +393,21 @@ pub trait Connection: Send {
         columns: usize,
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
+
+    /// Hands over the rows whose first column is one of `keys`: all columns, then the version where
+    /// there is one. Rows with the same first column come together, in the order of the key.
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Makes changes, in their order.
+    fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
+
+    /// Whether a question crosses a network, so that asking for many rows at once is worth work.
+    fn is_remote(&self) -> bool;
 
     /// Leaves the database so that its main file alone is complete: called before the connection
     /// that writes is closed. A failure loses nothing; the next start finds the rest in the log.

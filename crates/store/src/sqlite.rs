@@ -8,7 +8,7 @@ use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
-use crate::sql::{Connection, Value};
+use crate::sql::{Change, Connection, Shape, Turn, Value, Write};
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.
@@ -21,9 +21,15 @@ const STATEMENTS_KEPT: usize = 256;
 /// and larger moves under load, still only 16 MiB beside the file.
 const CHECKPOINT_PAGES: i64 = 4_000;
 
+/// What the log keeps of the disk once its pages are in the database file. It grows beyond this
+/// while somebody reads for long, such as a backup, and would stay that large.
+const LOG_BYTES_KEPT: i64 = 64 << 20;
+
 /// A connection to a database file.
 pub struct Sqlite {
     connection: rusqlite::Connection,
+    /// What the pragma of this name said when this connection had the turn last.
+    data_version: Option<i64>,
 }
 
 /// How a file is opened.
@@ -33,6 +39,8 @@ pub enum Access {
     Write,
     /// Only read; the file must exist.
     Read,
+    /// Read and write, with nobody beside; the file must exist.
+    Alone,
 }
 
 impl Sqlite {
@@ -43,11 +51,19 @@ impl Sqlite {
             | match access {
                 Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
                 Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+                Access::Alone => OpenFlags::SQLITE_OPEN_READ_WRITE,
             };
         let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(failure)?;
+        // Whoever has the database open will not close it soon.
+        let wait = if access == Access::Alone { Duration::ZERO } else { BUSY_TIMEOUT };
+        connection.busy_timeout(wait).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-        if access == Access::Write {
+        if access == Access::Alone {
+            // Every connection to a database with a log holds a lock on its file. Taken before the
+            // first look at the log, this one tolerates no other until it is closed.
+            set(&connection, "locking_mode", "exclusive", "exclusive")?;
+        }
+        if access != Access::Read {
             set(&connection, "journal_mode", "wal", "wal")?;
             set(&connection, "synchronous", "full", "2")?;
             set(&connection, "foreign_keys", "on", "1")?;
@@ -55,8 +71,10 @@ impl Sqlite {
             set(&connection, "fullfsync", "on", "1")?;
             let pages = CHECKPOINT_PAGES.to_string();
             set(&connection, "wal_autocheckpoint", &pages, &pages)?;
+            let bytes = LOG_BYTES_KEPT.to_string();
+            set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        Ok(Self { connection })
+        Ok(Self { connection, data_version: None })
     }
 
     /// The driver's connection, for migrations.
@@ -93,8 +111,16 @@ fn set(
 }
 
 impl Connection for Sqlite {
-    fn begin(&mut self) -> Result<(), StoreError> {
-        self.run("begin immediate")
+    fn begin(&mut self) -> Result<Turn, StoreError> {
+        self.run("begin immediate")?;
+        // It changes with every commit of another connection, and only with those.
+        let version: i64 = self
+            .connection
+            .prepare_cached("pragma data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(failure)?;
+        let is_own = self.data_version.replace(version) == Some(version);
+        Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {
@@ -119,12 +145,60 @@ impl Connection for Sqlite {
     }
 
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
-        // SQLite leaves the transaction by itself when it cannot read the disk. Outside it, each
-        // statement of a batch would be a commit of its own.
-        if self.connection.is_autocommit() {
-            return Err(StoreError::OutcomeUnknown("the transaction was lost".to_owned()));
-        }
+        self.in_transaction()?;
         self.run_with(sql, parameters)
+    }
+
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for key in keys {
+            let key = std::slice::from_ref(key);
+            self.query(&shape.texts().select, key, shape.width(), each)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
+        for Write { shape, change, rows } in writes {
+            let texts = shape.texts();
+            let text = match change {
+                Change::Insert => Some(&texts.insert),
+                Change::Update => texts.update.as_ref(),
+                Change::Upsert => texts.upsert.as_ref(),
+                Change::Delete => Some(&texts.delete),
+            };
+            let text = text.ok_or_else(|| {
+                StoreError::Engine(format!("{change:?} is no change of {}", shape.table))
+            })?;
+            self.in_transaction()?;
+            let mut statement = self.connection.prepare_cached(text).map_err(failure)?;
+            for mut row in rows {
+                if change == Change::Update {
+                    // The statement has the key behind the columns that it sets.
+                    row[..shape.columns.len()].rotate_left(shape.key);
+                }
+                let changed =
+                    statement.execute(rusqlite::params_from_iter(&row)).map_err(failure)?;
+                if change == Change::Update && changed != 1 {
+                    let what = format!("a row of {} was not as read", shape.table);
+                    return Err(StoreError::Conflict(what));
+                }
+                // SQLite leaves the transaction by itself when it cannot read the disk. Outside
+                // it, each statement of a batch would be a commit of its own.
+                if self.connection.is_autocommit() {
+                    return Err(lost());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_remote(&self) -> bool {
+        false
     }
 
     fn query(
@@ -191,7 +265,16 @@ impl Connection for Sqlite {
     }
 }
 
+fn lost() -> StoreError {
+    StoreError::OutcomeUnknown("the transaction was lost".to_owned())
+}
+
 impl Sqlite {
+    /// Refuses to write outside a transaction.
+    fn in_transaction(&self) -> Result<(), StoreError> {
+        if self.connection.is_autocommit() { Err(lost()) } else { Ok(()) }
+    }
+
     fn run(&mut self, sql: &str) -> Result<(), StoreError> {
         self.run_with(sql, &[]).map(drop)
     }

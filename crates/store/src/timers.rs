@@ -1,12 +1,14 @@
 //! Timers: what time will do. A timer is committed with its cause and goes with its effect, so it
 //! survives a crash.
 
+use std::collections::BTreeMap;
+
 use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::readers::View;
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Change, Row, Shape, Value, Write};
 
 /// What happens when a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,28 +67,36 @@ impl Timer {
     }
 }
 
-pub(crate) const UPSERT: &str = "insert into timers (subject, kind, due_at, since, attempts) \
-    values ($1, $2, $3, $4, $5) on conflict (subject, kind) do update set \
-    due_at = excluded.due_at, since = excluded.since, attempts = excluded.attempts";
-
-pub(crate) const DELETE: &str = "delete from timers where subject = $1 and kind = $2";
+/// The table of timers.
+pub(crate) static TIMERS: Shape = Shape::new(
+    "timers",
+    &["subject", "kind", "due_at", "since", "attempts"],
+    2,
+    Some("due_at = excluded.due_at, since = excluded.since, attempts = excluded.attempts"),
+);
 
 pub(crate) const DUE: &str = "select subject, kind, due_at, since, attempts from timers \
     where due_at <= $1 order by due_at limit $2";
 
 pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
 
-const COLUMNS: &[&str] = &["subject", "kind", "due_at", "since", "attempts"];
-
-pub(crate) fn write(
-    connection: &mut dyn Connection,
-    (subject, kind): &TimerKey,
-    timer: Option<&Timer>,
-) -> Result<(), StoreError> {
-    let mut values = vec![Value::from(*subject), Value::name(kind.name())];
-    let Some(timer) = timer else { return connection.execute(DELETE, &values).map(drop) };
-    values.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
-    connection.execute(UPSERT, &values).map(drop)
+/// The writes that set timers and take them away.
+pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] {
+    let (mut set, mut cleared) = (Vec::new(), Vec::new());
+    for ((subject, kind), timer) in changes {
+        let mut row = vec![Value::from(*subject), Value::name(kind.name())];
+        match timer {
+            Some(timer) => {
+                row.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
+                set.push(row);
+            }
+            None => cleared.push(row),
+        }
+    }
+    [
+        Write { shape: &TIMERS, change: Change::Upsert, rows: set },
+        Write { shape: &TIMERS, change: Change::Delete, rows: cleared },
+    ]
 }
 
 impl View<'_> {
@@ -94,8 +104,8 @@ impl View<'_> {
     pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Timer>, StoreError> {
         let mut timers = Vec::new();
         let parameters = [now.into(), limit.into()];
-        self.connection.query(DUE, &parameters, COLUMNS.len(), &mut |values| {
-            let row = &mut Row::new("timers", COLUMNS, values);
+        self.connection.query(DUE, &parameters, TIMERS.columns.len(), &mut |values| {
+            let row = &mut Row::new(TIMERS.table, TIMERS.columns, values);
             timers.push(Timer {
                 subject: row.uuid()?,
                 kind: row.named(TimerKind::from_name)?,

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use domain::id::{PlatformId, TokenId};
 use domain::time::Timestamp;
 use domain::token::{Permissions, Token};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, Page, PageRequest};
+use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, Strand};
 
 impl Record for Token {
     type Key = TokenId;
     const TABLE: &'static str = "tokens";
+    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",
@@ -37,6 +40,15 @@ impl Record for Token {
         (*key).into()
     }
 
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let strand = Strand {
+            index: &BY_PLATFORM,
+            leader: self.platform.uuid(),
+            facet: facet(self.revoked),
+        };
+        (self.id.uuid(), vec![strand])
+    }
+
     fn values(&self, _: &Keyring) -> Vec<Value> {
         vec![
             self.id.into(),
@@ -52,7 +64,7 @@ impl Record for Token {
     }
 
     fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
-        Ok(Self {
+        let token = Self {
             id: row.id()?,
             platform: row.id()?,
             name: row.text()?,
@@ -65,8 +77,29 @@ impl Record for Token {
             revoked: row.flag()?,
             created_at: row.time()?,
             updated_at: row.time()?,
-        })
+        };
+        if token.created_at != token.id.created_at() {
+            return Err(row.corrupt("not made when its id was drawn"));
+        }
+        Ok(token)
     }
+}
+
+/// The index of the list of tokens.
+pub(crate) static BY_PLATFORM: Index = Index {
+    tag: 12,
+    table: "tokens",
+    columns: &["platform", "revoked"],
+    condition: None,
+    values: |facet| vec![Value::Int(facet.group.into())],
+    passing: &[],
+    usual: None,
+    spans: SPANS_OF_PARTY,
+};
+
+/// The facet of a token in its list.
+pub(crate) fn facet(is_revoked: bool) -> Facet {
+    Facet { group: is_revoked.into(), state: 0 }
 }
 
 /// Which tokens are listed. Bounds are inclusive.
@@ -107,15 +140,13 @@ impl View<'_> {
         filter: &TokenFilter,
         page: PageRequest,
     ) -> Result<Page<Token>, StoreError> {
-        let mut conditions = Conditions::default();
-        conditions
-            .and("platform = ?", platform)
-            .and_fixed("revoked = 0")
-            .and_if("name = ?", filter.name.as_deref())
-            .and_if("created_at >= ?", filter.created_after)
-            .and_if("created_at <= ?", filter.created_before)
+        let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group: Some(0) };
+        let way = Way { branches: vec![branch], conditions: Conditions::default() };
+        let mut rest = Conditions::default();
+        rest.and_if("name = ?", filter.name.as_deref())
             .and_if("updated_at >= ?", filter.updated_after)
             .and_if("updated_at <= ?", filter.updated_before);
-        self.page(&conditions, page)
+        let ids = Ids::made(filter.created_after, filter.created_before);
+        self.list(Query { ways: vec![way], group: None, state: None, ids, rest }, page)
     }
 }

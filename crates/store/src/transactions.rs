@@ -8,7 +8,7 @@ use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Destination, Direction, Draft, FailureReason, RateDetails, Source, Status, Step,
-    Terms, Transaction, reference,
+    Terms, Transaction,
 };
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,12 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
+use crate::parties::{AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side};
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, Page, PageRequest};
+use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
 /// The parts of a transaction that are kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -177,12 +179,13 @@ impl Record for Transaction {
         "failure_reason",
         "source_account",
         "destination_account",
+        "own_account",
+        "payer",
         "sending_currency",
         "sending_minor",
         "receiving_currency",
         "receiving_minor",
         "quote",
-        "reference",
         "created_at",
         "updated_at",
         "history",
@@ -196,6 +199,18 @@ impl Record for Transaction {
 
     fn key_value(key: &TransactionId) -> Value {
         (*key).into()
+    }
+
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let draft = self.draft();
+        let destination = account_uuid(draft.destination.account);
+        let listed = Listed {
+            platform: draft.platform.uuid(),
+            parties: Parties::of(draft.owner, draft.direction, draft.source, draft.destination),
+            destination: Some(destination).filter(|_| draft.direction == Direction::Outgoing),
+            facet: facet(draft.direction, self.status()),
+        };
+        (draft.id.uuid(), listed.strands(&INDEXES).collect())
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
@@ -218,6 +233,7 @@ impl Record for Transaction {
             .or_else(|| draft.source.map(Source::currency))
             .map_or(Value::Null, |currency| Value::name(currency.code()));
         let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
+        let parties = Parties::of(draft.owner, draft.direction, draft.source, draft.destination);
         let [owner_kind, owner] = owner_values(draft.owner);
         vec![
             draft.id.into(),
@@ -230,12 +246,13 @@ impl Record for Transaction {
             self.failure().map_or(Value::Null, |reason| Value::name(reason.name())),
             Value::or_null(source_account),
             account_uuid(draft.destination.account).into(),
+            parties.own_account.into(),
+            Value::or_null(parties.payer),
             sending_currency,
             Value::or_null(draft.sent.map(Sending::minor)),
             Value::name(draft.received.currency().code()),
             draft.received.minor().into(),
             Value::or_null(draft.terms.as_ref().map(|terms| terms.quote)),
-            reference(draft.id).into(),
             self.created_at().into(),
             self.updated_at().into(),
             history_bytes(self.history().iter().map(step)).into(),
@@ -256,6 +273,7 @@ impl Record for Transaction {
             })
             .transpose()?;
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
+        let parties = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
         let sending_currency = row
             .text_or_null()?
             .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
@@ -263,9 +281,6 @@ impl Record for Transaction {
         let sending_minor = row.int_or_null()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
         let quote = row.uuid_or_null()?.map(QuoteId::from_uuid);
-        if row.text()? != reference(id) {
-            return Err(row.corrupt("not the reference of this id"));
-        }
         let (created_at, updated_at) = (row.time()?, row.time()?);
         let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
@@ -310,6 +325,9 @@ impl Record for Transaction {
             })
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
+        if Parties::of(draft.owner, draft.direction, draft.source, draft.destination) != parties {
+            return Err(row.corrupt("not listed where it belongs"));
+        }
         let transaction = Self::restore(draft, history, failure)
             .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree =
@@ -323,6 +341,65 @@ impl Record for Transaction {
 
 pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
     all.iter().position(|known| *known == one).expect("the list has every value")
+}
+
+/// The indexes of the list of transactions.
+pub(crate) static INDEXES: Indexes = {
+    const OF_PARTY: Index = Index {
+        tag: 0,
+        table: "transactions",
+        columns: &[],
+        condition: None,
+        values: facet_values,
+        // A payment passes through these in seconds, and most end as completed.
+        passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],
+        usual: Some(Status::Completed as u16),
+        spans: SPANS_OF_PARTY,
+    };
+    Indexes {
+        by_platform: Index {
+            tag: 1,
+            columns: &["platform", "direction", "status"],
+            passing: &[],
+            usual: None,
+            spans: SPANS_OF_PLATFORM,
+            ..OF_PARTY
+        },
+        by_own_account: Index {
+            tag: 2,
+            columns: &["own_account", "direction", "status"],
+            ..OF_PARTY
+        },
+        by_destination: Index {
+            tag: 3,
+            columns: &["destination_account", "direction", "status"],
+            condition: Some("direction = 'OUTGOING'"),
+            ..OF_PARTY
+        },
+        by_payer: Index { tag: 4, columns: &["payer", "direction", "status"], ..OF_PARTY },
+    }
+};
+
+/// The facet of a transaction in its lists.
+pub(crate) fn facet(direction: Direction, status: Status) -> Facet {
+    Facet { group: group(direction), state: status as u16 }
+}
+
+fn group(direction: Direction) -> u8 {
+    match direction {
+        Direction::Incoming => 0,
+        Direction::Outgoing => 1,
+    }
+}
+
+fn facet_values(facet: Facet) -> Vec<Value> {
+    let mut directions = [Direction::Incoming, Direction::Outgoing].into_iter();
+    let direction = directions.find(|direction| group(*direction) == facet.group);
+    let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
+    vec![
+        Value::or_null(direction.map(|direction| Value::name(direction.name()))),
+        Value::or_null(status.map(|status| Value::name(status.name()))),
+    ]
 }
 
 /// Which transactions are listed. Bounds are inclusive.
@@ -358,19 +435,40 @@ impl View<'_> {
         filter: &TransactionFilter,
         page: PageRequest,
     ) -> Result<Page<Transaction>, StoreError> {
-        let mut conditions = Conditions::default();
-        conditions
-            .and("platform = ?", platform)
-            .and_if("owner = ?", filter.owner.map(Owner::uuid))
-            .and_if("platform_customer_id = ?", filter.platform_customer_id.as_deref())
-            .and_if("source_account = ?", filter.source_account)
-            .and_if("destination_account = ?", filter.destination_account)
-            .and_if("(source_account = ? or destination_account = ?)", filter.either_account)
-            .and_if("status = ?", filter.status.map(Status::name))
-            .and_if("direction = ?", filter.direction.map(Direction::name))
-            .and_if("reference = ?", filter.reference.as_deref())
-            .and_if("created_at >= ?", filter.created_after)
-            .and_if("created_at <= ?", filter.created_before);
-        self.page(&conditions, page)
+        let mut parties = PartyFilter { owners: Vec::new(), accounts: Vec::new() };
+        let mut rest = Conditions::default();
+        parties.owners.extend(filter.owner.map(|owner| vec![owner]));
+        if let Some(name) = &filter.platform_customer_id {
+            match self.owners_named(platform, name)? {
+                Some(owners) => parties.owners.push(owners),
+                None => {
+                    rest.and("platform_customer_id = ?", [name.as_str().into()]);
+                }
+            }
+        }
+        let (paid_from, paid_to) =
+            (AsOwn::In(group(Direction::Outgoing)), AsOwn::In(group(Direction::Incoming)));
+        let (payer, destination) = ("source_account = ?", "destination_account = ?");
+        let either = "(source_account = ? or destination_account = ?)";
+        let accounts: [(_, _, &[Side], _); 3] = [
+            (filter.source_account, paid_from, &[Side::Payer], payer),
+            (filter.destination_account, paid_to, &[Side::Destination], destination),
+            (filter.either_account, AsOwn::Always, &[Side::Payer, Side::Destination], either),
+        ];
+        parties.accounts.extend(accounts.into_iter().filter_map(
+            |(account, as_own, sides, condition)| {
+                Some(AccountFilter { account: account?, as_own, sides, condition })
+            },
+        ));
+        let referenced = filter.reference.as_deref().map_or(Ids::ALL, Ids::referenced);
+        let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };
+        let query = Query {
+            ways,
+            group: filter.direction.map(group),
+            state: filter.status.map(|status| status as u16),
+            ids: Ids::made(filter.created_after, filter.created_before).and(referenced),
+            rest,
+        };
+        self.list(query, page)
     }
 }

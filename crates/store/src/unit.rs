@@ -1,6 +1,6 @@
 //! Units of work: what a change may read and leave behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::customer::Customer;
@@ -9,19 +9,22 @@ use domain::external_account::ExternalAccount;
 use domain::id::TransactionId;
 use domain::platform::Platform;
 use domain::quote::Quote;
+use domain::time::Timestamp;
 use domain::token::Token;
 use domain::transaction::Transaction;
 use domain::transition::Moved;
+use uuid::Uuid;
 
 use crate::books::{self, PostingRow};
+use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events;
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::Answer;
+use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
-use crate::record::{Record, Tables, load};
-use crate::sql::Connection;
+use crate::record::{Record, Tables, Wanted, load};
+use crate::sql::{Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -43,46 +46,144 @@ impl Changes {
         self.timers.extend(newer.timers);
     }
 
-    fn write(&self, connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
-        self.tables.write(connection, keyring)?;
-        for posting in self.postings.values().flatten() {
-            books::insert(connection, posting)?;
-        }
-        for event in &self.events {
-            events::insert(connection, keyring, event)?;
-        }
-        for (key, timer) in &self.timers {
-            timers::write(connection, key, timer.as_ref())?;
-        }
-        Ok(())
+    fn writes(&self, cache: &mut Cache, keyring: &Keyring) -> Vec<Write> {
+        let mut writes = self.tables.writes(&mut cache.rows, keyring);
+        writes.extend(books::writes(self.postings.values().flatten()));
+        writes.extend(events::writes(&self.events, keyring));
+        writes.extend(timers::writes(&self.timers));
+        writes
     }
+
+    fn remember(self, cache: &mut Cache) {
+        cache.used(self.tables.ledger_accounts.keys().copied());
+        self.tables.remember(&mut cache.rows);
+        for (transaction, newer) in self.postings {
+            let known = cache.postings.get(&transaction);
+            let mut postings = known.map_or_else(Vec::new, |known| Vec::clone(known));
+            postings.extend(newer);
+            cache.postings.insert(transaction, Arc::new(postings));
+        }
+    }
+}
+
+/// Rows that units asked for and that are still to be fetched.
+#[derive(Default)]
+struct Missing {
+    rows: Wanted,
+    postings: BTreeSet<TransactionId>,
+    events: BTreeSet<Uuid>,
+}
+
+/// What became of a unit that was run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// Its changes are in the batch.
+    Kept,
+    /// It refused, and nothing of it remains.
+    Refused,
+    /// It needs rows that are still to be fetched; nothing of it remains.
+    Waits,
 }
 
 /// Many units of work on their way into one database transaction.
 pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
+    cache: &'a mut Cache,
     changes: Changes,
+    /// Events that were read for answers that are parts of them.
+    events: BTreeMap<Uuid, Vec<Event>>,
+    missing: Missing,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(connection: &'a mut dyn Connection, keyring: &'a Keyring) -> Self {
-        Self { connection, keyring, changes: Changes::default() }
+    pub(crate) fn new(
+        connection: &'a mut dyn Connection,
+        keyring: &'a Keyring,
+        cache: &'a mut Cache,
+    ) -> Self {
+        let (changes, missing) = (Changes::default(), Missing::default());
+        Self { connection, keyring, cache, changes, events: BTreeMap::new(), missing }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
-    pub(crate) fn run(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) {
-        let mut unit = Unit { batch: self, local: Changes::default() };
-        if work(&mut unit) {
-            let local = unit.local;
-            self.changes.merge(local);
+    pub(crate) fn run(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) -> Ran {
+        let mut unit = Unit { batch: self, local: Changes::default(), waits: false };
+        let keep = work(&mut unit);
+        let Unit { local, waits, .. } = unit;
+        match (waits, keep) {
+            (true, _) => Ran::Waits,
+            (false, true) => {
+                self.changes.merge(local);
+                Ran::Kept
+            }
+            (false, false) => Ran::Refused,
         }
     }
 
-    /// Writes what all units left.
-    pub(crate) fn write(self) -> Result<Changes, StoreError> {
-        self.changes.write(self.connection, self.keyring)?;
+    /// Runs one unit only to learn which rows it needs; nothing of it remains.
+    pub(crate) fn foresee(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) {
+        work(&mut Unit { batch: self, local: Changes::default(), waits: false });
+    }
+
+    /// Makes the first answers to these requests known, and the balances that were used last, if a
+    /// question for all of them is worth it.
+    pub(crate) fn expect(&mut self, scopes: impl Iterator<Item = Scope>) -> Result<(), StoreError> {
+        if self.connection.is_remote() {
+            self.missing.rows.idempotency.extend(scopes);
+            self.missing.rows.ledger_accounts.extend(self.cache.recent());
+            self.fetch()?;
+        }
+        Ok(())
+    }
+
+    /// Fetches what units wait for.
+    pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
+        let Missing { rows, postings, events } = std::mem::take(&mut self.missing);
+        rows.fetch(self.connection, self.keyring, &mut self.cache.rows)?;
+        for (transaction, rows) in books::of_transactions(self.connection, postings)? {
+            self.cache.postings.insert(transaction, Arc::new(rows));
+        }
+        self.fetch_events(events)
+    }
+
+    fn fetch_events(&mut self, resources: BTreeSet<Uuid>) -> Result<(), StoreError> {
+        let found = events::of_resources(self.connection, self.keyring, resources.clone())?;
+        self.events.extend(resources.into_iter().map(|resource| (resource, Vec::new())));
+        for event in found {
+            self.events.entry(event.resource).or_default().push(event);
+        }
+        Ok(())
+    }
+
+    /// Writes what all units left and makes it durable. Units that only looked cost no flush.
+    pub(crate) fn commit(self) -> Result<Changes, StoreError> {
+        let mut writes = self.changes.writes(self.cache, self.keyring);
+        writes.retain(|write| !write.rows.is_empty());
+        if writes.is_empty() {
+            self.connection.rollback()?;
+        } else {
+            self.connection.write(writes)?;
+            self.connection.commit()?;
+        }
         Ok(self.changes)
+    }
+}
+
+impl Changes {
+    /// Takes over what was committed.
+    pub(crate) fn committed(self, cache: &mut Cache) {
+        self.remember(cache);
+    }
+
+    /// Whether it sets a timer.
+    pub(crate) fn sets_timer(&self) -> bool {
+        self.timers.values().any(Option::is_some)
+    }
+
+    /// Whether it changes who may do what.
+    pub(crate) fn changes_callers(&self) -> bool {
+        !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty()
     }
 }
 
@@ -94,24 +195,39 @@ impl<'a> Batch<'a> {
 pub struct Unit<'b, 'a> {
     batch: &'b mut Batch<'a>,
     local: Changes,
+    waits: bool,
 }
 
 impl Unit<'_, '_> {
     /// The row with this key, as the units before this one left it.
     pub fn get<R: Record>(&mut self, key: &R::Key) -> Result<Option<Arc<R>>, StoreError> {
         if let Some(row) = R::slots(&mut self.local.tables).get(key) {
-            return Ok(row);
+            return Ok(Some(row));
         }
         if let Some(row) = R::slots(&mut self.batch.changes.tables).get(key) {
-            return Ok(row);
+            return Ok(Some(row));
+        }
+        if let Some(found) = R::remembered(&mut self.batch.cache.rows).get(key) {
+            return Ok(found.row.clone());
+        }
+        if self.batch.connection.is_remote() {
+            R::wanted(&mut self.batch.missing.rows).insert(key.clone());
+            return self.wait();
         }
         let found = load::<R>(self.batch.connection, self.batch.keyring, key)?;
-        let row = found.as_ref().map(|(row, _)| Arc::clone(row));
-        R::slots(&mut self.batch.changes.tables).loaded(key.clone(), found);
+        let row = found.row.clone();
+        R::remembered(&mut self.batch.cache.rows).insert(key.clone(), found);
         Ok(row)
     }
 
-    fn put<R: Record>(&mut self, row: R) {
+    /// Gives up for now: the unit is run again when what it needs was fetched, together with what
+    /// the other units of the batch need.
+    fn wait<T>(&mut self) -> Result<T, StoreError> {
+        self.waits = true;
+        Err(StoreError::NotFetched)
+    }
+
+    pub(crate) fn put<R: Record>(&mut self, row: R) {
         R::slots(&mut self.local.tables).put(Arc::new(row));
     }
 
@@ -175,9 +291,39 @@ impl Unit<'_, '_> {
         self.put(moved.into_now());
     }
 
-    /// Keeps the first answer to an idempotency key. The caller has read that there is none.
-    pub fn keep_answer(&mut self, answer: Answer) {
-        self.put(answer);
+    /// Keeps the first answer to an idempotency key. The caller has read that there is none. Bytes
+    /// that an event of this unit has too are kept once.
+    pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
+        let part = self.local.events.iter().find_map(|event| Part::of(event, body));
+        let body = part.map_or_else(|| Body::Own(body.to_vec()), Body::PartOf);
+        self.put(Answer { scope, at, status, body });
+    }
+
+    /// Status and bytes of the first answer to a request, if there is one.
+    pub fn answer(&mut self, scope: &Scope) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+        let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
+        let body = match &answer.body {
+            Body::Own(bytes) => bytes.clone(),
+            Body::PartOf(part) => self.part_of_event(*part)?,
+        };
+        Ok(Some((answer.status, body)))
+    }
+
+    fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
+        let near = self.local.events.iter().chain(&self.batch.changes.events);
+        let near = near.chain(self.batch.events.get(&part.resource).into_iter().flatten());
+        if let Some(bytes) = near.into_iter().find_map(|event| part.cut(event)) {
+            return Ok(bytes);
+        }
+        if self.batch.events.contains_key(&part.resource) {
+            return Err(idempotency::torn(part));
+        }
+        if self.batch.connection.is_remote() {
+            self.batch.missing.events.insert(part.resource);
+            return self.wait();
+        }
+        self.batch.fetch_events([part.resource].into())?;
+        self.part_of_event(part)
     }
 
     /// Tells the platform.
@@ -197,11 +343,40 @@ impl Unit<'_, '_> {
 
     /// Every posting of a transaction, oldest first.
     pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
-        let mut postings = books::of_transaction(self.batch.connection, transaction)?;
+        let mut postings = self.postings_before(transaction)?;
         for changes in [&self.batch.changes, &self.local] {
             postings.extend(changes.postings.get(&transaction).into_iter().flatten().cloned());
         }
         Ok(postings)
+    }
+
+    /// The postings of a transaction that are in the database.
+    fn postings_before(
+        &mut self,
+        transaction: TransactionId,
+    ) -> Result<Vec<PostingRow>, StoreError> {
+        if let Some(known) = self.batch.cache.postings.get(&transaction) {
+            return Ok(Vec::clone(known));
+        }
+        if self.is_new(transaction) {
+            return Ok(Vec::new());
+        }
+        if self.batch.connection.is_remote() {
+            self.batch.missing.postings.insert(transaction);
+            return self.wait();
+        }
+        let found = books::of_transactions(self.batch.connection, [transaction])?;
+        let rows = found.into_values().next().unwrap_or_default();
+        self.batch.cache.postings.insert(transaction, Arc::new(rows.clone()));
+        Ok(rows)
+    }
+
+    /// Whether a transaction was added by this batch.
+    fn is_new(&mut self, id: TransactionId) -> bool {
+        let added = self.local.tables.transactions.get(&id).is_some()
+            || self.batch.changes.tables.transactions.get(&id).is_some();
+        let before = self.batch.cache.rows.transactions.get(&id);
+        added && before.is_none_or(|found| found.row.is_none())
     }
 
     pub(crate) fn put_ledger_account(&mut self, account: books::LedgerAccount) {

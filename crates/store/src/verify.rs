@@ -14,13 +14,17 @@ mod parties;
 mod payment;
 mod states;
 mod money;
+mod numbers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use ledger::account::{AccountKey, Counters};
+use ledger::audit::Sums;
 use uuid::Uuid;
 
 use self::money::Books;
+use self::numbers::Numbers;
 use self::parties::Parties;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
@@ -81,7 +85,7 @@ predicates! {
     T3 "a quote and its transaction name each other, and their statuses fit",
     T4 "no quote was executed after its time, and an expired one holds no money",
     T5 "a failure has its reason, and nothing else has one",
-    T6 "every transaction has the reference that its id gives, and no two share one",
+    T6 "no two transactions have the same reference",
     T7 "a completed payment took and gave exactly what it says",
     T8 "a payment that was not made took nothing, or gave it back",
     T9 "no payment was both paid out and given back",
@@ -93,6 +97,8 @@ predicates! {
     I1 "every stored answer is one that may be repeated, and opens with the key",
     C1 "a customer's default deposit account is one of its own",
     C2 "every customer can be read and has its address to itself",
+    N1 "every tally is the number of rows that it counts",
+    N2 "every payment and every quote is listed by its parties",
     S2 "every sealed value opens with the key and holds what belongs there",
     S4 "whatever belongs to a platform refers only to what is the same platform's",
 }
@@ -134,6 +140,25 @@ impl Check {
         self.breaks.is_empty()
     }
 }
+
+/// A ledger account as it was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FoundAccount {
+    /// Its stored balance; `None` if there is no row.
+    pub stored: Option<Counters>,
+    /// What its entries come to.
+    pub folded: Sums,
+}
+
+impl FoundAccount {
+    /// Whether the stored balance is what the entries come to.
+    pub fn agrees(&self) -> bool {
+        self.stored.is_some_and(|stored| Sums::from(stored) == self.folded)
+    }
+}
+
+/// Every ledger account that has a balance or an entry.
+pub type Ledger = BTreeMap<AccountKey, FoundAccount>;
 
 /// The report while it is made.
 struct Findings {
@@ -192,6 +217,8 @@ impl Findings {
             StoreError::Busy
             | StoreError::Closed
             | StoreError::DiskFull
+            | StoreError::Unavailable(_)
+            | StoreError::NotFetched
             | StoreError::Conflict(_)
             | StoreError::OutcomeUnknown(_)
             | StoreError::Sealed { .. }
@@ -209,6 +236,9 @@ struct Run<'a> {
     parties: Parties,
     timers: BTreeSet<(Uuid, TimerKind)>,
     books: Books,
+    /// The reference of the transaction that was checked before, in the order of ids.
+    last_reference: String,
+    numbers: Numbers,
 }
 
 impl Run<'_> {
@@ -238,24 +268,16 @@ const TIMERS: &str = "select subject, kind from timers";
 
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS].map(str::to_owned).into_iter();
+    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS, numbers::TALLIES].map(str::to_owned).into_iter();
     fixed.chain(parties::statements()).chain(payment::statements()).collect()
 }
 
 /// Checks every predicate from one snapshot. Without a key, what is sealed stays closed and the
 /// predicates about it are skipped. An error means that the database could not be looked at.
 pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, StoreError> {
-    let mut connection = engine.reader()?;
+    let mut connection = engine.auditor()?;
     connection.begin_read()?;
-    let run = Run {
-        connection: &mut *connection,
-        keyring,
-        findings: Findings::new(),
-        parties: Parties::default(),
-        timers: BTreeSet::new(),
-        books: Books::default(),
-    };
-    let report = everything(run);
+    let report = judge(&mut *connection, keyring, true).map(|(report, _)| report);
     connection.rollback()?;
     report
 }
@@ -264,23 +286,52 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 5] = [integrity, parties::check, timers, payment::check, money::check];
+const PASSES: [Pass; 6] =
+    [integrity, parties::check, timers, payment::check, money::check, numbers::check];
 
-fn everything(mut run: Run<'_>) -> Result<Report, StoreError> {
-    if let Some(keyring) = run.keyring {
-        engine::compare_key(run.connection, keyring)?;
-    } else {
-        for predicate in [Predicate::E3, Predicate::S2, Predicate::I1] {
-            run.findings.check(predicate).skipped = Some(NO_KEY);
-        }
-    }
+/// Checks every predicate in the transaction that the connection is in, and gives the accounts as
+/// they were found. The key is believed to be the right one.
+pub(crate) fn everything(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+) -> Result<(Report, Ledger), StoreError> {
+    judge(connection, Some(keyring), false)
+}
+
+fn judge(
+    connection: &mut dyn Connection,
+    keyring: Option<&Keyring>,
+    compares_key: bool,
+) -> Result<(Report, Ledger), StoreError> {
+    let mut run = Run {
+        connection,
+        keyring,
+        findings: Findings::new(),
+        parties: Parties::default(),
+        timers: BTreeSet::new(),
+        books: Books::default(),
+        last_reference: String::new(),
+        numbers: Numbers::default(),
+    };
     if !schema_is_known(&mut run) {
         for check in &mut run.findings.checks {
             if check.holds() {
                 check.skipped = Some(OTHER_SCHEMA);
             }
         }
-        return Ok(Report { checks: run.findings.checks });
+        return Ok((Report { checks: run.findings.checks }, Ledger::new()));
+    }
+    match keyring {
+        // With a wrong key nothing would open, and everything look broken.
+        Some(keyring) if compares_key => {
+            engine::compare_key(run.connection, keyring)?;
+        }
+        Some(_) => {}
+        None => {
+            for predicate in [Predicate::E3, Predicate::S2, Predicate::I1] {
+                run.findings.check(predicate).skipped = Some(NO_KEY);
+            }
+        }
     }
     for pass in PASSES {
         match pass(&mut run) {
@@ -292,7 +343,7 @@ fn everything(mut run: Run<'_>) -> Result<Report, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Report { checks: run.findings.checks })
+    Ok((Report { checks: run.findings.checks }, run.books.ledger))
 }
 
 /// M1: every migration up to the newest known one was applied, and none beyond.
@@ -306,8 +357,15 @@ fn schema_is_known(run: &mut Run<'_>) -> bool {
     let known: Vec<_> = (1..=migrate::newest_known()).collect();
     let is_known = read.is_ok() && applied == known;
     run.findings.demand(Predicate::M1, is_known, || {
-        let (newest, known) = (applied.last().copied().unwrap_or(0), known.len());
-        format!("the database has schema {newest}, this program knows schemas 1 to {known}")
+        let known = known.len();
+        match applied.last() {
+            Some(newest) => {
+                format!("the database has schema {newest}, this program knows schemas 1 to {known}")
+            }
+            None => "the database has no schema: a copy of the main file of a running database, \
+                     without its log, looks like this; use switchyard backup"
+                .to_owned(),
+        }
     });
     is_known
 }

@@ -6,24 +6,24 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod engines;
 mod support;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
-use std::sync::OnceLock;
 
 use domain::id::Owner;
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source};
+use engines::{Kind, Place, damage};
 use ledger::movements::{self, Target};
 use ledger::posting::Resolution;
 use store::Store;
 use store::customers::UmaClaim;
-use store::engine::SqliteFile;
+use store::engine::{Engine, SqliteFile};
 use store::external_accounts::{Fingerprint, fingerprint};
-use store::idempotency::{Answer, scope};
+use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
@@ -78,8 +78,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put_external_account(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
     for (key, status) in [("one", 201), ("two", 409)] {
         let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", key);
-        let body = CANARY.as_bytes().to_vec();
-        unit.keep_answer(Answer { scope, platform: platform_id(1), at: at(1), status, body });
+        unit.keep_answer(scope, at(1), status, CANARY.as_bytes());
     }
 }
 
@@ -115,7 +114,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     }
     let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
-    begin(unit, domain::transaction::Transaction::pending(pulled, at(205)));
+    begin(unit, domain::transaction::Transaction::pending(pulled));
     let account = customer_account(1, "USD");
     let posting = movements::transfer_in(Rail::Ach, account, money(700, "USD")).unwrap();
     unit.pend(transaction_id(TRANSFERRED_IN), &posting, at(206))?;
@@ -213,47 +212,26 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     advance_quote(unit, QUOTE_FUNDED_DELIVERED, &[QuoteEvent::Delivered], at(235))
 }
 
-/// The bytes of a sound database's file, built once.
-fn sound() -> &'static [u8] {
-    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
-    BYTES.get_or_init(|| {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("sound.db");
-        let (store, threads) = Store::open(&SqliteFile::new(&path), keyring()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let built = store.write(|unit| {
-                parties(unit);
-                deposits(unit)?;
-                transfers(unit)?;
-                quotes(unit)
-            });
-            built.await.unwrap();
+/// Makes a sound database with something of every kind in it.
+fn build(engine: &dyn Engine) {
+    let (store, threads) = Store::open(engine, keyring()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let built = store.write(|unit| {
+            parties(unit);
+            deposits(unit)?;
+            transfers(unit)?;
+            quotes(unit)
         });
-        drop(store);
-        threads.join();
-        // The last connection has moved everything out of the WAL.
-        std::fs::read(&path).unwrap()
-    })
+        built.await.unwrap();
+    });
+    drop(store);
+    threads.join();
 }
 
 /// A report on a copy of the sound database after `sql` was run on it.
-fn damaged(sql: &str, keyring: Option<&Keyring>) -> Report {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("damaged.db");
-    std::fs::write(&path, sound()).unwrap();
-    damage(&path, sql);
-    verify(&SqliteFile::new(&path), keyring).unwrap()
-}
-
-fn damage(path: &Path, sql: &str) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    let freely = "pragma foreign_keys = off; pragma ignore_check_constraints = on; \
-                  pragma writable_schema = on;";
-    connection.execute_batch(freely).unwrap();
-    let before = connection.total_changes();
-    connection.execute_batch(&with_ids(sql)).unwrap();
-    assert!(connection.total_changes() > before || sql.is_empty(), "nothing was damaged: {sql}");
+fn damaged(kind: Kind, sql: &str, keyring: Option<&Keyring>) -> Report {
+    kind.damaged(build, &with_ids(sql), keyring)
 }
 
 /// Puts ids in place of their names.
@@ -263,8 +241,10 @@ fn with_ids(sql: &str) -> String {
     let names: Vec<(&str, Vec<u8>)> = [
         ("$deposited", uuid(DEPOSITED)),
         ("$out_pending", uuid(OUT_PENDING)),
+        ("$twin_of_out_pending", Uuid::from_u128(uuid(OUT_PENDING).as_u128() + 1)),
         ("$out_settled", uuid(OUT_SETTLED)),
         ("$out_failed", uuid(OUT_FAILED)),
+        ("$transferred_in", uuid(TRANSFERRED_IN)),
         ("$delivered", uuid(QUOTE_DELIVERED)),
         ("$under_way", uuid(QUOTE_UNDER_WAY)),
         ("$expired", uuid(QUOTE_EXPIRED)),
@@ -304,23 +284,54 @@ fn broken(report: &Report) -> BTreeSet<&'static str> {
 struct Corrupter {
     breaks: &'static [&'static str],
     sql: &'static str,
+    /// The only engine on which it works; none if it works on all.
+    only: Option<Kind>,
 }
 
 const fn corrupter(breaks: &'static [&'static str], sql: &'static str) -> Corrupter {
-    Corrupter { breaks, sql }
+    Corrupter { breaks, sql, only: None }
+}
+
+const fn only(kind: Kind, corrupter: Corrupter) -> Corrupter {
+    Corrupter { only: Some(kind), ..corrupter }
+}
+
+fn corrupters(kind: Kind) -> impl Iterator<Item = &'static Corrupter> {
+    CORRUPTERS.iter().filter(move |corrupter| corrupter.only.is_none_or(|only| only == kind))
 }
 
 const CORRUPTERS: &[Corrupter] = &[
     // The database is as a newer program left it.
     corrupter(&["M1"], "update refinery_schema_history set version = 99"),
-    // An index does not hold its table's rows.
-    corrupter(
-        &["M2"],
-        "update sqlite_schema set sql = replace(sql, '(due_at)', '(since)') \
-         where name = 'timers_by_due'",
+    // An index does not hold its table's rows, and is known not to.
+    only(
+        Kind::Sqlite,
+        corrupter(
+            &["M2"],
+            "update sqlite_schema set sql = replace(sql, '(due_at)', '(since)') \
+             where name = 'timers_by_due'",
+        ),
     ),
-    // A reference leads nowhere.
-    corrupter(&["M2", "S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
+    only(
+        Kind::Postgres,
+        corrupter(
+            &["M2"],
+            "update pg_index set indisvalid = false \
+             where indexrelid = 'timers_by_due'::regclass",
+        ),
+    ),
+    // A reference leads nowhere; one of the engines can say so itself.
+    only(
+        Kind::Sqlite,
+        corrupter(
+            &["M2", "N1", "S4"],
+            "update tokens set platform = $nothing where name = 'Token 2'",
+        ),
+    ),
+    only(
+        Kind::Postgres,
+        corrupter(&["N1", "S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
+    ),
     // A settled entry has another amount.
     corrupter(
         &["L1", "L2", "L3", "T7"],
@@ -427,7 +438,23 @@ const CORRUPTERS: &[Corrupter] = &[
         "delete from postings where transaction_id = $out_failed and number = 2",
     ),
     // A status that was not reached.
-    corrupter(&["T1"], "update transactions set status = 'PROCESSING' where id = $out_pending"),
+    corrupter(
+        &["T1", "N1"],
+        "update transactions set status = 'PROCESSING' where id = $out_pending",
+    ),
+    // A payment and a quote that were made at other times than their ids were drawn.
+    corrupter(
+        &["T1", "E4"],
+        "update transactions set created_at = created_at - 1, history = \
+         unhex('01' || printf('%016x', created_at - 1) || hex(substr(history, 10))) \
+         where id = $out_settled",
+    ),
+    corrupter(
+        &["T1"],
+        "update quotes set created_at = created_at - 1, history = \
+         unhex('00' || printf('%016x', created_at - 1) || hex(substr(history, 10))) \
+         where transaction_id = $expired",
+    ),
     // A status that is none.
     corrupter(&["T1"], "update transactions set status = 'LOST' where id = $out_pending"),
     // Half a history, and none.
@@ -440,16 +467,19 @@ const CORRUPTERS: &[Corrupter] = &[
          unhex(hex(substr(history, 1, 9)) || hex(substr(history, 19, 9))) where id = $out_settled",
     ),
     // Text that is none.
-    corrupter(
-        &["T1"],
-        "update transactions set platform_customer_id = cast(x'ff' as text) \
-         where id = $out_pending",
+    only(
+        Kind::Sqlite,
+        corrupter(
+            &["T1"],
+            "update transactions set platform_customer_id = cast(x'ff' as text) \
+             where id = $out_pending",
+        ),
     ),
     // A final status is followed by another.
     corrupter(
         &["T2"],
-        "update quotes set history = unhex(hex(history) || hex(substr(history, -9))) \
-         where transaction_id = $expired",
+        "update quotes set history = unhex(hex(history) || \
+         hex(substr(history, length(history) - 8))) where transaction_id = $expired",
     ),
     // A transaction forgot its quote.
     corrupter(&["T3"], "update transactions set quote = null where id = $expired"),
@@ -466,8 +496,13 @@ const CORRUPTERS: &[Corrupter] = &[
     // A failure without a reason, and for an unknown one.
     corrupter(&["T5"], "update transactions set failure_reason = null where id = $out_failed"),
     corrupter(&["T5"], "update transactions set failure_reason = 'LUNCH' where id = $out_failed"),
-    // A reference that is not its transaction's.
-    corrupter(&["T6"], "update transactions set reference = 'SY-1' where id = $out_pending"),
+    // A transaction that a bank statement cannot tell from another.
+    corrupter(
+        &["T6", "E1", "S2", "T10", "H3", "N1"],
+        "create temporary table twin as select * from transactions where id = $out_pending; \
+         update twin set id = $twin_of_out_pending; \
+         insert into transactions select * from twin",
+    ),
     // A payment that delivered less than it says.
     corrupter(
         &["T7"],
@@ -508,6 +543,11 @@ const CORRUPTERS: &[Corrupter] = &[
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
+    // An answer that is part of an event that is not there.
+    corrupter(
+        &["I1"],
+        "update idempotency set sealed = null, part_of = zeroblob(28) where status = 201",
+    ),
     // Deposits that go to somebody else's account.
     corrupter(
         &["C1"],
@@ -522,6 +562,27 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["C2"], "update customers set uma_address = 'Ada' where id = $ada"),
     // A customer that cannot be read.
     corrupter(&["C2"], "update customers set kyc_status = 'FINE' where id = $ada"),
+    // Tallies that count too much, forget some rows, or count nothing.
+    corrupter(
+        &["N1"],
+        "update tallies set rows = rows + 1 where bucket = 0 and scope >= x'01' and scope < x'02'",
+    ),
+    corrupter(&["N1"], "delete from tallies where scope >= x'031C' and scope < x'031D'"),
+    corrupter(&["N1"], "insert into tallies values (zeroblob(18), 1, 1, 1)"),
+    corrupter(&["N1"], "insert into tallies values (x'01', 1, 1, 0)"),
+    // A customer and an account that a list forgot.
+    corrupter(&["N1"], "update customers set is_deleted = 1 where id = $ada"),
+    corrupter(&["N1"], "update tallies set rows = 0 where scope >= x'0B1C' and scope < x'0B1D'"),
+    // Payments that are listed as another account's, as nobody's, and not by who pays.
+    corrupter(
+        &["N2", "N1"],
+        "update transactions set own_account = $account_of_another where id = $out_pending",
+    ),
+    corrupter(
+        &["N2", "N1"],
+        "update quotes set own_account = $ada where transaction_id = $expired",
+    ),
+    corrupter(&["N2", "N1"], "update transactions set payer = null where id = $transferred_in"),
     // Sealed values of another key.
     corrupter(&["S2"], "update customers set sealed = zeroblob(64) where id = $ada"),
     corrupter(&["S2"], "update transactions set sealed = zeroblob(64) where id = $out_pending"),
@@ -530,21 +591,20 @@ const CORRUPTERS: &[Corrupter] = &[
     // An account of nobody, and one of another platform's customer.
     corrupter(&["S4"], "update external_account_fingerprints set external_account = $nothing"),
     corrupter(
-        &["S4"],
+        &["S4", "N1"],
         "update external_accounts set platform = $second_platform \
          where id = $account_of_another",
     ),
     // Payments and events that reach another platform's.
-    corrupter(&["S4"], "update transactions set owner = $elsewhere where id = $deposited"),
+    corrupter(&["S4", "N2"], "update transactions set owner = $elsewhere where id = $deposited"),
     corrupter(
         &["S4"],
         "update events set platform = $second_platform where resource = $out_pending",
     ),
 ];
 
-#[test]
-fn a_sound_database_is_found_sound() {
-    let report = damaged("", Some(&keyring()));
+fn a_sound_database_is_found_sound(kind: Kind) {
+    let report = damaged(kind, "", Some(&keyring()));
     let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
     assert!(report.is_sound(), "{found:#?}");
     for check in &report.checks {
@@ -553,66 +613,53 @@ fn a_sound_database_is_found_sound() {
     }
 }
 
-#[test]
-fn every_damage_is_named() {
+fn every_damage_is_named(kind: Kind) {
     let mut wrong = String::new();
-    for Corrupter { breaks, sql } in CORRUPTERS {
-        let report = damaged(sql, Some(&keyring()));
+    for Corrupter { breaks, sql, .. } in corrupters(kind) {
+        let report = damaged(kind, sql, Some(&keyring()));
         let (expected, named) = (breaks.iter().copied().collect(), broken(&report));
+        let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
         if named != expected {
-            let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
             writeln!(wrong, "{sql}\nnamed {named:?}, not {expected:?}: {found:#?}\n").unwrap();
+        }
+        for text in found {
+            assert!(!text.contains(CANARY) && !text.contains("user"), "personal data: {text}");
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-#[test]
-fn no_predicate_is_without_a_corrupter() {
-    let caught: BTreeSet<_> = CORRUPTERS.iter().map(|corrupter| corrupter.breaks[0]).collect();
+fn no_predicate_is_without_a_corrupter(kind: Kind) {
+    let caught: BTreeSet<_> = corrupters(kind).map(|corrupter| corrupter.breaks[0]).collect();
     let reported: BTreeSet<_> =
-        damaged("", None).checks.iter().map(|check| check.predicate).collect();
+        damaged(kind, "", None).checks.iter().map(|check| check.predicate).collect();
     assert_eq!(caught, reported);
-    println!("{} predicates, {} corrupters", reported.len(), CORRUPTERS.len());
+    println!("{} predicates, {} corrupters", reported.len(), corrupters(kind).count());
 }
 
-#[test]
-fn what_is_found_tells_no_personal_data() {
-    for Corrupter { sql, .. } in CORRUPTERS {
-        let report = damaged(sql, Some(&keyring()));
-        for text in report.checks.iter().flat_map(|check| &check.breaks) {
-            assert!(!text.contains(CANARY) && !text.contains("user"), "{text}");
-        }
-    }
-}
-
-#[test]
-fn without_a_key_what_is_sealed_is_skipped() {
+fn without_a_key_what_is_sealed_is_skipped(kind: Kind) {
     let sql = "update customers set sealed = zeroblob(64); \
                update events set sealed = zeroblob(64); \
                update idempotency set sealed = zeroblob(64); \
                update quotes set sealed = zeroblob(64)";
-    let report = damaged(sql, None);
+    let report = damaged(kind, sql, None);
     assert!(report.is_sound());
     let skipped = report.checks.iter().filter(|check| check.skipped.is_some());
     let skipped: BTreeSet<_> = skipped.map(|check| check.predicate).collect();
     assert_eq!(skipped, BTreeSet::from(["E3", "I1", "S2"]));
-    assert_eq!(broken(&damaged(sql, Some(&keyring()))), BTreeSet::from(["E3", "I1", "S2"]));
+    assert_eq!(broken(&damaged(kind, sql, Some(&keyring()))), BTreeSet::from(["E3", "I1", "S2"]));
 }
 
-#[test]
-fn a_wrong_key_is_an_error_and_not_a_thousand_breaks() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("sound.db");
-    std::fs::write(&path, sound()).unwrap();
+fn a_wrong_key_is_an_error_and_not_a_thousand_breaks(kind: Kind) {
+    let place = Place::new(kind);
+    build(&*place.engine());
     let wrong = Keyring::new(&[8; KEY_LENGTH]);
-    let error = verify(&SqliteFile::new(&path), Some(&wrong)).unwrap_err();
+    let error = verify(&*place.engine(), Some(&wrong)).unwrap_err();
     assert!(error.to_string().contains("the key is not the one"), "{error}");
 }
 
-#[test]
-fn under_another_schema_only_the_schema_is_judged() {
-    let report = damaged("update refinery_schema_history set version = 99", None);
+fn under_another_schema_only_the_schema_is_judged(kind: Kind) {
+    let report = damaged(kind, "update refinery_schema_history set version = 99", None);
     assert_eq!(broken(&report), BTreeSet::from(["M1"]));
     assert!(report.checks.iter().skip(1).all(|check| check.skipped.is_some()));
 }
@@ -621,7 +668,7 @@ fn under_another_schema_only_the_schema_is_judged() {
 fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("damaged.db");
-    std::fs::write(&path, sound()).unwrap();
+    build(&SqliteFile::new(&path));
     let number = |connection: &rusqlite::Connection, sql: &str| {
         connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
     };
@@ -632,81 +679,84 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[(page - 1) * size..page * size].fill(0xa5);
     std::fs::write(&path, bytes).unwrap();
-    damage(&path, "update customers set uma_address = 'Ada' where id = $ada");
+    damage(&path, &with_ids("update customers set uma_address = 'Ada' where id = $ada"));
     let report = verify(&SqliteFile::new(&path), Some(&keyring())).unwrap();
     assert!(broken(&report).is_superset(&BTreeSet::from(["M2", "C2"])), "{:?}", broken(&report));
 }
 
-#[test]
-fn many_breaks_are_counted_and_few_are_named() {
+fn many_breaks_are_counted_and_few_are_named(kind: Kind) {
     let mut sql = String::new();
     for number in 0..150 {
         let values = format!("zeroblob(16), {number}, zeroblob(16), $ada, 'X', 0, x''");
         write!(sql, "insert into events values ({values});").unwrap();
     }
-    let report = damaged(&sql, None);
+    let report = damaged(kind, &sql, None);
     let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();
     assert_eq!((events.breaks.len(), events.more), (100, 50));
 }
 
 /// Payments are read some at a time, so the seams between the parts are looked at.
-#[test]
-fn a_long_history_is_read_in_parts() {
+fn a_long_history_is_read_in_parts(kind: Kind) {
     // Twice what is read at once.
     const PAYMENTS: u128 = 2_000;
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("long.db");
-    let engine = SqliteFile::new(&path);
-    let (store, threads) = Store::open(&engine, keyring()).unwrap();
+    let place = Place::new(kind);
+    let engine = place.engine();
+    let (store, threads) = Store::open(&*engine, keyring()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let built = store.write(|unit| {
             parties(unit);
-            (1..=PAYMENTS).try_for_each(|number| deposit_more(unit, number))
+            Ok::<_, Refused>(())
         });
         built.await.unwrap();
+        for number in (1..=PAYMENTS).step_by(100) {
+            let built = store.write(move |unit| {
+                (number..number + 100).try_for_each(|number| deposit_more(unit, number))
+            });
+            built.await.unwrap();
+        }
     });
     drop(store);
     threads.join();
-    let report = verify(&engine, Some(&keyring())).unwrap();
+    let report = verify(&*engine, Some(&keyring())).unwrap();
     assert!(report.is_sound(), "{:?}", broken(&report));
     let steps = report.checks.iter().find(|check| check.predicate == "T1").unwrap();
     assert_eq!(u128::from(steps.rows), PAYMENTS);
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    let delete = "delete from events where resource = ?1 and number = 3";
     for number in [1, 1_000, 1_001, PAYMENTS] {
-        connection.execute(delete, [uuid(number).as_bytes()]).unwrap();
+        let resource = uuid(number).simple();
+        place.run(&format!("delete from events where resource = x'{resource}' and number = 3"));
     }
-    drop(connection);
-    let report = verify(&engine, Some(&keyring())).unwrap();
+    let report = verify(&*engine, Some(&keyring())).unwrap();
     let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();
     assert_eq!((broken(&report), events.breaks.len()), (BTreeSet::from(["E1"]), 4));
 }
 
-#[test]
-fn it_reads_beside_a_store_that_is_in_use() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("used.db");
-    std::fs::write(&path, sound()).unwrap();
-    let engine = SqliteFile::new(&path);
-    let (store, threads) = Store::open(&engine, keyring()).unwrap();
+fn it_reads_beside_a_store_that_is_in_use(kind: Kind) {
+    let place = Place::new(kind);
+    let engine = place.engine();
+    build(&*engine);
+    let (store, threads) = Store::open(&*engine, keyring()).unwrap();
     let (inside, arrived) = std::sync::mpsc::channel();
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let writing = store.clone();
     let task = runtime.spawn(async move {
+        let mut first = Some((inside, wait));
         let write = writing.write(move |unit| {
-            inside.send(()).unwrap();
-            wait.recv().unwrap();
+            // It is run again when what it needs was fetched.
+            if let Some((inside, wait)) = first.take() {
+                inside.send(()).unwrap();
+                wait.recv().unwrap();
+            }
             deposit_more(unit, 500)
         });
         write.await
     });
     arrived.recv().unwrap();
-    assert!(verify(&engine, Some(&keyring())).unwrap().is_sound());
+    assert!(verify(&*engine, Some(&keyring())).unwrap().is_sound());
     go_on.send(()).unwrap();
     runtime.block_on(task).unwrap().unwrap();
-    assert!(verify(&engine, Some(&keyring())).unwrap().is_sound());
+    assert!(verify(&*engine, Some(&keyring())).unwrap().is_sound());
     drop((store, runtime));
     threads.join();
 }
@@ -718,4 +768,38 @@ fn deposit_more(unit: &mut Unit<'_, '_>, number: u128) -> Result {
     let later = at(number as i64 + 600);
     unit.post(transaction_id(number), &posting, later)?;
     advance(unit, number, &[Event::Started, Event::Settled], later)
+}
+
+macro_rules! on_every_engine {
+    ($($test:ident)+) => {
+        mod sqlite {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(super::Kind::Sqlite);
+                }
+            )+
+        }
+
+        mod postgres {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(super::Kind::Postgres);
+                }
+            )+
+        }
+    };
+}
+
+on_every_engine! {
+    a_sound_database_is_found_sound
+    every_damage_is_named
+    no_predicate_is_without_a_corrupter
+    without_a_key_what_is_sealed_is_skipped
+    a_wrong_key_is_an_error_and_not_a_thousand_breaks
+    under_another_schema_only_the_schema_is_judged
+    many_breaks_are_counted_and_few_are_named
+    a_long_history_is_read_in_parts
+    it_reads_beside_a_store_that_is_in_use
 }

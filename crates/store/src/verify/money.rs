@@ -15,7 +15,7 @@ use ledger::movements::Movement;
 use uuid::Uuid;
 
 use super::payment::{Payment, RawLine, RawPosting, RawQuote, RawTransaction};
-use super::{Findings, Predicate, Run, shown};
+use super::{Findings, Ledger, Predicate, Run, shown};
 use crate::books::{self, LedgerAccount, RowPhase};
 use crate::error::StoreError;
 use crate::record::Record;
@@ -41,6 +41,8 @@ pub(super) struct Books {
     touched: BTreeSet<AccountKey>,
     /// Fees of each platform and currency: as credited, and as completed quotes have them.
     fees: BTreeMap<(Uuid, Currency), (i128, i128)>,
+    /// Every account with its stored balance and what its entries come to.
+    pub(super) ledger: Ledger,
 }
 
 /// Checks L6, L7, L9 and T7 to T9 of one payment, and adds it to the books.
@@ -338,6 +340,9 @@ fn not_paid_and_returned(findings: &mut Findings, payment: &Payment) {
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     let mut stored = BTreeSet::new();
     let Run { connection, findings, books, .. } = run;
+    for (account, folded) in books.audit.folded() {
+        books.ledger.entry(account).or_default().folded = folded;
+    }
     connection.query(ACCOUNTS, &[], ACCOUNT_COLUMNS.len(), &mut |values| {
         for predicate in [Predicate::L3, Predicate::L4, Predicate::L5, Predicate::H2] {
             findings.saw(predicate, 1);
@@ -374,10 +379,12 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
             format!("{account} has a balance and no entries")
         });
         stored.insert(account);
+        books.ledger.entry(account).or_default().stored = Some(counters);
         books.audit.cached(account, counters);
         Ok(())
     })?;
-    let books = std::mem::take(&mut run.books);
+    let mut books = std::mem::take(&mut run.books);
+    run.books.ledger = std::mem::take(&mut books.ledger);
     for account in books.touched.difference(&stored) {
         run.findings.broke(Predicate::L3, format!("{account} has entries and no balance"));
     }

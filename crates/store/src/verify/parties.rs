@@ -15,20 +15,27 @@ use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
 use crate::error::StoreError;
+use crate::events;
 use crate::external_accounts::read_owner;
-use crate::idempotency::Answer;
+use crate::idempotency::{Answer, Body, Part};
+use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
+use crate::strands::Strand;
+use crate::{customers, external_accounts, tokens};
 
 const PLATFORMS: &str = "select id from platforms";
-const TOKENS: &str = "select id, platform from tokens";
+const TOKENS: &str = "select id, platform, revoked from tokens";
 const CUSTOMERS: &str = "select c.id, c.platform, c.uma_address, c.default_uma_deposit_account, \
-    u.customer from customers c left join uma_addresses u on u.address = c.uma_address";
-const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner from external_accounts";
+    u.customer, \
+    c.is_deleted, c.customer_type from customers c left join uma_addresses u on u.address = c.uma_address";
+const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, currency \
+    from external_accounts";
 const FINGERPRINTS: &str = "select fingerprint, external_account \
     from external_account_fingerprints";
 const UMA_ADDRESSES: &str = "select address, customer from uma_addresses";
-const ANSWERS: &str = "select scope, platform, status, sealed from idempotency";
+const ANSWERS: &str = "select scope, at, status, sealed, part_of from idempotency \
+    where scope > $1 order by scope limit $2";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
     [PLATFORMS, TOKENS, CUSTOMERS, EXTERNAL_ACCOUNTS, FINGERPRINTS, UMA_ADDRESSES, ANSWERS]
@@ -122,38 +129,63 @@ fn platforms(run: &mut Run<'_>) -> Result<(), StoreError> {
 }
 
 fn tokens(run: &mut Run<'_>) -> Result<(), StoreError> {
-    run.each(TOKENS, (Token::TABLE, &["id", "platform"]), |run, mut row| {
+    run.each(TOKENS, (Token::TABLE, &["id", "platform", "revoked"]), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
-        match row.uuid().and_then(|id| Ok((id, row.uuid()?))) {
-            Ok((id, platform)) => {
+        match row.uuid().and_then(|id| Ok((id, row.uuid()?, row.flag()?))) {
+            Ok((id, platform, is_revoked)) => {
+                let facet = tokens::facet(is_revoked);
+                let strand = Strand { index: &tokens::BY_PLATFORM, leader: platform, facet };
+                run.numbers.count(id, [strand]);
                 let is_known = run.parties.platforms.contains(&platform);
                 run.findings.demand(Predicate::S4, is_known, || {
                     format!("Token:{id} is of a platform that is not there")
                 });
             }
-            Err(error) => run.findings.unreadable(Predicate::S4, "a token", &error),
+            Err(error) => {
+                run.numbers.is_incomplete = true;
+                run.findings.unreadable(Predicate::S4, "a token", &error);
+            }
         }
     })
 }
 
 fn customers(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns =
-        &["id", "platform", "uma_address", "default_uma_deposit_account", "uma_addresses.customer"];
+    let columns = &[
+        "id",
+        "platform",
+        "uma_address",
+        "default_uma_deposit_account",
+        "uma_addresses.customer",
+        "is_deleted",
+        "customer_type",
+    ];
     run.each(CUSTOMERS, (Customer::TABLE, columns), |run, mut row| {
         for predicate in [Predicate::C1, Predicate::C2, Predicate::S4] {
             run.findings.saw(predicate, 1);
         }
         let read = |row: &mut Row| {
             let (id, platform, address) = (row.id()?, row.uuid()?, row.text()?);
-            Ok((id, platform, address, row.uuid_or_null()?, row.uuid_or_null()?))
+            let (account, claimed) = (row.uuid_or_null()?, row.uuid_or_null()?);
+            Ok((id, platform, address, account, claimed, row.flag()?, row.text()?))
         };
-        let (id, platform, address, account, claimed): (CustomerId, _, _, _, _) =
-            match read(&mut row) {
-                Ok(columns) => columns,
-                Err(error) => {
-                    return run.findings.unreadable(Predicate::C2, "a customer", &error);
-                }
-            };
+        let (id, platform, address, account, claimed, is_deleted, customer_type): (
+            CustomerId,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+        ) = match read(&mut row) {
+            Ok(columns) => columns,
+            Err(error) => {
+                run.numbers.is_incomplete = true;
+                return run.findings.unreadable(Predicate::C2, "a customer", &error);
+            }
+        };
+        let facet = customers::facet(is_deleted, &customer_type);
+        let strand = Strand { index: &customers::BY_PLATFORM, leader: platform, facet };
+        run.numbers.count(id.uuid(), [strand]);
         run.parties.customers.insert(id.uuid(), platform);
         run.parties.add_owner(id.uuid(), platform);
         if let Some(account) = account {
@@ -178,16 +210,23 @@ fn is_spelled(address: &str) -> bool {
 }
 
 fn external_accounts(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &["id", "platform", "owner_kind", "owner"];
+    let columns = &["id", "platform", "owner_kind", "owner", "currency"];
     run.each(EXTERNAL_ACCOUNTS, (ExternalAccount::TABLE, columns), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
-        let read = |row: &mut Row| Ok((row.id()?, row.uuid()?, read_owner(row)?));
-        let (id, platform, owner): (ExternalAccountId, _, _) = match read(&mut row) {
+        let read = |row: &mut Row| Ok((row.id()?, row.uuid()?, read_owner(row)?, row.currency()?));
+        let (id, platform, owner, currency): (ExternalAccountId, _, _, _) = match read(&mut row) {
             Ok(columns) => columns,
             Err(error) => {
+                run.numbers.is_incomplete = true;
                 return run.findings.unreadable(Predicate::S4, "an external account", &error);
             }
         };
+        let facet = external_accounts::facet(owner, currency);
+        let strands = [
+            Strand { index: &external_accounts::BY_PLATFORM, leader: platform, facet },
+            Strand { index: &external_accounts::BY_OWNER, leader: owner.uuid(), facet },
+        ];
+        run.numbers.count(id.uuid(), strands);
         run.parties.external_accounts.insert(id.uuid(), (platform, owner));
         let is_its = run.parties.platform_of(owner) == Some(platform);
         run.findings.demand(Predicate::S4, is_its, || {
@@ -243,34 +282,68 @@ fn uma_addresses(run: &mut Run<'_>) -> Result<(), StoreError> {
     })
 }
 
-/// I1, row by row: stored answers are many, and each holds a whole body.
+/// I1, chunk by chunk: stored answers are many. Those that are a part of an event are looked up
+/// there.
 fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, keyring, findings, parties, .. } = run;
-    let columns: &[&str] = &["scope", "platform", "status", "sealed"];
-    connection.query(ANSWERS, &[], columns.len(), &mut |values| {
-        let name = format!("answer {}", shown(values.first()));
-        let row = &mut Row::new(Answer::TABLE, columns, values);
-        for predicate in [Predicate::I1, Predicate::S4] {
-            findings.saw(predicate, 1);
-        }
-        let mut read = || Ok((row.bytes()?, row.uuid()?, row.int()?, row.bytes()?));
-        match read() {
-            Ok((scope, platform, status, sealed)) => {
-                let may_be_repeated = matches!(status, 200..=299 | 400..=499);
-                findings.demand(Predicate::I1, may_be_repeated, || {
-                    format!("{name} has a status that is not kept")
-                });
-                let opens = keyring
-                    .is_none_or(|keyring| keyring.open(Answer::TABLE, &scope, &sealed).is_ok());
-                findings.demand(Predicate::I1, opens, || format!("{name} does not open"));
-                findings.demand(Predicate::S4, parties.platforms.contains(&platform), || {
-                    format!("{name} is of a platform that is not there")
-                });
+    let Some(keyring) = run.keyring else { return Ok(()) };
+    let mut last = Vec::new();
+    loop {
+        let (mut rows, mut parts) = (0, Vec::new());
+        let Run { connection, findings, .. } = run;
+        let after = [Value::Bytes(last.clone()), Value::Int(ANSWERS_AT_ONCE)];
+        connection.query(ANSWERS, &after, Answer::COLUMNS.len(), &mut |values| {
+            let name = format!("answer {}", shown(values.first()));
+            findings.saw(Predicate::I1, 1);
+            rows += 1;
+            if let Some(Value::Bytes(scope)) = values.first() {
+                last.clone_from(scope);
             }
-            Err(error) => findings.unreadable(Predicate::I1, name, &error),
+            match Answer::read(&mut Row::new(Answer::TABLE, Answer::COLUMNS, values), keyring) {
+                Ok(answer) => {
+                    let may_be_repeated = matches!(answer.status, 200..=299 | 400..=499);
+                    findings.demand(Predicate::I1, may_be_repeated, || {
+                        format!("{name} has a status that is not kept")
+                    });
+                    if let Body::PartOf(part) = answer.body {
+                        parts.push((name, part));
+                    }
+                }
+                Err(error) => findings.unreadable(Predicate::I1, name, &error),
+            }
+            Ok(())
+        })?;
+        parts_of_events(run, keyring, &parts)?;
+        if rows < ANSWERS_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers that are read together, and whose events are fetched together.
+const ANSWERS_AT_ONCE: i64 = 256;
+
+fn parts_of_events(
+    run: &mut Run<'_>,
+    keyring: &Keyring,
+    parts: &[(String, Part)],
+) -> Result<(), StoreError> {
+    let keys: BTreeSet<_> = parts.iter().map(|(_, part)| part.resource).collect();
+    let keys: Vec<_> = keys.into_iter().map(Value::from).collect();
+    let mut lengths = BTreeMap::new();
+    run.connection.fetch(&events::EVENTS, &keys, &mut |values| {
+        // An event that cannot be read is E1's and E3's to name.
+        if let Ok(event) = events::read(values, keyring) {
+            lengths.insert((event.resource, event.number), event.body.len());
         }
         Ok(())
-    })
+    })?;
+    for (name, part) in parts {
+        let length = lengths.get(&(part.resource, part.number));
+        run.findings.demand(Predicate::I1, length.is_some_and(|length| part.fits(*length)), || {
+            format!("{name} is part of an event that is not there")
+        });
+    }
+    Ok(())
 }
 
 /// Reads every row of a table as the rest of the program does, if there is a key: what is sealed

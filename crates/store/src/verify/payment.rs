@@ -16,7 +16,7 @@ use ledger::movements::Movement;
 use ledger::posting::Resolution;
 use uuid::Uuid;
 
-use super::{Predicate, Run, money, shown, states};
+use super::{Predicate, Run, money, numbers, shown, states};
 use crate::books::{self, RowPhase};
 use crate::error::StoreError;
 use crate::external_accounts::read_owner;
@@ -60,14 +60,8 @@ const EVENTS: &str = "select resource, number, id, platform, kind, at, sealed \
     from events where resource > $1 and resource <= $2 order by resource, number";
 const EVENT_COLUMNS: &[&str] = &["resource", "number", "id", "platform", "kind", "at", "sealed"];
 
-/// References that stand at more than one transaction.
-const SHARED_REFERENCES: &str =
-    "select min(id) from transactions group by reference having count(*) > 1";
-
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [transactions(), quotes()]
-        .into_iter()
-        .chain([POSTINGS, ENTRIES, EVENTS, SHARED_REFERENCES].map(str::to_owned))
+    [transactions(), quotes()].into_iter().chain([POSTINGS, ENTRIES, EVENTS].map(str::to_owned))
 }
 
 /// Everything that is stored about one transaction.
@@ -92,12 +86,13 @@ pub(super) struct RawTransaction {
     pub(super) failure_reason: Option<String>,
     pub(super) source_account: Option<Uuid>,
     pub(super) destination_account: Uuid,
+    pub(super) own_account: Uuid,
+    pub(super) payer: Option<Uuid>,
     pub(super) sending_currency: Option<Currency>,
     pub(super) sending_minor: Option<i64>,
     pub(super) receiving_currency: Currency,
     pub(super) receiving_minor: i64,
     pub(super) quote: Option<Uuid>,
-    pub(super) reference: String,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) history: Vec<(usize, Timestamp)>,
@@ -113,6 +108,8 @@ pub(super) struct RawQuote {
     pub(super) status: quote::Status,
     pub(super) source_account: Option<Uuid>,
     pub(super) destination_account: Uuid,
+    pub(super) own_account: Uuid,
+    pub(super) payer: Option<Uuid>,
     pub(super) sending_currency: Currency,
     pub(super) sending_minor: i64,
     pub(super) fees_minor: i64,
@@ -202,21 +199,13 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
             let breaks = run.findings.count;
             states::check(run, payment);
             money::check_payment(run, payment);
+            numbers::count_payment(run, payment);
             states::check_contents(run, payment, breaks == run.findings.count);
         }
         match last {
             Some(last) => low = last,
             None => break,
         }
-    }
-    let mut shared = Vec::new();
-    run.connection.query(SHARED_REFERENCES, &[], 1, &mut |values| {
-        shared.push(shown(values.first()));
-        Ok(())
-    })?;
-    for id in shared {
-        let what = format!("Transaction:{id} shares its reference with another");
-        run.findings.broke(Predicate::T6, what);
     }
     Ok(())
 }
@@ -240,7 +229,7 @@ impl Chunk {
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let (mut last, mut count) = (None, 0);
         let parameters = [Value::from(after), Value::Int(CHUNK as i64)];
-        let Run { connection, findings, .. } = run;
+        let Run { connection, findings, numbers, .. } = run;
         let width = Transaction::COLUMNS.len();
         connection.query(&transactions(), &parameters, width, &mut |values| {
             count += 1;
@@ -256,6 +245,7 @@ impl Chunk {
                 Ok(transaction) => payment.transaction = Some(transaction),
                 Err(error) => {
                     payment.is_unreadable = true;
+                    numbers.is_incomplete = true;
                     findings.unreadable(Predicate::T1, name, &error);
                 }
             }
@@ -265,13 +255,16 @@ impl Chunk {
     }
 
     fn read_quotes(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
-        let Run { connection, findings, .. } = run;
+        let Run { connection, findings, numbers, .. } = run;
         let width = Quote::COLUMNS.len();
         connection.query(&quotes(), bounds, width, &mut |values| {
             let name = format!("Quote:{}", shown(values.first()));
             match read_quote(values) {
                 Ok((transaction, quote)) => self.payment(transaction).quotes.push(quote),
-                Err(error) => findings.unreadable(Predicate::T1, name, &error),
+                Err(error) => {
+                    numbers.is_incomplete = true;
+                    findings.unreadable(Predicate::T1, name, &error);
+                }
             }
             Ok(())
         })
@@ -361,12 +354,13 @@ fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
         failure_reason: row.text_or_null()?,
         source_account: row.uuid_or_null()?,
         destination_account: row.uuid()?,
+        own_account: row.uuid()?,
+        payer: row.uuid_or_null()?,
         sending_currency: currency_or_null(row)?,
         sending_minor: row.int_or_null()?,
         receiving_currency: row.currency()?,
         receiving_minor: row.int()?,
         quote: row.uuid_or_null()?,
-        reference: row.text()?,
         created_at: row.time()?,
         updated_at: row.time()?,
         history: history(row)?,
@@ -386,6 +380,8 @@ fn read_quote(values: Vec<Value>) -> Result<(Uuid, RawQuote), StoreError> {
         status: row.named(quote::Status::from_name)?,
         source_account: row.uuid_or_null()?,
         destination_account: row.uuid()?,
+        own_account: row.uuid()?,
+        payer: row.uuid_or_null()?,
         sending_currency: row.currency()?,
         sending_minor: row.int()?,
         fees_minor: row.int()?,

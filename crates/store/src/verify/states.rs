@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use domain::event::{EventKind, event_id};
-use domain::id::TransactionId;
+use domain::id::{QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, FailureReason, Transaction, reference};
@@ -35,7 +35,7 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
             &name,
             steps,
             quote.status,
-            (quote.created_at, quote.updated_at),
+            [QuoteId::from_uuid(quote.id).created_at(), quote.created_at, quote.updated_at],
         );
         executed_in_time(findings, quote, &name);
     }
@@ -51,16 +51,18 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
         all: &transaction::Status::ALL,
         may_become: transaction::Status::may_become,
     };
-    let times = (transaction.created_at, transaction.updated_at);
+    let drawn = TransactionId::from_uuid(payment.id).created_at();
+    let times = [drawn, transaction.created_at, transaction.updated_at];
     check_steps(findings, &machine, &name, steps, transaction.status, times);
     quote_fits(findings, payment, transaction);
     expired_holds_nothing(findings, payment);
     failure_has_reason(findings, transaction, &name);
     findings.saw(Predicate::T6, 1);
-    let derived = reference(TransactionId::from_uuid(payment.id));
-    findings.demand(Predicate::T6, transaction.reference == derived, || {
-        format!("{name} has a reference that is not its own")
+    let reference = reference(TransactionId::from_uuid(payment.id));
+    findings.demand(Predicate::T6, run.last_reference != reference, || {
+        format!("{name} shares its reference with the transaction before it")
     });
+    run.last_reference = reference;
     money_is_set_aside(run, payment, transaction);
     has_timer(run, payment, transaction);
     check_events(run, payment, transaction);
@@ -86,7 +88,7 @@ fn check_steps<S: Copy + PartialEq>(
     name: &impl Display,
     steps: Option<Vec<(S, Timestamp)>>,
     status: S,
-    (created_at, updated_at): (Timestamp, Timestamp),
+    [drawn, created_at, updated_at]: [Timestamp; 3],
 ) {
     findings.saw(Predicate::T1, 1);
     findings.saw(Predicate::T2, 1);
@@ -114,6 +116,9 @@ fn check_steps<S: Copy + PartialEq>(
     });
     findings.demand(Predicate::T1, (first.1, last.1) == (created_at, updated_at), || {
         format!("{name} was not made or changed when its steps say")
+    });
+    findings.demand(Predicate::T1, first.1 == drawn, || {
+        format!("{name} does not start when its id was drawn")
     });
 }
 
@@ -285,7 +290,7 @@ fn check_events(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
         });
         if let Some(keyring) = keyring {
             let place = events::place(payment.id, event.number);
-            let opens = keyring.open(events::TABLE, &place, &event.sealed).is_ok();
+            let opens = events::open(keyring, &place, &event.sealed).is_ok();
             findings.demand(Predicate::E3, opens, || format!("{} does not open", of()));
         }
         let step = (event.number as usize).checked_sub(1);

@@ -198,6 +198,9 @@ pub async fn every_filter_of_external_accounts<P: Provider>() {
             for number in [1, 2] {
                 unit.put_platform(platform(number));
             }
+            for number in [1, 2] {
+                unit.put_customer(customer(number, 1));
+            }
             unit.put_external_account(usd_account(1, 1, one));
             unit.put_external_account(eur_account(2, 1, one));
             unit.put_external_account(usd_account(3, 1, two));
@@ -233,12 +236,17 @@ async fn transactions<P: Provider>() -> Opened<P> {
             for number in [1, 2] {
                 unit.put_platform(platform(number));
             }
+            for number in [1, 2] {
+                unit.put_customer(customer(number, 1));
+            }
+            unit.put_customer(customer(3, 2));
+            unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
             begin(unit, deposit(1, 1, 1, 10, "USD"));
             begin(unit, deposit(2, 1, 2, 10, "EUR"));
             begin(unit, transfer_out(3, 1, 7, 10));
             begin(unit, transfer_out(4, 2, 7, 10));
             advance(unit, 4, &[transaction::Event::Refused], at(40))?;
-            begin(unit, deposit(5, 2, 1, 10, "USD"));
+            begin(unit, deposit(5, 2, 3, 10, "USD"));
             Ok(())
         })
         .await;
@@ -297,6 +305,10 @@ pub async fn every_filter_of_quotes<P: Provider>() {
     opened
         .write(move |unit| {
             unit.put_platform(platform(1));
+            for number in [1, 2] {
+                unit.put_customer(customer(number, 1));
+            }
+            unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
             let in_time = Source::RealtimeFunding { currency: currency("USD") };
             let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, in_time, there)];

@@ -16,12 +16,14 @@ mod money;
 mod lists;
 mod timers;
 mod opening;
+mod moving;
 
 use std::path::PathBuf;
 
-use store::engine::{Engine, SqliteFile};
+use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::unit::Unit;
 use store::{Store, Threads};
+use testbed::postgres::Database;
 
 use self::support::{Refused, Result, keyring};
 
@@ -80,6 +82,37 @@ impl Provider for Sqlite {
             }
         }
     }
+}
+
+/// A database on a real server.
+pub struct Postgres(Database);
+
+impl Provider for Postgres {
+    fn new() -> Self {
+        Self(Database::fresh())
+    }
+
+    fn engine(&self) -> Box<dyn Engine> {
+        Box::new(PostgresServer::new(&self.0.url()).unwrap())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let tables = "select string_agg(table_name, ' ') from information_schema.tables \
+            where table_schema = 'public'";
+        let tables = self.0.query(tables).unwrap();
+        let all = tables.split_whitespace().map(|table| {
+            // Letters among the bytes are shown as letters.
+            let rows = format!("select string_agg(t::text, '') from {table} t");
+            self.0.query(&format!("set bytea_output = 'escape'; {rows}")).unwrap()
+        });
+        all.collect::<String>().into_bytes()
+    }
+
+    fn run(&self, sql: &str) {
+        self.0.query(sql).unwrap();
+    }
+
+    fn lose_side_files(&self) {}
 }
 
 /// A store that is open, with its database.
@@ -196,9 +229,16 @@ macro_rules! suite {
                     a_closed_database_is_complete_in_its_main_part
                     sealed_columns_show_no_plain_text
                     a_damaged_row_is_named_by_table_and_column;
+                moving: everything_moves_there_and_back
+                    a_copy_goes_on_from_every_place_where_it_was_interrupted
+                    a_source_that_changed_is_copied_anew
+                    what_was_damaged_on_its_way_is_found_and_never_opened
+                    a_target_that_holds_anything_is_refused
+                    a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused;
             }
         }
     };
 }
 
 suite!(sqlite, crate::Sqlite);
+suite!(postgres, crate::Postgres);

@@ -5,7 +5,7 @@ use domain::id::Owner;
 use domain::transaction::{AccountRef, Source, Transaction};
 use store::Store;
 use store::error::StoreError;
-use store::idempotency::{Answer, scope};
+use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
 
 use crate::support::*;
@@ -44,13 +44,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             begin(unit, transfer_out(2, 1, 1, 10));
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
-            unit.keep_answer(Answer {
-                scope,
-                platform: platform_id(1),
-                at: at(1),
-                status: 201,
-                body,
-            });
+            unit.keep_answer(scope, at(1), 201, &body);
             Ok(())
         })
         .await;

@@ -16,7 +16,7 @@ use ledger::movements;
 use store::books::LedgerAccount;
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
-use store::idempotency::Answer;
+use store::idempotency::{Answer, Body};
 use store::record::Record;
 use store::unit::Unit;
 
@@ -101,7 +101,7 @@ async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     bare.purpose = None;
     bare.rate_details.multipliers = None;
     bare.locked = domain::pricing::Locked::Receiving(bare.price.received);
-    opened = check(opened, Quote::pending(bare, at(4)), |unit, quote| unit.add_quote(quote)).await;
+    opened = check(opened, Quote::pending(bare), |unit, quote| unit.add_quote(quote)).await;
     for record in [deposit(11, 1, 1, 5, "USD"), transfer_out(12, 1, 2, 9_000_000_000_000_000)] {
         opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
     }
@@ -122,15 +122,13 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     let expected = LedgerAccount { account, updated_at: at(30), balance: found.balance };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
-        let answer = Answer {
-            scope: [number; 32],
-            platform: platform_id(1),
-            at: at(1),
-            status,
-            body: body.to_vec(),
-        };
-        check(open_with_platform::<P>().await, answer, |unit, answer| unit.keep_answer(answer))
-            .await;
+        let answer =
+            Answer { scope: [number; 16], at: at(1), status, body: Body::Own(body.into()) };
+        check(open_with_platform::<P>().await, answer, |unit, answer| {
+            let Body::Own(body) = answer.body else { unreachable!("it has bytes of its own") };
+            unit.keep_answer(answer.scope, answer.at, answer.status, &body);
+        })
+        .await;
     }
 }
 

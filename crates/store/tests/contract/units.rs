@@ -12,12 +12,12 @@ use store::Store;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, Value};
+use store::sql::{Change, Connection, Shape, Turn, Value, Write};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::support::*;
-use crate::{Opened, Provider, open};
+use crate::{Opened, Provider, open, open_again};
 
 /// Holds the lane inside a unit until the returned sender is used or dropped, so that what is
 /// written meanwhile becomes one batch.
@@ -136,7 +136,9 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
             Ok(())
         })
         .await;
-    // A unit that has not read cannot know that the key is taken.
+    // A unit that has not read cannot know that the key is taken, nor does a lane that has started
+    // since.
+    let opened = open_again(opened.close());
     let again = |number: u128| {
         opened.store.write(move |unit| {
             unit.put_platform(platform(number));
@@ -171,10 +173,22 @@ impl Engine for Crowded {
     fn reader(&self) -> std::result::Result<Box<dyn Connection>, StoreError> {
         self.0.reader()
     }
+
+    fn readers(&self) -> usize {
+        self.0.readers()
+    }
+
+    fn holds_data(&self) -> std::result::Result<bool, StoreError> {
+        self.0.holds_data()
+    }
+
+    fn alone(&self) -> std::result::Result<Box<dyn Connection>, StoreError> {
+        self.0.alone()
+    }
 }
 
 impl Connection for CrowdedConnection {
-    fn begin(&mut self) -> std::result::Result<(), StoreError> {
+    fn begin(&mut self) -> std::result::Result<Turn, StoreError> {
         self.0.begin()
     }
 
@@ -195,10 +209,28 @@ impl Connection for CrowdedConnection {
         sql: &str,
         parameters: &[Value],
     ) -> std::result::Result<usize, StoreError> {
-        if let Some(table) = sql.strip_prefix("update ").and_then(|rest| rest.split(' ').next()) {
+        self.0.execute(sql, parameters)
+    }
+
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), StoreError>,
+    ) -> std::result::Result<(), StoreError> {
+        self.0.fetch(shape, keys, each)
+    }
+
+    fn write(&mut self, writes: Vec<Write>) -> std::result::Result<(), StoreError> {
+        for write in writes.iter().filter(|write| write.change == Change::Update) {
+            let table = write.shape.table;
             self.0.execute(&format!("update {table} set version = version + 1"), &[])?;
         }
-        self.0.execute(sql, parameters)
+        self.0.write(writes)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.0.is_remote()
     }
 
     fn query(

@@ -71,22 +71,24 @@ pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(1_760_000_000_000 + seconds * 1_000)
 }
 
-/// An id that is greater than those with smaller numbers.
-pub fn uuid(number: u128) -> Uuid {
-    Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0000 | number)
+/// An id that was drawn at a second and is greater than those of that second with smaller numbers.
+/// Its lowest 16 bits are zero: it may own internal accounts, and its reference is its own.
+fn drawn(seconds: i64, number: u128) -> Uuid {
+    let millis = at(seconds).millis() as u128;
+    Uuid::from_u128(millis << 80 | 0x7000_8000_0000_0000_0000 | number << 16)
 }
 
-/// The id of something that owns internal accounts.
-fn owner_uuid(number: u128) -> Uuid {
-    uuid(number << 16)
+/// The id of what was made in the second with this number.
+pub fn uuid(number: u128) -> Uuid {
+    drawn(number as i64, number)
 }
 
 pub fn platform_id(number: u128) -> PlatformId {
-    PlatformId::from_uuid(owner_uuid(number))
+    PlatformId::from_uuid(drawn(0, number))
 }
 
 pub fn customer_id(number: u128) -> CustomerId {
-    CustomerId::from_uuid(owner_uuid(0x1000 + number))
+    CustomerId::from_uuid(drawn(number as i64, 0x1000 + number))
 }
 
 pub fn account_id(number: u128) -> ExternalAccountId {
@@ -98,7 +100,7 @@ pub fn transaction_id(number: u128) -> TransactionId {
 }
 
 pub fn quote_id(number: u128) -> QuoteId {
-    QuoteId::from_uuid(uuid(0x1_0000 + number))
+    QuoteId::from_uuid(drawn(number as i64, 0x1_0000 + number))
 }
 
 pub fn currency(code: &str) -> Currency {
@@ -389,7 +391,7 @@ pub fn deposit(
         terms: None,
         description: None,
     };
-    Transaction::pending(draft, at(number as i64))
+    Transaction::pending(draft)
 }
 
 /// A transfer to an external account, with a memo.
@@ -403,7 +405,7 @@ pub fn transfer_out(number: u128, customer: u128, account: u128, minor: i64) -> 
         description: Some(format!("memo {CANARY}")),
         ..deposit(number, 1, customer, minor, "USD").draft().clone()
     };
-    Transaction::pending(draft, at(number as i64))
+    Transaction::pending(draft)
 }
 
 /// When quotes of the tests are over, in seconds after they were made.
@@ -461,8 +463,7 @@ pub fn quote(
         }),
         description: Some(format!("memo {CANARY}")),
     };
-    let now = at(number as i64);
-    (Quote::pending(quote, now), Transaction::pending(transaction, now))
+    (Quote::pending(quote), Transaction::pending(transaction))
 }
 
 /// The event about a transaction's latest change.

@@ -1,0 +1,116 @@
+//! Copies of the embedded database, also while a server writes to it.
+//!
+//! A copy is of one instant: its pages are read inside one transaction, so what is written
+//! meanwhile neither shows in it nor makes it start again, and nobody waits for it
+//! (docs/decisions/0016).
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use domain::time::Timestamp;
+use rusqlite::backup::{Backup, StepResult};
+
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::sql::{Connection as _, Row};
+use crate::sqlite::{Access, Sqlite, failure};
+
+/// Pages that are copied before they are put on the disk: 4 MiB. More at once would make the flush
+/// of a running server wait behind it.
+const STEP_PAGES: i32 = 1_024;
+
+/// Starts the snapshot that every page is read from.
+const FIRST_LOOK: &str = "select count(*) from sqlite_master";
+
+/// What a copy is told by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// How many transactions it has.
+    pub transactions: u64,
+    /// When the last of them changed.
+    pub last_change: Option<Timestamp>,
+}
+
+pub(crate) const SUMMARY: &str = "select count(*), max(updated_at) from transactions";
+
+/// Reads what tells a database from older and newer ones.
+pub fn summary(engine: &dyn Engine) -> Result<Summary, StoreError> {
+    let mut summary = Summary { transactions: 0, last_change: None };
+    engine.reader()?.query(SUMMARY, &[], 2, &mut |values| {
+        let row = &mut Row::new("transactions", &["count", "updated_at"], values);
+        summary.transactions = u64::try_from(row.int()?).unwrap_or(0);
+        summary.last_change = row.int_or_null()?.map(Timestamp::from_millis);
+        Ok(())
+    })?;
+    Ok(summary)
+}
+
+/// How far a copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes that are in the copy.
+    pub bytes: u64,
+    /// Bytes of the database.
+    pub of_bytes: u64,
+}
+
+/// Copies the database in the file `from`, with what its log holds, into the empty file `to`, which
+/// is then on the disk and complete by itself. `on_step` is called after some megabytes each, and
+/// may take its time.
+pub fn copy_file(
+    from: &Path,
+    to: &Path,
+    on_step: &mut dyn FnMut(Copied),
+) -> Result<(), StoreError> {
+    let mut source = Sqlite::open(from, Access::Read)?;
+    source.begin_read()?;
+    source.query(FIRST_LOOK, &[], 1, &mut |values| {
+        Row::new("sqlite_master", &["count"], values).int().map(drop)
+    })?;
+    let page_bytes: u64 = source
+        .driver()
+        .pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0))
+        .map_err(failure)?
+        .into();
+    let file = OpenOptions::new().write(true).open(to).map_err(unwritable)?;
+    let mut target = rusqlite::Connection::open(to).map_err(failure)?;
+    // The file is nothing until all of it is there: what a journal would protect is thrown away.
+    target.pragma_update(None, "journal_mode", "off").map_err(failure)?;
+    target.pragma_update(None, "synchronous", "off").map_err(failure)?;
+    let backup = Backup::new(source.driver(), &mut target).map_err(failure)?;
+    loop {
+        let step = backup.step(STEP_PAGES).map_err(failure)?;
+        file.sync_data().map_err(unwritable)?;
+        let progress = backup.progress();
+        let bytes = |pages: i32| u64::try_from(pages).unwrap_or(0) * page_bytes;
+        let of_bytes = bytes(progress.pagecount);
+        on_step(Copied { bytes: of_bytes - bytes(progress.remaining), of_bytes });
+        match step {
+            StepResult::Done => break,
+            StepResult::More => {}
+            StepResult::Busy | StepResult::Locked => {
+                return Err(StoreError::Conflict("somebody holds the file".to_owned()));
+            }
+            other => return Err(StoreError::Engine(format!("an unknown step: {other:?}"))),
+        }
+    }
+    drop(backup);
+    drop(target);
+    source.rollback()?;
+    // The pages say that there is a log beside them. A copy has none, and no use for one.
+    let target = rusqlite::Connection::open(to).map_err(failure)?;
+    let mode: String =
+        target.query_row("pragma journal_mode = delete", [], |row| row.get(0)).map_err(failure)?;
+    if mode != "delete" {
+        return Err(StoreError::Engine(format!("the copy stays in journal mode {mode}")));
+    }
+    target.close().map_err(|(_, error)| failure(error))?;
+    file.sync_all().map_err(unwritable)
+}
+
+fn unwritable(error: std::io::Error) -> StoreError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::Engine(format!("the copy cannot be written: {error}")),
+    }
+}

@@ -1,0 +1,97 @@
+//! What the lane remembers of the database between batches: rows as they are in it, so that a
+//! payment between accounts that were used before reads nothing.
+//!
+//! It is right because only the lane writes: a batch that is committed is remembered as it was
+//! written, one that is not is forgotten with everything else, and so is everything whenever
+//! somebody else had the turn ([`crate::sql::Turn`]).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use domain::id::TransactionId;
+use ledger::account::AccountKey;
+
+use crate::books::PostingRow;
+use crate::record::Remembered;
+
+/// Keys of one table in one generation. Payments that are under way and the accounts they use must
+/// fit: some seconds of full load. A transaction takes about a kilobyte.
+const GENERATION_MAX: usize = 16_384;
+
+/// A map that forgets what was not used for long: when the young generation is full, it becomes
+/// the old one, and what was only in the old one is gone.
+#[derive(Debug)]
+pub struct Generations<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+}
+
+impl<K, V> Default for Generations<K, V> {
+    fn default() -> Self {
+        Self { young: HashMap::new(), old: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
+    /// What is remembered of a key; it is used now.
+    pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
+        if !self.young.contains_key(key) {
+            let (key, value) = self.old.remove_entry(key)?;
+            self.young.insert(key, value);
+        }
+        self.young.get(key)
+    }
+
+    /// Remembers something.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        self.young.insert(key, value);
+    }
+
+    /// Forgets the old generation if the young one is full.
+    pub(crate) fn age(&mut self) {
+        if self.young.len() > GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+    }
+}
+
+/// Accounts whose balances are asked for again as soon as somebody else has written: those of the
+/// last batch. Accounts that everybody uses are among them, and the rest costs little.
+const RECENT_MAX: usize = 256;
+
+/// Everything that the lane remembers.
+#[derive(Default)]
+pub(crate) struct Cache {
+    pub(crate) rows: Remembered,
+    pub(crate) postings: Generations<TransactionId, Arc<Vec<PostingRow>>>,
+    recent: Vec<AccountKey>,
+}
+
+impl Cache {
+    /// Forgets what somebody else may have changed; `nouns` tells whether they are among it.
+    pub(crate) fn forget(&mut self, nouns: bool) {
+        self.rows.forget(nouns);
+        self.postings = Generations::default();
+    }
+
+    /// Keeps in mind which accounts a batch has changed.
+    pub(crate) fn used(&mut self, accounts: impl Iterator<Item = AccountKey>) {
+        self.recent.clear();
+        self.recent.extend(accounts.take(RECENT_MAX));
+    }
+
+    /// Accounts that the last batch changed and whose balances are not known any more.
+    pub(crate) fn recent(&mut self) -> Vec<AccountKey> {
+        let mut recent = std::mem::take(&mut self.recent);
+        recent.retain(|account| self.rows.ledger_accounts.get(account).is_none());
+        recent
+    }
+
+    /// Forgets what was not used for long. Between batches only: within one, what was read must
+    /// stay known.
+    pub(crate) fn age(&mut self) {
+        self.rows.age();
+        self.postings.age();
+    }
+}

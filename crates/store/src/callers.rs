@@ -1,0 +1,21 @@
+//! How often it has changed who may do what: whoever remembers a token compares the count, so that
+//! what this process revokes is refused from the moment at which the revocation is answered.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count of commits that changed a token or a platform, or may have.
+#[derive(Debug, Default)]
+pub struct Callers {
+    changes: AtomicU64,
+}
+
+impl Callers {
+    /// The count. Read it before the database: what is read then is at least as new.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,420 @@
+//! Moves everything from one database to an empty one, of whatever engine, and proves it.
+//!
+//! - Rows go as they are, table by table in the order of their keys, a chunk with each commit. What
+//!   is sealed stays sealed: both databases have the same key.
+//! - How far the copy has come stands in the target's `meta` and is committed with each chunk, so a
+//!   copy that was interrupted goes on. While it stands there, nobody opens the target.
+//! - Nobody else has the source open meanwhile. Still, nothing that was read for the copy is used
+//!   for the proof: when all rows are there, both sides are read again, each from one snapshot.
+//! - Only with the proof does the target get what makes it a database: all or nothing.
+
+mod proof;
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue;
+use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::verify::{self, Report};
+
+pub use self::proof::{AccountProof, Contents, Proof, TableProof};
+
+/// Rows that are read, written and committed together: some megabytes at most in this process, and
+/// enough that a commit and its flush are a small part of the work.
+const CHUNK_ROWS: usize = 2_000;
+
+/// Why nothing was moved, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A server or a command has the source open.
+    #[error(
+        "somebody uses the database that is to be moved: stop every server and command that has \
+         it open ({0})"
+    )]
+    SourceInUse(StoreError),
+    /// The source was never served.
+    #[error("the database that is to be moved holds nothing")]
+    SourceEmpty,
+    /// The source breaks what must hold of it, so a copy would as well.
+    #[error("the database that is to be moved is not sound; see switchyard verify")]
+    SourceUnsound(Box<Report>),
+    /// The target has rows that no copy put there.
+    #[error("the database to move to holds rows in {0}: name one that is empty")]
+    TargetHolds(&'static str),
+    /// Somebody else copies into the target.
+    #[error("another copy into the same database is under way, or has just ended")]
+    TargetInUse,
+    /// A database failed. What was copied stays for the next try.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is being done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The source is verified.
+    CheckingSource,
+    /// An earlier copy left rows in the target, which it goes on with.
+    Resuming {
+        /// How many.
+        rows: u64,
+    },
+    /// An earlier copy was of something else than the source is now: what it left is removed.
+    StartingOver,
+    /// A chunk of rows was committed, or a table is empty.
+    Copied {
+        /// Their table.
+        table: &'static str,
+        /// Rows of the table that are in the target.
+        rows: u64,
+        /// Rows of the table.
+        of_rows: u64,
+        /// Rows of all tables that are in the target.
+        all_rows: u64,
+        /// Rows of all tables.
+        of_all_rows: u64,
+    },
+    /// Both sides are read again, this table next.
+    Comparing {
+        /// The table.
+        table: &'static str,
+    },
+    /// The target is verified.
+    CheckingTarget,
+}
+
+const REPLACE_MARK: &str = "update meta set value = $1 where name = $2 and value = $3";
+const DROP_MARK: &str = "delete from meta where name = $1 and value = $2";
+
+fn count_of(shape: &Shape) -> String {
+    format!("select count(*) from {}", shape.table)
+}
+
+/// Whether there is a row, without looking at all of them.
+fn any_of(shape: &Shape) -> String {
+    format!("select count(*) from (select 1 as one from {} limit 1) as first", shape.table)
+}
+
+/// Some rows less: all of them at once could take longer than a statement may.
+fn clear(shape: &Shape) -> String {
+    let (table, keys) = (shape.table, shape.columns[..shape.key].join(", "));
+    format!("delete from {table} where ({keys}) in (select {keys} from {table} limit $1)")
+}
+
+/// Whole rows in the order of the key: from the beginning, or behind a key.
+fn chunk_of(shape: &Shape, is_first: bool) -> String {
+    let Shape { table, columns, key, .. } = *shape;
+    let (list, keys) = (columns.join(", "), columns[..key].join(", "));
+    if is_first {
+        return format!("select {list} from {table} order by {keys} limit $1");
+    }
+    let after: Vec<_> = (1..=key).map(|number| format!("${number}")).collect();
+    let after = after.join(", ");
+    format!(
+        "select {list} from {table} where ({keys}) > ({after}) order by {keys} limit ${}",
+        key + 1
+    )
+}
+
+/// Every statement of this module, for [`crate::statements`].
+pub(crate) fn statements() -> Vec<String> {
+    let of_tables = catalogue::tables().iter().flat_map(|shape| {
+        let insert = shape.texts().insert.clone();
+        [
+            count_of(shape),
+            any_of(shape),
+            clear(shape),
+            chunk_of(shape, true),
+            chunk_of(shape, false),
+            insert,
+        ]
+    });
+    [REPLACE_MARK, DROP_MARK].map(str::to_owned).into_iter().chain(of_tables).collect()
+}
+
+/// Copies everything from `source` into `target` and proves that it is there; the target can be
+/// opened only if the proof holds. `on_step` is told what is being done.
+pub fn copy(
+    source: &dyn Engine,
+    target: &dyn Engine,
+    keyring: &Keyring,
+    on_step: &mut dyn FnMut(Step),
+) -> Result<Proof, CopyError> {
+    let mut source = source.alone().map_err(|error| match error {
+        StoreError::Conflict(_) => CopyError::SourceInUse(error),
+        error => CopyError::Store(error),
+    })?;
+    let source = &mut *source;
+    if !engine::compare_key(source, keyring)? {
+        return Err(CopyError::SourceEmpty);
+    }
+    on_step(Step::CheckingSource);
+    let (report, ledger) = verify::everything(source, keyring)?;
+    if !report.is_sound() {
+        return Err(CopyError::SourceUnsound(Box::new(report)));
+    }
+    let mut copying = Copying::start(source, target.prepare(keyring)?, on_step)?;
+    while let Some((shape, after)) = copying.next() {
+        let rows = chunk(source, shape, after.as_deref())?;
+        copying.put(shape, rows)?;
+        on_step(copying.step(shape));
+    }
+    source.rollback()?;
+    let proof = proof::prove(source, &mut *target.auditor()?, keyring, ledger, on_step)?;
+    copying.finish(proof.holds().then_some(keyring))?;
+    source.rollback()?;
+    Ok(proof)
+}
+
+/// Some rows in the order of the key, from the one behind `after`.
+fn chunk(
+    connection: &mut dyn Connection,
+    shape: &'static Shape,
+    after: Option<&[Value]>,
+) -> Result<Vec<Vec<Value>>, StoreError> {
+    let sql = chunk_of(shape, after.is_none());
+    let mut parameters = after.unwrap_or_default().to_vec();
+    parameters.push(Value::Int(i64::try_from(CHUNK_ROWS).unwrap_or(i64::MAX)));
+    let mut rows = Vec::new();
+    connection.query(&sql, &parameters, shape.columns.len(), &mut |values| {
+        rows.push(values);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// How many rows each table has, in the order of the catalogue.
+fn counts(connection: &mut dyn Connection) -> Result<Vec<u64>, StoreError> {
+    catalogue::tables().iter().map(|shape| count(connection, &count_of(shape))).collect()
+}
+
+fn count(connection: &mut dyn Connection, sql: &str) -> Result<u64, StoreError> {
+    let mut count = 0;
+    connection.query(sql, &[], 1, &mut |values| {
+        count = Row::new("a table", &["count"], values).int()?;
+        Ok(())
+    })?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// How far a copy has come, as it is kept in the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Mark {
+    /// Rows of each table of the source when the copy began, in the order of the catalogue. A
+    /// source with other numbers is not the one that was copied; one that changed and has the same
+    /// numbers is found out by the proof, which empties this.
+    source: Vec<u64>,
+    /// How many tables are done.
+    tables: usize,
+    /// The key of the last row of the present table that is in the target, as the source orders
+    /// them; empty before the first.
+    after: Vec<KeyPart>,
+    /// Rows of the present table that are in the target.
+    rows: u64,
+}
+
+/// A column of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum KeyPart {
+    Int(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl KeyPart {
+    fn of(value: &Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Int(number) => Ok(Self::Int(*number)),
+            Value::Text(text) => Ok(Self::Text(text.as_ref().to_owned())),
+            Value::Bytes(bytes) => Ok(Self::Bytes(bytes.clone())),
+            Value::Null => Err(StoreError::Engine("a row has no key".to_owned())),
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Int(number) => Value::Int(*number),
+            Self::Text(text) => Value::from(text.as_str()),
+            Self::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        }
+    }
+}
+
+impl Mark {
+    fn to_value(&self) -> Result<Value, StoreError> {
+        let bytes = serde_json::to_vec(self).map_err(|error| StoreError::Engine(error.to_string()));
+        bytes.map(Value::Bytes)
+    }
+
+    /// A mark that cannot be read is that of another program.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+/// A copy under way.
+struct Copying {
+    target: Box<dyn Connection>,
+    mark: Mark,
+    /// The mark as the target has it.
+    kept: Value,
+}
+
+impl Copying {
+    /// Makes the target this copy's: an empty one, or one that an earlier copy left unfinished.
+    fn start(
+        source: &mut dyn Connection,
+        mut target: Box<dyn Connection>,
+        on_step: &mut dyn FnMut(Step),
+    ) -> Result<Self, CopyError> {
+        let new = Mark { source: counts(source)?, tables: 0, after: Vec::new(), rows: 0 };
+        let claimed = transaction(&mut *target, |target| claim(target, &new))?;
+        let (mark, kept, is_new) = claimed;
+        let mut copying = Self { target, mark, kept };
+        if copying.mark.source != new.source {
+            on_step(Step::StartingOver);
+            copying.clear()?;
+            copying.replace_mark(new, |_| Ok(()))?;
+        } else if !is_new {
+            on_step(Step::Resuming { rows: copying.all_rows() });
+        }
+        Ok(copying)
+    }
+
+    /// Removes what an earlier copy left. From the first row on, it is of nothing any more.
+    fn clear(&mut self) -> Result<(), CopyError> {
+        let void = Mark { source: Vec::new(), ..self.mark.clone() };
+        self.replace_mark(void, |_| Ok(()))?;
+        let limit = [Value::Int(i64::try_from(CHUNK_ROWS).unwrap_or(i64::MAX))];
+        for shape in catalogue::tables().iter().rev() {
+            let sql = clear(shape);
+            while transaction(&mut *self.target, |target| Ok(target.execute(&sql, &limit)?))? > 0 {}
+        }
+        Ok(())
+    }
+
+    /// The table that is not done, and the key behind which it goes on.
+    fn next(&self) -> Option<(&'static Shape, Option<Vec<Value>>)> {
+        let shape = catalogue::tables().get(self.mark.tables)?;
+        let after: Vec<_> = self.mark.after.iter().map(KeyPart::value).collect();
+        Some((shape, (!after.is_empty()).then_some(after)))
+    }
+
+    /// Puts rows into the target; fewer than a chunk are the last of their table.
+    fn put(&mut self, shape: &'static Shape, rows: Vec<Vec<Value>>) -> Result<(), CopyError> {
+        let mut mark = self.mark.clone();
+        mark.rows += rows.len() as u64;
+        match rows.last() {
+            Some(last) if rows.len() == CHUNK_ROWS => {
+                mark.after = last[..shape.key].iter().map(KeyPart::of).collect::<Result<_, _>>()?;
+            }
+            Some(_) | None => {
+                mark = Mark { tables: mark.tables + 1, after: Vec::new(), rows: 0, ..mark };
+            }
+        }
+        self.replace_mark(mark, |target| {
+            if rows.is_empty() {
+                return Ok(());
+            }
+            target.write(vec![Write { shape, change: Change::Insert, rows }])
+        })
+    }
+
+    /// Ends the copy: with the key's check, the target is a database; without it, the next copy
+    /// starts over.
+    fn finish(mut self, keyring: Option<&Keyring>) -> Result<(), CopyError> {
+        let Some(keyring) = keyring else {
+            let void = Mark { source: Vec::new(), ..self.mark.clone() };
+            return self.replace_mark(void, |_| Ok(()));
+        };
+        let kept = self.kept;
+        transaction(&mut *self.target, |target| {
+            met(target.execute(DROP_MARK, &[COPY_MARK_NAME, kept])?)?;
+            Ok(engine::keep_key_check(target, keyring)?)
+        })?;
+        // Rows are safe without it: the next start does it.
+        let _ = self.target.settle();
+        Ok(())
+    }
+
+    /// Commits another mark with `work`.
+    fn replace_mark(
+        &mut self,
+        mark: Mark,
+        work: impl FnOnce(&mut dyn Connection) -> Result<(), StoreError>,
+    ) -> Result<(), CopyError> {
+        let kept = mark.to_value()?;
+        let parameters = [kept.clone(), COPY_MARK_NAME, self.kept.clone()];
+        transaction(&mut *self.target, |target| {
+            met(target.execute(REPLACE_MARK, &parameters)?)?;
+            Ok(work(target)?)
+        })?;
+        (self.mark, self.kept) = (mark, kept);
+        Ok(())
+    }
+
+    /// Rows of all tables that are in the target.
+    fn all_rows(&self) -> u64 {
+        self.mark.source.iter().take(self.mark.tables).sum::<u64>() + self.mark.rows
+    }
+
+    /// What to tell after [`Copying::put`].
+    fn step(&self, shape: &'static Shape) -> Step {
+        let place = catalogue::tables().iter().position(|table| table.table == shape.table);
+        let of_rows = place.and_then(|place| self.mark.source.get(place)).copied().unwrap_or(0);
+        let is_done = place.is_some_and(|place| place < self.mark.tables);
+        Step::Copied {
+            table: shape.table,
+            rows: if is_done { of_rows } else { self.mark.rows },
+            of_rows,
+            all_rows: self.all_rows(),
+            of_all_rows: self.mark.source.iter().sum(),
+        }
+    }
+}
+
+/// The mark must be as this copy left it.
+fn met(changed: usize) -> Result<(), CopyError> {
+    if changed == 1 { Ok(()) } else { Err(CopyError::TargetInUse) }
+}
+
+/// Commits what `work` does, or leaves nothing of it.
+fn transaction<T>(
+    target: &mut dyn Connection,
+    work: impl FnOnce(&mut dyn Connection) -> Result<T, CopyError>,
+) -> Result<T, CopyError> {
+    target.begin()?;
+    match work(target) {
+        Ok(done) => {
+            target.commit()?;
+            Ok(done)
+        }
+        Err(error) => {
+            target.rollback()?;
+            Err(error)
+        }
+    }
+}
+
+/// Takes up the mark of an earlier copy, or puts that of a new one into an empty target. Gives the
+/// mark as it is kept, and whether it is the new one.
+fn claim(target: &mut dyn Connection, new: &Mark) -> Result<(Mark, Value, bool), CopyError> {
+    if let Some(bytes) = engine::meta(target, COPY_MARK_NAME)? {
+        let void = Mark { source: Vec::new(), tables: 0, after: Vec::new(), rows: 0 };
+        let mark = Mark::read(&bytes).unwrap_or(void);
+        return Ok((mark, Value::Bytes(bytes), false));
+    }
+    if engine::knows_key(target)? {
+        return Err(CopyError::TargetHolds("meta"));
+    }
+    for shape in catalogue::tables() {
+        if count(target, &any_of(shape))? > 0 {
+            return Err(CopyError::TargetHolds(shape.table));
+        }
+    }
+    let kept = new.to_value()?;
+    target.execute(KEEP_META, &[COPY_MARK_NAME, kept.clone()])?;
+    Ok((new.clone(), kept, true))
+}

@@ -1,0 +1,163 @@
+//! The proof that a copy is what was copied: every row, and every account.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::currency::Currency;
+use ledger::account::AccountKey;
+use ledger::audit::Sums;
+use sha2::{Digest as _, Sha256};
+
+use super::{CHUNK_ROWS, Step, chunk};
+use crate::catalogue;
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::sql::{Connection, Shape, Value};
+use crate::verify::{self, FoundAccount, Ledger, Report};
+
+/// What a table holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contents {
+    /// How many rows.
+    pub rows: u64,
+    /// SHA-256 of every value of every row in the order of the key, the same on every engine.
+    pub digest: [u8; 32],
+}
+
+impl Contents {
+    /// The first 64 bits of the digest, in hexadecimal digits.
+    pub fn short_digest(&self) -> String {
+        self.digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// One table on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableProof {
+    /// The table.
+    pub table: &'static str,
+    /// What the source holds.
+    pub source: Contents,
+    /// What the target holds.
+    pub target: Contents,
+}
+
+impl TableProof {
+    /// Whether both sides hold the same.
+    pub fn holds(&self) -> bool {
+        self.source == self.target
+    }
+}
+
+/// One ledger account on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccountProof {
+    /// The account.
+    pub account: AccountKey,
+    /// What the source says of it.
+    pub source: FoundAccount,
+    /// What the target says of it.
+    pub target: FoundAccount,
+}
+
+impl AccountProof {
+    /// Whether the target's balance is what its entries come to, and both are those of the source.
+    pub fn holds(&self) -> bool {
+        self.target.agrees() && self.source == self.target
+    }
+}
+
+/// What was found when both sides were read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// Every table.
+    pub tables: Vec<TableProof>,
+    /// Every ledger account that either side has.
+    pub accounts: Vec<AccountProof>,
+    /// Every predicate of [`crate::verify`], on the target.
+    pub report: Report,
+}
+
+impl Proof {
+    /// Whether the target is the source.
+    pub fn holds(&self) -> bool {
+        self.tables.iter().all(TableProof::holds)
+            && self.accounts.iter().all(AccountProof::holds)
+            && self.report.is_sound()
+    }
+
+    /// How many accounts there are in each currency, and the sums of their balances in the target.
+    pub fn totals(&self) -> BTreeMap<Currency, (usize, Sums)> {
+        let mut totals = BTreeMap::<_, (usize, Sums)>::new();
+        for AccountProof { account, target, .. } in &self.accounts {
+            if let (Some(currency), Some(stored)) = (account.currency(), target.stored) {
+                let (accounts, sums) = totals.entry(currency).or_default();
+                *accounts += 1;
+                sums.add(stored.into());
+            }
+        }
+        totals
+    }
+}
+
+/// Reads both sides again, each from one snapshot, and leaves the source in its: until it ends,
+/// nobody changes what was proven. `ledger` is the source's when the copy began: if
+/// its tables are still the same, so is that.
+pub(super) fn prove(
+    source: &mut dyn Connection,
+    target: &mut dyn Connection,
+    keyring: &Keyring,
+    mut ledger: Ledger,
+    on_step: &mut dyn FnMut(Step),
+) -> Result<Proof, StoreError> {
+    source.begin_read()?;
+    target.begin_read()?;
+    let mut compare = |shape: &'static Shape| {
+        on_step(Step::Comparing { table: shape.table });
+        let (source, target) = (contents(source, shape)?, contents(target, shape)?);
+        Ok(TableProof { table: shape.table, source, target })
+    };
+    let tables: Vec<_> =
+        catalogue::tables().iter().map(&mut compare).collect::<Result<_, StoreError>>()?;
+    on_step(Step::CheckingTarget);
+    let (report, mut target_ledger) = verify::everything(target, keyring)?;
+    target.rollback()?;
+    let all: BTreeSet<_> = ledger.keys().chain(target_ledger.keys()).copied().collect();
+    let account = |account| AccountProof {
+        account,
+        source: ledger.remove(&account).unwrap_or_default(),
+        target: target_ledger.remove(&account).unwrap_or_default(),
+    };
+    Ok(Proof { tables, accounts: all.into_iter().map(account).collect(), report })
+}
+
+/// Reads a whole table.
+fn contents(
+    connection: &mut dyn Connection,
+    shape: &'static Shape,
+) -> Result<Contents, StoreError> {
+    let (mut digest, mut rows, mut after) = (Sha256::new(), 0, None);
+    loop {
+        let chunk = chunk(connection, shape, after.as_deref())?;
+        rows += chunk.len() as u64;
+        chunk.iter().flatten().for_each(|value| add(&mut digest, value));
+        match chunk.last() {
+            Some(last) if chunk.len() == CHUNK_ROWS => after = Some(last[..shape.key].to_vec()),
+            Some(_) | None => return Ok(Contents { rows, digest: digest.finalize().into() }),
+        }
+    }
+}
+
+/// Adds a value so that no two rows look the same: its kind and its length stand before it.
+fn add(digest: &mut Sha256, value: &Value) {
+    let mut sized = |kind: u8, bytes: &[u8]| {
+        digest.update([kind]);
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    };
+    match value {
+        Value::Null => sized(0, &[]),
+        Value::Int(number) => sized(1, &number.to_be_bytes()),
+        Value::Text(text) => sized(2, text.as_bytes()),
+        Value::Bytes(bytes) => sized(3, bytes),
+    }
+}

@@ -1,0 +1,94 @@
+//! Leases: what one server does for all that share a database.
+//!
+//! A lease names who has it and until when, and counts how often it changed hands. The count is
+//! the fence: work for a lease looks at it in the unit that keeps the result, so whoever was late,
+//! frozen or wrong about the time changes nothing.
+
+use domain::time::Timestamp;
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::record::{Record, record_table};
+use crate::sql::{Row, Value};
+use crate::unit::Unit;
+
+/// What is leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Duty {
+    /// Doing what is due.
+    Jobs,
+    /// Filling an empty database. Whoever has it keeps it.
+    FirstStart,
+}
+
+impl Duty {
+    /// Every duty.
+    pub const ALL: [Self; 2] = [Self::Jobs, Self::FirstStart];
+
+    /// The name in storage.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "JOBS",
+            Self::FirstStart => "FIRST_START",
+        }
+    }
+
+    /// The duty with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|duty| duty.name() == name)
+    }
+}
+
+/// Who has a duty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The duty.
+    pub duty: Duty,
+    /// The server, by an id that it drew when it started.
+    pub holder: Uuid,
+    /// How often the duty has changed hands, from 1.
+    pub epoch: i64,
+    /// From when on another server may take it.
+    pub until: Timestamp,
+}
+
+impl Record for Lease {
+    type Key = Duty;
+    const TABLE: &'static str = "leases";
+    const COLUMNS: &'static [&'static str] = &["duty", "holder", "epoch", "until"];
+    record_table!(leases);
+
+    fn key(&self) -> Duty {
+        self.duty
+    }
+
+    fn key_value(key: &Duty) -> Value {
+        Value::name(key.name())
+    }
+
+    fn values(&self, _: &Keyring) -> Vec<Value> {
+        vec![
+            Value::name(self.duty.name()),
+            self.holder.into(),
+            self.epoch.into(),
+            self.until.into(),
+        ]
+    }
+
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        Ok(Self {
+            duty: row.named(Duty::from_name)?,
+            holder: row.uuid()?,
+            epoch: row.int()?,
+            until: row.time()?,
+        })
+    }
+}
+
+impl Unit<'_, '_> {
+    /// Takes, keeps or gives up a duty. The caller has read whose it is.
+    pub fn put_lease(&mut self, lease: Lease) {
+        self.put(lease);
+    }
+}

@@ -1,0 +1,595 @@
+//! PostgreSQL: the same units of work on a database that several servers share.
+//!
+//! - Everything that a batch reads or writes of a table is one statement over arrays, and what does
+//!   not depend on an answer is asked at once (`link`).
+//! - Servers take turns: a batch locks one row first, so none sees half of another's and none can
+//!   lose against another (`docs/decisions/0013`). Who had the turn last is told by a number in
+//!   that row.
+//! - Each commit leaves its number. When the answer to a commit is lost, the next transaction sees
+//!   whether it happened.
+//!
+//! It uses no triggers, functions, notifications or advisory locks.
+
+mod address;
+mod failure;
+mod link;
+#[cfg(test)]
+mod portable;
+mod refusals;
+mod soundness;
+mod texts;
+mod tls;
+mod values;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_postgres::types::{ToSql, Type};
+
+use self::address::Address;
+use self::failure::Failure;
+use self::link::{Link, Patience, Question, Reached};
+use self::texts::Texts;
+use crate::engine::{self, Engine};
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::leases::Duty;
+use crate::migrate;
+use crate::sql::{Change, Connection, Row, Shape, Turn, Value, Write};
+
+/// Reader connections. Each waits for a network most of the time, and each is a process of the
+/// server, of which there are a hundred by default for all servers of ours.
+const READERS: usize = 8;
+
+/// How long a commit may take: one that waits for a standby far away is no reason to ask whether it
+/// happened.
+const COMMIT_TIME: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a commit happened, and how long we wait in between. With the time
+/// that a look may take at most, this is longer than a restart or a failover takes.
+const LOOKS_MAX: u32 = 20;
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Rows in one statement: some hundred kilobytes.
+const ROWS_MAX: usize = 2_000;
+
+const BEGIN: Question<'_> = Question::plain("begin isolation level read committed read write");
+const BEGIN_READ: Question<'_> = Question::plain("begin isolation level repeatable read read only");
+const BEGIN_ALONE: Question<'_> = Question::plain("begin isolation level repeatable read");
+const COMMIT: Question<'_> = Question::plain("commit");
+const ROLLBACK: Question<'_> = Question::plain("rollback");
+
+/// The member that stands for all of them: whoever holds its row has the turn.
+const EVERYBODY: i64 = 0;
+
+/// The member that stands for tables of nouns ([`Shape::nouns`]): its turn is the last in which one
+/// of them was changed.
+const NOUNS: i64 = 1;
+
+/// Takes the turn and tells the number of the last one, and of the last one of this member.
+const TAKE_TURN: &str =
+    "select member, turn from lane where member in ($1, $2, $3) order by member for update";
+
+/// Leaves the number of the turn.
+const LEAVE_TURN: &str = "insert into lane (member, turn) values ($1, $3), ($2, $3) \
+    on conflict (member) do update set turn = excluded.turn";
+
+/// Leaves the number of a turn in which nouns were changed.
+const LEAVE_TURN_OF_NOUNS: &str = "insert into lane (member, turn) values ($1, $2) \
+    on conflict (member) do update set turn = excluded.turn";
+
+/// Writes without changing anything.
+const TOUCH: &str = "update lane set turn = turn where member = $1";
+
+/// Keeps the turn without taking it.
+const HOLD_TURN: Question<'_> =
+    Question::plain("select turn from lane where member = 0 for update");
+
+/// Who does what is due, and until when.
+const LEASE: &str = "select holder, epoch, until from leases where duty = $1";
+
+/// A server that runs renews its lease more often than this (`service::tenure`).
+const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(4);
+
+/// What a transaction that reads begins with.
+type Beginning = &'static [Question<'static>];
+
+/// One snapshot.
+const SNAPSHOT: Beginning = &[BEGIN_READ];
+
+/// One snapshot, and nobody writes until its end.
+const SNAPSHOT_ALONE: Beginning = &[BEGIN_ALONE, HOLD_TURN];
+
+/// What a transaction consists of beside the statements over tables.
+#[cfg(test)]
+fn statements() -> Vec<String> {
+    let turns = [TAKE_TURN, LEAVE_TURN, LEAVE_TURN_OF_NOUNS, TOUCH, LEASE];
+    let frame = [BEGIN, BEGIN_READ, BEGIN_ALONE, HOLD_TURN, COMMIT, ROLLBACK];
+    let frame = frame.map(|question| question.sql);
+    turns.into_iter().chain(frame).map(str::to_owned).collect()
+}
+
+/// A database on a PostgreSQL server.
+#[derive(Clone)]
+pub struct PostgresServer {
+    address: Arc<Address>,
+}
+
+impl PostgresServer {
+    /// The database that a `postgres://` URL names, with the parameters that libpq knows. An error
+    /// says what is wrong with the URL and never repeats it.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        Ok(Self { address: Arc::new(Address::from_str(url)?) })
+    }
+
+    /// A connection that connects when it is used first: who asks for eight readers at the start
+    /// needs one.
+    fn connection(&self, patience: Patience) -> Result<Postgres, StoreError> {
+        let link = Link::new(Address::clone(&self.address), patience)?;
+        let (state, texts) = (State::Free, HashMap::new());
+        Ok(Postgres {
+            link,
+            state,
+            beginning: SNAPSHOT,
+            member: None,
+            seen: None,
+            changes_nouns: false,
+            texts,
+        })
+    }
+}
+
+impl fmt::Display for PostgresServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl fmt::Debug for PostgresServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+impl Engine for PostgresServer {
+    fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
+        let mut migrator = self.connection(Patience::WHOLE)?;
+        migrator.connect()?;
+        migrate::postgres(&mut migrator)?;
+        let mut connection = self.connection(Patience::REQUESTS)?;
+        connection.connect()?;
+        connection.member = Some(new_member()?);
+        Ok(Box::new(connection))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(self.connection(Patience::REQUESTS)?))
+    }
+
+    fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(self.connection(Patience::WHOLE)?))
+    }
+
+    fn readers(&self) -> usize {
+        READERS
+    }
+
+    fn holds_data(&self) -> Result<bool, StoreError> {
+        let mut connection = self.connection(Patience::REQUESTS)?;
+        connection.connect()?;
+        Ok(migrate::has_schema(&mut connection)? && engine::knows_key(&mut connection)?)
+    }
+
+    fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let mut connection = self.connection(Patience::WHOLE)?;
+        connection.connect()?;
+        let lease = connection.lease()?;
+        // One that was given up says so. Any other is looked at for so long that a server that is
+        // there must have renewed it, whatever its clock says.
+        if lease.as_ref().is_some_and(|lease| lease.last() != Some(&Value::Int(0))) {
+            std::thread::park_timeout(LEASE_RENEWED_WITHIN);
+        }
+        connection.beginning = SNAPSHOT_ALONE;
+        connection.begin_read()?;
+        if connection.lease()? != lease {
+            return Err(StoreError::Conflict("a server does what is due in it".to_owned()));
+        }
+        Ok(Box::new(connection))
+    }
+}
+
+/// What tells a connection that writes from every other, on every server and for all time.
+fn new_member() -> Result<i64, StoreError> {
+    #[expect(clippy::disallowed_methods, reason = "it is a name, and nothing is decided by it")]
+    let random = getrandom::u64()
+        .map_err(|error| StoreError::Engine(format!("no random bits from the system: {error}")))?;
+    // Half of the numbers are positive, which is plenty.
+    Ok(i64::try_from(random >> 1).unwrap_or(i64::MAX).max(NOUNS + 1))
+}
+
+/// Numbers of turns that a member finds when it has taken its own.
+struct Turns {
+    /// The last one of anybody.
+    last: i64,
+    /// The last one in which a table of nouns was changed.
+    nouns: i64,
+    /// The last one of this member; 0 if there was none.
+    ours: i64,
+}
+
+/// What a connection is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No transaction.
+    Free,
+    /// A transaction that reads begins with its first question.
+    WillRead,
+    /// A transaction that reads.
+    Reads,
+    /// A transaction that writes; the number of the turn before it.
+    Writes(i64),
+}
+
+/// A connection to a database.
+pub(crate) struct Postgres {
+    link: Link,
+    state: State,
+    /// How it begins to read.
+    beginning: Beginning,
+    /// Its number among those that take turns; none for a connection that only reads.
+    member: Option<i64>,
+    /// The number of the last turn that it has seen in this session.
+    seen: Option<i64>,
+    /// Whether the transaction that it is in has changed tables of nouns.
+    changes_nouns: bool,
+    /// By the address of the shape: a table can have several.
+    texts: HashMap<usize, Arc<Texts>>,
+}
+
+impl Postgres {
+    /// Runs migrations, each in a transaction. A [`StoreError::Conflict`] is a migration that
+    /// somebody else was faster with.
+    pub(crate) fn migrate(&mut self, runner: &refinery::Runner) -> Result<(), StoreError> {
+        self.link.migrate(runner)?.map(drop).map_err(|error| refusals::of_migration(&error))
+    }
+
+    /// Makes sure that there is a session. In a new one, what was known from the last is not: the
+    /// server may be another one, to which not everything had come.
+    fn connect(&mut self) -> Result<(), Failure> {
+        if self.link.connect()? == Reached::Anew {
+            self.seen = None;
+        }
+        Ok(())
+    }
+
+    /// Who does what is due, as it is stored.
+    fn lease(&mut self) -> Result<Option<Vec<Value>>, StoreError> {
+        let mut lease = None;
+        self.query(LEASE, &[Value::name(Duty::Jobs.name())], 3, &mut |values| {
+            lease = Some(values);
+            Ok(())
+        })?;
+        Ok(lease)
+    }
+
+    /// Takes the turn.
+    fn take_turn(&mut self) -> Result<Turns, Failure> {
+        let member = self.member.ok_or_else(|| {
+            Failure::known(StoreError::Engine("this connection only reads".to_owned()))
+        })?;
+        let take = Question { sql: TAKE_TURN, parameters: &[&EVERYBODY, &NOUNS, &member] };
+        let answers = self.link.ask(&[BEGIN, take])?;
+        let (mut last, mut nouns, mut ours) = (None, None, 0);
+        for row in &answers[1].rows {
+            let turn = row.try_get(1)?;
+            match row.try_get(0)? {
+                EVERYBODY => last = Some(turn),
+                NOUNS => nouns = Some(turn),
+                _ => ours = turn,
+            }
+        }
+        let (Some(last), Some(nouns)) = (last, nouns) else {
+            let what = "the rows that servers take turns by are missing".to_owned();
+            let place = "lane".to_owned();
+            return Err(Failure::known(StoreError::Corrupt { place, what }));
+        };
+        Ok(Turns { last, nouns, ours })
+    }
+
+    /// Whether a turn of ours is in the database: the answer to its commit was lost.
+    ///
+    /// Nobody else is under way while we look, as we have the turn. What is looked at is written
+    /// again, and its commit takes as long as the database needs to make sure of everything before
+    /// it: after a standby was waited for in vain, what is seen may not be safe yet.
+    fn is_there(&mut self, turn: i64) -> Result<bool, Failure> {
+        self.connect()?;
+        let Turns { ours, .. } = self.take_turn()?;
+        let touch = Question { sql: TOUCH, parameters: &[&EVERYBODY] };
+        self.link.ask_within(COMMIT_TIME, &[touch, COMMIT])?;
+        Ok(ours == turn)
+    }
+
+    /// Finds out how a commit went whose answer was lost.
+    fn find_out(&mut self, turn: i64, lost: StoreError) -> Result<(), StoreError> {
+        tracing::warn!(error = %lost, "the answer to a commit was lost: looking for what it left");
+        for _ in 0..LOOKS_MAX {
+            match self.is_there(turn) {
+                Ok(true) => {
+                    self.seen = Some(turn);
+                    return Ok(());
+                }
+                Ok(false) => {
+                    let what = "the connection was lost before the commit".to_owned();
+                    return Err(StoreError::Conflict(what));
+                }
+                Err(failure) => {
+                    tracing::warn!(error = %failure, "it cannot be seen yet whether it happened");
+                    // Whatever transaction this was in, the next look begins its own.
+                    self.link.disconnect();
+                    std::thread::park_timeout(LOOK_PAUSE);
+                }
+            }
+        }
+        Err(lost)
+    }
+
+    /// Keeps in mind that a transaction is over if its session is.
+    fn after<T>(&mut self, result: Result<T, Failure>) -> Result<T, StoreError> {
+        result.map_err(|failure| {
+            if !failure.is_answer {
+                self.state = State::Free;
+            }
+            failure.error
+        })
+    }
+
+    /// Refuses to write outside a transaction: its session may be gone, and each statement would be
+    /// a commit of its own.
+    fn in_transaction(&self) -> Result<(), StoreError> {
+        match self.state {
+            State::Writes(_) => Ok(()),
+            State::Free | State::WillRead | State::Reads => {
+                Err(StoreError::Unavailable("the transaction was lost".to_owned()))
+            }
+        }
+    }
+
+    /// Makes all changes at once.
+    fn write_all(&mut self, writes: &[Write]) -> Result<(), Failure> {
+        let mut texts = HashMap::new();
+        for write in writes {
+            texts.insert(write.shape.table, self.texts(write.shape)?);
+        }
+        let mut parts = Vec::new();
+        for Write { shape, change, rows } in writes {
+            let text = texts[shape.table].of(shape, *change).ok_or_else(|| {
+                let what = format!("{change:?} is no change of {}", shape.table);
+                Failure::known(StoreError::Engine(what))
+            })?;
+            parts.extend(rows.chunks(ROWS_MAX).map(|rows| (shape, *change, text, rows)));
+        }
+        let columns: Vec<Vec<Vec<&Value>>> = parts
+            .iter()
+            .map(|(_, _, (_, width), rows)| {
+                (0..*width).map(|column| rows.iter().map(|row| &row[column]).collect()).collect()
+            })
+            .collect();
+        let parameters: Vec<Vec<_>> = columns
+            .iter()
+            .map(|columns| columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect())
+            .collect();
+        let questions = parts.iter().zip(&parameters);
+        let questions: Vec<_> = questions
+            .map(|((_, _, (sql, _), _), parameters)| Question { sql, parameters })
+            .collect();
+        let answers = self.link.ask(&questions)?;
+        for ((shape, change, _, rows), answer) in parts.iter().zip(answers) {
+            if *change == Change::Update && answer.changed != rows.len() {
+                let what = format!("a row of {} was not as read", shape.table);
+                return Err(Failure::known(StoreError::Conflict(what)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first column of what is asked for.
+    fn names(&mut self, sql: &str, each: &mut dyn FnMut(String)) -> Result<(), StoreError> {
+        self.query(sql, &[], 1, &mut |values| {
+            each(Row::new("pg_catalog", &["name"], values).text()?);
+            Ok(())
+        })
+    }
+
+    /// What the server finds wrong with an index, inside a transaction.
+    fn damage_of(&mut self, index: &str) -> Result<Option<String>, StoreError> {
+        let check = Question { sql: soundness::CHECK_INDEX, parameters: &[&index] };
+        match self.link.ask(&[soundness::BEFORE_INDEX, check]) {
+            Ok(_) => Ok(None),
+            // The transaction goes on.
+            Err(Failure { error: StoreError::Engine(what), is_answer: true }) => {
+                self.link.ask(&[soundness::AFTER_DAMAGE])?;
+                Ok(Some(what))
+            }
+            Err(failure) => self.after(Err(failure)),
+        }
+    }
+
+    /// The statements of a table.
+    fn texts(&mut self, shape: &'static Shape) -> Result<Arc<Texts>, Failure> {
+        let key = std::ptr::from_ref(shape).addr();
+        if let Some(texts) = self.texts.get(&key) {
+            return Ok(Arc::clone(texts));
+        }
+        let probe = self.link.describe(&texts::probe(shape))?;
+        let types: Vec<&Type> = probe.columns().iter().map(|column| column.type_()).collect();
+        let texts = Arc::new(Texts::new(shape, &types).map_err(Failure::known)?);
+        self.texts.insert(key, Arc::clone(&texts));
+        Ok(texts)
+    }
+
+    /// Asks for rows, within a transaction that reads if one is to begin.
+    fn rows(
+        &mut self,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+        columns: usize,
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), Failure> {
+        let before: &[Question<'_>] = match self.state {
+            State::WillRead => self.beginning,
+            State::Free | State::Reads | State::Writes(_) => &[],
+        };
+        if self.state == State::WillRead {
+            self.state = State::Reads;
+        }
+        self.link.stream(before, Question { sql, parameters }, &mut |row| {
+            let values = (0..columns)
+                .map(|column| row.try_get(column).map_err(|error| Failure::from(error).error));
+            each(values.collect::<Result<Vec<_>, _>>()?)
+        })
+    }
+}
+
+impl Connection for Postgres {
+    fn begin(&mut self) -> Result<Turn, StoreError> {
+        self.rollback()?;
+        self.connect()?;
+        match self.take_turn() {
+            Ok(Turns { last, nouns, .. }) => {
+                self.state = State::Writes(last);
+                self.changes_nouns = false;
+                Ok(match self.seen.replace(last) {
+                    Some(seen) if seen == last => Turn::Own,
+                    Some(seen) => Turn::Others { nouns: nouns > seen },
+                    None => Turn::Others { nouns: true },
+                })
+            }
+            Err(failure) => {
+                if failure.is_answer {
+                    self.link.ask(&[ROLLBACK])?;
+                }
+                Err(failure.error)
+            }
+        }
+    }
+
+    fn begin_read(&mut self) -> Result<(), StoreError> {
+        self.rollback()?;
+        self.connect()?;
+        self.state = State::WillRead;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let (State::Writes(last), Some(member)) = (self.state, self.member) else {
+            return self.rollback();
+        };
+        let turn = last + 1;
+        let leave = Question { sql: LEAVE_TURN, parameters: &[&EVERYBODY, &member, &turn] };
+        let nouns = Question { sql: LEAVE_TURN_OF_NOUNS, parameters: &[&NOUNS, &turn] };
+        let questions = [leave, nouns, COMMIT];
+        let questions =
+            if self.changes_nouns { &questions[..] } else { &[questions[0], questions[2]] };
+        let answers = self.link.ask_within(COMMIT_TIME, questions);
+        self.state = State::Free;
+        match answers {
+            Ok(_) => {
+                self.seen = Some(turn);
+                Ok(())
+            }
+            Err(failure) if failure.is_answer => Err(failure.error),
+            Err(failure) => self.find_out(turn, failure.error),
+        }
+    }
+
+    fn rollback(&mut self) -> Result<(), StoreError> {
+        match std::mem::replace(&mut self.state, State::Free) {
+            State::Free | State::WillRead => Ok(()),
+            // Nobody needs the answer: whatever goes wrong with it ends the session, and the next
+            // transaction finds that out.
+            State::Reads => Ok(self.link.tell(ROLLBACK)?),
+            State::Writes(_) => Ok(self.link.ask(&[ROLLBACK]).map(drop)?),
+        }
+    }
+
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
+        self.in_transaction()?;
+        let parameters: Vec<_> = parameters.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
+        let answers = self.link.ask(&[Question { sql, parameters: &parameters }]);
+        Ok(self.after(answers)?.iter().map(|answer| answer.changed).sum())
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        columns: usize,
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let parameters: Vec<_> = parameters.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
+        let result = self.rows(sql, &parameters, columns, each);
+        self.after(result)
+    }
+
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if let [key] = keys {
+            // The server keeps one plan for whatever key, which takes less time than it saves to
+            // plan for one of several.
+            return self.query(
+                &shape.texts().select,
+                std::slice::from_ref(key),
+                shape.width(),
+                each,
+            );
+        }
+        let texts = self.texts(shape);
+        let texts = self.after(texts)?;
+        for keys in keys.chunks(ROWS_MAX) {
+            let result = self.rows(&texts.fetch, &[&keys], shape.width(), each);
+            self.after(result)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
+        self.in_transaction()?;
+        self.changes_nouns |= writes.iter().any(|write| write.shape.nouns);
+        let result = self.write_all(&writes);
+        self.after(result)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        // The server keeps its own files in order.
+        Ok(())
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
+        let result = self.link.describe(sql).map(drop);
+        self.after(result)
+    }
+
+    fn integrity(&mut self) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        for (sql, what) in soundness::QUESTIONS {
+            self.names(sql, &mut |name| found.push(format!("{name} {what}")))?;
+        }
+        let mut indexes = Vec::new();
+        self.names(soundness::INDEXES, &mut |name| indexes.push(name))?;
+        for index in indexes {
+            found.extend(self.damage_of(&index)?.map(|what| format!("index {index}: {what}")));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,291 @@
+//! Where a PostgreSQL server is and how it is reached: what a `postgres://` URL says.
+//!
+//! The URL is the one that libpq takes, with its names for parameters. The driver knows three of
+//! libpq's six `sslmode`s, so those that verify certificates are read here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::tls::{self, Roots, Trust};
+use crate::error::StoreError;
+
+/// How long a server may take until it has let us in, unless the URL says `connect_timeout`. One
+/// that is alive takes milliseconds.
+const CONNECT_TIME: Duration = Duration::from_secs(3);
+
+/// What the driver is told unless the URL says otherwise. A peer that went away without a word is
+/// noticed within seconds, not within the hours that operating systems take.
+const DEFAULTS: &str = "application_name=switchyard&tcp_user_timeout=10\
+    &keepalives_idle=10&keepalives_interval=5&keepalives_retries=3";
+
+/// A database on one of several servers, of which one takes writes. Shows no password.
+#[derive(Clone)]
+pub(super) struct Address {
+    /// In the order of the URL; at least one.
+    pub(super) servers: Vec<Server>,
+    shown: String,
+}
+
+/// One server of an [`Address`].
+#[derive(Clone)]
+pub(super) struct Server {
+    /// Host and port, for people.
+    pub(super) name: String,
+    /// Everything that the driver needs.
+    pub(super) config: Config,
+    /// What encrypts; not asked where the configuration says so.
+    pub(super) tls: MakeRustlsConnect,
+    /// How long it may take until we are in.
+    pub(super) connect_time: Duration,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// The parameter `sslmode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Disable,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl Mode {
+    fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "disable" => Self::Disable,
+            "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            _ => return None,
+        })
+    }
+
+    const fn driver(self) -> SslMode {
+        match self {
+            Self::Disable => SslMode::Disable,
+            Self::Prefer => SslMode::Prefer,
+            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
+        }
+    }
+}
+
+/// What the URL says that the driver does not understand.
+#[derive(Default)]
+struct Ours {
+    mode: Option<Mode>,
+    roots: Option<Roots>,
+}
+
+impl FromStr for Address {
+    type Err = StoreError;
+
+    fn from_str(url: &str) -> Result<Self, StoreError> {
+        let (for_driver, ours) = split(url)?;
+        let config = Config::from_str(&for_driver).map_err(|error| {
+            // The error names the part that is wrong and never repeats the URL.
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            refused(&cause.unwrap_or_else(|| error.to_string()))
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(refused("it names no host"));
+        }
+        if !config.get_hostaddrs().is_empty() {
+            return Err(refused("hostaddr is not supported: name the address as the host"));
+        }
+        if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+            return Err(refused("it asks for a server that only reads, but payments are written"));
+        }
+        let servers = config.get_hosts().iter().enumerate().map(|(index, host)| {
+            let port = config.get_ports().get(index).copied().unwrap_or(5432);
+            server(&config, host, port, &ours)
+        });
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let shown = shown(&config, &servers);
+        Ok(Self { servers, shown })
+    }
+}
+
+/// Divides a URL into what the driver reads, with our defaults, and the rest.
+fn split(url: &str) -> Result<(String, Ours), StoreError> {
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(refused("it must be postgres://USER:PASSWORD@HOST:PORT/DATABASE"));
+    }
+    // A password may have a question mark, as libpq reads it.
+    let host = url.find('@').unwrap_or(0);
+    let (front, query) = match url[host..].split_once('?') {
+        Some((_, query)) => (&url[..url.len() - query.len() - 1], query),
+        None => (url, ""),
+    };
+    let mut ours = Ours::default();
+    let mut for_driver = format!("{front}?{DEFAULTS}");
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = percent_decode_str(value).decode_utf8_lossy();
+        match name {
+            "sslmode" => ours.mode = Some(mode(&value)?),
+            "sslrootcert" if value == "system" => ours.roots = Some(Roots::System),
+            "sslrootcert" => ours.roots = Some(Roots::File(value.as_ref().into())),
+            "sslcert" | "sslkey" => {
+                return Err(refused("certificates of clients are not supported: use a password"));
+            }
+            _ => for_driver += &format!("&{parameter}"),
+        }
+    }
+    Ok((for_driver, ours))
+}
+
+fn mode(name: &str) -> Result<Mode, StoreError> {
+    Mode::from_name(name).ok_or_else(|| {
+        refused(&format!(
+            "sslmode={name} is none of disable, prefer, require, verify-ca and verify-full"
+        ))
+    })
+}
+
+fn server(all: &Config, host: &Host, port: u16, ours: &Ours) -> Result<Server, StoreError> {
+    let (name, is_near) = match host {
+        Host::Tcp(name) => (name.clone(), is_loopback(name)),
+        #[cfg(unix)]
+        Host::Unix(folder) => (folder.display().to_string(), true),
+    };
+    // Without a word about it, a password and payments cross no network that could listen in or
+    // answer in the server's place.
+    let mode = ours.mode.unwrap_or(if is_near { Mode::Prefer } else { Mode::VerifyFull });
+    let mut config = Config::new();
+    match host {
+        Host::Tcp(name) => {
+            config.host(name).ssl_mode(mode.driver());
+        }
+        // What does not leave the machine is not encrypted, as with libpq.
+        #[cfg(unix)]
+        Host::Unix(folder) => {
+            config.host_path(folder).ssl_mode(SslMode::Disable);
+        }
+    }
+    config.port(port);
+    config.ssl_negotiation(all.get_ssl_negotiation());
+    config.channel_binding(all.get_channel_binding());
+    config.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
+    all.get_user().map(|user| config.user(user));
+    all.get_password().map(|password| config.password(password));
+    all.get_dbname().map(|database| config.dbname(database));
+    all.get_options().map(|options| config.options(options));
+    all.get_application_name().map(|name| config.application_name(name));
+    all.get_tcp_user_timeout().map(|time| config.tcp_user_timeout(*time));
+    all.get_keepalives_interval().map(|time| config.keepalives_interval(time));
+    all.get_keepalives_retries().map(|retries| config.keepalives_retries(retries));
+
+    let system = Roots::System;
+    let roots = ours.roots.as_ref();
+    let trust = match (mode, roots) {
+        (Mode::Disable | Mode::Prefer, _) | (Mode::Require, None) => Trust::Anyone,
+        // Whoever names a certificate wants it to count; libpq reads it so, too.
+        (Mode::Require | Mode::VerifyCa, _) => Trust::Issued(roots.unwrap_or(&system)),
+        (Mode::VerifyFull, _) => Trust::Named(roots.unwrap_or(&system)),
+    };
+    let tls = tls::connector(trust)?;
+    let connect_time = all.get_connect_timeout().copied().unwrap_or(CONNECT_TIME);
+    Ok(Server { name: format!("{name}:{port}"), config, tls, connect_time })
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+/// The address without the password and without parameters.
+fn shown(config: &Config, servers: &[Server]) -> String {
+    let names: Vec<_> = servers.iter().map(|server| server.name.as_str()).collect();
+    let user = config.get_user().map_or(String::new(), |user| format!("{user}@"));
+    let database = config.get_dbname().map_or(String::new(), |database| format!("/{database}"));
+    format!("postgres://{user}{}{database}", names.join(","))
+}
+
+fn refused(what: &str) -> StoreError {
+    StoreError::Engine(format!("the URL of the database cannot be used: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(url: &str, shown: &str, modes: &[SslMode]) {
+        let address = Address::from_str(url).unwrap();
+        assert_eq!((address.to_string(), format!("{address:?}")), (shown.into(), shown.into()));
+        let read: Vec<_> = address.servers.iter().map(|it| it.config.get_ssl_mode()).collect();
+        assert_eq!(read, modes, "{url}");
+    }
+
+    #[test]
+    fn urls_are_read_as_libpq_reads_them_and_shown_without_their_secrets() {
+        use SslMode::{Disable, Prefer, Require};
+        let file = "&sslrootcert=/dev/null";
+        check("postgres://u:s3cret@localhost/d", "postgres://u@localhost:5432/d", &[Prefer]);
+        check("postgresql://u:p?@[::1]:1/d", "postgres://u@::1:1/d", &[Prefer]);
+        check("postgres://127.0.0.2", "postgres://127.0.0.2:5432", &[Prefer]);
+        check("postgres://h/d?sslmode=disable", "postgres://h:5432/d", &[Disable]);
+        check("postgres://h/d?sslmode=require", "postgres://h:5432/d", &[Require]);
+        check("postgres:///d?host=/run/pg", "postgres:///run/pg:5432/d", &[Disable]);
+        check(
+            "postgres://u@a:1,b:2/d?target_session_attrs=read-write&sslmode=prefer",
+            "postgres://u@a:1,b:2/d",
+            &[Prefer, Prefer],
+        );
+        check(
+            "postgres://h/d?sslmode=prefer&password=s3cret&connect_timeout=1",
+            "postgres://h:5432/d",
+            &[Prefer],
+        );
+        let unreadable = format!("postgres://h/d?sslmode=prefer{file}");
+        check(&unreadable, "postgres://h:5432/d", &[Prefer]);
+    }
+
+    #[test]
+    fn what_the_url_says_counts_and_the_rest_has_defaults() {
+        let server = |url| Address::from_str(url).unwrap().servers.remove(0);
+        let plain = server("postgres://localhost/d");
+        assert_eq!(plain.config.get_application_name(), Some("switchyard"));
+        assert_eq!(plain.config.get_keepalives_idle(), Duration::from_secs(10));
+        assert_eq!(plain.connect_time, CONNECT_TIME);
+        let said = server("postgres://localhost/d?application_name=me&connect_timeout=7");
+        assert_eq!(said.config.get_application_name(), Some("me"));
+        assert_eq!(said.connect_time, Duration::from_secs(7));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_in_one_line_without_the_password() {
+        for (url, what) in [
+            ("mysql://u:s3cret@h/d", "must be postgres://"),
+            ("postgres://u:s3cret@/d", "names no host"),
+            ("postgres://u:s3cret@h:x/d", "port"),
+            ("postgres://u:s3cret@h/d?sslmode=allow", "sslmode=allow is none of"),
+            ("postgres://u:s3cret@h/d?sslcert=x", "certificates of clients"),
+            ("postgres://u:s3cret@h/d?colour=red", "unknown option `colour`"),
+            ("postgres://u:s3cret@h/d?target_session_attrs=read-only", "only reads"),
+            ("postgres://u:s3cret@h/d?hostaddr=127.0.0.1", "hostaddr"),
+            ("postgres://u:s3cret@h/d?sslrootcert=/nowhere&sslmode=verify-ca", "/nowhere"),
+        ] {
+            let line = Address::from_str(url).unwrap_err().to_string();
+            assert!(line.contains(what), "{url}: {line}");
+            assert!(!line.contains("s3cret") && !line.contains('\n'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Servers that are not good enough to keep money in, and servers that do not want us. Every
+//! refusal is one line that says what to do.
+
+use std::fmt;
+
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, SimpleQueryMessage};
+
+use super::address::Server;
+use super::failure::{self, Failure};
+use super::link::Patience;
+use crate::error::StoreError;
+
+/// The oldest server that this program is tested with.
+const VERSION_MIN: u32 = 15;
+
+/// What a session is set to, and what its server says about itself, in one round trip.
+///
+/// A commit is acknowledged only when it is on the disk, and on the standby if the server names
+/// one, whatever the server does by default: `remote_apply` is more than that and stays. A setting
+/// that the server does not know is left to it.
+pub(super) fn setup(patience: Patience) -> String {
+    let Patience { statement, lock, idle } = patience;
+    format!(
+        "set statement_timeout = {}; set lock_timeout = {}; \
+         set idle_in_transaction_session_timeout = {}; \
+         select current_setting('server_version_num'), \
+         current_setting('server_encoding'), \
+         current_setting('fsync', true), \
+         current_setting('full_page_writes', true), \
+         pg_is_in_recovery(), \
+         set_config('synchronous_commit', case current_setting('synchronous_commit', true) \
+         when 'remote_apply' then 'remote_apply' else 'on' end, false)",
+        statement.as_millis(),
+        lock.as_millis(),
+        idle.as_millis(),
+    )
+}
+
+/// Looks at the answer to [`setup`].
+pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {
+    let row = said.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    judge([0, 1, 2, 3, 4, 5].map(|column| row.and_then(|row| row.get(column)).unwrap_or("")))
+}
+
+fn judge(
+    [version, encoding, fsync, full_pages, recovery, commit]: [&str; 6],
+) -> Result<(), Failure> {
+    let version = version.parse().unwrap_or(0) / 10_000;
+    if version < VERSION_MIN {
+        return Err(refusal(format!(
+            "it is PostgreSQL {version}, and this program needs {VERSION_MIN} or newer: upgrade it"
+        )));
+    }
+    // A standby may become the server that writes, so it is worth coming back.
+    if recovery == "t" {
+        let what = "it is a standby, which only reads: name the server that writes".to_owned();
+        return Err(Failure { error: StoreError::Unavailable(what), is_answer: false });
+    }
+    if encoding != "UTF8" {
+        return Err(refusal(format!(
+            "the database's encoding is {encoding}: make one with 'create database NAME encoding \
+             utf8 template template0'"
+        )));
+    }
+    for (setting, value) in [("fsync", fsync), ("full_page_writes", full_pages)] {
+        if value == "off" {
+            return Err(refusal(format!(
+                "{setting} is off, so a power cut would lose acknowledged payments: run 'alter \
+                 system set {setting} = on' and 'select pg_reload_conf()'"
+            )));
+        }
+    }
+    if !["on", "remote_apply", ""].contains(&commit) {
+        return Err(refusal(format!(
+            "synchronous_commit is {commit} and cannot be set to on: connect without the pooler \
+             that keeps it so"
+        )));
+    }
+    Ok(())
+}
+
+/// Why a server did not let us in, and what to do about it.
+pub(super) fn of_connection(server: &Server, error: &Error) -> Failure {
+    let text = failure::text(error);
+    let Some(said) = error.as_db_error() else {
+        let what = StoreError::Unavailable(text);
+        return Failure { error: what, is_answer: false }.of(server);
+    };
+    let user = server.config.get_user().unwrap_or_default();
+    let database = server.config.get_dbname().unwrap_or(user);
+    let what = match *said.code() {
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            format!("{text}: check user and password of the URL")
+        }
+        SqlState::INVALID_CATALOG_NAME => {
+            format!("{text}: make it with 'create database {database}', or name another")
+        }
+        _ => return Failure::from(said).of(server),
+    };
+    refusal(what).of(server)
+}
+
+/// Why a migration was not applied.
+pub(super) fn of_migration(error: &refinery::Error) -> StoreError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    let said = loop {
+        let Some(error) = cause else {
+            return StoreError::Engine(format!("migrations: {error}"));
+        };
+        if let Some(said) = error.downcast_ref::<Error>() {
+            break said;
+        }
+        cause = error.source();
+    };
+    let text = failure::text(said);
+    let collisions = [
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::DUPLICATE_OBJECT,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+    ];
+    match said.code() {
+        Some(code) if collisions.contains(code) => StoreError::Conflict(text),
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Engine(format!(
+            "migrations: {text}: run 'grant create on schema public to' our role in this database, \
+             or make the role its owner"
+        )),
+        _ => StoreError::Engine(format!("migrations: {error}: {text}")),
+    }
+}
+
+/// The one failure that several servers make.
+pub(super) fn of_all(mut failures: Vec<Failure>) -> Failure {
+    if failures.len() < 2 {
+        return failures.pop().unwrap_or_else(Failure::disconnected);
+    }
+    let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
+    // One that could be there again is worth waiting for.
+    let is_away = |failure: &Failure| matches!(failure.error, StoreError::Unavailable(_));
+    let what = format!("no server takes writes: {}", texts.join("; "));
+    let is_any_away = failures.iter().any(is_away);
+    let error = if is_any_away { StoreError::Unavailable(what) } else { StoreError::Engine(what) };
+    Failure { error, is_answer: false }
+}
+
+fn refusal(what: String) -> Failure {
+    Failure { error: StoreError::Engine(what), is_answer: false }
+}
+
+impl Failure {
+    /// The same, with the name of the server.
+    pub(super) fn of(self, server: &Server) -> Self {
+        let name = &server.name;
+        let error = match self.error {
+            StoreError::Unavailable(what) => StoreError::Unavailable(format!("{name}: {what}")),
+            StoreError::Engine(what) => StoreError::Engine(format!("{name}: {what}")),
+            other => other,
+        };
+        Self { error, ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.error {
+            StoreError::Unavailable(what) | StoreError::Engine(what) => f.write_str(what),
+            other => other.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: [&str; 6] = ["150014", "UTF8", "on", "on", "f", "on"];
+
+    fn check(column: usize, value: &str, expected: &str) {
+        let mut said = GOOD;
+        said[column] = value;
+        let line = judge(said).err().map_or("good".to_owned(), |failure| failure.to_string());
+        assert!(line.contains(expected) && !line.contains('\n'), "{value}: {line}");
+    }
+
+    #[test]
+    fn only_a_server_that_keeps_what_it_acknowledges_is_good() {
+        check(0, "150000", "good");
+        check(0, "180001", "good");
+        check(0, "140021", "it is PostgreSQL 14");
+        check(0, "", "it is PostgreSQL 0");
+        check(1, "SQL_ASCII", "encoding is SQL_ASCII");
+        check(2, "off", "fsync is off");
+        check(3, "off", "full_page_writes is off");
+        check(4, "t", "standby");
+        check(5, "remote_apply", "good");
+        check(5, "local", "synchronous_commit is local");
+        check(5, "off", "synchronous_commit is off");
+        // Other engines that speak the protocol do not have these settings.
+        check(2, "", "good");
+        check(5, "", "good");
+    }
+}

@@ -1,0 +1,114 @@
+//! Statements that read and write many rows of a table at once. Their parameters are columns, each
+//! an array with one value for each row.
+
+use tokio_postgres::types::Type;
+
+use crate::error::StoreError;
+use crate::sql::{Change, Shape};
+
+/// The statements of a table in which the columns have the types that the database says.
+#[derive(Debug)]
+pub(super) struct Texts {
+    /// All columns, then the version, of the rows whose first column is in `$1`.
+    pub(super) fetch: String,
+    insert: String,
+    update: Option<String>,
+    upsert: Option<String>,
+    delete: String,
+}
+
+/// Asks for the types of a table's columns. No row comes back.
+pub(super) fn probe(shape: &Shape) -> String {
+    format!("select {} from {} where false", with_version(shape).join(", "), shape.table)
+}
+
+fn with_version(shape: &Shape) -> Vec<&'static str> {
+    let version = shape.versioned.then_some("version");
+    shape.columns.iter().copied().chain(version).collect()
+}
+
+impl Texts {
+    /// `types` are those of the columns of [`probe`].
+    pub(super) fn new(shape: &Shape, types: &[&Type]) -> Result<Self, StoreError> {
+        let Shape { table, columns, key, .. } = *shape;
+        let all = with_version(shape);
+        let names = types.iter().zip(&all).map(|(kind, column)| array_of(table, column, kind));
+        let types = names.collect::<Result<Vec<_>, _>>()?;
+        // The columns of the first rows, as if they were a table `u`.
+        let rows = |count: usize| {
+            let arrays =
+                (1..).zip(&types[..count]).map(|(number, kind)| format!("${number}::{kind}"));
+            let arrays: Vec<_> = arrays.collect();
+            format!("unnest({}) as u ({})", arrays.join(", "), all[..count].join(", "))
+        };
+        let meets = |columns: &[&str]| {
+            let pairs: Vec<_> =
+                columns.iter().map(|column| format!("{table}.{column} = u.{column}")).collect();
+            pairs.join(" and ")
+        };
+        let list = columns.join(", ");
+        let (keys, rest) = columns.split_at(key);
+        let (version, first_version) =
+            if shape.versioned { (", version", ", 1") } else { ("", "") };
+        let insert = format!(
+            "insert into {table} ({list}{version}) select {list}{first_version} from {}",
+            rows(columns.len())
+        );
+        let sets: Vec<_> = rest.iter().map(|column| format!("{column} = u.{column}")).collect();
+        Ok(Self {
+            fetch: format!(
+                "select {} from {table} where {} = any($1::{}) order by {}",
+                all.join(", "),
+                keys[0],
+                types[0],
+                keys.join(", ")
+            ),
+            update: shape.versioned.then(|| {
+                format!(
+                    "update {table} set {}, version = {table}.version + 1 from {} \
+                     where {} and {table}.version = u.version",
+                    sets.join(", "),
+                    rows(all.len()),
+                    meets(keys)
+                )
+            }),
+            upsert: shape.merge.map(|merge| {
+                format!("{insert} on conflict ({}) do update set {merge}", keys.join(", "))
+            }),
+            delete: format!("delete from {table} using {} where {}", rows(key), meets(keys)),
+            insert,
+        })
+    }
+
+    /// Every statement.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> Vec<String> {
+        let always = [&self.fetch, &self.insert, &self.delete];
+        always.into_iter().chain(&self.update).chain(&self.upsert).cloned().collect()
+    }
+
+    /// The statement of a change, and how many columns its rows have.
+    pub(super) fn of(&self, shape: &Shape, change: Change) -> Option<(&str, usize)> {
+        let count = shape.columns.len();
+        match change {
+            Change::Insert => Some((&self.insert, count)),
+            Change::Update => self.update.as_deref().map(|text| (text, count + 1)),
+            Change::Upsert => self.upsert.as_deref().map(|text| (text, count)),
+            Change::Delete => Some((&self.delete, shape.key)),
+        }
+    }
+}
+
+/// The name of an array of this type.
+fn array_of(table: &str, column: &str, kind: &Type) -> Result<&'static str, StoreError> {
+    Ok(match *kind {
+        Type::INT8 => "int8[]",
+        Type::BYTEA => "bytea[]",
+        Type::TEXT => "text[]",
+        _ => {
+            return Err(StoreError::Engine(format!(
+                "the column {table}.{column} has the type {kind}, which no migration gives"
+            )));
+        }
+    })
+}

@@ -1,0 +1,309 @@
+//! Tallies: how many rows each strand of a list has, kept exact by the transaction that changes
+//! them, so that a list of any length tells its `totalCount` at once.
+//!
+//! A batch of units sums what it changes and adds it to each tally once. Nothing is read for that:
+//! what a changed row was before is known to the lane. `verify` counts all rows and compares.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::readers::View;
+use crate::select::{Branch, numbered};
+use crate::sql::{Change, Row, Shape, Value, Write};
+use crate::strands::{Facet, Ids, Index, Part, Strand, bucket};
+use crate::{customers, external_accounts, quotes, tokens, transactions};
+
+/// The table of tallies.
+pub(crate) static TALLIES: Shape = Shape::new(
+    "tallies",
+    &["scope", "facet", "bucket", "rows"],
+    3,
+    Some("rows = tallies.rows + excluded.rows"),
+);
+
+/// What is tallied together: an index, a length of time and a leader, in this order.
+pub(crate) type Scope = [u8; 18];
+
+/// The scope of a leader's tallies for spans of a length.
+pub(crate) fn scope(index: &Index, span: u32, leader: Uuid) -> Scope {
+    let mut scope = [0; 18];
+    scope[0] = index.tag;
+    scope[1] = span as u8;
+    scope[2..].copy_from_slice(leader.as_bytes());
+    scope
+}
+
+/// The leader of a scope.
+pub(crate) fn leader(scope: &[u8]) -> Option<Uuid> {
+    Uuid::from_slice(scope.get(2..)?).ok()
+}
+
+/// The tallies in which a row counts that is in these strands.
+pub(crate) fn of_row(id: Uuid, strand: &Strand) -> impl Iterator<Item = (Scope, i64, i64)> {
+    let Strand { index, leader, facet } = *strand;
+    let all = Facet::all_of(facet.group);
+    let own = index.tallies(facet.state).then(|| facet.code());
+    index.spans.iter().flat_map(move |span| {
+        let (scope, bucket) = (scope(index, *span, leader), bucket(id, *span));
+        std::iter::once(all).chain(own).map(move |code| (scope, code, bucket))
+    })
+}
+
+/// What a batch adds to tallies.
+#[derive(Default)]
+pub(crate) struct Deltas(BTreeMap<(Scope, i64, i64), i64>);
+
+impl Deltas {
+    /// A row was in some strands, if it was there, and is in others now.
+    pub(crate) fn moved(&mut self, id: Uuid, before: &[Strand], after: &[Strand]) {
+        for (strands, others, sign) in [(before, after, -1), (after, before, 1)] {
+            for strand in strands.iter().filter(|strand| !others.contains(strand)) {
+                let stays_in_group = others.iter().any(|other| other.is_of_group(strand));
+                let all = Facet::all_of(strand.facet.group);
+                for tally in of_row(id, strand) {
+                    if tally.1 != all || !stays_in_group {
+                        *self.0.entry(tally).or_default() += sign;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The write that adds them.
+    pub(crate) fn write(self) -> Option<Write> {
+        let row = |((scope, facet, bucket), rows): ((Scope, i64, i64), i64)| {
+            vec![Value::from(&scope[..]), facet.into(), bucket.into(), rows.into()]
+        };
+        let rows: Vec<_> = self.0.into_iter().filter(|(_, rows)| *rows != 0).map(row).collect();
+        (!rows.is_empty()).then_some(Write { shape: &TALLIES, change: Change::Upsert, rows })
+    }
+}
+
+/// The strands of one leader that agree in their group, with their tallies for all of time.
+pub(crate) struct Group {
+    index: &'static Index,
+    leader: Uuid,
+    group: u8,
+    all: i64,
+    states: BTreeMap<u16, i64>,
+}
+
+impl Group {
+    /// How many rows it has.
+    pub(crate) fn rows(&self) -> i64 {
+        self.all
+    }
+
+    /// What its rows agree in for ever.
+    pub(crate) fn group(&self) -> u8 {
+        self.group
+    }
+
+    /// Whether it is of the same index as a branch.
+    pub(crate) fn is_along(&self, branch: &Branch) -> bool {
+        branch.index.tag == self.index.tag
+    }
+
+    /// Whether it is one of a branch's.
+    pub(crate) fn is_on(&self, branch: &Branch) -> bool {
+        let [first, last] = branch.leaders;
+        self.is_along(branch)
+            && (first..=last).contains(&self.leader)
+            && branch.group.is_none_or(|group| group == self.group)
+    }
+
+    /// Its strands that may have rows, of all states or of one.
+    pub(crate) fn strands(&self, state: Option<u16>) -> Vec<Strand> {
+        let tallied: i64 = self.states.values().sum();
+        let (passing, usual) = (self.index.passing.iter(), self.index.usual.iter());
+        let others = passing.chain(usual).copied().filter(|_| self.all != tallied);
+        let states = self.states.iter().filter(|(_, rows)| **rows != 0).map(|(state, _)| *state);
+        let mut strands: Vec<_> = states.chain(others).map(|state| self.strand(state)).collect();
+        strands.retain(|strand| state.is_none_or(|state| strand.facet.state == state));
+        strands
+    }
+
+    fn strand(&self, state: u16) -> Strand {
+        let (index, leader) = (self.index, self.leader);
+        Strand { index, leader, facet: Facet { group: self.group, state } }
+    }
+
+    /// Adds the terms that count its rows among `ids`, of all states or of one.
+    pub(crate) fn count(&self, state: Option<u16>, ids: Ids, sum: &mut Sum) {
+        let all = Facet::all_of(self.group);
+        for part in ids.parts(self.index.spans) {
+            let (spans, ids) = match part {
+                Part::Ids(ids) => {
+                    for strand in self.strands(state) {
+                        sum.count(1, &strand, ids);
+                    }
+                    continue;
+                }
+                Part::Spans { span, from, to, ids } => {
+                    ((scope(self.index, span, self.leader), from, to), ids)
+                }
+            };
+            match state {
+                None => sum.tallies(1, spans, &[all]),
+                Some(state) if self.index.tallies(state) => {
+                    let facet = Facet { group: self.group, state };
+                    sum.tallies(1, spans, &[facet.code()]);
+                }
+                Some(state) if self.index.usual == Some(state) => {
+                    sum.tallies(1, spans, &[all]);
+                    let code = |state: &u16| Facet { group: self.group, state: *state }.code();
+                    let codes: Vec<_> = self.states.keys().map(code).collect();
+                    if !codes.is_empty() {
+                        sum.tallies(-1, spans, &codes);
+                    }
+                    for state in self.index.passing {
+                        sum.count(-1, &self.strand(*state), ids);
+                    }
+                }
+                Some(state) => sum.count(1, &self.strand(state), ids),
+            }
+        }
+    }
+}
+
+/// A sum of tallies and counts, asked for with one statement.
+#[derive(Default)]
+pub(crate) struct Sum {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl Sum {
+    fn add(&mut self, sign: i64, term: &str, values: impl IntoIterator<Item = Value>) {
+        self.text.push_str(if sign < 0 { " - " } else { " + " });
+        self.text.push_str(term);
+        self.values.extend(values);
+    }
+
+    fn tallies(&mut self, sign: i64, (scope, from, to): (Scope, i64, i64), facets: &[i64]) {
+        let marks = vec!["?"; facets.len()].join(", ");
+        let term = format!(
+            "coalesce((select cast(sum(rows) as bigint) from tallies \
+             where scope = ? and facet in ({marks}) and bucket between ? and ?), 0)"
+        );
+        let facets = facets.iter().map(|facet| Value::Int(*facet));
+        let values = std::iter::once(Value::from(&scope[..])).chain(facets);
+        self.add(sign, &term, values.chain([from.into(), to.into()]));
+    }
+
+    fn count(&mut self, sign: i64, strand: &Strand, ids: Ids) {
+        let (conditions, values) = strand.conditions();
+        self.rows(sign, strand.index.table, &conditions, values, ids);
+    }
+
+    fn statement(&self) -> String {
+        numbered(&format!("select 0{}", self.text))
+    }
+
+    /// Adds how many rows of a table meet conditions, in which `?` stands for each value.
+    pub(crate) fn rows(
+        &mut self,
+        sign: i64,
+        table: &str,
+        conditions: &str,
+        values: Vec<Value>,
+        ids: Ids,
+    ) {
+        let term =
+            format!("(select count(*) from {table} where {conditions} and id between ? and ?)");
+        self.add(sign, &term, values.into_iter().chain(ids.values()));
+    }
+}
+
+/// Every index whose strands are tallied.
+pub(crate) fn indexes() -> impl Iterator<Item = &'static Index> {
+    let of_parties = [&transactions::INDEXES, &quotes::INDEXES].into_iter().flat_map(|indexes| {
+        [&indexes.by_platform, &indexes.by_own_account, &indexes.by_destination, &indexes.by_payer]
+    });
+    of_parties.chain([
+        &customers::BY_PLATFORM,
+        &external_accounts::BY_PLATFORM,
+        &external_accounts::BY_OWNER,
+        &tokens::BY_PLATFORM,
+    ])
+}
+
+/// An example of a sum with everything that there may be in one.
+pub(crate) fn example(strand: &Strand) -> String {
+    let mut sum = Sum::default();
+    let scope = scope(strand.index, strand.index.spans[0], strand.leader);
+    sum.tallies(1, (scope, 0, 1), &[0]);
+    sum.tallies(-1, (scope, 0, 1), &[1, 2]);
+    sum.count(-1, strand, Ids::ALL);
+    sum.statement()
+}
+
+/// The tallies of leaders for all of time.
+pub(crate) fn present(branches: usize) -> String {
+    let one = |number: usize| {
+        let (from, to) = (2 * number + 1, 2 * number + 2);
+        format!(
+            "select scope, facet, cast(sum(rows) as bigint) from tallies \
+             where scope >= ${from} and scope <= ${to} group by scope, facet"
+        )
+    };
+    (0..branches).map(one).collect::<Vec<_>>().join(" union all ")
+}
+
+impl View<'_> {
+    /// The groups of strands on some branches that have rows.
+    pub(crate) fn groups(&mut self, branches: &[Branch]) -> Result<Vec<Group>, StoreError> {
+        const COLUMNS: &[&str] = &["scope", "facet", "rows"];
+        let mut groups: BTreeMap<(u8, Uuid, u8), Group> = BTreeMap::new();
+        let range = |Branch { index, leaders, .. }: &Branch| {
+            leaders.map(|leader| Value::from(&scope(index, index.spans[0], leader)[..]))
+        };
+        let values: Vec<_> = branches.iter().flat_map(range).collect();
+        self.connection.query(&present(branches.len()), &values, COLUMNS.len(), &mut |values| {
+            let row = &mut Row::new(TALLIES.table, COLUMNS, values);
+            let scope = row.bytes()?;
+            let index = branches.iter().map(|branch| branch.index);
+            let index = { index }.find(|index| scope.first() == Some(&index.tag));
+            let (Some(index), Some(leader)) = (index, leader(&scope)) else {
+                return Err(row.corrupt("not the scope of a tally"));
+            };
+            let code = row.int()?;
+            let (group, state) =
+                Facet::decode(code).ok_or_else(|| row.corrupt("not a facet of its list"))?;
+            let new = || Group { index, leader, group, all: 0, states: BTreeMap::new() };
+            let found = groups.entry((index.tag, leader, group)).or_insert_with(new);
+            let rows = row.int()?;
+            match state {
+                None => found.all += rows,
+                Some(state) => *found.states.entry(state).or_default() += rows,
+            }
+            Ok(())
+        })?;
+        Ok(groups.into_values().filter(|group| group.all != 0).collect())
+    }
+
+    /// The value of a sum.
+    pub(crate) fn sum(&mut self, sum: Sum) -> Result<u64, StoreError> {
+        let mut total = 0;
+        self.connection.query(&sum.statement(), &sum.values, 1, &mut |values| {
+            total = Row::new(TALLIES.table, &["total"], values).int()?;
+            Ok(())
+        })?;
+        Ok(u64::try_from(total).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_indexes_share_their_tallies() {
+        let tags: BTreeSet<_> = indexes().map(|index| index.tag).collect();
+        assert_eq!(tags.len(), indexes().count());
+    }
+}

@@ -1,0 +1,156 @@
+//! The numbers of rows of lists: tallies beside the rows that they count.
+//!
+//! There may be as many tallies as rows, so none is kept. Each has a weight of its own, and for
+//! each leader the weights of the tallies in which its rows count are summed, less the weights of
+//! the tallies that are there, each as often as it says: nothing is left where all are right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use domain::id::{InternalAccountId, Owner};
+use domain::transaction::Direction;
+use uuid::Uuid;
+
+use super::payment::Payment;
+use super::{Findings, Predicate, Run};
+use crate::error::StoreError;
+use crate::parties::{Listed, Parties};
+use crate::sql::Row;
+use crate::strands::{Index, Strand};
+use crate::tallies::{self, Scope};
+use crate::{quotes, transactions};
+
+pub(super) const TALLIES: &str = "select scope, facet, bucket, rows from tallies";
+
+/// Why tallies were not compared.
+const NOT_COUNTED: &str = "a row that it counts cannot be read";
+
+/// What the rows say less what the tallies say, by leader.
+#[derive(Default)]
+pub(super) struct Numbers {
+    differences: BTreeMap<Scope, u64>,
+    /// Whether a row was met that cannot be counted.
+    pub(super) is_incomplete: bool,
+}
+
+impl Numbers {
+    /// Counts a row in the strands that it is in.
+    pub(super) fn count(&mut self, id: Uuid, strands: impl IntoIterator<Item = Strand>) {
+        for strand in strands {
+            for (scope, facet, bucket) in tallies::of_row(id, &strand) {
+                self.add(scope, weight(facet, bucket));
+            }
+        }
+    }
+
+    fn add(&mut self, scope: Scope, weight: u64) {
+        let sum = self.differences.entry(scope).or_default();
+        *sum = sum.wrapping_add(weight);
+    }
+}
+
+fn weight(facet: i64, bucket: i64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (facet, bucket).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// N2, and counts the rows of a payment for N1.
+pub(super) fn count_payment(run: &mut Run<'_>, payment: &Payment) {
+    if let Some(transaction) = &payment.transaction {
+        let listed = Parties { own_account: transaction.own_account, payer: transaction.payer };
+        let expected = parties(
+            transaction.owner,
+            transaction.direction,
+            transaction.source_account,
+            transaction.destination_account,
+        );
+        demand(&mut run.findings, listed == expected, &payment.name());
+        let is_outgoing = transaction.direction == Direction::Outgoing;
+        let listed = Listed {
+            platform: transaction.platform,
+            parties: listed,
+            destination: is_outgoing.then_some(transaction.destination_account),
+            facet: transactions::facet(transaction.direction, transaction.status),
+        };
+        run.numbers.count(payment.id, listed.strands(&transactions::INDEXES));
+    }
+    for quote in &payment.quotes {
+        let listed = Parties { own_account: quote.own_account, payer: quote.payer };
+        let outgoing = Direction::Outgoing;
+        let expected =
+            parties(quote.owner, outgoing, quote.source_account, quote.destination_account);
+        demand(&mut run.findings, listed == expected, &format!("Quote:{}", quote.id));
+        let listed = Listed {
+            platform: quote.platform,
+            parties: listed,
+            destination: Some(quote.destination_account),
+            facet: quotes::facet(quote.status),
+        };
+        run.numbers.count(quote.id, listed.strands(&quotes::INDEXES));
+    }
+}
+
+fn demand(findings: &mut Findings, holds: bool, name: &str) {
+    findings.saw(Predicate::N2, 1);
+    findings.demand(Predicate::N2, holds, || format!("{name} is not listed by its parties"));
+}
+
+/// The accounts by which something is listed that moves money between these.
+fn parties(owner: Owner, direction: Direction, source: Option<Uuid>, destination: Uuid) -> Parties {
+    let near = match direction {
+        Direction::Outgoing => source,
+        Direction::Incoming => Some(destination),
+    };
+    let is_own =
+        |account: &Uuid| InternalAccountId::from_uuid(*account).owner_uuid() == owner.uuid();
+    let own_account = near.filter(is_own).unwrap_or(owner.uuid());
+    Parties { own_account, payer: source.filter(|source| *source != own_account) }
+}
+
+/// N1.
+pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Run { connection, findings, numbers, .. } = run;
+    if numbers.is_incomplete {
+        findings.check(Predicate::N1).skipped = Some(NOT_COUNTED);
+        return Ok(());
+    }
+    let columns = tallies::TALLIES.columns;
+    connection.query(TALLIES, &[], columns.len(), &mut |values| {
+        findings.saw(Predicate::N1, 1);
+        let row = &mut Row::new(tallies::TALLIES.table, columns, values);
+        let mut read = || Ok((row.bytes()?, row.int()?, row.int()?, row.int()?));
+        let (scope, facet, bucket, rows) = match read() {
+            Ok(columns) => columns,
+            Err(error) => {
+                findings.unreadable(Predicate::N1, "a tally", &error);
+                return Ok(());
+            }
+        };
+        match Scope::try_from(scope) {
+            Ok(scope) => {
+                let counted = weight(facet, bucket).wrapping_mul(rows as u64);
+                numbers.add(scope, counted.wrapping_neg());
+            }
+            Err(_) => findings.broke(
+                Predicate::N1,
+                "tallies of a scope that is none count nothing that there is",
+            ),
+        }
+        Ok(())
+    })?;
+    let wrong = numbers.differences.iter().filter(|(_, difference)| **difference != 0);
+    // A row counts in one tally for each span of time, and is one break all the same.
+    let wrong: BTreeSet<_> =
+        wrong.map(|(scope, _)| (scope[0], tallies::leader(scope).unwrap_or_default())).collect();
+    for (tag, leader) in wrong {
+        let what = match tallies::indexes().find(|index| index.tag == tag) {
+            Some(Index { table, columns, .. }) => {
+                format!("the tallies of {table} whose {} is {leader} are wrong", columns[0])
+            }
+            None => format!("tallies of {leader} count nothing that there is"),
+        };
+        findings.broke(Predicate::N1, what);
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Databases of every engine that can be damaged behind the store's back.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use store::engine::{Engine, PostgresServer, SqliteFile};
+use store::error::StoreError;
+use store::keyring::Keyring;
+use store::sql::{Connection, Shape, Turn, Value, Write};
+use store::verify::{Report, verify};
+use tempfile::TempDir;
+use testbed::postgres::Database;
+
+use crate::support::keyring;
+
+/// Lets a statement write what the schema refuses, on PostgreSQL.
+const UNCHECKED: &str = "do $$ declare found record; begin \
+    for found in select conrelid::regclass as place, conname from pg_constraint \
+    where contype = 'c' and connamespace = 'public'::regnamespace loop \
+    execute format('alter table %s drop constraint %I', found.place, found.conname); \
+    end loop; end $$";
+
+/// Functions of SQLite that damages are written with.
+const FUNCTIONS: &str = "create function hex(bytea) returns text \
+    immutable language sql as $$ select encode($1, 'hex') $$; \
+    create function unhex(text) returns bytea \
+    immutable language sql as $$ select decode($1, 'hex') $$; \
+    create function printf(text, bigint) returns text \
+    immutable language sql as $$ select lpad(to_hex($2), 16, '0') $$; \
+    create function zeroblob(int) returns bytea \
+    immutable language sql as $$ select decode(repeat('00', $1), 'hex') $$";
+
+/// An engine under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// A database that lasts as long as the value.
+pub enum Place {
+    Sqlite(TempDir),
+    Postgres(Database),
+}
+
+impl Place {
+    pub fn new(kind: Kind) -> Self {
+        match kind {
+            Kind::Sqlite => Self::Sqlite(tempfile::tempdir().unwrap()),
+            Kind::Postgres => Self::Postgres(Database::fresh()),
+        }
+    }
+
+    pub fn engine(&self) -> Box<dyn Engine> {
+        match self {
+            Self::Sqlite(folder) => Box::new(SqliteFile::new(&file(folder))),
+            Self::Postgres(database) => Box::new(server(database)),
+        }
+    }
+
+    /// Runs statements behind the store's back.
+    pub fn run(&self, sql: &str) {
+        match self {
+            Self::Sqlite(folder) => {
+                rusqlite::Connection::open(file(folder)).unwrap().execute_batch(sql).unwrap();
+            }
+            Self::Postgres(database) => {
+                database.query(&of_postgres(sql)).unwrap();
+            }
+        }
+    }
+}
+
+fn file(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("test.db")
+}
+
+fn server(database: &Database) -> PostgresServer {
+    PostgresServer::new(&database.url()).unwrap()
+}
+
+/// The statements as PostgreSQL writes them.
+fn of_postgres(sql: &str) -> String {
+    let mut written = String::with_capacity(sql.len());
+    let mut rest = sql;
+    while let Some((before, after)) = rest.split_once("x'") {
+        written.push_str(before);
+        // Behind a letter or a digit it is the end of a text and no byte string.
+        let is_literal = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        written.push_str(if is_literal { r"'\x" } else { "x'" });
+        rest = after;
+    }
+    written + rest
+}
+
+impl Kind {
+    /// A report on the database that `build` makes, once for each engine, after `sql` was run on a
+    /// copy of it.
+    pub fn damaged(self, build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Report {
+        match self {
+            Self::Sqlite => damaged_file(build, sql, key),
+            Self::Postgres => {
+                static SOUND: OnceLock<Database> = OnceLock::new();
+                let sound = SOUND.get_or_init(|| {
+                    let sound = Database::fresh();
+                    build(&server(&sound));
+                    sound.query(UNCHECKED).unwrap();
+                    sound.query(FUNCTIONS).unwrap();
+                    sound
+                });
+                let engine = Damaged { engine: server(sound), sql: of_postgres(sql) };
+                verify(&engine, key).unwrap()
+            }
+        }
+    }
+}
+
+fn damaged_file(build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Report {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let bytes = BYTES.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        build(&SqliteFile::new(&file(&folder)));
+        // The last connection has moved everything out of the WAL.
+        std::fs::read(file(&folder)).unwrap()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(file(&folder), bytes).unwrap();
+    damage(&file(&folder), sql);
+    verify(&SqliteFile::new(&file(&folder)), key).unwrap()
+}
+
+/// Runs statements that the schema refuses on a file.
+pub fn damage(path: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let freely = "pragma foreign_keys = off; pragma ignore_check_constraints = on; \
+                  pragma writable_schema = on;";
+    connection.execute_batch(freely).unwrap();
+    let before = connection.total_changes();
+    connection.execute_batch(sql).unwrap();
+    assert!(connection.total_changes() > before || sql.is_empty(), "nothing was damaged: {sql}");
+}
+
+/// A database that looks damaged to whoever reads all of it: the damage is done in the transaction
+/// that it is read in, and goes with it.
+struct Damaged {
+    engine: PostgresServer,
+    sql: String,
+}
+
+struct DamagedConnection {
+    connection: Box<dyn Connection>,
+    sql: String,
+}
+
+impl Engine for Damaged {
+    fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
+        self.engine.prepare(keyring)
+    }
+
+    fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.engine.reader()
+    }
+
+    fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let connection = self.engine.prepare(&keyring())?;
+        Ok(Box::new(DamagedConnection { connection, sql: self.sql.clone() }))
+    }
+
+    fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.engine.alone()
+    }
+
+    fn readers(&self) -> usize {
+        self.engine.readers()
+    }
+
+    fn holds_data(&self) -> Result<bool, StoreError> {
+        self.engine.holds_data()
+    }
+}
+
+impl Connection for DamagedConnection {
+    fn begin_read(&mut self) -> Result<(), StoreError> {
+        self.connection.begin()?;
+        self.connection.execute("set local session_replication_role = replica", &[])?;
+        let mut changed = 0;
+        for statement in self.sql.split(';').filter(|statement| !statement.trim().is_empty()) {
+            changed += self.connection.execute(statement, &[])?;
+        }
+        assert!(changed > 0 || self.sql.is_empty(), "nothing was damaged: {}", self.sql);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Turn, StoreError> {
+        self.connection.begin()
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.connection.commit()
+    }
+
+    fn rollback(&mut self) -> Result<(), StoreError> {
+        self.connection.rollback()
+    }
+
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
+        self.connection.execute(sql, parameters)
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        columns: usize,
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.connection.query(sql, parameters, columns, each)
+    }
+
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.connection.fetch(shape, keys, each)
+    }
+
+    fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
+        self.connection.write(writes)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.connection.is_remote()
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        self.connection.settle()
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
+        self.connection.prepare(sql)
+    }
+
+    fn integrity(&mut self) -> Result<Vec<String>, StoreError> {
+        self.connection.integrity()
+    }
+}

@@ -1,0 +1,138 @@
+//! Asks: which databases are refused, and does the line say what to do?
+
+use std::io::Write as _;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use testbed::postgres::{Cluster, Database, Replication, shared};
+
+use crate::Served;
+
+fn check(url: &str, what: &str) {
+    let refused = Served::try_open(url).err().unwrap().to_string();
+    assert!(refused.contains(what), "{refused}");
+    assert!(!refused.contains('\n') && !refused.contains("s3cret"), "{refused}");
+}
+
+#[test]
+fn a_server_or_database_that_is_not_there_is_refused() {
+    check("postgres://me:s3cret@127.0.0.1:1/live", "127.0.0.1:1: error connecting to server");
+    check(&shared().url_of("nowhere"), "create database nowhere");
+}
+
+#[test]
+fn a_server_that_could_lose_what_it_acknowledges_is_refused() {
+    for setting in ["fsync", "full_page_writes"] {
+        let cluster = Cluster::start_with(&[(setting, "off")]).unwrap();
+        check(&cluster.server().url_of("postgres"), &format!("{setting} is off"));
+        cluster.set(setting, "on").unwrap();
+    }
+}
+
+#[test]
+fn a_database_that_cannot_hold_every_text_is_refused() {
+    let server = shared();
+    let make = "create database latin encoding latin1 template template0 locale 'C'";
+    server.query("drop database if exists latin").unwrap();
+    server.query(make).unwrap();
+    check(&server.url_of("latin"), "encoding is LATIN1");
+    server.query("drop database latin").unwrap();
+}
+
+#[test]
+fn a_role_that_may_not_make_tables_is_refused() {
+    let database = Database::fresh();
+    let role = database.name();
+    database.query(&format!("create role {role} login")).unwrap();
+    let url = database.url().replace("switchyard@", &format!("{role}@"));
+    check(&url, "grant create on schema public");
+    database.query(&format!("drop role {role}")).unwrap();
+}
+
+#[test]
+fn a_standby_is_refused() {
+    let primary = Cluster::start().unwrap();
+    let replica = primary.replica(Replication::Asynchronous).unwrap();
+    check(&replica.server().url_of("postgres"), "it is a standby, which only reads");
+}
+
+/// Who gets in, and how.
+const RULES: &str = "hostssl all guest 127.0.0.1/32 scram-sha-256\n\
+    hostssl all all 127.0.0.1/32 trust\n";
+
+/// An authority, and a key with a certificate from it for `localhost`.
+struct Issued {
+    /// The authority's certificate, in a file.
+    roots: tempfile::NamedTempFile,
+    certificate: String,
+    key: String,
+}
+
+impl Issued {
+    fn new() -> Self {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap());
+        let authority = authority.unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = certificate.signed_by(&key, &authority).unwrap().pem();
+        let mut roots = tempfile::NamedTempFile::new().unwrap();
+        roots.write_all(authority.pem().as_bytes()).unwrap();
+        Self { roots, certificate, key: key.serialize_pem() }
+    }
+
+    /// A server with this certificate that lets nobody in who does not encrypt.
+    fn serve(&self) -> Cluster {
+        let files = [
+            ("server.crt", self.certificate.as_str()),
+            ("server.key", self.key.as_str()),
+            ("pg_hba.conf", RULES),
+        ];
+        Cluster::start_with_files(&[("ssl", "on")], &files).unwrap()
+    }
+
+    fn file(&self) -> String {
+        self.roots.path().display().to_string()
+    }
+}
+
+#[test]
+fn a_server_proves_as_much_as_the_url_asks_for() {
+    let (issued, other) = (Issued::new(), Issued::new());
+    let cluster = issued.serve();
+    let (port, right, wrong) = (cluster.port(), issued.file(), other.file());
+    let url =
+        |host: &str, rest: &str| format!("postgres://switchyard@{host}:{port}/postgres{rest}");
+    let trusted = |host: &str, rest: &str| {
+        Served::try_open(&url(host, rest)).unwrap();
+    };
+    // The name is in the certificate, the address is not.
+    trusted("localhost", &format!("?sslmode=verify-full&sslrootcert={right}"));
+    trusted("127.0.0.1", &format!("?sslmode=verify-ca&sslrootcert={right}"));
+    trusted("127.0.0.1", &format!("?sslmode=require&sslrootcert={right}"));
+    trusted("127.0.0.1", "?sslmode=require");
+    trusted("127.0.0.1", "?sslmode=prefer");
+    trusted("127.0.0.1", "");
+    let named = format!("?sslmode=verify-full&sslrootcert={right}");
+    check(&url("127.0.0.1", &named), "certificate not valid for name");
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let unknown = format!("?sslmode={mode}&sslrootcert={wrong}");
+        check(&url("localhost", &unknown), "invalid peer certificate");
+    }
+    check(&url("127.0.0.1", "?sslmode=disable"), "no encryption");
+    let plain = shared().url_of("postgres");
+    check(&format!("{plain}?sslmode=require"), "server does not support TLS");
+}
+
+#[test]
+fn a_wrong_password_is_refused_and_not_repeated() {
+    let cluster = Issued::new().serve();
+    cluster.server().query("create role guest login superuser password 'right'").unwrap();
+    let url = |password: &str| {
+        let url = cluster.server().url_of("postgres");
+        // The password is bound to the encrypted connection: nobody between can pass it on.
+        url.replace("switchyard@", &format!("guest:{password}@")) + "?channel_binding=require"
+    };
+    check(&url("s3cret"), "check user and password of the URL");
+    Served::try_open(&url("right")).unwrap();
+}

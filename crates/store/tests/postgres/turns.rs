@@ -1,0 +1,95 @@
+//! Asks: do several servers see each other's changes, and is a commit whose answer was lost made
+//! once?
+
+use testbed::postgres::{Database, shared};
+use testbed::proxy::{Chosen, Moment, Proxy};
+
+use crate::Served;
+
+/// A database that two servers use, one of them through a proxy.
+struct Pair {
+    database: Database,
+    proxy: Proxy,
+    cut: Served,
+    whole: Served,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let database = Database::fresh();
+        let proxy = Proxy::start(shared()).unwrap();
+        let cut = Served::open(&proxy.server().url_of(database.name()));
+        let whole = Served::open(&database.url());
+        cut.set_up().await;
+        Self { database, proxy, cut, whole }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_take_turns_and_see_what_the_others_left() {
+    let pair = Pair::new().await;
+    let (one, two) = (&pair.cut, &pair.whole);
+    for round in 0..20 {
+        // All at once, so that batches of both wait for the turn.
+        let numbers = (round * 8 + 1)..(round * 8 + 9);
+        let pays = numbers.map(|number| {
+            let server = if number % 2 == 0 { one } else { two };
+            server.pay(number)
+        });
+        for paid in futures_util::future::join_all(pays).await {
+            paid.unwrap();
+        }
+    }
+    one.assert_paid(1..161).await;
+    two.assert_paid(1..161).await;
+}
+
+async fn check(moment: Moment) {
+    let pair = Pair::new().await;
+    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
+    for number in (1..81).step_by(2) {
+        let (ours, theirs) = tokio::join!(pair.cut.pay(number), pair.whole.pay(number + 1));
+        // Whoever asked is told the truth, and needs to ask only once.
+        assert_eq!((ours, theirs), (Ok(()), Ok(())));
+    }
+    pair.proxy.spare_commits();
+    let counts = pair.proxy.counts();
+    let cuts = counts.cut_before + counts.cut_during + counts.cut_after;
+    assert!(cuts >= 10, "{counts:?}");
+    pair.whole.assert_paid(1..81).await;
+    pair.cut.assert_paid(1..81).await;
+    pair.cut.close();
+    pair.whole.close();
+    drop(pair.database);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_never_arrived_is_made_again() {
+    check(Moment::Before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_under_way_is_waited_for() {
+    check(Moment::During).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
+    check(Moment::After).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_start_at_once_on_an_empty_database_do_not_collide() {
+    let database = Database::fresh();
+    let url = database.url();
+    let servers: Vec<_> = std::thread::scope(|scope| {
+        let starting: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| Served::try_open(&url).map(drop))).collect();
+        starting.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    assert!(servers.iter().all(Result::is_ok), "{servers:?}");
+    let server = Served::open(&url);
+    server.set_up().await;
+    server.pay(1).await.unwrap();
+    server.assert_paid(1..2).await;
+}
