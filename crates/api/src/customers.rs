@@ -613,7 +613,7 @@ pub async fn list(
     let including_deleted = query.is_including_deleted.as_deref();
     let filter = CustomerFilter {
         customer_type: checks.named_if("customerType", query.customer_type.as_deref(), |name| {
-            ["INDIVIDUAL", "BUSINESS"].into_iter().find(|known| *known == name)
+            Identity::TYPES.into_iter().find(|known| *known == name)
         }),
         uma_address: query
             .uma_address
@@ -643,7 +643,7 @@ pub async fn get(
     Path(customer): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&customer)?;
-    let found = app.store().read(move |view| view.get::<Customer>(&id)).await?;
+    let found = app.store().look(move |view| view.get::<Customer>(&id)).await?;
     let customer = found
         .filter(|customer| customer.platform == caller.platform.id)
         .ok_or(service::Error::CustomerNotFound { id })?;

@@ -252,12 +252,16 @@ impl IntoResponse for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Busy | StoreError::Closed | StoreError::DiskFull => {
+            StoreError::Busy
+            | StoreError::Closed
+            | StoreError::DiskFull
+            | StoreError::Unavailable(_)
+            | StoreError::Conflict(_) => {
                 tracing::warn!(%error, "a request was turned away");
                 Self::new(Code::ServiceUnavailable, error.to_string())
             }
-            StoreError::Conflict(_)
-            | StoreError::OutcomeUnknown(_)
+            StoreError::OutcomeUnknown(_)
+            | StoreError::NotFetched
             | StoreError::Corrupt { .. }
             | StoreError::Sealed { .. }
             | StoreError::Engine(_)
@@ -355,6 +359,7 @@ impl From<Error> for ApiError {
             }
             Error::LastManager => plain(Code::InvalidInput),
             Error::Store(error) => error.clone().into(),
+            Error::Superseded => Self::new(Code::ServiceUnavailable, message),
             Error::Internal(what) => {
                 tracing::error!(what, "a request failed");
                 Self::new(Code::InternalError, "the server failed; nothing was changed")

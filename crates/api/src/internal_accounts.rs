@@ -212,7 +212,7 @@ pub async fn list_of_customers(
             // The last account of the page before tells the customer and the currency.
             let after = page.after.map(InternalAccountId::from_uuid);
             let customers = match customer_id {
-                None => view.owners_of_accounts(id, None, after, page.limit)?,
+                None => view.owners_of_accounts(id, after, page.limit)?,
                 // Whoever asks for a customer by its id also finds a deleted one.
                 Some(customer) => {
                     let customer = view.get::<Customer>(&customer)?;

@@ -189,7 +189,7 @@ const REQUEST_ID_MAX: usize = 128;
 
 /// What every answer gets: the request's id, and a body in our shape where a library refused. Also
 /// the one line of the log per request, which never holds a body, a query or a credential.
-async fn finish(request: Request, next: Next) -> Response {
+pub async fn finish(request: Request, next: Next) -> Response {
     let given = request.headers().get(REQUEST_ID).filter(|id| {
         let printable = id.as_bytes().iter().all(u8::is_ascii_graphic);
         printable && (1..=REQUEST_ID_MAX).contains(&id.len())

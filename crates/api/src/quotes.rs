@@ -478,7 +478,7 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let id = id(&quote)?;
     let read = move |view: &mut store::readers::View<'_>| view.get::<Quote>(&id);
-    let found = app.store().read::<_, StoreError, _>(read).await?;
+    let found = app.store().look::<_, StoreError, _>(read).await?;
     let quote = found
         .filter(|quote| quote.draft().platform == caller.platform.id)
         .ok_or(service::Error::QuoteNotFound { id })?;

@@ -449,7 +449,7 @@ pub async fn get(
             .with("transactionId", shown)
     };
     let id = TransactionId::parse(&text).map_err(|_| not_found())?;
-    let found = app.store().read(move |view| view.get::<Transaction>(&id)).await?;
+    let found = app.store().look(move |view| view.get::<Transaction>(&id)).await?;
     let transaction = found
         .filter(|transaction| transaction.draft().platform == caller.platform.id)
         .ok_or_else(not_found)?;

@@ -15,6 +15,9 @@ use ports::rates::Rates;
 use store::Store;
 use uuid::Uuid;
 
+use crate::auth;
+use crate::tenure::Tenure;
+
 /// The outside world, as ports, and what the operator has set.
 pub struct Env {
     /// Time.
@@ -30,6 +33,8 @@ pub struct Env {
     pub render_event: fn(&Event, &Transaction, &dyn PaymentRail) -> Vec<u8>,
     /// How long a quote can be executed, in milliseconds.
     pub quote_lifetime_millis: i64,
+    /// Whether other servers may use the same database.
+    pub shares_database: bool,
 }
 
 impl Env {
@@ -43,6 +48,9 @@ struct Inner {
     store: Store,
     env: Env,
     ids: Mutex<IdSequence>,
+    callers: auth::Remembered,
+    server: Uuid,
+    tenure: Mutex<Option<Tenure>>,
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -52,12 +60,39 @@ pub struct App(Arc<Inner>);
 impl App {
     /// Puts the parts together.
     pub fn new(store: Store, env: Env) -> Self {
-        Self(Arc::new(Inner { store, env, ids: Mutex::new(IdSequence::default()) }))
+        let mut server = [0; 16];
+        env.entropy.fill(&mut server);
+        Self(Arc::new(Inner {
+            store,
+            env,
+            ids: Mutex::new(IdSequence::default()),
+            callers: auth::Remembered::default(),
+            server: Uuid::from_bytes(server),
+            tenure: Mutex::new(None),
+        }))
     }
 
     /// The store.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// What tells this server from others on the same database.
+    pub(crate) fn server(&self) -> Uuid {
+        self.0.server
+    }
+
+    /// The right to do what is due, as far as this server knows.
+    pub(crate) fn tenure(&self) -> Option<Tenure> {
+        *self.0.tenure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_tenure(&self, tenure: Option<Tenure>) {
+        *self.0.tenure.lock().unwrap_or_else(PoisonError::into_inner) = tenure;
+    }
+
+    pub(crate) fn remembered_callers(&self) -> &auth::Remembered {
+        &self.0.callers
     }
 
     /// The outside world.

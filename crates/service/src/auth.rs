@@ -1,11 +1,14 @@
 //! Who is asking (specification 5).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use domain::platform::Platform;
+use domain::time::Timestamp;
 use domain::token::Token;
 use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
+use store::readers::View;
 use subtle::ConstantTimeEq;
 
 use crate::app::App;
@@ -25,6 +28,43 @@ pub fn hash_secret(keyring: &Keyring, client_id: &str, secret: &str) -> [u8; 32]
     keyring.hash(Purpose::ClientSecret, &[client_id.as_bytes(), secret.as_bytes()])
 }
 
+/// How long a client is remembered at most, in milliseconds: what another server or an operator's
+/// command has revoked is refused after that. What this process revokes is refused at once. Under
+/// load a hundred requests share a look; longer would gain nothing that can be measured.
+const REMEMBERED_MILLIS: i64 = 10;
+
+/// Clients that are remembered. Whoever has more of them asks the database for some.
+const REMEMBERED_MAX: usize = 1_024;
+
+/// Clients that were authenticated a moment ago.
+#[derive(Default)]
+pub(crate) struct Remembered(RwLock<HashMap<String, Known>>);
+
+struct Known {
+    caller: Caller,
+    /// [`store::callers::Callers::changes`] before the client was read.
+    changes: u64,
+    at: Timestamp,
+}
+
+impl Remembered {
+    fn get(&self, client_id: &str, changes: u64, now: Timestamp) -> Option<Caller> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(client_id)?;
+        let age = now.millis().checked_sub(known.at.millis())?;
+        let is_fresh = known.changes == changes && (0..REMEMBERED_MILLIS).contains(&age);
+        is_fresh.then(|| known.caller.clone())
+    }
+
+    fn keep(&self, caller: Caller, changes: u64, at: Timestamp) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(caller.token.client_id.clone(), Known { caller, changes, at });
+    }
+}
+
 /// The client behind a Basic authentication, if there is one. Takes the same time whether the
 /// client is unknown or its secret is wrong, and does not say which.
 pub async fn authenticate(
@@ -32,18 +72,26 @@ pub async fn authenticate(
     client_id: String,
     secret: String,
 ) -> Result<Option<Caller>, StoreError> {
-    let keyring_app = app.clone();
-    app.store()
-        .read(move |view| {
-            let given = hash_secret(keyring_app.store().keyring(), &client_id, &secret);
-            let token = view.token_by_client_id(&client_id)?;
-            let kept = token.as_ref().map_or([0; 32], |token| token.secret_hash);
-            let matches = bool::from(given.ct_eq(&kept));
-            let Some(token) = token.filter(|token| matches && !token.revoked) else {
-                return Ok(None);
-            };
-            let platform = view.get::<Platform>(&token.platform)?;
-            Ok(platform.map(|platform| Caller { token, platform }))
-        })
-        .await
+    let (changes, now) = (app.store().callers().changes(), app.now());
+    let given = hash_secret(app.store().keyring(), &client_id, &secret);
+    let remembered = app.remembered_callers().get(&client_id, changes, now);
+    let caller = match remembered {
+        Some(caller) => Some(caller),
+        None => {
+            let found = app.store().look(move |view| find(view, &client_id)).await?;
+            if let Some(caller) = &found {
+                app.remembered_callers().keep(caller.clone(), changes, now);
+            }
+            found
+        }
+    };
+    let kept = caller.as_ref().map_or([0; 32], |caller| caller.token.secret_hash);
+    let matches = bool::from(given.ct_eq(&kept));
+    Ok(caller.filter(|caller| matches && !caller.token.revoked))
+}
+
+fn find(view: &mut View<'_>, client_id: &str) -> Result<Option<Caller>, StoreError> {
+    let Some(token) = view.token_by_client_id(client_id)? else { return Ok(None) };
+    let platform = view.get::<Platform>(&token.platform)?;
+    Ok(platform.map(|platform| Caller { token, platform }))
 }

@@ -37,7 +37,6 @@ pub struct NewCustomer {
 pub struct Drawn {
     id: CustomerId,
     user: String,
-    now: Timestamp,
 }
 
 /// Characters of an address that we make up: 60 random bits.
@@ -50,7 +49,7 @@ pub fn draw(app: &App) -> Drawn {
     let now = app.now();
     let letter = |byte: u8| char::from(ALPHABET[usize::from(byte % 32)]);
     let user = app.random::<USER_LENGTH>().into_iter().map(letter).collect();
-    Drawn { id: app.new_owner_id(now), user, now }
+    Drawn { id: app.new_owner_id(now), user }
 }
 
 /// Makes a customer. Its internal accounts exist from now on, one per supported currency.
@@ -79,8 +78,8 @@ pub fn create(
         identity: new.identity.clone(),
         default_uma_deposit_account: None,
         is_deleted: false,
-        created_at: drawn.now,
-        updated_at: drawn.now,
+        created_at: drawn.id.created_at(),
+        updated_at: drawn.id.created_at(),
     };
     unit.put_customer(customer.clone());
     Ok(customer)

@@ -241,6 +241,9 @@ pub enum Error {
     /// The store failed; nothing was done, or (`OutcomeUnknown`) the process stops.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A job's result is not kept: another server does what is due now.
+    #[error("another server does what is due now")]
+    Superseded,
     /// Something that the code rules out.
     #[error("internal error: {0}")]
     Internal(String),
@@ -294,6 +297,6 @@ impl Error {
 
     /// Whether this is our failure and not an answer to the request: nothing about it is kept.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Internal(_))
+        matches!(self, Self::Store(_) | Self::Superseded | Self::Internal(_))
     }
 }

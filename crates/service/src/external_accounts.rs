@@ -86,8 +86,8 @@ pub fn create(
         info: new.info.clone(),
         crypto_network: new.crypto_network.clone(),
         verification: None,
-        created_at: now,
-        updated_at: now,
+        created_at: id.created_at(),
+        updated_at: id.created_at(),
     };
     unit.claim_fingerprint(Fingerprint { fingerprint, external_account: id });
     unit.put_external_account(account.clone());

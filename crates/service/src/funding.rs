@@ -49,7 +49,7 @@ pub fn deposit(
     let owner = account.owner.owner();
     let name = account.owner.platform_customer_id();
     let transaction = incoming(id, platform.id, owner, name, account.id, amount);
-    complete(app, unit, Transaction::pending(transaction, now), now)?;
+    complete(app, unit, Transaction::pending(transaction), now)?;
     unit.post(id, &posting, now)?;
     Ok(account)
 }
@@ -162,7 +162,7 @@ pub fn fund_quote(
             let (owner, name) = (holder.owner(), holder.platform_customer_id());
             let account = InternalAccountId::of(owner, currency);
             let late = incoming(deposit.late, platform, owner, name, account, amount);
-            complete(app, unit, Transaction::pending(late, now), now)?;
+            complete(app, unit, Transaction::pending(late), now)?;
             unit.post(deposit.late, &movements::suspense(rail, amount)?, now)?;
             unit.post(deposit.late, &movements::suspense_return(account, amount)?, now)?;
         }

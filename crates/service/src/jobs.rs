@@ -16,13 +16,14 @@ use ledger::movements::{self, Movement};
 use ledger::posting::Resolution;
 use ports::rail::{Cause, Flow, Instruction, RailAnswer, RailFailure};
 use store::books::PostingRow;
-use store::readers::View;
+use store::error::StoreError;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::tenure::{self, Tenure};
 use crate::{funding, lifecycle, owners, quotes};
 
 /// Timers taken in one step: as many as fit one commit.
@@ -30,6 +31,9 @@ const TIMERS_MAX: u32 = 512;
 
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
+
+/// What a rail is asked, and the platform whose money it is.
+type Order = (Instruction, Arc<Platform>);
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,18 +44,23 @@ pub struct Step {
     pub failed: usize,
     /// Whether more may be due already.
     pub more: bool,
+    /// Whether this server does what is due; if not, another one does.
+    pub is_ours: bool,
 }
 
-/// Does what is due now.
+/// Does what is due now, unless another server does.
 pub async fn step(app: &App) -> Result<Step, Error> {
+    let Some(tenure) = tenure::hold(app).await? else {
+        return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
+    };
     let now = app.now();
-    let due = app.store().read(move |view| view.due_timers(now, TIMERS_MAX)).await;
+    let due = app.store().look(move |view| view.due_timers(now, TIMERS_MAX)).await;
     let due = due.map_err(Error::Store)?;
     let more = due.len() as u64 == u64::from(TIMERS_MAX);
     let mut work = JoinSet::new();
-    for timer in due {
+    for (timer, order) in with_orders(app, due).await? {
         let app = app.clone();
-        work.spawn(async move { ring(&app, timer).await });
+        work.spawn(async move { ring(&app, tenure, timer, order).await });
     }
     let (mut done, mut failed) = (0, 0);
     while let Some(result) = work.join_next().await {
@@ -60,25 +69,68 @@ pub async fn step(app: &App) -> Result<Step, Error> {
             Ok(false) | Err(_) => failed += 1,
         }
     }
-    Ok(Step { done, failed, more })
+    Ok(Step { done, failed, more, is_ours: true })
+}
+
+/// Timers with what the rail is to be asked, which the lane knows: what is due was changed a moment
+/// ago. An order that cannot be made out is that timer's failure alone.
+async fn with_orders(
+    app: &App,
+    due: Vec<Timer>,
+) -> Result<Vec<(Timer, Result<Option<Order>, Error>)>, Error> {
+    if due.is_empty() {
+        return Ok(Vec::new());
+    }
+    app.store()
+        .write(move |unit| {
+            let mut orders = Vec::with_capacity(due.len());
+            let mut first_wait = Ok(());
+            for timer in &due {
+                let order = match timer.kind {
+                    TimerKind::AskRail => order(unit, timer),
+                    TimerKind::ExpireQuote => Ok(None),
+                };
+                // All are gone through even so, so that what they wait for is fetched together.
+                if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
+                    first_wait = Err(StoreError::NotFetched);
+                }
+                orders.push((timer.clone(), order));
+            }
+            first_wait?;
+            Ok(orders)
+        })
+        .await
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
-async fn ring(app: &App, timer: Timer) -> bool {
-    let result = match timer.kind {
-        TimerKind::ExpireQuote => expire_quote(app, &timer).await,
-        TimerKind::AskRail => ask_rail(app, &timer).await,
+async fn ring(
+    app: &App,
+    tenure: Tenure,
+    timer: Timer,
+    order: Result<Option<Order>, Error>,
+) -> bool {
+    let result = match (timer.kind, order) {
+        (_, Err(error)) => Err(error),
+        (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
+        (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
     };
     let Err(error) = result else { return true };
+    if matches!(error, Error::Superseded) {
+        tracing::warn!(subject = %timer.subject, "another server has taken over what is due");
+        app.set_tenure(None);
+        return false;
+    }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
     let later = Timer {
         due_at: app.now().plus_millis(RETRY_MILLIS),
         attempts: timer.attempts.saturating_add(1),
         ..timer
     };
+    let unit_app = app.clone();
     let moved = app
         .store()
         .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
             unit.set_timer(later.clone());
             Ok::<_, Error>(())
         })
@@ -89,11 +141,12 @@ async fn ring(app: &App, timer: Timer) -> bool {
     false
 }
 
-async fn expire_quote(app: &App, timer: &Timer) -> Result<(), Error> {
+async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, key, now) = (QuoteId::from_uuid(timer.subject), timer.key(), app.now());
     let unit_app = app.clone();
     app.store()
         .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
             quotes::expire(&unit_app, unit, id, now)?;
             unit.clear_timer(key);
             Ok(())
@@ -103,10 +156,12 @@ async fn expire_quote(app: &App, timer: &Timer) -> Result<(), Error> {
 
 /// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
 /// order is the same however often it is given, so a crash in between costs a question, not money.
-async fn ask_rail(app: &App, timer: &Timer) -> Result<(), Error> {
-    let id = TransactionId::from_uuid(timer.subject);
-    let since = timer.since;
-    let order = app.store().read(move |view| order(view, id, since)).await?;
+async fn ask_rail(
+    app: &App,
+    tenure: Tenure,
+    timer: &Timer,
+    order: Option<Order>,
+) -> Result<(), Error> {
     let answer = match &order {
         Some((order, platform)) => {
             let rail = app.env().rail(platform.mode);
@@ -116,38 +171,38 @@ async fn ask_rail(app: &App, timer: &Timer) -> Result<(), Error> {
     };
     let (timer, unit_app, now) = (timer.clone(), app.clone(), app.now());
     app.store()
-        .write(move |unit| match &answer {
-            Some((flow, answer)) => keep_answer(&unit_app, unit, &timer, *flow, answer, now),
-            None => {
-                unit.clear_timer(timer.key());
-                Ok(())
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            match &answer {
+                Some((flow, answer)) => keep_answer(&unit_app, unit, &timer, *flow, answer, now),
+                None => {
+                    unit.clear_timer(timer.key());
+                    Ok(())
+                }
             }
         })
         .await
 }
 
 /// What the rail is asked about a transaction; nothing if it has ended.
-fn order(
-    view: &mut View<'_>,
-    id: TransactionId,
-    since: Timestamp,
-) -> Result<Option<(Instruction, Arc<Platform>)>, Error> {
-    let Some(transaction) = view.get::<Transaction>(&id)? else { return Ok(None) };
+fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error> {
+    let id = TransactionId::from_uuid(timer.subject);
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(None) };
     if !matches!(transaction.status(), Status::Pending | Status::Processing) {
         return Ok(None);
     }
     let draft = transaction.draft();
     let pulled_from = draft.source.and_then(Source::account).and_then(AccountRef::external);
-    let flow = flow(&view.postings(id)?, &transaction);
+    let flow = flow(&unit.postings(id)?, &transaction);
     let (account, amount) = match (flow, draft.direction, draft.sent) {
         (Flow::PayOut, _, _) => (draft.destination.account.external(), draft.received.money()),
         (Flow::PullIn, Direction::Outgoing, Some(sent)) => (pulled_from, sent.money()),
         (Flow::PullIn, _, _) => (pulled_from, draft.received.money()),
     };
     let corrupt = || Error::Internal(format!("{id} waits for a rail that it does not need"));
-    let account = view.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
+    let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
     let account = account.ok_or_else(corrupt)?;
-    let platform = view.get::<Platform>(&draft.platform)?.ok_or_else(corrupt)?;
+    let platform = unit.get::<Platform>(&draft.platform)?.ok_or_else(corrupt)?;
     let order = Instruction {
         key: id,
         flow,
@@ -155,7 +210,7 @@ fn order(
         rail: account.info.rails()[0],
         amount,
         account: account.info.clone(),
-        since,
+        since: timer.since,
     };
     Ok(Some((order, platform)))
 }

@@ -80,7 +80,15 @@ pub fn advance_quote(
     Ok(quote)
 }
 
-/// Asks the rail about a transaction as soon as this unit is committed.
-pub fn ask_rail(unit: &mut Unit<'_, '_>, transaction: &Transaction, now: Timestamp) {
-    unit.set_timer(Timer::new(transaction.id().uuid(), TimerKind::AskRail, now, now));
+/// Asks the rail about a transaction as soon as this is committed and the rail takes the order.
+pub fn ask_rail(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    let due_at = now.plus_millis(app.env().rail(platform.mode).gives_after_millis());
+    unit.set_timer(Timer::new(transaction.id().uuid(), TimerKind::AskRail, due_at, now));
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use domain::id::PlatformId;
 use domain::time::Timestamp;
 use store::error::StoreError;
-use store::idempotency::{Answer, Scope};
+use store::idempotency::Scope;
 use store::unit::Unit;
 
 use crate::app::App;
@@ -49,7 +49,7 @@ where
     F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
 {
     app.store()
-        .write(move |unit| {
+        .write_once(keyed.scope, move |unit| {
             if let Some(reply) = stored(unit, keyed)? {
                 return Ok(reply);
             }
@@ -62,8 +62,7 @@ where
             }
             let (status, body) = render(&result);
             if let Some(scope) = keyed.scope {
-                let body = body.clone();
-                unit.keep_answer(Answer { scope, platform: keyed.platform, at: now, status, body });
+                unit.keep_answer(scope, now, status, &body);
             }
             Ok(Reply { status, body, replayed: false })
         })
@@ -72,22 +71,17 @@ where
 
 fn stored(unit: &mut Unit<'_, '_>, keyed: Keyed) -> Result<Option<Reply>, StoreError> {
     let Some(scope) = keyed.scope else { return Ok(None) };
-    let answer = unit.get::<Answer>(&scope)?;
-    Ok(answer.map(|answer| Reply {
-        status: answer.status,
-        body: answer.body.clone(),
-        replayed: true,
-    }))
+    Ok(unit.answer(&scope)?.map(replay))
+}
+
+fn replay((status, body): (u16, Vec<u8>)) -> Reply {
+    Reply { status, body, replayed: true }
 }
 
 /// The stored first answer to a request, if there is one: for use cases that ask the outside world
 /// before their unit of work, so that a repeat does not ask again.
 pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
     let Some(scope) = keyed.scope else { return Ok(None) };
-    let answer = app.store().read(move |view| view.get::<Answer>(&scope)).await;
-    Ok(answer.map_err(Error::Store)?.map(|answer| Reply {
-        status: answer.status,
-        body: answer.body.clone(),
-        replayed: true,
-    }))
+    let answer = app.store().look(move |view| view.answer(&scope)).await;
+    Ok(answer.map_err(Error::Store)?.map(replay))
 }

@@ -8,6 +8,7 @@ use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use ledger::account::{AccountKey, Balance};
+use store::leases::{Duty, Lease};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -71,21 +72,26 @@ pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
         .await
 }
 
-/// Makes a platform together with its first token, which `token` draws for it: a crash leaves both
-/// or neither.
-pub async fn create_with_token(
+/// Makes the first platform of a database, with a token, unless another server was first.
+pub async fn create_first(
     app: &App,
     new: NewPlatform,
     token: impl FnOnce(PlatformId) -> NewToken,
-) -> Result<(Platform, NewToken), Error> {
-    let platform = draw(app, new, app.now());
+) -> Result<Option<(Platform, NewToken)>, Error> {
+    let now = app.now();
+    let platform = draw(app, new, now);
     let token = token(platform.id);
+    let holder = app.server();
     app.store()
         .write(move |unit| {
+            if unit.get::<Lease>(&Duty::FirstStart)?.is_some() {
+                return Ok(None);
+            }
+            unit.put_lease(Lease { duty: Duty::FirstStart, holder, epoch: 1, until: now });
             unit.put_platform(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;
-            Ok((Platform::clone(&platform), token.clone()))
+            Ok(Some((Platform::clone(&platform), token.clone())))
         })
         .await
 }

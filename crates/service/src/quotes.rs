@@ -173,43 +173,37 @@ fn make(
     let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
     let price = pricing::quote(&platform, corridor, locked)?;
     let rate_details = pricing::rate_details(rates, &price, now);
-    let quote = Quote::pending(
-        quote::Draft {
-            id: drawn.quote,
-            platform: platform.id,
-            owner: holder.owner(),
-            transaction: drawn.transaction,
-            source,
-            destination,
-            locked,
-            price,
+    let quote = Quote::pending(quote::Draft {
+        id: drawn.quote,
+        platform: platform.id,
+        owner: holder.owner(),
+        transaction: drawn.transaction,
+        source,
+        destination,
+        locked,
+        price,
+        rate_details,
+        expires_at: now.plus_millis(app.env().quote_lifetime_millis),
+        purpose: new.purpose,
+    });
+    let transaction = Transaction::pending(Draft {
+        id: drawn.transaction,
+        platform: platform.id,
+        owner: holder.owner(),
+        platform_customer_id: holder.platform_customer_id(),
+        direction: Direction::Outgoing,
+        source: Some(source),
+        destination,
+        sent: Some(price.sent),
+        received: price.received,
+        terms: Some(Terms {
+            quote: drawn.quote,
+            rate: price.rate,
+            fees: price.total_fees(),
             rate_details,
-            expires_at: now.plus_millis(app.env().quote_lifetime_millis),
-            purpose: new.purpose,
-        },
-        now,
-    );
-    let transaction = Transaction::pending(
-        Draft {
-            id: drawn.transaction,
-            platform: platform.id,
-            owner: holder.owner(),
-            platform_customer_id: holder.platform_customer_id(),
-            direction: Direction::Outgoing,
-            source: Some(source),
-            destination,
-            sent: Some(price.sent),
-            received: price.received,
-            terms: Some(Terms {
-                quote: drawn.quote,
-                rate: price.rate,
-                fees: price.total_fees(),
-                rate_details,
-            }),
-            description: new.description.clone(),
-        },
-        now,
-    );
+        }),
+        description: new.description.clone(),
+    });
     lifecycle::begin(app, unit, transaction)?;
     lifecycle::begin_quote(unit, quote.clone(), now);
     Ok(quote)
@@ -314,7 +308,7 @@ pub async fn execute<R: Render<Quoted>>(
     }
     let now = app.now();
     let platform = keyed.platform;
-    let found = app.store().read(move |view| view.get::<Quote>(&id)).await?;
+    let found = app.store().look(move |view| view.get::<Quote>(&id)).await?;
     let objection = match found.filter(|quote| quote.draft().platform == platform) {
         Some(quote) if quote.status() == Status::Pending => {
             let draft = quote.draft();
@@ -359,7 +353,7 @@ async fn ask_before(
         let account = id.map(|id| view.get::<ExternalAccount>(&id)).transpose()?.flatten();
         Ok::<_, Error>((account, view.get::<Platform>(&platform)?))
     };
-    let (account, platform) = app.store().read(read).await?;
+    let (account, platform) = app.store().look(read).await?;
     let Some(platform) = platform else { return Ok(None) };
     let account = account.filter(|account| account.platform == platform.id);
     let (info, currency) = match (to, &account) {
@@ -406,7 +400,7 @@ fn start(
             let account = owners::external_account(unit, platform.id, id)?;
             owners::usable_by(unit, &account, &holder, "source.accountId")?;
             let (transaction, quote) = begin(app, unit, quote, now)?;
-            lifecycle::ask_rail(unit, &transaction, now);
+            lifecycle::ask_rail(app, unit, &transaction, now)?;
             Ok(quote)
         }
     }
@@ -499,7 +493,7 @@ pub(crate) fn exchange(
         }
         Target::Rail(_) => {
             unit.pend(draft.transaction, &posting, now)?;
-            lifecycle::ask_rail(unit, &transaction, now);
+            lifecycle::ask_rail(app, unit, &transaction, now)?;
             Ok(quote)
         }
     }

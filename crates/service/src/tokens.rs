@@ -43,15 +43,16 @@ pub fn with_credentials(
     secret: String,
 ) -> NewToken {
     let now = app.now();
+    let id: TokenId = app.new_id(now);
     let token = Token {
-        id: app.new_id(now),
+        id,
         platform,
         name,
         permissions,
         secret_hash: hash_secret(app.store().keyring(), &client_id, &secret),
         client_id,
-        created_at: now,
-        updated_at: now,
+        created_at: id.created_at(),
+        updated_at: id.created_at(),
         revoked: false,
     };
     NewToken { token, secret }

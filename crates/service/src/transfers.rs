@@ -109,9 +109,9 @@ pub fn transfer(
         terms: None,
         description: transfer.description.clone(),
     };
-    let transaction = Transaction::pending(draft, now);
-    unit.pend(id, &posting, now)?;
-    lifecycle::ask_rail(unit, &transaction, now);
+    let transaction = Transaction::pending(draft);
     lifecycle::begin(app, unit, transaction.clone())?;
+    unit.pend(id, &posting, now)?;
+    lifecycle::ask_rail(app, unit, &transaction, now)?;
     Ok(transaction)
 }

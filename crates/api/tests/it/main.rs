@@ -8,6 +8,7 @@ mod pay;
 mod documents;
 mod pulled_quotes;
 mod story;
+mod tenure;
 mod concurrency;
 mod events;
 mod exchange_rates;

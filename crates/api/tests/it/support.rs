@@ -25,9 +25,9 @@ use service::platforms::NewPlatform;
 use service::tokens::NewToken;
 use service::{App, Env, Error, jobs, platforms, tokens};
 use store::Store;
-use store::engine::SqliteFile;
+use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::keyring::Keyring;
-use tempfile::TempDir;
+use testbed::place::Place;
 use tower::ServiceExt;
 
 /// When every test begins.
@@ -39,7 +39,7 @@ pub struct Server {
     pub clock: ManualClock,
     router: Router,
     schemas: Arc<Schemas>,
-    folder: TempDir,
+    place: Place,
 }
 
 /// A client with the credentials of one token.
@@ -85,37 +85,29 @@ impl Answer {
 impl Server {
     /// A server on an empty database.
     pub fn new() -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
         let clock = ManualClock::new(Timestamp::parse(START).expect("an instant"));
-        Self::open(folder, clock, 1)
+        Self::open(Place::fresh(), clock, 1)
     }
 
-    fn open(folder: TempDir, clock: ManualClock, seed: u64) -> Self {
+    fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
         let keyring = Keyring::new(&[7; 32]);
-        let engine = SqliteFile::new(&folder.path().join("test.db"));
-        let (store, _) = Store::open(&engine, keyring).expect("a store");
-        let rails: HashMap<Mode, Arc<dyn PaymentRail>> = HashMap::from([
-            (Mode::Sandbox, Arc::new(SandboxRail::default()) as Arc<dyn PaymentRail>),
-            (Mode::Live, Arc::new(Unconnected)),
-        ]);
-        let env = Env {
-            clock: Arc::new(clock.clone()),
-            entropy: Arc::new(SeededEntropy::new(seed)),
-            rates: Arc::new(FixedRates::builtin()),
-            rails,
-            render_event: api::events::render,
-            quote_lifetime_millis: 300_000,
-        };
-        let app = App::new(store, env);
+        let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
+        let app = App::new(store, env(&clock, seed, Arc::new(SandboxRail::default())));
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);
-        Self { app, clock, router, schemas, folder }
+        Self { app, clock, router, schemas, place }
+    }
+
+    /// Another server on the same database, whose sandbox platforms have this rail.
+    pub fn beside(&self, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
+        let alone = env(&self.clock, 1_000 + seed, rail);
+        App::new(self.app.store().clone(), Env { shares_database: true, ..alone })
     }
 
     /// The server after a restart on the same database.
     pub fn restart(self) -> Self {
-        let Self { clock, folder, .. } = self;
-        Self::open(folder, clock, 2)
+        let Self { clock, place, .. } = self;
+        Self::open(place, clock, 2)
     }
 
     /// A client of a new sandbox platform, with all permissions.
@@ -189,11 +181,33 @@ impl Server {
 
     /// Every invariant of the database.
     pub fn verify(&self) {
-        let engine = SqliteFile::new(&self.folder.path().join("test.db"));
-        let report = store::verify::verify(&engine, Some(&Keyring::new(&[7; 32])));
+        let engine = engine(&self.place);
+        let report = store::verify::verify(&*engine, Some(&Keyring::new(&[7; 32])));
         let report = report.expect("a report");
         let broken: Vec<_> = report.checks.iter().filter(|check| !check.holds()).collect();
         assert!(broken.is_empty(), "{broken:#?}");
+    }
+}
+
+/// The way to a database.
+fn engine(place: &Place) -> Box<dyn Engine> {
+    let url = place.url();
+    match url.strip_prefix("sqlite://") {
+        Some(path) => Box::new(SqliteFile::new(path.as_ref())),
+        None => Box::new(PostgresServer::new(&url).expect("a URL")),
+    }
+}
+
+/// The world of a server that has its database for itself.
+fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
+    Env {
+        clock: Arc::new(clock.clone()),
+        entropy: Arc::new(SeededEntropy::new(seed)),
+        rates: Arc::new(FixedRates::builtin()),
+        rails: HashMap::from([(Mode::Sandbox, rail), (Mode::Live, Arc::new(Unconnected))]),
+        render_event: api::events::render,
+        quote_lifetime_millis: 300_000,
+        shares_database: false,
     }
 }
 

@@ -394,7 +394,7 @@ async fn a_transfer_in_is_available_when_it_is_completed() {
     let out = payer.client.post("/transfer-out", &transfer(&payer.usd, &bank, 1)).await;
     out.refused(400, "INSUFFICIENT_BALANCE");
     server.pass(100).await;
-    assert_eq!(payer.client.transaction(&pending["id"]).await["status"], "PROCESSING");
+    assert_eq!(payer.client.transaction(&pending["id"]).await["status"], "PENDING");
     assert_eq!(payer.balance().await, 0);
     server.pass(900).await;
     expected["status"] = json!("COMPLETED");

@@ -1,0 +1,102 @@
+//! Several servers on one database: one of them does what is due, and one that was held up changes
+//! nothing when it comes back.
+
+use std::sync::Arc;
+
+use adapters::rails::sandbox::SandboxRail;
+use domain::time::Timestamp;
+use ports::rail::{FundingInstruction, Instruction, PaymentRail, Pending, RailAnswer, RailFailure};
+use service::{App, jobs};
+use tokio::sync::Semaphore;
+
+use crate::pay::{Payer, transfer};
+use crate::support::Server;
+
+/// A rail whose answers come when the test lets them.
+struct Held {
+    answers: SandboxRail,
+    asked: Semaphore,
+    let_go: Semaphore,
+}
+
+impl Held {
+    fn new() -> Arc<Self> {
+        let answers = SandboxRail::new(0);
+        Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
+    }
+}
+
+impl PaymentRail for Held {
+    fn instructions(
+        &self,
+        currency: domain::currency::Currency,
+        reference: &str,
+    ) -> Vec<FundingInstruction> {
+        self.answers.instructions(currency, reference)
+    }
+
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+        self.answers.check(order)
+    }
+
+    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
+        Box::pin(async move {
+            self.asked.add_permits(1);
+            self.let_go.acquire().await.expect("it stays open").forget();
+            self.answers.ask(order, now).await
+        })
+    }
+}
+
+async fn is_ours(app: &App) -> bool {
+    jobs::step(app).await.expect("a step").is_ours
+}
+
+#[tokio::test]
+async fn one_server_does_what_is_due_until_it_is_gone() {
+    let server = Server::new();
+    let one = server.beside(1, Arc::new(SandboxRail::default()));
+    let two = server.beside(2, Arc::new(SandboxRail::default()));
+    assert!(is_ours(&one).await && !is_ours(&two).await);
+    // While it renews its lease, it keeps it.
+    for _ in 0..10 {
+        server.clock.advance_millis(1_500);
+        assert!(is_ours(&one).await && !is_ours(&two).await);
+    }
+    // Once it is gone, the other waits until the lease has run out.
+    server.clock.advance_millis(2_999);
+    assert!(!is_ours(&two).await);
+    server.clock.advance_millis(1);
+    assert!(is_ours(&two).await && !is_ours(&one).await);
+    // One that stops does not keep the other waiting.
+    service::tenure::give_up(&two).await.expect("it gives up");
+    assert!(is_ours(&one).await && !is_ours(&two).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_held_up_keeps_nothing() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    payer.client.post("/transfer-out", &transfer(&payer.usd, &bank, 400)).await.expect(201);
+    server.clock.advance_millis(1_000);
+    let rail = Held::new();
+    let (late, other) = (server.beside(1, rail.clone()), server.beside(2, Held::new()));
+    let asking = tokio::spawn(async move { jobs::step(&late).await.expect("a step") });
+    rail.asked.acquire().await.expect("it stays open").forget();
+
+    // It hangs for an hour; another server takes over and finds the payment refused.
+    server.clock.advance_millis(3_600_000);
+    assert!(is_ours(&server.beside(3, Arc::new(adapters::rails::Unconnected))).await);
+    let refused = payer.client.get("/transactions?status=FAILED").await.expect(200).clone();
+    assert_eq!(refused["data"].as_array().expect("a list").len(), 1, "{refused}");
+    assert_eq!(payer.balance().await, 1_000);
+
+    // What it hears now, that the money has left, is not kept.
+    rail.let_go.add_permits(1);
+    let step = asking.await.expect("it comes back");
+    assert_eq!((step.done, step.failed), (0, 1));
+    assert_eq!(payer.balance().await, 1_000);
+    assert!(!is_ours(&other).await);
+    server.verify();
+}

@@ -1,0 +1,88 @@
+//! Which of the servers that share a database does what is due: the one that holds the lease.
+//!
+//! The lease only saves work. What makes it safe is the fence: every unit that keeps the result of
+//! a job first checks that the lease is still the one under which the job began
+//! ([`Tenure::check`]). A server that was frozen for an hour, or whose clock is wrong, finds out
+//! there.
+
+use domain::time::Timestamp;
+use store::error::StoreError;
+use store::leases::{Duty, Lease};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+
+/// How long a server that is gone keeps the others waiting, in milliseconds. A few times what a
+/// slow commit and the clocks of two machines differ by.
+const LEASE_MILLIS: i64 = 3_000;
+
+/// How often the lease is renewed, in milliseconds: twice more before it ends.
+const RENEW_MILLIS: i64 = 1_000;
+
+/// The right to do what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tenure {
+    epoch: i64,
+    renewed_at: Timestamp,
+}
+
+impl Tenure {
+    /// Refuses to keep the result of a job if another server has taken over since it began.
+    pub fn check(self, app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
+        let lease = unit.get::<Lease>(&Duty::Jobs)?;
+        let is_ours =
+            lease.is_some_and(|lease| (lease.holder, lease.epoch) == (app.server(), self.epoch));
+        if is_ours { Ok(()) } else { Err(Error::Superseded) }
+    }
+}
+
+/// The right to do what is due, taken or renewed as is needed; nothing while another server has it.
+pub async fn hold(app: &App) -> Result<Option<Tenure>, Error> {
+    let now = app.now();
+    if let Some(tenure) = app.tenure() {
+        let age = now.millis().saturating_sub(tenure.renewed_at.millis());
+        if !app.env().shares_database || (0..RENEW_MILLIS).contains(&age) {
+            return Ok(Some(tenure));
+        }
+    }
+    let unit_app = app.clone();
+    let taken = app.store().write(move |unit| take(&unit_app, unit, now)).await?;
+    app.set_tenure(taken);
+    Ok(taken)
+}
+
+fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Tenure>, Error> {
+    let lease = unit.get::<Lease>(&Duty::Jobs)?;
+    let epoch = match &lease {
+        Some(lease) if lease.holder == app.server() => lease.epoch,
+        // A server that has its database for itself knows that whoever had it before is gone.
+        Some(lease) if app.env().shares_database && now < lease.until => return Ok(None),
+        Some(lease) => lease.epoch + 1,
+        None => 1,
+    };
+    let until = now.plus_millis(LEASE_MILLIS);
+    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch, until });
+    Ok(Some(Tenure { epoch, renewed_at: now }))
+}
+
+/// Lets another server take over at once. For one that stops.
+pub async fn give_up(app: &App) -> Result<(), Error> {
+    let Some(tenure) = app.tenure() else { return Ok(()) };
+    app.set_tenure(None);
+    if !app.env().shares_database {
+        return Ok(());
+    }
+    let unit_app = app.clone();
+    app.store()
+        .write(move |unit| {
+            if tenure.check(&unit_app, unit).is_ok()
+                && let Some(lease) = unit.get::<Lease>(&Duty::Jobs)?
+            {
+                unit.put_lease(Lease { until: Timestamp::from_millis(0), ..Lease::clone(&lease) });
+            }
+            Ok::<_, StoreError>(())
+        })
+        .await?;
+    Ok(())
+}
