@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -17,6 +17,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
 
+use crate::database::Database;
 use crate::keyfile::{KEY_BYTES, parse_key};
 use crate::telemetry::LogFormat;
 
@@ -56,8 +57,8 @@ const CLIENT_SECRET_MAX: usize = 512;
 /// What the process was asked to do, checked.
 #[derive(Debug)]
 pub struct Config {
-    /// The file of the database.
-    pub database: PathBuf,
+    /// The database.
+    pub database: Database,
     /// Where the server's secret key is.
     pub key: KeySource,
     /// How log lines look, if that was said.
@@ -166,7 +167,18 @@ pub fn read(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Config, Refusal> {
     let line = CommandLine::try_parse_from(with_default_command(arguments))?;
-    let database = parse_database_url(&line.common.database_url)?;
+    let url = match &line.command {
+        Command::Migrate(Migrate { from: Some(url), .. }) => &url.0,
+        Command::Migrate(_)
+        | Command::Serve(_)
+        | Command::Demo
+        | Command::Verify(_)
+        | Command::Backup(_)
+        | Command::Restore(_)
+        | Command::Platform(_)
+        | Command::Token(_) => &line.common.database_url,
+    };
+    let database = Database::parse(url)?;
     let given = text_of(SECRET_KEY_VARIABLE, &variable)?;
     let key = key_source(&database, line.common.key_file, given)?;
     let credentials = parse_credentials(
@@ -193,6 +205,7 @@ pub fn read(
     after_help = "Without a command, serves:\n  \
         switchyard\n  \
         switchyard --listen 0.0.0.0:8080 --database-url sqlite:///var/lib/switchyard/live.db\n  \
+        switchyard --database-url postgres://switchyard:secret@db.example.com/switchyard\n  \
         switchyard serve --help\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong usage or configuration"
 )]
@@ -208,7 +221,13 @@ const COMMON_OPTIONS: &str = "Common options";
 
 #[derive(Debug, Args)]
 struct CommonOptions {
-    /// The database: sqlite://FILE from here, or sqlite:///FILE from the root.
+    /// The database: sqlite://FILE from here, sqlite:///FILE from the root, or
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE.
+    ///
+    /// A PostgreSQL server is 15 or newer. What libpq takes behind a question mark is taken here.
+    /// Several hosts with commas between them are tried until one takes writes. A server on another
+    /// machine must prove who it is with a certificate that this system believes, or that
+    /// sslrootcert=FILE holds, unless sslmode says otherwise.
     #[arg(
         long,
         global = true,
@@ -220,9 +239,11 @@ struct CommonOptions {
     )]
     database_url: String,
 
-    /// The file with the server's secret key [default: FILE.key beside the database FILE].
+    /// The file with the server's secret key [default: FILE.key beside the database FILE, or
+    /// switchyard.key].
     ///
-    /// The first start makes it. SWITCHYARD_SECRET_KEY can hold the key itself instead: 64
+    /// The first start makes it. Servers that share a database need the same key: give the others
+    /// a copy of the file. SWITCHYARD_SECRET_KEY can hold the key itself instead: 64
     /// hexadecimal digits, or the base64 of 32 bytes.
     #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
     #[arg(value_name = "FILE", env = "SWITCHYARD_KEY_FILE", hide_env_values = true)]
@@ -261,6 +282,33 @@ pub enum Command {
     /// sealed stays closed and its checks are skipped.
     #[command(after_help = "Example:\n  switchyard verify --database-url sqlite://switchyard.db")]
     Verify(Verify),
+
+    /// Copies the database into a file and verifies the copy, also while the server runs.
+    ///
+    /// The copy is of one instant and holds everything that was answered before it began. It has
+    /// its name only once it is on the disk and was verified. The key is not in it.
+    #[command(after_help = "Example:\n  switchyard backup --to switchyard-monday.db")]
+    Backup(Backup),
+
+    /// Makes a database from a backup, which is verified first.
+    ///
+    /// It tells how old the backup is: what was answered after that is not in it. The key must be
+    /// the one that the database had.
+    #[command(after_help = "Example:\n  \
+        switchyard restore --from switchyard-monday.db --database-url sqlite://switchyard.db")]
+    Restore(Restore),
+
+    /// Moves everything to another database, which must be empty, and proves that it is there.
+    ///
+    /// Stop every server first: the database that is moved is refused while somebody uses it. When
+    /// all rows are copied, both sides are read again: every table must be the same, every account
+    /// must have the balance that its entries come to, and every check of verify must hold. Only
+    /// then can the target be opened. A copy that was interrupted goes on when it is started again.
+    ///
+    /// Both have the same key.
+    #[command(after_help = "Example:\n  \
+        switchyard migrate --from sqlite://switchyard.db --to postgres://pay@db.example/switchyard")]
+    Migrate(Migrate),
 
     /// Lists, makes and prices platforms.
     #[command(subcommand, after_help = "Example:\n  switchyard platform list")]
@@ -370,6 +418,53 @@ pub struct Verify {
     /// Prints the result as one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Clone, Args)]
+pub struct Backup {
+    /// The file to make. One that is there is never written over.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Clone, Args)]
+pub struct Restore {
+    /// The file that switchyard backup made.
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+}
+
+/// Options of `migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct Migrate {
+    /// The database to move [default: the one of --database-url].
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_FROM", hide_env_values = true)]
+    pub from: Option<DatabaseUrl>,
+
+    /// The empty database to move it to. A URL with a password is better kept in the variable.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_TO", hide_env_values = true)]
+    pub to: DatabaseUrl,
+}
+
+/// The URL of a database as it was given, which may hold a password. Prints nothing of itself, and
+/// is checked where no error repeats it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(pub String);
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseUrl(..)")
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = std::convert::Infallible;
+
+    fn from_str(url: &str) -> Result<Self, Self::Err> {
+        Ok(Self(url.to_owned()))
+    }
 }
 
 /// What to do with platforms.
@@ -522,43 +617,6 @@ fn with_default_command(arguments: impl IntoIterator<Item = OsString>) -> Vec<Os
     arguments
 }
 
-/// The file that a database URL names.
-///
-/// Whatever is wrong with it, the error does not repeat it: it may hold a password.
-pub fn parse_database_url(url: &str) -> Result<PathBuf, ConfigError> {
-    let refused = |what: &str| Err(ConfigError(format!("the database URL {what}")));
-    let Some((scheme, path)) = url.split_once("://") else {
-        return refused("must be sqlite://FILE, or sqlite:///FILE from the root");
-    };
-    match scheme {
-        "sqlite" => {}
-        "postgres" | "postgresql" => {
-            return refused(
-                "names Postgres, which this version does not support: use sqlite://FILE",
-            );
-        }
-        _ => return refused("has an unknown scheme: use sqlite://FILE"),
-    }
-    if path.is_empty() || path.ends_with('/') {
-        return refused("names no file: use sqlite://FILE, or sqlite:///FILE from the root");
-    }
-    if path.contains(":memory:") {
-        return refused("must name a file, as memory forgets: use sqlite://FILE");
-    }
-    // SQLite would take these for options or escapes; here they would silently become file names.
-    if path.contains(['?', '#', '%', '\0']) {
-        return refused("must be a plain path after sqlite://, without ? # or %");
-    }
-    Ok(PathBuf::from(path))
-}
-
-/// The file of the key that belongs to a database unless another is named.
-pub fn default_key_file(database: &Path) -> PathBuf {
-    let mut path = database.as_os_str().to_owned();
-    path.push(".key");
-    PathBuf::from(path)
-}
-
 /// The key in `text`, which came from the environment.
 pub fn parse_secret_key(text: &str) -> Result<SecretKey, ConfigError> {
     parse_key(text).map(SecretKey).ok_or_else(|| {
@@ -570,12 +628,12 @@ pub fn parse_secret_key(text: &str) -> Result<SecretKey, ConfigError> {
 }
 
 fn key_source(
-    database: &Path,
+    database: &Database,
     file: Option<PathBuf>,
     given: Option<String>,
 ) -> Result<KeySource, ConfigError> {
     match (file, given) {
-        (None, None) => Ok(KeySource::File(default_key_file(database))),
+        (None, None) => Ok(KeySource::File(database.key_file())),
         (Some(file), None) => Ok(KeySource::File(file)),
         (None, Some(text)) => parse_secret_key(&text).map(KeySource::Given),
         (Some(_), Some(_)) => Err(ConfigError(format!(

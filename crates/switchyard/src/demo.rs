@@ -15,7 +15,6 @@ use reqwest::{Client, Method};
 use serde_json::{Map, Value, json};
 use service::App;
 use store::books::{PostingRow, RowPhase};
-use store::engine::SqliteFile;
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::readers::View;
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::{Failure, aligned, print};
 use crate::config::{ClientCredentials, EXIT_OK, KeySource, Listen, SecretKey};
+use crate::database::Database;
 use crate::first_start::FirstStart;
 use crate::keyfile::KEY_BYTES;
 use crate::wiring::Opened;
@@ -61,7 +61,7 @@ pub async fn run() -> Result<u8, Failure> {
 }
 
 async fn in_folder(folder: &Path) -> Result<u8, Failure> {
-    let database = folder.join("demo.db");
+    let database = Database::Sqlite(folder.join("demo.db"));
     let mut key = [0; KEY_BYTES];
     SystemEntropy.fill(&mut key);
     let listen = Listen { host: "127.0.0.1".to_owned(), port: 0 };
@@ -100,9 +100,9 @@ async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(),
 }
 
 /// The last step: every promise about the data, checked on the database alone.
-fn check(database: &Path, key: &[u8; KEY_BYTES]) -> Result<u8, Failure> {
+fn check(database: &Database, key: &[u8; KEY_BYTES]) -> Result<u8, Failure> {
     print("\nVERIFY: everything the system promises about its data, checked on the database\n\n")?;
-    let report = store::verify::verify(&SqliteFile::new(database), Some(&Keyring::new(key)))?;
+    let report = store::verify::verify(&*database.engine(), Some(&Keyring::new(key)))?;
     print(&verify::human(&report))?;
     if !report.is_sound() {
         return Err(Failure::new("the story was told, but verify found something broken"));

@@ -49,13 +49,14 @@ pub async fn run(
         is_regulated: true,
     };
     let (name, all) = (TOKEN_NAME.to_owned(), Permissions::ALL);
-    let (platform, token) = platforms::create_with_token(app, new, |platform| match given {
+    let created = platforms::create_first(app, new, |platform| match given {
         Some(ClientCredentials { id, secret }) => {
             tokens::with_credentials(app, platform, name, all, id.clone(), secret.clone())
         }
         None => tokens::draw(app, platform, name, all),
     })
     .await?;
+    let Some((platform, token)) = created else { return Ok(None) };
     let credentials = ClientCredentials { id: token.token.client_id, secret: token.secret };
     Ok(Some(FirstStart { platform: platform.id, credentials, were_given: given.is_some() }))
 }

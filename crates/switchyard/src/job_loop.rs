@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
-use service::{App, jobs};
+use service::{App, jobs, tenure};
 use store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
 /// The longest sleep: timers that another process has set, such as an operator's command, are
-/// found within it.
+/// found within it, and a duty that another server has left is taken up.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The longest sleep where other servers set timers all the time. A look costs one small question.
+const SHARED_SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// After a failure of ours: short enough for what lasts a moment, long enough not to fill a log.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
@@ -17,7 +20,10 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 /// Runs until `shutdown`; the step that it is at is finished.
 pub async fn run(app: App, shutdown: CancellationToken) {
     while !shutdown.is_cancelled() {
-        let pause = match jobs::step(&app).await {
+        let step = jobs::step(&app).await;
+        let is_ours = step.as_ref().map_or(true, |step| step.is_ours);
+        let pause = match step {
+            Ok(step) if !step.is_ours => SLEEP_MAX,
             // What failed is due again later; if not even that could be kept, it is due now.
             Ok(step) if step.failed > 0 && step.done == 0 => FAILURE_PAUSE,
             Ok(step) if step.done > 0 || step.more => continue,
@@ -30,11 +36,14 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         let woken = async {
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = app.store().timers_set().notified() => {}
+                () = app.store().timers_set().notified(), if is_ours => {}
             }
         };
         // Being woken and having slept enough mean the same: look again.
         let _ = tokio::time::timeout(pause, woken).await;
+    }
+    if let Err(error) = tenure::give_up(&app).await {
+        tracing::warn!(%error, "another server takes over when the lease has run out");
     }
 }
 
@@ -45,8 +54,9 @@ fn failed(error: &dyn std::fmt::Display) -> Duration {
 
 /// How long nothing is due.
 async fn until_next(app: &App) -> Result<Duration, StoreError> {
-    let next = app.store().read(|view| view.next_due()).await?;
+    let next = app.store().look(|view| view.next_due()).await?;
     let millis = next.map(|next| next.millis().saturating_sub(app.now().millis()).max(0));
     let until = millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
-    Ok(until.map_or(SLEEP_MAX, |until| until.min(SLEEP_MAX)))
+    let longest = if app.env().shares_database { SHARED_SLEEP_MAX } else { SLEEP_MAX };
+    Ok(until.map_or(longest, |until| until.min(longest)))
 }

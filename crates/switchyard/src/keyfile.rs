@@ -15,6 +15,8 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
+use crate::files;
+
 /// Bytes of the server's secret key.
 pub const KEY_BYTES: usize = 32;
 
@@ -146,28 +148,14 @@ fn key_of(text: &[u8]) -> Result<[u8; KEY_BYTES], &'static str> {
 
 /// Writes beside the place and then links into it, which fails if something is there already.
 fn create(path: &Path, key: &[u8; KEY_BYTES]) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = files::folder_of(path);
     // A temporary file is made for its owner only.
     let mut file = tempfile::Builder::new().prefix(".switchyard-key-").tempfile_in(folder)?;
     file.write_all(format!("{HEADER}{}\n", hex::encode(key)).as_bytes())?;
     file.as_file().sync_all()?;
     file.persist_noclobber(path).map_err(|error| error.error)?;
-    sync_folder(folder)
-}
-
-/// Without this, a power cut could take the name of the file, and with it the key that rows on disk
-/// are sealed with.
-#[cfg(unix)]
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_folder: &Path) -> io::Result<()> {
-    Ok(())
+    // A power cut could take the name, and with it the key that rows on disk are sealed with.
+    files::sync_folder(folder)
 }
 
 #[cfg(unix)]

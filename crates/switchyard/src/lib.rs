@@ -7,6 +7,7 @@
 //! This crate decides nothing about payments.
 
 pub mod config;
+pub mod database;
 pub mod command;
 pub mod keyfile;
 pub mod telemetry;
@@ -19,4 +20,10 @@ pub mod job_loop;
 pub mod shutdown;
 pub mod operator;
 pub mod verify;
+pub mod backup;
+pub mod restore;
+pub mod migrate;
+pub mod copies;
+pub mod files;
+pub mod progress;
 pub mod demo;

@@ -1,8 +1,6 @@
 //! `switchyard platform` and `switchyard token`: what only the operator does. They may run beside
 //! the server, which sees their changes with its next look at the database.
 
-use std::path::Path;
-
 use domain::currency::Currency;
 use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
@@ -56,12 +54,11 @@ fn open(config: &Config) -> Result<Opened, Failure> {
 
 /// A command about what exists must not make an empty database where a name was mistyped.
 fn open_existing(config: &Config) -> Result<Opened, Failure> {
-    let database: &Path = &config.database;
-    if !wiring::holds_data(database) {
+    let database = &config.database;
+    if !wiring::holds_data(database)? {
         return Err(Failure::new(format!(
-            "there is no database at {}: start the server once, or name another with \
-             --database-url sqlite://FILE",
-            database.display()
+            "there is no database at {database}: start the server once, or name another with \
+             --database-url"
         )));
     }
     open(config)

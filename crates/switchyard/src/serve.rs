@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use service::App;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -18,22 +19,35 @@ const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until the process is asked to stop and what had begun is answered.
 pub async fn run(config: &Config, options: &Serve) -> Result<u8, Failure> {
+    run_beside(config, options, |_| Router::new()).await
+}
+
+/// Like [`run`], with routes of the caller's beside those of the server. The benchmark has some to
+/// compare with; the product has none.
+pub async fn run_beside(
+    config: &Config,
+    options: &Serve,
+    routes: impl FnOnce(&App) -> Router,
+) -> Result<u8, Failure> {
     let shutdown = shutdown::on_signals()
         .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
     // The port comes first: a second server on it must not touch the database.
     let (listener, listen) = bind(&options.listen).await?;
     telemetry::metrics();
     let env = wiring::env_of(options)?;
+    let held = config.database.hold()?;
     let opened = wiring::open(&config.database, &config.key, env)?;
     let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
-    tracing::info!(%base_url, database = %config.database.display(), "serving");
+    tracing::info!(%base_url, database = %config.database, "serving");
     if let Some(first) = first {
         first.print(&base_url);
     }
-    until(shutdown, listener, opened.app.clone()).await;
+    let beside = routes(&opened.app);
+    until_beside(shutdown, listener, opened.app.clone(), beside).await;
     wiring::close(opened).await;
+    drop(held);
     tracing::info!("stopped");
     Ok(EXIT_OK)
 }
@@ -67,9 +81,19 @@ fn origin(listen: &Listen) -> String {
 /// Serves the application until `shutdown` and then until what had begun is answered or its time
 /// is over.
 pub async fn until(shutdown: CancellationToken, listener: TcpListener, app: App) {
+    until_beside(shutdown, listener, app, Router::new()).await;
+}
+
+async fn until_beside(
+    shutdown: CancellationToken,
+    listener: TcpListener,
+    app: App,
+    beside: Router,
+) {
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
     let router = api::router(app.clone()).merge(health::router(app, shutdown.clone()));
+    let router = router.merge(beside);
     edge::serve(listener, router, Limits::default(), shutdown).await;
     upkeep.abort();
     finish(jobs).await;

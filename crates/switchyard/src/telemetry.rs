@@ -24,8 +24,12 @@ pub enum LogFormat {
 pub const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 
 /// What is logged unless a variable says otherwise. The migrations tell each of their steps, and
-/// what matters of it is in the error when one fails.
-const DEFAULT_FILTER: &str = "info,refinery_core=warn";
+/// what matters of it is in the error when one fails; the same goes for notices of the database.
+const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
+
+/// What is never logged, whatever a variable says: the driver repeats the values of statements, and
+/// these are customers' data.
+const NEVER: &str = "tokio_postgres::query=info";
 
 /// The filter of the log from the environment. The error is one line that says what to do.
 pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, String> {
@@ -34,9 +38,10 @@ pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, St
         (!text.trim().is_empty()).then_some((name, text))
     });
     let (name, text) = set.unwrap_or(("", DEFAULT_FILTER.to_owned()));
-    EnvFilter::builder().parse(&text).map_err(|error| {
+    let filter = EnvFilter::builder().parse(&text).map_err(|error| {
         format!("{name} '{text}' is not a log filter such as info,store=debug: {error}")
-    })
+    })?;
+    Ok(filter.add_directive(NEVER.parse().expect("it is a target and a level")))
 }
 
 /// Starts the log. Without a format it is human on a terminal and JSON elsewhere. A second start
@@ -216,10 +221,16 @@ mod tests {
 
     #[test]
     fn our_variable_decides_before_the_common_one() {
-        assert!(check_filter(None, None).unwrap().contains("info"));
-        assert_eq!(check_filter(None, Some("debug")).as_deref(), Ok("debug"));
-        assert_eq!(check_filter(Some("warn"), Some("debug")).as_deref(), Ok("warn"));
-        assert_eq!(check_filter(Some(" "), Some("debug")).as_deref(), Ok("debug"));
+        let check = |switchyard, rust, expected: &str| {
+            let filter = check_filter(switchyard, rust).unwrap();
+            assert!(filter.split(',').any(|directive| directive == expected), "{filter}");
+            assert!(filter.contains(NEVER), "values of statements are never logged: {filter}");
+        };
+        check(None, None, "info");
+        check(None, Some("debug"), "debug");
+        check(Some("warn"), Some("debug"), "warn");
+        check(Some(" "), Some("debug"), "debug");
+        check(None, Some("tokio_postgres=trace"), "tokio_postgres=trace");
         let error = check_filter(Some("store=loud"), None).unwrap_err();
         assert!(error.starts_with("SWITCHYARD_LOG 'store=loud' is not a log filter"), "{error}");
     }

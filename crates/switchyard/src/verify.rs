@@ -4,13 +4,11 @@
 //! the report says which checks that leaves out.
 
 use serde_json::{Value, json};
-use store::engine::SqliteFile;
-use store::keyring::Keyring;
 use store::verify::{Check, Report, verify};
 
 use crate::command::{Failure, aligned, print};
-use crate::config::{Config, EXIT_FAILURE, EXIT_OK, KeySource, Verify};
-use crate::{keyfile, wiring};
+use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Verify};
+use crate::wiring;
 
 /// Checks the database and prints the report. A database that cannot be looked at is a failure of
 /// its own kind: it tells neither good nor bad.
@@ -22,19 +20,10 @@ pub fn run(config: &Config, options: &Verify) -> Result<u8, Failure> {
 }
 
 fn check(config: &Config) -> Result<Report, Failure> {
-    let database = config.database.display();
-    if !wiring::holds_data(&config.database) {
-        return Err(Failure::new(format!(
-            "there is no database at {database}: name it with --database-url sqlite://FILE"
-        )));
-    }
-    let key = match &config.key {
-        KeySource::Given(key) => Some(key.0),
-        KeySource::File(path) => keyfile::load(path)?,
-    };
-    let keyring = key.map(|key| Keyring::new(&key));
-    verify(&SqliteFile::new(&config.database), keyring.as_ref())
-        .map_err(|error| Failure::new(format!("{database}: {error}")))
+    wiring::refuse_missing(&config.database)?;
+    let keyring = wiring::keyring(&config.key)?;
+    verify(&*config.database.engine(), keyring.as_ref())
+        .map_err(|error| wiring::failed(&config.database, error))
 }
 
 /// The report for people: one line for each predicate, the breaks below, and the sum of it.

@@ -1,7 +1,7 @@
 //! Joins the adapters to the application: the only place that knows both.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use domain::platform::Mode;
 use ports::entropy::Entropy;
 use ports::rail::PaymentRail;
 use service::{App, Env};
-use store::engine::SqliteFile;
 use store::keyring::Keyring;
 use store::{Store, Threads};
 
 use crate::command::Failure;
 use crate::config::{ConfigError, KeySource, Serve};
+use crate::database::Database;
 use crate::keyfile::{self, KEY_BYTES};
 
 /// How long a quote can be executed where nobody asks for quotes over HTTP, in seconds.
@@ -61,14 +61,16 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64) -> Env {
         rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
         render_event: api::events::render,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
+        shares_database: false,
     }
 }
 
 /// Opens a database, which is made if it is not there, and puts an application on it.
-pub fn open(database: &Path, key: &KeySource, env: Env) -> Result<Opened, Failure> {
+pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
     let keyring = Keyring::new(&key_for(database, key)?);
-    let (store, threads) = Store::open(&SqliteFile::new(database), keyring)
-        .map_err(|error| Failure::new(format!("{}: {error}", database.display())))?;
+    let (store, threads) =
+        Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
+    let env = Env { shares_database: database.is_shared(), ..env };
     Ok(Opened { app: App::new(store, env), threads })
 }
 
@@ -82,27 +84,57 @@ pub async fn close(Opened { app, threads }: Opened) {
     }
 }
 
-/// Whether there is a database with something in it. The key is made before the database, so data
-/// without a key means that the key was lost.
-pub fn holds_data(database: &Path) -> bool {
-    std::fs::metadata(database).is_ok_and(|file| file.len() > 0)
+/// Whether there is a database with something in it.
+pub fn holds_data(database: &Database) -> Result<bool, Failure> {
+    database.holds_data().map_err(|error| failed(database, error))
+}
+
+/// A failure of this database.
+pub fn failed(database: &Database, error: impl fmt::Display) -> Failure {
+    Failure::new(format!("{database}: {error}"))
+}
+
+/// Refuses a name under which there is no database.
+pub fn refuse_missing(database: &Database) -> Result<(), Failure> {
+    if holds_data(database)? {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "there is no database at {database}: name another with --database-url"
+    )))
+}
+
+/// The key that was given or that is in its file; none if there is no such file.
+pub fn keyring(key: &KeySource) -> Result<Option<Keyring>, Failure> {
+    let key = match key {
+        KeySource::Given(key) => Some(key.0),
+        KeySource::File(path) => keyfile::load(path)?,
+    };
+    Ok(key.map(|key| Keyring::new(&key)))
 }
 
 /// The key that a database was made with; a new one for a new database.
-fn key_for(database: &Path, key: &KeySource) -> Result<[u8; KEY_BYTES], Failure> {
+fn key_for(database: &Database, key: &KeySource) -> Result<[u8; KEY_BYTES], Failure> {
     let path = match key {
         KeySource::Given(key) => return Ok(key.0),
         KeySource::File(path) => path,
     };
-    if !holds_data(database) {
+    // A database on a server is only asked when there is no key.
+    if let Some(key) = keyfile::load(path)? {
+        return Ok(key);
+    }
+    if !holds_data(database)? {
         return Ok(keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?);
     }
-    keyfile::load(path)?.ok_or_else(|| {
-        Failure::new(format!(
-            "{} has data and its key file {} is missing: restore it from its copy, or name the \
-             right one with --key-file",
-            database.display(),
-            path.display()
-        ))
-    })
+    let path = path.display();
+    Err(Failure::new(match database {
+        Database::Sqlite(_) => format!(
+            "{database} has data and its key file {path} is missing: restore it from its copy, or \
+             name the right one with --key-file"
+        ),
+        Database::Postgres(_) => format!(
+            "{database} has data and its key file {path} is missing: copy it from the server that \
+             made it, or name the right one with --key-file"
+        ),
+    }))
 }

@@ -410,7 +410,7 @@ fn a_bad_configuration_is_refused_in_one_line() {
         command.envs(variables.iter().copied());
         check_refusal(command, code, part);
     };
-    check("--database-url postgres://u:secret@host/db", &[], 2, "names Postgres");
+    check("--database-url postgres://u:secret@/db", &[], 2, "names no host");
     check("--database-url mysql://host/db", &[], 2, "unknown scheme");
     check("serve", &[("SWITCHYARD_CLIENT_ID", "only")], 2, "SWITCHYARD_CLIENT_SECRET");
     check("serve", &[("SWITCHYARD_SECRET_KEY", "short")], 2, "64 hexadecimal digits");
@@ -423,6 +423,19 @@ fn a_bad_configuration_is_refused_in_one_line() {
     check("--listen 192.0.2.1:8080", &[], 1, "cannot listen on 192.0.2.1:8080");
     check("token list", &[], 1, "there is no database at switchyard.db");
     assert!(!path.join("switchyard.db").exists());
+}
+
+#[test]
+fn a_second_server_on_the_same_file_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Server::start(folder.path());
+    let second = switchyard(folder.path(), "--listen 127.0.0.1:0");
+    check_refusal(second, 1, "another server has switchyard.db");
+    // A server that is killed lets go.
+    let mut process = server.process.take().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    drop(Server::start(folder.path()));
 }
 
 #[test]

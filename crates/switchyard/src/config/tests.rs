@@ -144,9 +144,8 @@ fn wrong_options_are_refused() {
 
 #[test]
 fn database_urls() {
-    let check = |url: &str, expected: Result<&str, &str>| match (parse_database_url(url), expected)
-    {
-        (Ok(path), Ok(expected)) => assert_eq!(path, Path::new(expected), "{url}"),
+    let check = |url: &str, expected: Result<&str, &str>| match (Database::parse(url), expected) {
+        (Ok(database), Ok(expected)) => assert_eq!(database.to_string(), expected, "{url}"),
         (Err(error), Err(part)) => assert!(error.0.contains(part), "{url}: {error}"),
         (other, _) => panic!("{url}: {other:?}"),
     };
@@ -164,13 +163,16 @@ fn database_urls() {
     check("sqlite://live.db?mode=ro", Err("plain path"));
     check("sqlite://a%20b.db", Err("plain path"));
     check("mysql://root@localhost/live", Err("unknown scheme"));
-    check("postgres://localhost/live", Err("does not support: use sqlite://FILE"));
-    check("postgresql://localhost/live", Err("does not support"));
+    let shown = "postgres://me@localhost:5432/live";
+    check("postgres://me:hunter2@localhost/live", Ok(shown));
+    check("postgresql://me@localhost:5432/live?sslmode=disable", Ok(shown));
+    check("postgres://me:hunter2@/live", Err("names no host"));
+    check("postgres://localhost/live?colour=red", Err("unknown option `colour`"));
 }
 
 #[test]
 fn a_password_in_a_database_url_is_not_repeated() {
-    for url in ["postgres://me:hunter2@host/live", "hunter2", "hunter2://x"] {
+    for url in ["postgres://me:hunter2@host/live?x=1", "hunter2", "hunter2://x"] {
         let text = refusal(&format!("--database-url {url}"), &[]);
         assert!(!text.contains("hunter2") && !text.contains('\n'), "{text}");
     }
@@ -182,6 +184,7 @@ fn the_key_is_in_one_place() {
     let file = |path: &str| KeySource::File(PathBuf::from(path));
     assert_eq!(config("").key, file("switchyard.db.key"));
     assert_eq!(config("--database-url sqlite:///d/live.db").key, file("/d/live.db.key"));
+    assert_eq!(config("--database-url postgres://localhost/live").key, file("switchyard.key"));
     assert_eq!(config("verify --key-file k").key, file("k"));
     let given = read_with("", &[(SECRET_KEY_VARIABLE, &key)]).unwrap();
     assert_eq!(given.key, KeySource::Given(SecretKey([0xab; KEY_BYTES])));

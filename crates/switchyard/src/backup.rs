@@ -1,0 +1,29 @@
+//! `switchyard backup`: a verified copy of the database, also while the server runs.
+
+use crate::command::{Failure, print};
+use crate::config::{Backup, Config, EXIT_OK};
+use crate::copies::{self, checked, told};
+use crate::progress::{Progress, seconds, size};
+use crate::wiring;
+
+/// Makes the backup and tells what is in it.
+pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
+    let mut progress = Progress::start();
+    let from = copies::file_of(&config.database)?;
+    wiring::refuse_missing(&config.database)?;
+    copies::refuse_taken(&options.to)?;
+    let keyring = wiring::keyring(&config.key)?;
+    let copy = copies::make(from, &options.to, keyring.as_ref(), &mut progress)?;
+    let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
+    copy.keep(&options.to)?;
+    print(&format!(
+        "{to}: {size}, {held}; {checks}; took {time}\n\n\
+         The key is not in it. Without the key, personal data, stored answers and tokens in it are \
+         lost:\nkeep a copy of the key too, in another place than the backup.\n",
+        to = options.to.display(),
+        size = size(bytes),
+        held = told(summary),
+        time = seconds(progress.elapsed()),
+    ))?;
+    Ok(EXIT_OK)
+}

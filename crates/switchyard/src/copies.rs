@@ -1,0 +1,121 @@
+//! Copies of a database file: made under a name of their own, verified, and only then called what
+//! they are to be called.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use store::backup::{Summary, copy_file, summary};
+use store::engine::SqliteFile;
+use store::keyring::Keyring;
+use store::verify::{Report, verify};
+use tempfile::NamedTempFile;
+
+use crate::command::{Failure, print};
+use crate::database::Database;
+use crate::files::{beside, folder_of, sync_folder};
+use crate::progress::{Progress, size};
+use crate::verify::human;
+
+/// What SQLite keeps beside a database that is in use or was not closed.
+const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// A copy that is whole, on the disk and sound, and has no name yet. It goes when it gets none.
+pub struct Copy {
+    file: NamedTempFile,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What it holds.
+    pub summary: Summary,
+    /// What `verify` found in it.
+    pub report: Report,
+}
+
+/// The file of a database. One on a server is copied by its server's own tools.
+pub fn file_of(database: &Database) -> Result<&Path, Failure> {
+    match database {
+        Database::Sqlite(path) => Ok(path),
+        Database::Postgres(server) => Err(Failure::new(format!(
+            "this command is for a database in a file, and {server} is on a server: use pg_dump or \
+             pg_basebackup"
+        ))
+        .as_usage()),
+    }
+}
+
+/// Refuses a name that is taken, also by what an earlier database of that name has left: SQLite
+/// would take it for a part of the new one.
+pub fn refuse_taken(path: &Path) -> Result<(), Failure> {
+    let taken = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let names = [String::new()].into_iter().chain(SIDE_FILES.map(str::to_owned));
+    match names.map(|ending| beside(path, &ending)).find(taken) {
+        None => Ok(()),
+        Some(taken) => Err(Failure::new(format!(
+            "{} is there already and is never written over: choose another name, or move it away",
+            taken.display()
+        ))),
+    }
+}
+
+/// Copies the database in the file `from` into the folder in which `to` is to be, and verifies the
+/// copy. One that is not sound is not kept: its report is printed.
+pub fn make(
+    from: &Path,
+    to: &Path,
+    keyring: Option<&Keyring>,
+    progress: &mut Progress,
+) -> Result<Copy, Failure> {
+    let unwritable = |error: io::Error| {
+        Failure::new(format!("{} cannot be written: {error}", folder_of(to).display()))
+    };
+    let failed = |error| Failure::new(format!("{}: {error}", from.display()));
+    // Only its owner can read it: it holds what the database holds.
+    let file = tempfile::Builder::new()
+        .prefix(".switchyard-copy-")
+        .tempfile_in(folder_of(to))
+        .map_err(unwritable)?;
+    copy_file(from, file.path(), &mut |copied| {
+        progress.tell_sometimes(|| {
+            format!("copied {} of {}", size(copied.bytes), size(copied.of_bytes))
+        });
+    })
+    .map_err(failed)?;
+    let bytes = file.path().metadata().map_err(unwritable)?.len();
+    progress.tell(&format!("copied {}, verifying the copy", size(bytes)));
+    let engine = SqliteFile::new(file.path());
+    let report = verify(&engine, keyring).map_err(failed)?;
+    if !report.is_sound() {
+        print(&human(&report))?;
+        return Err(Failure::new(format!("{} is not sound, so no copy was kept", from.display())));
+    }
+    let summary = summary(&engine).map_err(failed)?;
+    Ok(Copy { file, bytes, summary, report })
+}
+
+impl Copy {
+    /// Gives the copy its name, on the disk.
+    pub fn keep(self, path: &Path) -> Result<(), Failure> {
+        let unwritable = |error: io::Error| {
+            Failure::new(format!("{} cannot be written: {error}", path.display()))
+        };
+        self.file.persist_noclobber(path).map_err(|error| unwritable(error.error))?;
+        sync_folder(folder_of(path)).map_err(unwritable)
+    }
+}
+
+/// How many transactions there are and when the last of them changed.
+pub fn told(summary: Summary) -> String {
+    match summary.last_change {
+        Some(time) => format!("{} transactions, the last change at {time}", summary.transactions),
+        None => "no transactions".to_owned(),
+    }
+}
+
+/// How many checks held, and whether some could not be made.
+pub fn checked(report: &Report) -> String {
+    let skipped = report.checks.iter().filter(|check| check.skipped.is_some()).count();
+    let hold = report.checks.len() - skipped;
+    match skipped {
+        0 => format!("all {hold} checks hold"),
+        _ => format!("{hold} checks hold, {skipped} need the key, which was not given"),
+    }
+}

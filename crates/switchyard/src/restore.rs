@@ -1,0 +1,72 @@
+//! `switchyard restore`: a database from a backup, and what to make good after it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::command::{Failure, print};
+use crate::config::{Config, EXIT_OK, KeySource, Restore};
+use crate::copies::{self, checked, told};
+use crate::files::beside;
+use crate::progress::{Progress, seconds, size};
+use crate::wiring;
+
+/// Makes the database and tells what is not in it.
+pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
+    let mut progress = Progress::start();
+    let (from, to) = (&options.from, copies::file_of(&config.database)?);
+    if !from.metadata().is_ok_and(|file| file.len() > 0) {
+        return Err(Failure::new(format!("there is no backup at {}", from.display())));
+    }
+    copies::refuse_taken(to)?;
+    let Some(keyring) = wiring::keyring(&config.key)? else {
+        let place = match &config.key {
+            KeySource::File(path) => path.display().to_string(),
+            KeySource::Given(_) => String::new(),
+        };
+        return Err(Failure::new(format!(
+            "the key of the backup is not at {place}: put its copy there, or name it with \
+             --key-file"
+        )));
+    };
+    let is_bare = is_without_log(from);
+    let copy = copies::make(from, to, Some(&keyring), &mut progress)?;
+    let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
+    copy.keep(to)?;
+    let mut text = format!(
+        "{to}: {size}, {held}; {checks}; took {time}\n\n\
+         What was answered after that time is not in it, and clients do not know:\n\
+         - a client that asks again with its idempotency key is served as if for the first time;\n\
+         - a payment whose id is not found was lost with the old database, while the rail may have\n\
+         \x20 made it: compare the rail's statement from that time on;\n\
+         - a payment that was under way then goes on: the rail is asked again with the same\n\
+         \x20 instruction id, so it pays once;\n\
+         - a token that was revoked after that time is valid again: switchyard token list.\n",
+        to = to.display(),
+        size = size(bytes),
+        held = told(summary),
+        time = seconds(progress.elapsed()),
+    );
+    if is_bare {
+        text += &format!(
+            "\n{} is not from switchyard backup but a copy of a database's main file. If a server \
+             was\nrunning when it was copied, what its log (-wal) held is missing, and no check can \
+             tell.\n",
+            from.display()
+        );
+    }
+    print(&text)?;
+    Ok(EXIT_OK)
+}
+
+/// Where the header of a database file says whether there is a log beside it.
+const LOG_FLAGS: std::ops::Range<usize> = 18..20;
+
+/// Whether the file says that there is a log beside it, and there is none. A database that was
+/// closed looks the same as a copy of an open one.
+fn is_without_log(path: &Path) -> bool {
+    let mut header = [0; LOG_FLAGS.end];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
+    let has_log = beside(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
+    read.is_ok() && header[LOG_FLAGS] == [2, 2] && !has_log
+}

@@ -1,0 +1,458 @@
+//! Whatever becomes of servers, connections and databases: no acknowledged change is lost, none is
+//! doubled, and work goes on by itself once the fault is over.
+//!
+//! Real servers of ours on a real PostgreSQL. Clients ask until they know, see
+//! [`testbed::recorder`]; in the end everything must have settled, every server must give every
+//! answer again byte for byte, the money must add up, and `verify` must find nothing. Each test
+//! prints its figures: `cargo nextest run -p switchyard --test faults --no-capture`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use testbed::instance::{Installation, Instance};
+use testbed::postgres::{Cluster, Database, Replication, Shutdown};
+use testbed::proxy::{Chosen, Counts, Moment, Proxy};
+use testbed::recorder::{Api, Load, Outcome, Recorder, Report};
+
+/// All servers of an installation have the same.
+const SECRET_KEY: &str = "5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e5ca1ab1e";
+
+/// Clients that send at once.
+const CLIENTS: usize = 8;
+
+/// Whatever should happen has happened by then, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at something that cannot tell when it changes.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+/// How often each fault happens; `SWITCHYARD_FAULT_ROUNDS` multiplies it.
+fn rounds(few: u64) -> u64 {
+    let factor = std::env::var("SWITCHYARD_FAULT_ROUNDS").ok();
+    few * factor.and_then(|text| text.parse::<u64>().ok()).unwrap_or(1)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long recovery takes is what is measured")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "other processes take real time")]
+async fn pause() {
+    tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+}
+
+/// Waits until it is so, and tells how long that took.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<Duration> {
+    let start = now();
+    while !is_so().await? {
+        ensure!(start.elapsed() < PATIENCE, "not within {} s: {what}", PATIENCE.as_secs());
+        pause().await;
+    }
+    Ok(start.elapsed())
+}
+
+/// A server looks for its database several times a second.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(3);
+
+fn installation(database_url: &str) -> Installation {
+    let installation = Installation::new(env!("CARGO_BIN_EXE_switchyard"), database_url);
+    installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY)
+}
+
+/// Servers on one database, and what their clients know.
+struct Site {
+    installation: Installation,
+    servers: Vec<Instance>,
+    recorder: Arc<Recorder>,
+}
+
+impl Site {
+    /// One server on a new database.
+    async fn open(database_url: &str) -> Result<Self> {
+        let installation = installation(database_url);
+        let server = installation.start()?;
+        Self::of(installation, vec![server]).await
+    }
+
+    /// These servers, once they are ready.
+    async fn of(installation: Installation, servers: Vec<Instance>) -> Result<Self> {
+        let bases: Vec<_> = servers.iter().map(Instance::base).collect();
+        let api = Api::new(&bases)?;
+        api.ready().await?;
+        Ok(Self { installation, servers, recorder: Recorder::set_up(api).await? })
+    }
+
+    fn load(&self) -> Load {
+        Load::start(&self.recorder, CLIENTS)
+    }
+
+    /// How long it takes from now on, when the database is ready, until a client is answered.
+    async fn answers_again(&self) -> Result<Duration> {
+        let start = now();
+        self.recorder.more(1).await?;
+        let recovery = start.elapsed();
+        ensure!(recovery < RECOVERED_WITHIN, "the database was back for {recovery:.1?}");
+        Ok(recovery)
+    }
+
+    /// Stops the clients and makes sure that all is as they were told.
+    async fn is_right(&self, load: Load) -> Result<Report> {
+        load.stop().await?;
+        self.recorder.settled().await?;
+        let report = self.recorder.check().await?;
+        self.installation.verify()?;
+        Ok(report)
+    }
+}
+
+/// A session of somebody else.
+async fn session(database: &Database) -> Result<tokio_postgres::Client> {
+    let url = database.url();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
+    // It ends with its client.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// A server that is killed holds the lease for a few seconds more; then another does what is due.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()> {
+    let database = Database::fresh();
+    let installation = installation(&database.url());
+    let first = installation.start()?;
+    Api::new(&[first.base()])?.ready().await?;
+    let session = session(&database).await?;
+    let holder = async || -> Result<String> {
+        let sql = "select encode(holder, 'hex') from leases where duty = 'JOBS'";
+        Ok(session.query_opt(sql, &[]).await?.map_or_else(String::new, |row| row.get(0)))
+    };
+    until("the only server does what is due", async || Ok(!holder().await?.is_empty())).await?;
+    let second = installation.start()?;
+    let mut site = Site::of(installation, vec![first, second]).await?;
+
+    let load = site.load();
+    // A server that starts draws a new name, so only that of the longest at work is known.
+    let (mut known, mut known_name) = (0, holder().await?);
+    let mut takeovers = Vec::new();
+    for _ in 0..rounds(4) {
+        site.recorder.more(60).await?;
+        let name = holder().await?;
+        let victim = if name == known_name { known } else { 1 - known };
+        site.servers[victim].kill()?;
+        let killed = now();
+        until("the other server takes over", async || Ok(holder().await? != name)).await?;
+        let taken_over = killed.elapsed();
+        (known, known_name) = (1 - victim, holder().await?);
+        let survivor = Api::new(&[site.servers[known].base()])?;
+        let settled = "/transactions?status=COMPLETED&type=OUTGOING&";
+        let before = survivor.total(settled).await?;
+        let more = async || Ok(survivor.total(settled).await? > before);
+        until("the other server settles payments", more).await?;
+        takeovers.push((taken_over, killed.elapsed()));
+        site.servers[victim].resume()?;
+        Api::new(&[site.servers[victim].base()])?.ready().await?;
+    }
+    let report = site.is_right(load).await?;
+    for (taken_over, settled) in takeovers {
+        println!("taken over after {taken_over:.1?}, payments settle after {settled:.1?}");
+        assert!(taken_over < TAKEN_OVER_WITHIN, "the lease is kept for too long");
+    }
+    println!("two servers: {report}");
+    Ok(())
+}
+
+const MOMENTS: [Moment; 3] = [Moment::Before, Moment::During, Moment::After];
+
+fn cuts(counts: Counts, moment: Moment) -> u64 {
+    match moment {
+        Moment::Before => counts.cut_before,
+        Moment::During => counts.cut_during,
+        Moment::After => counts.cut_after,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_cut_at_a_commit_now_and_then_is_no_clients_concern() -> Result<()> {
+    let database = Database::fresh();
+    let proxy = Proxy::start(database.server())?;
+    let site = Site::open(&proxy.server().url_of(database.name())).await?;
+    let load = site.load();
+    for moment in MOMENTS {
+        for _ in 0..rounds(8) {
+            let before = cuts(proxy.counts(), moment);
+            proxy.cut_commits(moment, Chosen::Next(1));
+            until("a commit is cut", async || Ok(cuts(proxy.counts(), moment) > before)).await?;
+            // Whoever was in the batch that was cut has its answer by then.
+            site.recorder.more(2 * CLIENTS as u64).await?;
+        }
+    }
+    let counts = proxy.counts();
+    let report = site.is_right(load).await?;
+    println!("single cuts: {counts:?}; {report}");
+    assert_eq!((report.lost, report.unavailable), (0, 0), "a client had to ask again");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_cut_at_many_commits_leave_one_true_answer() -> Result<()> {
+    let database = Database::fresh();
+    let proxy = Proxy::start(database.server())?;
+    let site = Site::open(&proxy.server().url_of(database.name())).await?;
+    let load = site.load();
+    for (moment, seed) in MOMENTS.into_iter().zip(1..) {
+        let enough = cuts(proxy.counts(), moment) + rounds(12);
+        proxy.cut_commits(moment, Chosen::Percent { percent: 40, seed });
+        until("commits are cut", async || Ok(cuts(proxy.counts(), moment) >= enough)).await?;
+    }
+    proxy.spare_commits();
+    let counts = proxy.counts();
+    let report = site.is_right(load).await?;
+    println!("many cuts: {counts:?}; {report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_killed_and_restarted_under_load_keeps_every_promise() -> Result<()> {
+    let mut cluster = Cluster::start()?;
+    let database = Database::new(cluster.server())?;
+    let site = Site::open(&database.url()).await?;
+    let load = site.load();
+    let mut recoveries = Vec::new();
+    for round in 0..rounds(2) {
+        for shutdown in [None, Some(Shutdown::Fast), Some(Shutdown::Immediate)] {
+            site.recorder.more(30 + (round * 37) % 101).await?;
+            match shutdown {
+                None => cluster.kill()?,
+                Some(shutdown) => cluster.stop(shutdown)?,
+            }
+            cluster.resume()?;
+            recoveries.push((shutdown, site.answers_again().await?));
+        }
+    }
+    let report = site.is_right(load).await?;
+    for (shutdown, recovery) in recoveries {
+        let fault = shutdown.map_or("kill -9".to_owned(), |shutdown| format!("{shutdown:?} stop"));
+        println!("{fault}: answers {recovery:.0?} after the database is ready");
+    }
+    println!("restarts of the database: {report}");
+    Ok(())
+}
+
+/// How long the database is frozen after it was noticed: longer than any deadline, so that no later
+/// state of a server is left out.
+const FROZEN_ON: Duration = Duration::from_secs(9);
+
+/// A request that is turned away costs nobody anything, but for the processor.
+const REFUSED_WITHIN: Duration = Duration::from_millis(100);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Result<()> {
+    let cluster = Cluster::start()?;
+    let database = Database::new(cluster.server())?;
+    let site = Site::open(&database.url()).await?;
+    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let status = async |path: &str| -> Result<u16> {
+        let url = format!("{}{path}", site.servers[0].base());
+        Ok(http.get(url).send().await?.status().as_u16())
+    };
+    let load = site.load();
+    site.recorder.more(40).await?;
+
+    cluster.freeze()?;
+    let noticed = until("it is not ready", async || Ok(status("/readyz").await? == 503)).await?;
+    let probe = site.recorder.transfer("probe".to_owned());
+    let mut refusals = Vec::new();
+    let start = now();
+    while start.elapsed() < FROZEN_ON {
+        assert_eq!(status("/healthz").await?, 200, "the process is well");
+        assert_eq!(status("/readyz").await?, 503, "the database is frozen");
+        let asked = now();
+        let outcome = site.recorder.api().ask(&probe).await;
+        refusals.push(asked.elapsed());
+        assert_eq!(outcome, Outcome::Unavailable(503), "nobody can know");
+        let asked = now();
+        let read = site.recorder.api().get("/transactions?limit=1").await;
+        refusals.push(asked.elapsed());
+        assert!(read.is_err(), "there is nothing to read from");
+        pause().await;
+    }
+    cluster.thaw()?;
+    let recovery = site.answers_again().await?;
+    let ready = until("it is ready", async || Ok(status("/readyz").await? == 200)).await?;
+    site.recorder.ask(&probe).await?;
+    let report = site.is_right(load).await?;
+
+    refusals.sort_unstable();
+    let p99 = refusals[refusals.len() * 99 / 100];
+    let (median, last) = (refusals[refusals.len() / 2], refusals[refusals.len() - 1]);
+    println!(
+        "frozen: noticed after {noticed:.1?}; {} refusals: median {median:.1?}, p99 {p99:.1?}, max \
+         {last:.1?}; answers {recovery:.0?} after the thaw, ready {ready:.0?} after that; {report}",
+        refusals.len()
+    );
+    assert!(p99 < REFUSED_WITHIN, "99 of 100 refusals take up to {p99:?}");
+    Ok(())
+}
+
+/// Nobody may hold up the lane more often for one request: the batch and then each of its units are
+/// tried a few times.
+const DEADLOCKS_MAX: u64 = 40;
+
+/// Holds the rows that the lane writes, and then wants the turn that the lane has. The server ends
+/// the lane's transaction, because this one does not look for deadlocks.
+struct Rival {
+    session: tokio_postgres::Client,
+}
+
+impl Rival {
+    async fn new(database: &Database) -> Result<Self> {
+        let session = session(database).await?;
+        session.batch_execute("set deadlock_timeout = '1h'").await?;
+        Ok(Self { session })
+    }
+
+    async fn hold_rows(&self) -> Result<()> {
+        let sql = "begin; select from ledger_accounts for update";
+        Ok(self.session.batch_execute(sql).await?)
+    }
+
+    /// Whether somebody waits for what it holds.
+    async fn is_waited_for(&self) -> Result<bool> {
+        let sql = "select exists (select from pg_locks where not granted)";
+        Ok(self.session.query_one(sql, &[]).await?.get(0))
+    }
+
+    /// Makes the deadlock, and gives back the turn that it brought.
+    async fn deadlock(&self) -> Result<()> {
+        let sql = "savepoint before; select from lane order by member for update; \
+                   rollback to before";
+        Ok(self.session.batch_execute(sql).await?)
+    }
+
+    async fn let_go(&self) -> Result<()> {
+        Ok(self.session.batch_execute("rollback").await?)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()> {
+    // The default of one second would make the storm a breeze.
+    let cluster = Cluster::start_with(&[("deadlock_timeout", "50ms")])?;
+    let database = Database::new(cluster.server())?;
+    let site = Site::open(&database.url()).await?;
+    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let conflicts = async || -> Result<u64> {
+        let url = format!("{}/metrics", site.servers[0].base());
+        let text = http.get(url).send().await?.text().await?;
+        let mut lines = text.lines();
+        let count = lines.find_map(|line| line.strip_prefix("switchyard_commit_conflicts_total "));
+        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
+    };
+    let rival = Rival::new(&database).await?;
+
+    // As often as it is tried, until the client is told to come back.
+    let probe = site.recorder.transfer("against a wall".to_owned());
+    rival.hold_rows().await?;
+    let start = now();
+    let asked = tokio::spawn({
+        let (recorder, probe) = (Arc::clone(&site.recorder), probe.clone());
+        async move { recorder.api().ask(&probe).await }
+    });
+    let mut deadlocks = 0;
+    while !asked.is_finished() {
+        if rival.is_waited_for().await? {
+            rival.deadlock().await?;
+            deadlocks += 1;
+            assert!(deadlocks <= DEADLOCKS_MAX, "the lane tries again and again");
+        } else {
+            pause().await;
+        }
+    }
+    let refused = start.elapsed();
+    assert_eq!(asked.await?, Outcome::Unavailable(503), "it was never committed");
+    assert!(deadlocks > 1, "it was tried once only");
+    rival.let_go().await?;
+    site.recorder.ask(&probe).await?;
+    let retries = conflicts().await?;
+    println!("deadlocks without end: 503 after {deadlocks} in {refused:.0?}, {retries} retries");
+
+    // One now and then, under load.
+    let load = site.load();
+    for _ in 0..rounds(10) {
+        site.recorder.more(CLIENTS as u64).await?;
+        rival.hold_rows().await?;
+        until("the lane waits", async || rival.is_waited_for().await).await?;
+        rival.deadlock().await?;
+        rival.let_go().await?;
+    }
+    let report = site.is_right(load).await?;
+    let retries = conflicts().await? - retries;
+    println!("deadlocks now and then: {} in all, {retries} retries; {report}", rounds(10));
+    assert!(retries >= rounds(10), "a deadlock was not met");
+    assert_eq!((report.lost, report.unavailable), (0, 0), "a client had to ask again");
+    Ok(())
+}
+
+/// Both hosts, of which the one that takes writes is to be found.
+fn url_of_both(primary: &Cluster, standby: &str, database: &Database) -> String {
+    let name = database.name();
+    format!("{},{standby}/{name}?target_session_attrs=read-write", primary.server().url())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failing_over_to_a_synchronous_standby_loses_nothing() -> Result<()> {
+    let mut primary = Cluster::start()?;
+    let database = Database::new(primary.server())?;
+    let standby = primary.replica(Replication::Synchronous)?;
+    let url = url_of_both(&primary, standby.server().address(), &database);
+    let site = Site::open(&url).await?;
+    let load = site.load();
+    site.recorder.more(150).await?;
+
+    primary.kill()?;
+    let killed = now();
+    let promoted = standby.promote()?;
+    let down = killed.elapsed();
+    let recovery = site.answers_again().await?;
+    site.recorder.more(150).await?;
+    let report = site.is_right(load).await?;
+    println!("synchronous: promoted after {down:.1?}, answers {recovery:.0?} after that; {report}");
+    drop(promoted);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failing_over_to_a_standby_that_fell_behind_loses_only_what_it_never_had() -> Result<()> {
+    let mut primary = Cluster::start()?;
+    let database = Database::new(primary.server())?;
+    let mut standby = primary.replica(Replication::Asynchronous)?;
+    let url = url_of_both(&primary, standby.server().address(), &database);
+    let site = Site::open(&url).await?;
+    let load = site.load();
+    site.recorder.more(100).await?;
+    standby.stop(Shutdown::Immediate)?;
+    site.recorder.more(100).await?;
+
+    primary.kill()?;
+    standby.resume()?;
+    let promoted = standby.promote()?;
+    let recovery = site.answers_again().await?;
+    site.recorder.more(100).await?;
+    load.stop().await?;
+    site.recorder.settled().await?;
+    // The server remembers what the database has forgotten; none of that may come back in parts.
+    site.installation.verify()?;
+    let vanished = site.recorder.vanished().await?;
+    println!(
+        "asynchronous: {vanished} acknowledged payments are gone, which the standby never had; \
+         answers {recovery:.0?} after the promotion; {} answers in all",
+        site.recorder.answered()
+    );
+    assert!(vanished > 0, "the standby had not fallen behind");
+    drop(promoted);
+    Ok(())
+}

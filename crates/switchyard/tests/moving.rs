@@ -1,0 +1,437 @@
+//! Backups, restored ones, and databases that move: nothing that was answered is lost on the way,
+//! and nothing that is wrong gets a name.
+//!
+//! Servers are real processes under load. What their clients were answered is what a copy must
+//! hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use serde_json::Value;
+use tempfile::TempDir;
+use testbed::instance::{Installation, Instance};
+use testbed::postgres::Database;
+use testbed::recorder::{Answer, Api, Load, Outcome, Recorder};
+
+/// Clients that send at once.
+const CLIENTS: usize = 8;
+
+/// Backups that are made while they do.
+const BACKUPS: usize = 3;
+
+/// A folder with a database that is served.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        Ok(Self { folder: TempDir::new()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The server's database and what has its key.
+    fn installation(&self, name: &str) -> Installation {
+        let url = format!("sqlite://{}", self.path(name).display());
+        let key = self.path("the.key").display().to_string();
+        Installation::new(env!("CARGO_BIN_EXE_switchyard"), &url).with("SWITCHYARD_KEY_FILE", &key)
+    }
+
+    /// Serves the database with clients at work.
+    async fn served(&self, name: &str) -> Result<(Instance, Arc<Recorder>)> {
+        let server = self.installation(name).start()?;
+        let api = Api::new(&[server.base()])?;
+        api.ready().await?;
+        Ok((server, Recorder::set_up(api).await?))
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        command.current_dir(self.folder.path()).args(line.split_whitespace());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SWITCHYARD_") {
+                command.env_remove(&name);
+            }
+        }
+        command.env("SWITCHYARD_KEY_FILE", "the.key");
+        command
+    }
+
+    /// Runs a command to its end: its exit code and what it said.
+    fn run(&self, line: &str) -> Result<(i32, String, String)> {
+        let Output { status, stdout, stderr } = self.command(line).output()?;
+        let code = status.code().context("it ended by a signal")?;
+        Ok((code, String::from_utf8(stdout)?, String::from_utf8(stderr)?))
+    }
+
+    fn done(&self, line: &str) -> Result<String> {
+        let (code, out, err) = self.run(line)?;
+        ensure!(code == 0, "{line}: {code}\n{out}{err}");
+        Ok(out)
+    }
+
+    fn refused(&self, line: &str, exit_code: i32, part: &str) -> Result<()> {
+        let (code, out, err) = self.run(line)?;
+        let said = format!("{out}{err}");
+        ensure!(code == exit_code && said.contains(part), "{line}: {code}\n{said}");
+        Ok(())
+    }
+
+    fn names(&self) -> Result<BTreeSet<String>> {
+        let entries = std::fs::read_dir(self.folder.path())?;
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            Ok(entry?.file_name().to_string_lossy().into_owned())
+        };
+        entries.map(name).collect()
+    }
+}
+
+/// The transaction that an answer tells of.
+fn told_of((_, bytes): &Answer) -> Result<Option<Vec<u8>>> {
+    let body: Value = serde_json::from_slice(bytes)?;
+    let ids = [&body["id"], &body["transactionId"]];
+    let id = ids.into_iter().find_map(|id| id.as_str()?.strip_prefix("Transaction:"));
+    Ok(id.map(|id| hex::decode(id.replace('-', ""))).transpose()?)
+}
+
+/// The transactions that clients were told of.
+fn answered(recorder: &Recorder) -> Result<BTreeSet<Vec<u8>>> {
+    let ids = recorder.known().into_iter().map(|(_, answer)| told_of(&answer));
+    ids.filter_map(Result::transpose).collect()
+}
+
+/// The transactions in a file.
+fn held(path: &Path) -> Result<BTreeSet<Vec<u8>>> {
+    let database = Connection::open(path)?;
+    let mut statement = database.prepare("select id from transactions")?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_backup_under_load_is_sound_and_holds_all_that_was_answered_before() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let load = Load::start(&recorder, CLIENTS);
+    let mut sizes = Vec::new();
+    for number in 0..BACKUPS {
+        recorder.more(30).await?;
+        let before = answered(&recorder)?;
+        let name = format!("backup-{number}.db");
+        let out = place.done(&format!("backup --database-url sqlite://live.db --to {name}"))?;
+        ensure!(out.contains("checks hold") && out.contains("The key is not in it"), "{out}");
+        let held = held(&place.path(&name))?;
+        ensure!(held.is_superset(&before), "{name} lacks what was answered before it");
+        ensure!(out.contains(&format!("{} transactions, the last change at", held.len())), "{out}");
+        sizes.push(held.len());
+    }
+    ensure!(sizes.is_sorted() && sizes[0] < sizes[BACKUPS - 1], "no load: {sizes:?}");
+    load.stop().await?;
+    recorder.settled().await?;
+    let report = recorder.check().await?;
+    ensure!(report.unavailable == 0, "a backup was in the way of clients: {report}");
+    // Nothing is in a copy that the server did not keep.
+    let kept = held(&place.path("live.db"))?;
+    for number in 0..BACKUPS {
+        let copied = held(&place.path(&format!("backup-{number}.db")))?;
+        ensure!(kept.is_superset(&copied), "backup-{number}.db holds what nobody knows");
+    }
+    let again = "backup --database-url sqlite://live.db --to backup-0.db";
+    place.refused(again, 1, "backup-0.db is there already and is never written over")?;
+    server.kill()?;
+
+    // Each is one file, complete by itself.
+    let made: BTreeSet<_> = (0..BACKUPS).map(|number| format!("backup-{number}.db")).collect();
+    let is_servers = |name: &String| name.starts_with("live.db") || name == "the.key";
+    let found: BTreeSet<_> = place.names()?.into_iter().filter(|name| !is_servers(name)).collect();
+    ensure!(found == made, "{found:?}");
+    for name in made {
+        place.done(&format!("verify --database-url sqlite://{name}"))?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(60).await?;
+    place.done("backup --database-url sqlite://live.db --to backup.db")?;
+    let kept = held(&place.path("backup.db"))?;
+    recorder.more(60).await?;
+    load.stop().await?;
+    recorder.settled().await?;
+    let asks = recorder.known();
+    server.kill()?;
+
+    let restore = "restore --from backup.db --database-url sqlite://new.db";
+    let mut wrong_key = place.command(restore);
+    wrong_key.env_remove("SWITCHYARD_KEY_FILE").env("SWITCHYARD_SECRET_KEY", "ab".repeat(32));
+    let said = String::from_utf8(wrong_key.output()?.stderr)?;
+    ensure!(said.contains("the key is not the one"), "{said}");
+    let missing_key = format!("{restore} --key-file no.key");
+    place.refused(&missing_key, 1, "the key of the backup is not at no.key")?;
+    place.refused(&restore.replace("new.db", "live.db"), 1, "live.db is there already")?;
+    place.refused(&restore.replace("backup.db", "no.db"), 1, "there is no backup at no.db")?;
+    // What a lost database leaves beside it would become a part of the new one.
+    std::fs::write(place.path("new.db-wal"), b"left")?;
+    place.refused(restore, 1, "new.db-wal is there already")?;
+    std::fs::remove_file(place.path("new.db-wal"))?;
+    ensure!(!place.path("new.db").exists(), "a refusal made a database");
+
+    let out = place.done(restore)?;
+    for part in ["checks hold", "the last change at", "idempotency key", "rail's statement"] {
+        ensure!(out.contains(part), "{part} is missing in {out}");
+    }
+    ensure!(!out.contains("is not from switchyard backup"), "{out}");
+
+    let installation = place.installation("new.db");
+    let server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    let (mut same, mut anew) = (0, 0);
+    for (ask, answer) in asks {
+        let Outcome::Known(now) = api.ask(&ask).await else {
+            anyhow::bail!("no answer to {}", ask.key);
+        };
+        let is_kept = told_of(&answer)?.is_some_and(|id| kept.contains(&id));
+        if ask.path.ends_with("/execute") {
+            // It may have come after the backup, on a quote that came before.
+            continue;
+        }
+        ensure!((now == answer) == is_kept, "{}: {:?}", ask.key, (now, answer));
+        if is_kept { same += 1 } else { anew += 1 }
+    }
+    ensure!(same > 0 && anew > 0, "{same} answers were kept and {anew} given anew");
+    installation.verify()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_of_a_live_file_without_its_log_is_not_taken_for_a_backup() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let copy = |name: &str| std::fs::copy(place.path("live.db"), place.path(name));
+    // Nothing has left the log yet, not even the schema.
+    copy("early.db")?;
+    place.refused("verify --database-url sqlite://early.db", 1, "without its log")?;
+    let restore = "restore --from early.db --database-url sqlite://new.db";
+    place.refused(restore, 1, "early.db is not sound, so no copy was kept")?;
+
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(300).await?;
+    load.stop().await?;
+    server.kill()?;
+    // Half from before a checkpoint, half from after it, as a slow copy reads them.
+    Connection::open(place.path("live.db"))?.execute_batch("pragma wal_checkpoint(truncate)")?;
+    copy("whole.db")?;
+    let first = std::fs::read(place.path("early.db"))?;
+    let second = std::fs::read(place.path("whole.db"))?;
+    ensure!(first.len() < second.len() / 2, "no checkpoint: {} {}", first.len(), second.len());
+    let mut torn = second.clone();
+    torn[second.len() / 2..].fill(0);
+    torn[..first.len()].copy_from_slice(&first);
+    std::fs::write(place.path("torn.db"), torn)?;
+    place.refused("verify --database-url sqlite://torn.db", 1, "BROKEN")?;
+    place.refused(&restore.replace("early.db", "torn.db"), 1, "is not sound")?;
+
+    // A file that lacks its log and is sound is one of an earlier time: nobody can tell.
+    let out = place.done(&restore.replace("early.db", "whole.db"))?;
+    ensure!(out.contains("is not from switchyard backup"), "{out}");
+    ensure!(!place.names()?.iter().any(|name| name.starts_with(".switchyard")), "left behind");
+    Ok(())
+}
+
+/// What an unfinished copy has left in a file; nothing if it has not begun or is done.
+fn mark(path: &Path) -> Option<Vec<u8>> {
+    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
+    let mark = "select value from meta where name = 'copy' and exists (select 1 from platforms)";
+    database.query_row(mark, [], |row| row.get(0)).optional().ok()?
+}
+
+fn signal(process: &Child, name: &str) -> Result<()> {
+    let line = format!("kill -{name} {}", process.id());
+    let status = Command::new("sh").args(["-c", &line]).status()?;
+    ensure!(status.success(), "{line}: {status}");
+    Ok(())
+}
+
+/// Starts a copy into an empty file and kills it in the middle.
+fn killed_in_the_middle(place: &Place) -> Result<String> {
+    for attempt in 0..20 {
+        let name = format!("target-{attempt}.db");
+        let line = format!("migrate --from sqlite://live.db --to sqlite://{name}");
+        let mut process =
+            place.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        while mark(&place.path(&name)).is_none() && process.try_wait()?.is_none() {
+            std::thread::yield_now();
+        }
+        signal(&process, "STOP")?;
+        let is_unfinished = mark(&place.path(&name)).is_some();
+        process.kill()?;
+        process.wait()?;
+        if is_unfinished {
+            return Ok(name);
+        }
+    }
+    anyhow::bail!("it was always done before it could be killed")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_moves_when_nobody_uses_it_and_goes_on_after_kill_9() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(400).await?;
+    load.stop().await?;
+    recorder.settled().await?;
+    let migrate = "migrate --from sqlite://live.db --to";
+    let used = format!("{migrate} sqlite://used.db");
+    place.refused(&used, 1, "stop every server and command that has it open")?;
+    ensure!(!place.path("used.db").exists(), "a refusal made a database");
+    server.kill()?;
+
+    let name = killed_in_the_middle(&place)?;
+    let url = format!("sqlite://{name}");
+    let unfinished = "a copy into this database is not finished";
+    place.refused(&format!("--listen 127.0.0.1:0 --database-url {url}"), 1, unfinished)?;
+    place.refused(&format!("verify --database-url {url}"), 2, unfinished)?;
+
+    let (code, out, err) = place.run(&format!("{migrate} {url}"))?;
+    ensure!(code == 0 && err.contains("going on with an earlier copy"), "{out}{err}");
+    for part in ["same", "accounts have the balance", "moved", "all", "checks hold", "USD"] {
+        ensure!(out.contains(part), "{part} is missing in {out}");
+    }
+    ensure!(!out.contains("DIFFERENT"), "{out}");
+    place.refused(&format!("{migrate} {url}"), 1, "name one that is empty")?;
+    place.refused(&format!("{migrate} sqlite://live.db"), 1, "is the one that is to be moved")?;
+    let wrong_key = format!("{migrate} sqlite://other.db --key-file other.key");
+    place.refused(&wrong_key, 1, "the key is missing")?;
+    ensure!(held(&place.path(&name))? == held(&place.path("live.db"))?, "not the same payments");
+
+    // Clients find everything at the new place.
+    let installation = place.installation(&name);
+    let server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    for (ask, answer) in recorder.known() {
+        let now = api.ask(&ask).await;
+        ensure!(now == Outcome::Known(answer), "{}: {now:?}", ask.key);
+    }
+    installation.verify()
+}
+
+/// The digests that a move prints, by table.
+fn digests(out: &str) -> Result<BTreeMap<String, (String, String)>> {
+    let mut digests = BTreeMap::new();
+    for line in out.lines().skip(1).take_while(|line| !line.is_empty()) {
+        let columns: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        let [table, rows, from, to, result] = <[String; 5]>::try_from(columns)
+            .map_err(|columns| anyhow::anyhow!("not a table's line: {columns:?}"))?;
+        ensure!(from == to && result == "same", "{line}");
+        digests.insert(table, (rows, to));
+    }
+    Ok(digests)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_to_postgres_and_comes_back_is_the_same() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(200).await?;
+    load.stop().await?;
+    recorder.settled().await?;
+    server.kill()?;
+
+    let postgres = Database::fresh();
+    let url = postgres.url();
+    let there = place.done(&format!("migrate --from sqlite://live.db --to {url}"))?;
+    let (code, out, err) = place.run(&format!("migrate --from sqlite://live.db --to {url}"))?;
+    ensure!(code == 1 && err.contains("name one that is empty"), "{code} {out}{err}");
+    let back = place.done(&format!("migrate --from {url} --to sqlite://back.db"))?;
+    ensure!(digests(&there)?.len() > 10, "{there}");
+    ensure!(digests(&there)? == digests(&back)?, "{there}{back}");
+    place.done("verify --database-url sqlite://back.db")?;
+
+    // Clients find everything in PostgreSQL, and what they do there is a reason not to move.
+    let key = place.path("the.key").display().to_string();
+    let installation =
+        Installation::new(env!("CARGO_BIN_EXE_switchyard"), &url).with("SWITCHYARD_KEY_FILE", &key);
+    let mut server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    for (ask, answer) in recorder.known() {
+        let now = api.ask(&ask).await;
+        ensure!(now == Outcome::Known(answer), "{}: {now:?}", ask.key);
+    }
+    let used = format!("migrate --from {url} --to sqlite://used.db");
+    place.refused(&used, 1, "stop every server and command that has it open")?;
+    ensure!(!place.path("used.db").exists(), "a refusal made a database");
+    server.kill()?;
+    installation.verify()?;
+    let backup = format!("backup --database-url {url} --to backup.db");
+    place.refused(&backup, 2, "is for a database in a file")?;
+    let restore = format!("restore --database-url {url} --from live.db");
+    place.refused(&restore, 2, "is for a database in a file")?;
+    Ok(())
+}
+
+/// The commands on a page, in their order.
+fn commands(page: &str) -> Vec<&str> {
+    let blocks = page.split("```sh\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap_or_default()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
+    let page = include_str!("../../../docs/operating.md");
+    let postgres = Database::fresh();
+    let page = page.replace("postgres://pay@db.example/switchyard", &postgres.url());
+    let [backup, check, restore, there, check_there, back] = commands(&page)[..] else {
+        anyhow::bail!("the page has other commands than this test");
+    };
+    let folder = TempDir::new()?;
+    let programs = Path::new(env!("CARGO_BIN_EXE_switchyard")).parent().context("a folder")?;
+    let path = std::env::join_paths(
+        [programs.to_owned()]
+            .into_iter()
+            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    )?;
+    let paste = |lines: &str| {
+        let mut shell = Command::new("sh");
+        shell.current_dir(&folder).args(["-ec", lines]).env("PATH", &path);
+        let Output { status, stdout, stderr } = shell.output()?;
+        let said = String::from_utf8([stdout, stderr].concat())?;
+        ensure!(status.success(), "{lines}: {said}");
+        Ok(said)
+    };
+
+    let url = format!("sqlite://{}", folder.path().join("switchyard.db").display());
+    let installation = Installation::new(env!("CARGO_BIN_EXE_switchyard"), &url);
+    let mut server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    let recorder = Recorder::set_up(api).await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(40).await?;
+    ensure!(paste(backup)?.contains("checks hold"));
+    load.stop().await?;
+    recorder.settled().await?;
+    server.kill()?;
+    ensure!(paste(check)?.contains(" 0 broken, 0 skipped"));
+    ensure!(paste(restore)?.contains("the last change at"));
+    ensure!(held(&folder.path().join("switchyard.db"))?.len() > 10);
+    ensure!(paste(there)?.contains("moved"));
+    ensure!(paste(check_there)?.contains(" 0 broken, 0 skipped"));
+    ensure!(paste(back)?.contains("moved"));
+    ensure!(held(&folder.path().join("back.db"))? == held(&folder.path().join("switchyard.db"))?);
+    Ok(())
+}
