@@ -1,0 +1,178 @@
+//! `cargo xtask bench`. The other commands are what it starts itself again for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use bench::child::Starter;
+use bench::conditions::{self, Condition};
+use bench::measure::{self, Plan};
+use bench::place::{Engine, Ground};
+use bench::postgres::Cluster;
+use bench::report::Report;
+use bench::rows::Row;
+use bench::{child, generate, yardsticks};
+use clap::{Args, Parser, Subcommand};
+
+/// The same as in the product, so that the server under test is the server.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measures what the server reaches, against yardsticks of the same run.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+#[command(args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(flatten)]
+    run: Run,
+    #[command(subcommand)]
+    command: Option<Task>,
+}
+
+#[derive(Args)]
+struct Run {
+    /// Short phases and a smaller database: about two minutes. What it finds is not kept
+    #[arg(long)]
+    quick: bool,
+
+    /// The engine to measure [default: all]
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+
+    /// Only these rows. What it finds is not kept
+    #[arg(long, value_enum, num_args = 1..)]
+    only: Vec<Row>,
+
+    /// A PostgreSQL cluster to make databases in, with the right to do so [default: one of our own]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_BENCH_POSTGRES_URL", hide_env_values = true)]
+    postgres_url: Option<String>,
+
+    /// Payments in the large database
+    #[arg(long, value_name = "COUNT")]
+    large: Option<u64>,
+
+    /// Where databases are made and removed; must be on the disk that is meant
+    #[arg(long, value_name = "FOLDER", env = "SWITCHYARD_BENCH_FOLDER", hide_env_values = true)]
+    #[arg(default_value = "target/bench")]
+    folder: PathBuf,
+
+    /// Where results are kept [default: docs/benchmarks for a whole run, else in --folder]
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Serves as `switchyard serve` does, with the routes to compare with
+    Server {
+        /// Options of `switchyard serve`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Fills an empty database with payments
+    Generate {
+        /// The database
+        #[arg(long, value_name = "URL", env = "SWITCHYARD_DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        /// Customers, each with accounts and money
+        #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+        payers: u64,
+        /// Payments of all of them
+        #[arg(long, value_name = "COUNT")]
+        payments: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let Arguments { run, command } = Arguments::parse();
+    let result = match command {
+        None => self::run(&run).map(|()| 0),
+        Some(Task::Server { options }) => {
+            child::end_with_parent().and_then(|()| yardsticks::serve(&options))
+        }
+        Some(Task::Generate { database_url, payers, payments }) => {
+            generate::run(&database_url, payers, payments).map(|()| 0)
+        }
+    };
+    result.map_or_else(
+        |error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        },
+        ExitCode::from,
+    )
+}
+
+fn run(options: &Run) -> Result<()> {
+    if cfg!(debug_assertions) {
+        bail!("figures of a debug build say nothing: run cargo xtask bench");
+    }
+    let folder = &options.folder;
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
+    plan.large = options.large.unwrap_or(plan.large);
+    let only: BTreeSet<_> = options.only.iter().copied().collect();
+    let wanted = if only.is_empty() { Row::ALL.into_iter().collect() } else { only.clone() };
+
+    let program = std::env::current_exe().context("finding this program")?;
+    let starter = Starter::new(&program, folder);
+    let machine = conditions::of_machine(folder)?;
+    let (mut report, mut errors) = (Report { engines: BTreeMap::new() }, Vec::new());
+    for ground in grounds(options, folder)? {
+        let engine = ground.engine();
+        let measured = measure::run(&ground, &plan, &wanted, &starter);
+        let (mut measured, failed) = match measured {
+            Ok(measured) => measured,
+            // What other engines show is not lost with this one.
+            Err(error) => {
+                println!("NOT MEASURED: {engine}: {error:#}");
+                errors.push(error);
+                continue;
+            }
+        };
+        let mut conditions = machine.clone();
+        if let Ground::Postgres(cluster) = &ground {
+            let settings = cluster.settings()?;
+            let settings = settings.iter().map(|(name, value)| format!("{name} {value}"));
+            let settings: Vec<_> = settings.collect();
+            conditions.push(Condition::new("PostgreSQL", settings.join(", ")));
+        }
+        conditions.append(&mut measured.conditions);
+        measured.conditions = conditions;
+        report.engines.insert(engine, measured);
+        errors.extend(failed);
+    }
+    for (engine, measured) in &report.engines {
+        measured.print(*engine);
+    }
+    let is_whole = !options.quick && only.is_empty() && options.large.is_none();
+    let output = match (&options.output, is_whole) {
+        (Some(output), _) => output.clone(),
+        (None, true) => Path::new("docs/benchmarks").to_owned(),
+        (None, false) => folder.join("results"),
+    };
+    if !errors.is_empty() {
+        bail!("{} groups of rows were not measured, nothing is kept: see above", errors.len());
+    }
+    report.keep(&output)?;
+    println!("\nkept in {}", output.display());
+    Ok(())
+}
+
+/// The engines to measure.
+fn grounds(options: &Run, folder: &Path) -> Result<Vec<Ground>> {
+    let wants = |engine| options.engine.is_none_or(|only| only == engine);
+    let mut grounds = Vec::new();
+    if wants(Engine::Sqlite) {
+        grounds.push(Ground::Sqlite(folder.to_owned()));
+    }
+    if wants(Engine::Postgres) {
+        let cluster = match &options.postgres_url {
+            Some(url) => Cluster::at(url),
+            None => Cluster::start(folder),
+        };
+        grounds.push(Ground::Postgres(cluster?));
+    }
+    Ok(grounds)
+}

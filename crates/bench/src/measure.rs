@@ -1,0 +1,597 @@
+//! One engine, measured: which servers are started on which databases, what load each gets, and
+//! what figures come of it.
+//!
+//! Every server is a process of its own with everything on that production has on: authentication,
+//! durability, metrics, the log, and the jobs that settle payments. After each load that pays, the
+//! next one waits until all of its payments have settled.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use domain::id::Owner;
+
+use crate::child::{self, Server, Starter};
+use crate::conditions::Condition;
+use crate::http::Client;
+use crate::load::{self, Pace, Phase};
+use crate::place::{Ground, Place};
+use crate::report::EngineReport;
+use crate::row_locks::RowLocks;
+use crate::rows::{Figure, PageTime, Row, Side};
+use crate::samples::{Sample, Samples, median};
+use crate::sessions::{self, Exchanges, Looks, Payer, Posts};
+use crate::time::now;
+use crate::yardsticks;
+
+/// Customers of a database, over whose accounts payments are spread.
+const PAYERS: u64 = 10_000;
+
+/// Clients at once.
+const CONNECTIONS: usize = 64;
+
+/// Pages that transactions to look at are taken from, at each end of the list.
+const LOOK_PAGES: usize = 5;
+
+/// A page of a list as clients ask for it by default.
+const PAGE_ROWS: usize = 20;
+
+/// Rows from the old end of a list at which its deepest page is read.
+const DEEP_ROWS: usize = 100;
+
+/// How often one page is asked for in one round.
+const PAGE_LOOKS: usize = 30;
+
+/// How long one page is asked for in one round if it is slow.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How often each load of a comparison is measured.
+    pub rounds: usize,
+    /// Before each.
+    pub warm_up: Duration,
+    /// How long each is measured.
+    pub duration: Duration,
+    /// How long latency at a fixed pace is measured.
+    pub latency_duration: Duration,
+    /// Payments in the small database.
+    pub small: u64,
+    /// Payments in the large one.
+    pub large: u64,
+}
+
+impl Plan {
+    /// What figures are kept of.
+    pub const FULL: Self = Self {
+        rounds: 3,
+        warm_up: Duration::from_secs(2),
+        duration: Duration::from_secs(10),
+        latency_duration: Duration::from_secs(30),
+        small: 10_000,
+        large: 10_000_000,
+    };
+
+    /// What tells in about two minutes whether something is far off.
+    pub const QUICK: Self = Self {
+        rounds: 2,
+        warm_up: Duration::from_millis(500),
+        duration: Duration::from_millis(1_500),
+        latency_duration: Duration::from_secs(3),
+        small: 10_000,
+        large: 100_000,
+    };
+
+    fn closed(&self) -> Phase {
+        Phase {
+            sessions: CONNECTIONS,
+            warm_up: self.warm_up,
+            duration: self.duration,
+            pace: Pace::Closed,
+        }
+    }
+
+    /// The plan as conditions of its figures.
+    pub fn conditions(&self) -> Vec<Condition> {
+        let Self { rounds, warm_up, duration, latency_duration, small, large } = self;
+        let loads = format!(
+            "{rounds} rounds in turn, {duration:?} each after {warm_up:?}, {CONNECTIONS} \
+             connections; latency {latency_duration:?} at half of the peak"
+        );
+        let data = format!(
+            "{small} payments in the small database, {large} in the large one, {PAYERS} customers"
+        );
+        vec![Condition::new("load", loads), Condition::new("data", data)]
+    }
+}
+
+/// A kind of load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Load {
+    NoopPost,
+    Transfer,
+    Hot,
+    RowLocks,
+    Exchange,
+    NoopGet,
+    Get,
+    TransferLarge,
+    OneServer,
+    TwoServers,
+}
+
+impl Load {
+    const ALL: [Self; 10] = [
+        Self::NoopPost,
+        Self::Transfer,
+        Self::Hot,
+        Self::RowLocks,
+        Self::Exchange,
+        Self::NoopGet,
+        Self::Get,
+        Self::TransferLarge,
+        Self::OneServer,
+        Self::TwoServers,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::NoopPost => "no-op POST",
+            Self::Transfer => "transfer-out, random accounts",
+            Self::Hot => "transfer-out, one hot account",
+            Self::RowLocks => "row locks, one hot account",
+            Self::Exchange => "quote + execute",
+            Self::NoopGet => "no-op GET",
+            Self::Get => "GET one transaction",
+            Self::TransferLarge => "transfer-out, large database",
+            Self::OneServer => "one server, hot account",
+            Self::TwoServers => "two servers, hot account",
+        }
+    }
+}
+
+/// A list that pages are read of: its name, and the parameters that filter it.
+const LISTS: [(&str, &str); 5] = [
+    ("all", ""),
+    ("COMPLETED", "&status=COMPLETED"),
+    ("REJECTED", "&status=REJECTED"),
+    ("PENDING", "&status=PENDING"),
+    ("INCOMING", "&type=INCOMING"),
+];
+
+/// What an empty database tells.
+const ON_EMPTY: &[Row] = &[Row::StartEmpty, Row::MemoryRest];
+
+/// What one server on a small database tells.
+const ON_SMALL: &[Row] = &[
+    Row::Transfer,
+    Row::Hot,
+    Row::RowLocks,
+    Row::Exchange,
+    Row::Latency,
+    Row::Get,
+    Row::MemoryLoad,
+];
+
+/// What a server on a large database tells, some of it in turn with one on a small database.
+const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages];
+
+const DISK: &[Row] = &[Row::Disk];
+const TWO_SERVERS: &[Row] = &[Row::TwoServers];
+
+/// Measures the rows that are wanted. A group of rows that fails does not take the others along:
+/// its errors are given beside the report.
+pub fn run(
+    ground: &Ground,
+    plan: &Plan,
+    wanted: &BTreeSet<Row>,
+    starter: &Starter,
+) -> Result<(EngineReport, Vec<anyhow::Error>)> {
+    let engine = ground.engine();
+    let wanted = wanted.iter().copied().filter(|row| row.is_of(engine)).collect();
+    let report = EngineReport { conditions: plan.conditions(), ..EngineReport::default() };
+    let mut run = Run { ground, plan, wanted, starter, report };
+    let mut errors = Vec::new();
+    let mut note = |name: &str, result: Result<()>| {
+        if let Err(error) = result {
+            let error = error.context(format!("{engine}, {name}"));
+            println!("NOT MEASURED: {error:#}");
+            errors.push(error);
+        }
+    };
+    if run.wants(ON_EMPTY) {
+        note("an empty database", run.empty());
+    }
+    if run.wants(&[ON_SMALL, DISK, TWO_SERVERS].concat()) {
+        let small = run.database("small", plan.small)?;
+        if run.wants(DISK) {
+            note("disk", run.disk(&small));
+        }
+        if run.wants(ON_SMALL) {
+            note("a small database", run.small(&small));
+        }
+        if run.wants(TWO_SERVERS) {
+            note("two servers", run.two_servers(&small));
+        }
+    }
+    if run.wants(ON_LARGE) {
+        note("a large database", run.large());
+    }
+    let mut report = run.report;
+    report.figures.sort_by_key(|figure| figure.row);
+    Ok((report, errors))
+}
+
+struct Run<'a> {
+    ground: &'a Ground,
+    plan: &'a Plan,
+    wanted: BTreeSet<Row>,
+    starter: &'a Starter,
+    report: EngineReport,
+}
+
+impl Run<'_> {
+    fn wants(&self, rows: &[Row]) -> bool {
+        rows.iter().any(|row| self.wanted.contains(row))
+    }
+
+    /// Keeps a figure, if it is wanted.
+    fn figure(&mut self, row: Row, value: f64, sides: Vec<Side>, note: impl Into<String>) {
+        if self.wanted.contains(&row) {
+            let goal = row.goal(self.ground.engine());
+            self.report.figures.push(Figure { row, value, sides, goal, note: note.into() });
+        }
+    }
+
+    /// Keeps the ratio of two loads, if it is wanted and both were measured.
+    fn ratio(&mut self, row: Row, samples: &Samples<Load>, ours: Load, yardstick: Load) {
+        if samples.has(ours) && samples.has(yardstick) {
+            let side = |load: Load| Side::new(load.name(), samples.per_second(load), "/s");
+            let sides = vec![side(ours), side(yardstick)];
+            self.figure(row, samples.ratio(ours, yardstick), sides, "");
+        }
+    }
+
+    fn throughput(&mut self, samples: &Samples<Load>) {
+        let measured = Load::ALL.into_iter().filter(|load| samples.has(*load));
+        let rows = measured.map(|load| samples.throughput(load, load.name()));
+        self.report.throughput.extend(rows);
+    }
+
+    fn database(&self, name: &str, payments: u64) -> Result<Place> {
+        println!("{}: a {name} database", self.ground.engine());
+        let place = self.ground.fresh(name)?;
+        self.starter.generate(&place, PAYERS, payments)?;
+        Ok(place)
+    }
+
+    fn said(&self, name: &str, sample: Sample) -> Sample {
+        println!("{:<10} {name:<30} {}", self.ground.engine().to_string(), sample.line());
+        sample
+    }
+
+    fn empty(&mut self) -> Result<()> {
+        let (mut seconds, mut megabytes, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.plan.rounds {
+            let place = self.ground.fresh("empty")?;
+            let server = self.starter.serve(&place)?;
+            seconds.push(server.ready_after().as_secs_f64());
+            let memory = server.memory()?;
+            megabytes.push(in_megabytes(memory.resident));
+            own.push(in_megabytes(memory.own));
+            server.stop()?;
+        }
+        self.figure(Row::StartEmpty, median(seconds), Vec::new(), "the first start");
+        let own = median(own);
+        let note = format!("an empty database; {own:.1} MB without pages of the program's file");
+        self.figure(Row::MemoryRest, median(megabytes), Vec::new(), note);
+        Ok(())
+    }
+
+    fn disk(&mut self, small: &Place) -> Result<()> {
+        // A start and an end bring the files into the shape that they have between two runs.
+        self.starter.serve(small)?.stop()?;
+        let before = small.bytes()?;
+        let server = self.starter.serve(small)?;
+        let clients = Clients::of(&server)?;
+        let phase = Phase { duration: self.plan.duration * 2, ..self.plan.closed() };
+        let sample = self.said("transfer-out, for the disk", clients.pay(&server, &phase)?);
+        server.stop()?;
+        let grown = small.bytes()?.saturating_sub(before) as f64;
+        let payments = sample.outcome.all;
+        let note = format!("{payments} payments, settled");
+        self.figure(Row::Disk, grown / 1_000.0 / payments as f64, Vec::new(), note);
+        Ok(())
+    }
+
+    fn small(&mut self, small: &Place) -> Result<()> {
+        let server = self.starter.serve(small)?;
+        let clients = Clients::of(&server)?;
+        let yardstick = match self.wants(&[Row::RowLocks]) {
+            true => Some(self.ground.fresh("row-locks")?),
+            false => None,
+        };
+        let row_locks =
+            yardstick.as_ref().map(|place| RowLocks::set_up(&place.url())).transpose()?;
+        let phase = self.plan.closed();
+
+        let needs = [
+            (Load::NoopPost, &[Row::Transfer][..]),
+            (
+                Load::Transfer,
+                &[Row::Transfer, Row::Hot, Row::Exchange, Row::Latency, Row::MemoryLoad],
+            ),
+            (Load::Hot, &[Row::Hot, Row::RowLocks]),
+            (Load::RowLocks, &[Row::RowLocks]),
+            (Load::Exchange, &[Row::Exchange]),
+            (Load::NoopGet, &[Row::Get]),
+            (Load::Get, &[Row::Get]),
+        ];
+        let loads = needs.iter().filter(|(_, rows)| self.wants(rows)).map(|(load, _)| *load);
+        let loads: Vec<_> = loads.collect();
+        let samples = Samples::take(self.plan.rounds, &loads, |load| {
+            let servers = std::slice::from_ref(&server);
+            let sample = clients.measure(load, servers, row_locks.as_ref(), &phase)?;
+            Ok(self.said(load.name(), sample))
+        })?;
+        self.throughput(&samples);
+        self.ratio(Row::Transfer, &samples, Load::Transfer, Load::NoopPost);
+        self.ratio(Row::Hot, &samples, Load::Hot, Load::Transfer);
+        self.ratio(Row::RowLocks, &samples, Load::Hot, Load::RowLocks);
+        self.ratio(Row::Exchange, &samples, Load::Exchange, Load::Transfer);
+        self.ratio(Row::Get, &samples, Load::Get, Load::NoopGet);
+        if self.wants(&[Row::Latency]) {
+            self.latency(&server, &clients, samples.per_second(Load::Transfer))?;
+        }
+        let peak = in_megabytes(server.memory()?.peak);
+        self.figure(Row::MemoryLoad, peak, Vec::new(), format!("{CONNECTIONS} connections"));
+        server.stop()
+    }
+
+    fn latency(&mut self, server: &Server, clients: &Clients, peak: f64) -> Result<()> {
+        let phase = Phase {
+            duration: self.plan.latency_duration,
+            pace: Pace::Open { per_second: peak / 2.0 },
+            ..self.plan.closed()
+        };
+        let sample = self.said("transfer-out, half of peak", clients.pay(server, &phase)?);
+        let at = |percent| sample.outcome.millis_at(percent);
+        let note = format!(
+            "{:.0}/s; p50 {:.2} ms, p99.9 {:.2} ms",
+            sample.outcome.per_second(),
+            at(50.0),
+            at(99.9)
+        );
+        self.figure(Row::Latency, at(99.0), Vec::new(), note);
+        self.report.latency = sample.curve();
+        Ok(())
+    }
+
+    fn large(&mut self) -> Result<()> {
+        let large = self.database("large", self.plan.large)?;
+        let count = self.plan.large;
+        let mut seconds = Vec::new();
+        for _ in 0..self.plan.rounds {
+            let server = self.starter.serve(&large)?;
+            seconds.push(server.ready_after().as_secs_f64());
+            server.stop()?;
+        }
+        self.figure(Row::StartLarge, median(seconds), Vec::new(), format!("{count} payments"));
+        let server = self.starter.serve(&large)?;
+        if self.wants(&[Row::Pages]) {
+            let small = self.database("small-pages", self.plan.small)?;
+            let small = self.starter.serve(&small)?;
+            self.pages(&[&small, &server])?;
+            small.stop()?;
+        }
+        if self.wants(&[Row::Growth]) {
+            self.growth(&server)?;
+        }
+        server.stop()
+    }
+
+    /// The small database is a new one in each round, as it grows while it is measured.
+    fn growth(&mut self, large: &Server) -> Result<()> {
+        let phase = self.plan.closed();
+        let clients = Clients::of(large)?;
+        let loads = [Load::Transfer, Load::TransferLarge];
+        let samples = Samples::take(self.plan.rounds, &loads, |load| {
+            if load == Load::TransferLarge {
+                return Ok(self.said(load.name(), clients.pay(large, &phase)?));
+            }
+            let small = self.database("small-growing", self.plan.small)?;
+            let server = self.starter.serve(&small)?;
+            let sample = Clients::of(&server)?.pay(&server, &phase)?;
+            server.stop()?;
+            Ok(self.said(load.name(), sample))
+        })?;
+        self.ratio(Row::Growth, &samples, Load::TransferLarge, Load::Transfer);
+        let large = samples.throughput(Load::TransferLarge, Load::TransferLarge.name());
+        self.report.throughput.push(large);
+        Ok(())
+    }
+
+    fn pages(&mut self, servers: &[&Server; 2]) -> Result<()> {
+        let sizes = [self.plan.small, self.plan.large];
+        let mut asked = [pages(servers[0])?, pages(servers[1])?];
+        let names = asked.each_ref().map(|(_, pages)| pages.iter().map(|(name, _)| name));
+        let [of_small, of_large] = names;
+        ensure!(of_small.eq(of_large), "the two databases do not have the same pages");
+        let mut worst: Option<(f64, Vec<Side>)> = None;
+        for index in 0..asked[0].1.len() {
+            let mut millis = [Vec::new(), Vec::new()];
+            for _ in 0..self.plan.rounds {
+                for (at, (client, pages)) in asked.iter_mut().enumerate() {
+                    millis[at].push(page_millis(client, &pages[index].1)?);
+                }
+            }
+            let name = &asked[0].1[index].0;
+            let ratio =
+                median(millis[1].iter().zip(&millis[0]).map(|(large, small)| large / small));
+            let times = millis.map(median);
+            println!(
+                "{:<10} page: {name:<24} {:>9.3} ms   {:>9.3} ms   {ratio:.2}",
+                self.ground.engine().to_string(),
+                times[0],
+                times[1]
+            );
+            for (at, millis) in times.into_iter().enumerate() {
+                let transactions = sizes[at];
+                self.report.pages.push(PageTime { page: name.clone(), transactions, millis });
+            }
+            if worst.as_ref().is_none_or(|(worst, _)| ratio > *worst) {
+                let side = |at: usize| {
+                    Side::new(&format!("{name}, {} payments", sizes[at]), times[at], "ms")
+                };
+                worst = Some((ratio, vec![side(1), side(0)]));
+            }
+        }
+        let (ratio, sides) = worst.context("no page was read")?;
+        self.figure(Row::Pages, ratio, sides, format!("of {} lists", asked[0].1.len()));
+        Ok(())
+    }
+
+    fn two_servers(&mut self, small: &Place) -> Result<()> {
+        let servers = [self.starter.serve(small)?, self.starter.serve(small)?];
+        let clients = Clients::of(&servers[0])?;
+        let loads = [Load::OneServer, Load::TwoServers];
+        let phase = self.plan.closed();
+        let samples = Samples::take(self.plan.rounds, &loads, |load| {
+            let used = if load == Load::OneServer { &servers[..1] } else { &servers[..] };
+            Ok(self.said(load.name(), clients.measure(load, used, None, &phase)?))
+        })?;
+        self.throughput(&samples);
+        self.ratio(Row::TwoServers, &samples, Load::TwoServers, Load::OneServer);
+        servers.into_iter().try_for_each(Server::stop)
+    }
+}
+
+fn in_megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// What clients of one database do.
+struct Clients {
+    noop_post: Posts,
+    transfers: Posts,
+    hot: Posts,
+    exchanges: Exchanges,
+    noop_get: Looks,
+    looks: Looks,
+}
+
+impl Clients {
+    fn of(server: &Server) -> Result<Self> {
+        let heads = child::heads();
+        let mut client = server.client();
+        let payers = sessions::payers(&mut client)?;
+        let one = payers.first().context("the database has no customer with an account")?;
+        let hot = std::slice::from_ref(one);
+        let paths = paths(&mut client)?;
+        Ok(Self {
+            noop_post: Posts::transfers(&heads, yardsticks::TRANSFER_OUT, &payers),
+            transfers: Posts::transfers(&heads, "/transfer-out", &payers),
+            hot: Posts::transfers(&heads, "/transfer-out", hot),
+            exchanges: Exchanges::new(&heads, &payers),
+            noop_get: Looks::new(&heads, [yardsticks::TRANSACTION]),
+            looks: Looks::new(&heads, paths.iter().map(String::as_str)),
+        })
+    }
+
+    /// Payments of many accounts, and their settlement.
+    fn pay(&self, server: &Server, phase: &Phase) -> Result<Sample> {
+        self.measure(Load::Transfer, std::slice::from_ref(server), None, phase)
+    }
+
+    /// A phase of load on servers of one database, and the settlement of what was paid in it.
+    fn measure(
+        &self,
+        load: Load,
+        servers: &[Server],
+        row_locks: Option<&RowLocks>,
+        phase: &Phase,
+    ) -> Result<Sample> {
+        let at = |number: usize| servers[number % servers.len()].address();
+        let post = |posts: &Posts| load::run(phase, async |number| posts.open(at(number)).await);
+        let look = |looks: &Looks| load::run(phase, async |number| looks.open(at(number)).await);
+        let (outcome, pays) = match load {
+            Load::NoopPost => (post(&self.noop_post)?, false),
+            Load::Transfer | Load::TransferLarge => (post(&self.transfers)?, true),
+            Load::Hot | Load::OneServer | Load::TwoServers => (post(&self.hot)?, true),
+            Load::Exchange => {
+                let exchanges = &self.exchanges;
+                (load::run(phase, async |number| exchanges.open(at(number)).await)?, true)
+            }
+            Load::NoopGet => (look(&self.noop_get)?, false),
+            Load::Get => (look(&self.looks)?, false),
+            Load::RowLocks => {
+                let row_locks = row_locks.context("no yardstick was set up")?;
+                (load::run(phase, async |_| row_locks.open().await)?, false)
+            }
+        };
+        let settled_after = if pays { Some(servers[0].settle()?) } else { None };
+        Ok(Sample { outcome, settled_after })
+    }
+}
+
+/// Paths of transactions, the newest and the oldest.
+fn paths(client: &mut Client) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
+    for order in ["desc", "asc"] {
+        let mut cursor = String::new();
+        for _ in 0..LOOK_PAGES {
+            let page = format!("/transactions?limit=100&sortOrder={order}{cursor}");
+            let page = client.get(&page)?;
+            for row in page["data"].as_array().context("a page has data")? {
+                paths.push(format!("/transactions/{}", sessions::text(row, "id")?));
+            }
+            let Some(next) = page["nextCursor"].as_str() else { break };
+            cursor = format!("&cursor={next}");
+        }
+    }
+    Ok(paths)
+}
+
+/// The pages that are read of one database, with a client of its server: for each list the first
+/// and, if it is long enough, the deepest that is full.
+fn pages(server: &Server) -> Result<(Client, Vec<(String, String)>)> {
+    let mut client = server.client();
+    let payers = sessions::payers(&mut client)?;
+    // The oldest is the one that the generator keeps busy.
+    let busy = payers.last().map(Payer::owner).context("the database has no customer")?;
+    let Owner::Customer(busy) = busy else { unreachable!("payers are customers") };
+    let customer = ("one customer".to_owned(), format!("&customerId={busy}"));
+    let lists = LISTS.map(|(name, filter)| (name.to_owned(), filter.to_owned()));
+    let mut pages = Vec::new();
+    for (name, filter) in lists.into_iter().chain([customer]) {
+        pages.push((format!("{name}, first"), format!("/transactions?limit={PAGE_ROWS}{filter}")));
+        if let Some(cursor) = deep_cursor(&mut client, &filter)? {
+            let deep = format!("/transactions?limit={PAGE_ROWS}{filter}&cursor={cursor}");
+            pages.push((format!("{name}, deep"), deep));
+        }
+    }
+    Ok((client, pages))
+}
+
+/// Where the deepest full page of a list starts; none if the list is too short. Nobody walks there:
+/// the date of a row near the old end leads to a cursor at it.
+fn deep_cursor(client: &mut Client, filter: &str) -> Result<Option<String>> {
+    let oldest = client.get(&format!("/transactions?limit={DEEP_ROWS}&sortOrder=asc{filter}"))?;
+    let Some(row) = oldest["data"].get(DEEP_ROWS - 1) else { return Ok(None) };
+    let date = sessions::text(row, "createdAt")?;
+    let at = client.get(&format!("/transactions?limit=1&endDate={date}{filter}"))?;
+    Ok(at["nextCursor"].as_str().map(str::to_owned))
+}
+
+/// The median time of a page.
+fn page_millis(client: &mut Client, path: &str) -> Result<f64> {
+    let mut millis = Vec::new();
+    let began = now();
+    while millis.len() < PAGE_LOOKS && (millis.is_empty() || began.elapsed() < PAGE_TIME_MAX) {
+        let one = now();
+        client.fetch(path)?;
+        millis.push(one.elapsed().as_secs_f64() * 1_000.0);
+    }
+    Ok(median(millis))
+}

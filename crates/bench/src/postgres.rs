@@ -1,0 +1,136 @@
+//! A PostgreSQL cluster that databases can be made in.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tokio_postgres::{Client, NoTls};
+
+/// The database that every cluster has, to make others from.
+const MAINTENANCE_DATABASE: &str = "postgres";
+
+/// What a cluster of our own has beside what it comes with and full durability: what an operator
+/// sets first. The report names it.
+const SETTINGS: [(&str, &str); 2] = [("shared_buffers", "1GB"), ("max_wal_size", "4GB")];
+
+/// A running cluster, and the right to make databases in it.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    url: String,
+    /// Ends with the last handle.
+    _own: Option<Arc<testbed::postgres::Cluster>>,
+}
+
+impl Cluster {
+    /// The cluster behind `postgres://USER:PASSWORD@HOST:PORT/..`; which database is named does not
+    /// matter.
+    pub fn at(url: &str) -> Result<Self> {
+        let cluster = Self { url: url.to_owned(), _own: None };
+        cluster.settings().context("the cluster of --postgres-url does not answer")?;
+        Ok(cluster)
+    }
+
+    /// A cluster of our own with its data below `folder`, from what is installed.
+    pub fn start(folder: &Path) -> Result<Self> {
+        // The usual place for temporary files may be in memory, where nothing is ever synced.
+        let folder = folder.canonicalize()?;
+        tempfile::env::override_temp_dir(&folder).ok().context("a temporary folder was made")?;
+        let own = testbed::postgres::Cluster::start_with(&SETTINGS)?;
+        Ok(Self { url: own.server().url().to_owned(), _own: Some(Arc::new(own)) })
+    }
+
+    /// The URL of a database.
+    pub fn url_of(&self, name: &str) -> String {
+        with_database(&self.url, name)
+    }
+
+    /// Makes a database that is empty.
+    pub fn recreate(&self, name: &str) -> Result<()> {
+        self.remove(name)?;
+        self.run(&format!("create database {name}"))
+    }
+
+    /// Removes a database, if there is one, whoever is connected to it.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.run(&format!("drop database if exists {name} with (force)"))
+    }
+
+    /// Bytes of a database after a checkpoint. Nothing is vacuumed that would not be in production.
+    pub fn bytes_of(&self, name: &str) -> Result<u64> {
+        self.run("checkpoint")?;
+        let bytes = blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            Ok(client.query_one("select pg_database_size($1)", &[&name]).await?.get::<_, i64>(0))
+        })?;
+        Ok(u64::try_from(bytes)?)
+    }
+
+    /// The version, and the settings that decide about durability and speed.
+    pub fn settings(&self) -> Result<Vec<(String, String)>> {
+        const NAMES: [&str; 9] = [
+            "server_version",
+            "fsync",
+            "synchronous_commit",
+            "full_page_writes",
+            "wal_sync_method",
+            "commit_delay",
+            "shared_buffers",
+            "max_wal_size",
+            "autovacuum",
+        ];
+        blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            let mut settings = Vec::new();
+            for name in NAMES {
+                let row = client.query_one("select current_setting($1)", &[&name]).await?;
+                settings.push((name.to_owned(), row.get(0)));
+            }
+            Ok(settings)
+        })
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            client.batch_execute(sql).await.with_context(|| format!("on the cluster: {sql}"))
+        })
+    }
+}
+
+/// A connection, which a task of the same runtime serves until it is dropped.
+pub async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(async move {
+        // Whoever used the connection is told as well.
+        let _ = connection.await;
+    });
+    Ok(client)
+}
+
+/// Runs what talks to the database, apart from any measurement.
+pub fn blocking<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// The same URL with another database.
+fn with_database(url: &str, name: &str) -> String {
+    let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+    let host_from = address.find("://").map_or(0, |at| at + 3);
+    let host_to = address[host_from..].find('/').map_or(address.len(), |at| host_from + at);
+    let parameters = if parameters.is_empty() { String::new() } else { format!("?{parameters}") };
+    format!("{}/{name}{parameters}", &address[..host_to])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_database_of_a_url_changes() {
+        let check = |url: &str, expected: &str| assert_eq!(with_database(url, "b"), expected);
+        check("postgres://u:p@h:5432/a", "postgres://u:p@h:5432/b");
+        check("postgres://u@h", "postgres://u@h/b");
+        check("postgres://u@h/a?sslmode=disable", "postgres://u@h/b?sslmode=disable");
+        check("postgres://u@%2Frun%2Fpg/a", "postgres://u@%2Frun%2Fpg/b");
+    }
+}

@@ -1,0 +1,236 @@
+//! What is measured, and what is to be reached.
+
+use serde::{Deserialize, Serialize};
+
+use crate::place::Engine;
+
+/// A figure that has a goal, or that others are judged by.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Row {
+    /// Durable payments against requests that store nothing.
+    Transfer,
+    /// One account that everybody uses against many.
+    Hot,
+    /// The same against a ledger with row locks.
+    RowLocks,
+    /// Quote and execution against a payment.
+    Exchange,
+    /// Latency when the server is half busy.
+    Latency,
+    /// A look at a payment against one that reads nothing.
+    Get,
+    /// Time of a page in a large database against a small one.
+    Pages,
+    /// Payments in a large database against a small one.
+    Growth,
+    /// Disk for each payment.
+    Disk,
+    /// Memory of a server that does nothing.
+    MemoryRest,
+    /// Memory of a server under load.
+    MemoryLoad,
+    /// Start on nothing.
+    StartEmpty,
+    /// Start on a large database.
+    StartLarge,
+    /// Two servers on one database against one.
+    TwoServers,
+}
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+}
+
+impl Goal {
+    /// Whether a figure reaches it.
+    pub fn is_met(self, figure: f64) -> bool {
+        match self {
+            Self::AtLeast(bound) => figure >= bound,
+            Self::AtMost(bound) => figure <= bound,
+        }
+    }
+}
+
+impl Row {
+    /// All rows, in the order of the report.
+    pub const ALL: [Self; 14] = [
+        Self::Transfer,
+        Self::Hot,
+        Self::RowLocks,
+        Self::Exchange,
+        Self::Latency,
+        Self::Get,
+        Self::Pages,
+        Self::Growth,
+        Self::Disk,
+        Self::MemoryRest,
+        Self::MemoryLoad,
+        Self::StartEmpty,
+        Self::StartLarge,
+        Self::TwoServers,
+    ];
+
+    /// What the figure is, for people.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Transfer => "durable `POST /transfer-out` ÷ authenticated no-op POST",
+            Self::Hot => "the same, one hot account ÷ 10,000 random accounts",
+            Self::RowLocks => "the same, hot ÷ one transaction per request with row locks",
+            Self::Exchange => "quote + execute between currencies ÷ transfer-out",
+            Self::Latency => "p99 of transfer-out at half of peak load, open loop",
+            Self::Get => "`GET /transactions/{id}` ÷ authenticated no-op GET",
+            Self::Pages => "list page, large database ÷ small, the worst of them",
+            Self::Growth => "transfer-out, large database ÷ small",
+            Self::Disk => "disk per payment, all included",
+            Self::MemoryRest => "memory at rest",
+            Self::MemoryLoad => "memory under load, peak",
+            Self::StartEmpty => "start to ready, empty database",
+            Self::StartLarge => "start to ready, large database",
+            Self::TwoServers => "two servers on one database, hot account ÷ one server",
+        }
+    }
+
+    /// The unit of the figure; none for a ratio.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Transfer
+            | Self::Hot
+            | Self::RowLocks
+            | Self::Exchange
+            | Self::Get
+            | Self::Pages
+            | Self::Growth
+            | Self::TwoServers => "",
+            Self::Latency => "ms",
+            Self::Disk => "kB",
+            Self::MemoryRest | Self::MemoryLoad => "MB",
+            Self::StartEmpty | Self::StartLarge => "s",
+        }
+    }
+
+    /// What is to be reached, if anything is.
+    pub fn goal(self, engine: Engine) -> Option<Goal> {
+        match (self, engine) {
+            (Self::Transfer, Engine::Sqlite) => Some(Goal::AtLeast(0.40)),
+            // There the row locks are what it is compared with.
+            (Self::Transfer, Engine::Postgres) => None,
+            (Self::Hot, _) => Some(Goal::AtLeast(0.95)),
+            (Self::RowLocks, _) => Some(Goal::AtLeast(15.0)),
+            (Self::Exchange, _) => Some(Goal::AtLeast(0.35)),
+            (Self::Latency, Engine::Sqlite) => Some(Goal::AtMost(10.0)),
+            (Self::Latency, Engine::Postgres) => Some(Goal::AtMost(25.0)),
+            (Self::Get, _) => Some(Goal::AtLeast(0.5)),
+            (Self::Pages, _) => Some(Goal::AtMost(1.5)),
+            (Self::Growth, _) => Some(Goal::AtLeast(0.8)),
+            (Self::Disk, _) => Some(Goal::AtMost(2.5)),
+            (Self::MemoryRest, _) => Some(Goal::AtMost(30.0)),
+            (Self::MemoryLoad, _) => Some(Goal::AtMost(200.0)),
+            (Self::StartEmpty, _) => Some(Goal::AtMost(0.2)),
+            (Self::StartLarge, _) => Some(Goal::AtMost(2.0)),
+            (Self::TwoServers, _) => None,
+        }
+    }
+
+    /// Whether the row is about this engine at all.
+    pub fn is_of(self, engine: Engine) -> bool {
+        match self {
+            Self::RowLocks | Self::TwoServers => engine == Engine::Postgres,
+            Self::Transfer
+            | Self::Hot
+            | Self::Exchange
+            | Self::Latency
+            | Self::Get
+            | Self::Pages
+            | Self::Growth
+            | Self::Disk
+            | Self::MemoryRest
+            | Self::MemoryLoad
+            | Self::StartEmpty
+            | Self::StartLarge => true,
+        }
+    }
+}
+
+/// One side of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// What was measured.
+    pub what: String,
+    /// The median of its rounds.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+impl Side {
+    /// A side.
+    pub fn new(what: &str, value: f64, unit: &str) -> Self {
+        Self { what: what.to_owned(), value, unit: unit.to_owned() }
+    }
+}
+
+/// A measured row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Which.
+    pub row: Row,
+    /// What the goal is about.
+    pub value: f64,
+    /// The two sides of a ratio, ours first; nothing where the figure stands for itself.
+    pub sides: Vec<Side>,
+    /// What is to be reached.
+    pub goal: Option<Goal>,
+    /// What else was seen.
+    pub note: String,
+}
+
+impl Figure {
+    /// Whether the goal is met; none if there is no goal.
+    pub fn is_met(&self) -> Option<bool> {
+        self.goal.map(|goal| goal.is_met(self.value))
+    }
+}
+
+/// Throughput of one kind of load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Which load.
+    pub load: String,
+    /// Operations a second.
+    pub per_second: f64,
+    /// The same with the time that settlement took afterwards, where there is one.
+    pub sustained_per_second: Option<f64>,
+    /// Median latency in milliseconds.
+    pub p50_millis: f64,
+    /// Latency in milliseconds that 99 % did not exceed.
+    pub p99_millis: f64,
+}
+
+/// The time of a page of a list in a database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageTime {
+    /// Which page of which list.
+    pub page: String,
+    /// Transactions in the database.
+    pub transactions: u64,
+    /// Median time in milliseconds.
+    pub millis: f64,
+}
+
+/// A point of a latency curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatencyPoint {
+    /// Of the operations, in percent.
+    pub percent: f64,
+    /// What they did not exceed, in milliseconds.
+    pub millis: f64,
+}

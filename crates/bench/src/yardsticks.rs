@@ -1,0 +1,117 @@
+//! The server under test: `switchyard serve` with two routes more, which do everything that a
+//! payment and a look at one have in common and store and read nothing. What the real ones cost on
+//! top is what the store costs.
+//!
+//! The routes are behind the same layers as all others: limits of the edge, permission, metrics and
+//! the log. The product does not have them.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use api::auth::{self, Caller};
+use api::error::{ApiError, json_response};
+use api::extract::Json;
+use api::transactions::TransactionBody;
+use api::transfers::TransferOut;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use domain::currency::Currency;
+use domain::id::{InternalAccountId, Owner};
+use domain::money::{Money, Receiving, Sending};
+use domain::platform::Mode;
+use domain::token::Permission;
+use domain::transaction::{AccountRef, Destination, Direction, Draft, Event, Source, Transaction};
+use service::App;
+use switchyard::config::{self, Command};
+use switchyard::{serve, telemetry};
+
+/// Where the payment is that pays nothing, below the version of the API.
+pub const TRANSFER_OUT: &str = "/bench/transfer-out";
+
+/// Where the transaction is that was never stored, below the version of the API.
+pub const TRANSACTION: &str = "/bench/transactions/one";
+
+/// Serves until the process is asked to stop, with the options of `switchyard serve`. Returns the
+/// exit code.
+pub fn serve(options: &[String]) -> Result<u8> {
+    let line = ["switchyard", "serve"].into_iter().map(str::to_owned).chain(options.to_vec());
+    let line = line.map(std::ffi::OsString::from);
+    let config = match config::read(line, |name| std::env::var_os(name)) {
+        Ok(config) => config,
+        Err(refusal) => return Ok(refusal.print()),
+    };
+    let Command::Serve(options) = &config.command else { unreachable!("the line says serve") };
+    let filter = telemetry::filter(|name| std::env::var(name).ok()).map_err(anyhow::Error::msg)?;
+    telemetry::start_log(config.log_format, filter);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve::run_beside(&config, options, routes));
+    runtime.shutdown_background();
+    served.map_err(|failure| anyhow::anyhow!("{failure}"))
+}
+
+fn routes(app: &App) -> Router {
+    let bodies = bodies(app).expect("an ordinary transaction");
+    let guarded =
+        |needs: &'static [Permission]| from_fn_with_state((app.clone(), needs), auth::require);
+    let pay = post(transfer_out).layer(guarded(&[Permission::Transact]));
+    let look = get(transaction).layer(guarded(&[Permission::View]));
+    let routes = Router::new()
+        .route("/bench/transfer-out", pay)
+        .route("/bench/transactions/{id}", look)
+        .layer(from_fn(api::finish))
+        .with_state(Arc::new(bodies));
+    Router::new().nest(&format!("/{}", api::VERSION), routes)
+}
+
+/// What is answered.
+struct Bodies {
+    pending: Vec<u8>,
+    completed: Vec<u8>,
+}
+
+/// The bodies of a transaction that begins and of one that has ended, as the API writes them.
+fn bodies(app: &App) -> Result<Bodies> {
+    let now = app.now();
+    let currency = Currency::from_code("USD").context("USD is in the table")?;
+    let owner = Owner::Customer(app.new_owner_id::<domain::id::kind::Customer>(now));
+    let amount = Money::positive(crate::sessions::AMOUNT_MINOR, currency)?;
+    let (internal, external) = (InternalAccountId::of(owner, currency), app.new_id(now));
+    let pending = Transaction::pending(Draft {
+        id: app.new_id(now),
+        platform: app.new_id(now),
+        owner,
+        platform_customer_id: owner.uuid().to_string(),
+        direction: Direction::Outgoing,
+        source: Some(Source::Account { account: AccountRef::Internal(internal), currency }),
+        destination: Destination { account: AccountRef::External(external), currency },
+        sent: Some(Sending(amount)),
+        received: Receiving(amount),
+        terms: None,
+        description: Some(crate::sessions::DESCRIPTION.to_owned()),
+    });
+    let started = pending.clone().apply(Event::Started, now)?.into_now();
+    let completed = started.apply(Event::Settled, now)?.into_now();
+    // Rails show in the body of payments that are funded in real time only: this is none.
+    let rail = app.env().rail(Mode::Live);
+    let bytes = |transaction| serde_json::to_vec(&TransactionBody::new(transaction, rail));
+    Ok(Bodies { pending: bytes(&pending)?, completed: bytes(&completed)? })
+}
+
+async fn transfer_out(
+    State(bodies): State<Arc<Bodies>>,
+    _: Caller,
+    Json(body): Json<TransferOut>,
+) -> Result<Response, ApiError> {
+    body.map(|_| json_response(201, bodies.pending.clone()))
+}
+
+async fn transaction(
+    State(bodies): State<Arc<Bodies>>,
+    _: Caller,
+    Path(_): Path<String>,
+) -> Response {
+    json_response(200, bodies.completed.clone())
+}

@@ -1,0 +1,107 @@
+//! The server under test is the server: it takes real load without an error, its data is sound, and
+//! the routes that it is compared with are behind the same permission.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use bench::child::{self, Starter};
+use bench::http::{self, Client, Heads};
+use bench::load::{self, Pace, Phase};
+use bench::place::Ground;
+use bench::postgres::Cluster;
+use bench::sessions::{self, Exchanges, Looks, Posts};
+use bench::yardsticks;
+use store::keyring::Keyring;
+use store::verify::verify;
+use switchyard::config;
+use testbed::postgres;
+
+const PAYERS: u64 = 20;
+const PAYMENTS: u64 = 200;
+
+#[test]
+fn load_on_a_file_is_answered_and_leaves_sound_books() {
+    let folder = tempfile::tempdir().expect("a folder");
+    check(&Ground::Sqlite(folder.path().to_owned()), folder.path());
+}
+
+#[test]
+fn load_on_postgres_is_answered_and_leaves_sound_books() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::at(postgres::shared().url()).expect("the server of all tests");
+    check(&Ground::Postgres(cluster), folder.path());
+}
+
+/// Fills a database, loads a server on it, and looks whether all is there and holds.
+fn check(ground: &Ground, logs: &Path) {
+    let starter = Starter::new(Path::new(env!("CARGO_BIN_EXE_bench")), logs);
+    let place = ground.fresh(&format!("sound-{}", std::process::id())).expect("a place");
+    starter.generate(&place, PAYERS, PAYMENTS).expect("data");
+    let empty = place.bytes().expect("files");
+    let server = starter.serve(&place).expect("a server");
+
+    let mut client = server.client();
+    let all = client.get("/transactions?limit=1").expect("a list");
+    assert_eq!(all["totalCount"], PAYERS + PAYMENTS);
+    let payers = sessions::payers(&mut client).expect("accounts");
+    assert_eq!(payers.len() as u64, PAYERS);
+
+    let phase = Phase {
+        sessions: 8,
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(300),
+        pace: Pace::Closed,
+    };
+    let (heads, address) = (child::heads(), server.address());
+    let mut paid = 0;
+    for path in ["/transfer-out", yardsticks::TRANSFER_OUT] {
+        let posts = Posts::transfers(&heads, path, &payers);
+        let outcome = load::run(&phase, async |_| posts.open(address).await).expect("load");
+        paid += if path == yardsticks::TRANSFER_OUT { 0 } else { outcome.all };
+    }
+    let exchanges = Exchanges::new(&heads, &payers);
+    let outcome = load::run(&phase, async |_| exchanges.open(address).await).expect("load");
+    paid += outcome.all;
+    let looks = Looks::new(&heads, [yardsticks::TRANSACTION, "/transactions?limit=5"]);
+    let open = Phase { pace: Pace::Open { per_second: 200.0 }, ..phase };
+    let outcome = load::run(&open, async |_| looks.open(address).await).expect("load");
+    assert_eq!(outcome.all, 60, "an open loop sends what its schedule says");
+
+    server.settle().expect("payments settle");
+    let all = client.get("/transactions?limit=1").expect("a list");
+    assert_eq!(all["totalCount"], PAYERS + PAYMENTS + paid, "no-ops store nothing");
+    let memory = server.memory().expect("memory");
+    assert!(memory.resident > 0 && memory.peak >= memory.resident, "{memory:?}");
+    server.stop().expect("an orderly end");
+
+    assert!(place.bytes().expect("files") > empty);
+    let line = ["switchyard", "verify", "--database-url", &place.url()].map(OsString::from);
+    let config = config::read(line, |_| None).expect("a good line");
+    let keyring = Keyring::new(&child::SECRET_KEY);
+    let report = verify(&*config.database.engine(), Some(&keyring)).expect("a look");
+    assert!(report.is_sound(), "{}", switchyard::verify::human(&report));
+}
+
+#[test]
+fn a_yardstick_refuses_whom_the_api_refuses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let starter = Starter::new(Path::new(env!("CARGO_BIN_EXE_bench")), folder.path());
+    let place = Ground::Sqlite(folder.path().to_owned()).fresh("refusing").expect("a place");
+    let server = starter.serve(&place).expect("a server");
+
+    let status = |heads: &Heads, body: &str| {
+        let mut request = heads.post(yardsticks::TRANSFER_OUT);
+        http::finish(&mut request, b"key", body.as_bytes());
+        let mut client = Client::new(server.address(), heads.clone());
+        client.ask(&request).expect("an answer").0
+    };
+    let body = r#"{"source":{"accountId":"a"},"destination":{"accountId":"b"},"amount":1}"#;
+    assert_eq!(status(&child::heads(), body), 201);
+    assert_eq!(status(&child::heads(), r#"{"source":{"accountId":"a"},"amount":1}"#), 400);
+    assert_eq!(status(&child::heads(), r#"{"amount":1,"amount":1}"#), 400);
+    assert_eq!(status(&Heads::new("bench", "not the secret of anyone"), body), 401);
+    let look = Client::new(server.address(), Heads::new("nobody", "nothing of the kind"))
+        .get(yardsticks::TRANSACTION);
+    assert!(look.is_err_and(|error| error.to_string().contains("401")));
+}
