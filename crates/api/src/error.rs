@@ -4,6 +4,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::account_info::{FieldError, Rule};
+use domain::invitation;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use service::Error;
@@ -57,6 +58,12 @@ codes! {
     InvalidUmaAddress = 400 "INVALID_UMA_ADDRESS",
     /// Sender and receiver are the same.
     SelfPayment = 400 "SELF_PAYMENT",
+    /// The invitation was claimed before.
+    InvitationAlreadyClaimed = 400 "INVITATION_ALREADY_CLAIMED",
+    /// The invitation was taken back by the platform that made it.
+    InvitationCancelled = 400 "INVITATION_CANCELLED",
+    /// The invitation's time is over.
+    InvitationExpired = 400 "INVITATION_EXPIRED",
     /// There is no rate at the moment; try again later.
     QuoteRequestFailed = 400 "QUOTE_REQUEST_FAILED",
     /// The credentials are missing or wrong.
@@ -77,6 +84,8 @@ codes! {
     TransactionNotFound = 404 "TRANSACTION_NOT_FOUND",
     /// There is no such token.
     TokenNotFound = 404 "TOKEN_NOT_FOUND",
+    /// There is no invitation with this code.
+    InvitationNotFound = 404 "INVITATION_NOT_FOUND",
     /// There is no such lookup, or it has expired.
     LookupRequestNotFound = 404 "LOOKUP_REQUEST_NOT_FOUND",
     /// The path exists, but not with this method.
@@ -299,6 +308,27 @@ impl From<Error> for ApiError {
             Error::TokenNotFound => plain(Code::TokenNotFound),
             Error::LookupNotFound { id } => {
                 plain(Code::LookupRequestNotFound).with("lookupId", id.as_str())
+            }
+            Error::InvitationNotFound => plain(Code::InvitationNotFound),
+            Error::InvitationOfAnother => plain(Code::Forbidden),
+            Error::InvitationOver { status, invitee, expires_at } => {
+                let code = match status {
+                    invitation::Status::Claimed => Code::InvitationAlreadyClaimed,
+                    invitation::Status::Cancelled => Code::InvitationCancelled,
+                    invitation::Status::Expired => Code::InvitationExpired,
+                    // An open invitation is not over.
+                    invitation::Status::Pending => Code::InternalError,
+                };
+                let mut refusal = plain(code).with("status", status.name());
+                if let Some(invitee) = invitee {
+                    refusal = refusal.with("inviteeUma", invitee.as_str());
+                }
+                match (status, expires_at) {
+                    (invitation::Status::Expired, Some(at)) => {
+                        refusal.with("expirationTime", at.to_string())
+                    }
+                    _ => refusal,
+                }
             }
             Error::CustomerDeleted { id } => {
                 plain(Code::CustomerDeleted).with("customerId", id.to_string())

@@ -2,10 +2,11 @@
 //! change that they tell of.
 
 use domain::event::Event;
-use domain::transaction::Transaction;
-use ports::rail::PaymentRail;
 use serde::Serialize;
+use service::Env;
+use service::app::Subject;
 
+use crate::invitations::InvitationBody;
 use crate::transactions::TransactionBody;
 
 /// The envelope of every event.
@@ -18,14 +19,24 @@ struct Envelope<'a, D> {
     data: &'a D,
 }
 
-/// The bytes of an event about a transaction whose platform has its money moved on `rail`.
-pub fn render(event: &Event, transaction: &Transaction, rail: &dyn PaymentRail) -> Vec<u8> {
-    let data = TransactionBody::new(transaction, rail);
+/// The bytes of an event.
+pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
+    match subject {
+        Subject::Transaction(transaction, mode) => {
+            envelope(event, &TransactionBody::new(transaction, env.rail(mode)))
+        }
+        Subject::Invitation(invitation) => {
+            envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))
+        }
+    }
+}
+
+fn envelope<D: Serialize>(event: &Event, data: &D) -> Vec<u8> {
     let envelope = Envelope {
         id: event.id.to_string(),
         kind: event.kind.name(),
         timestamp: event.at.to_string(),
-        data: &data,
+        data,
     };
     serde_json::to_vec(&envelope).expect("bodies have text keys only")
 }

@@ -24,10 +24,12 @@ pub mod transfers;
 pub mod exchange_rates;
 pub mod quotes;
 pub mod transactions;
+pub mod invitations;
 pub mod events;
 pub mod sandbox;
 pub mod openapi;
 pub mod docs;
+pub mod pages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +83,10 @@ fn routes(app: &App) -> Routes {
         .needs(TRANSACT, routes!(quotes::execute))
         .needs(VIEW, routes!(transactions::list))
         .needs(VIEW, routes!(transactions::get))
+        .needs(TRANSACT, routes!(invitations::create))
+        .needs(VIEW, routes!(invitations::get))
+        .needs(TRANSACT, routes!(invitations::claim))
+        .needs(TRANSACT, routes!(invitations::cancel))
         .needs(TRANSACT, routes!(sandbox::fund))
         .needs(TRANSACT, routes!(sandbox::send))
 }
@@ -110,7 +116,7 @@ impl Routes {
 }
 
 /// The whole HTTP surface but for the operator's endpoints: the API under its version, the OpenAPI
-/// document and the page to read it.
+/// document and the page to read it, and the pages that people open by a link.
 pub fn router(app: App) -> Router {
     let Routes { router, document, .. } = routes(&app);
     let (versioned, collected) = router.split_for_parts();
@@ -121,9 +127,10 @@ pub fn router(app: App) -> Router {
         .layer(DefaultBodyLimit::disable())
         // Inside the nesting, where the whole route is known.
         .layer(from_fn(finish))
-        .with_state(app);
+        .with_state(app.clone());
     Router::new()
         .merge(docs::router(&document))
+        .merge(pages::router(app))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn(finish))
@@ -207,7 +214,7 @@ pub async fn finish(request: Request, next: Next) -> Response {
         Err(refusal) => refusal.into_response(),
     };
     let status = response.status();
-    if status.is_client_error() && !is_json(&response) {
+    if status.is_client_error() && !has_shape(&response) {
         response = in_our_shape(status);
     }
     let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
@@ -249,9 +256,11 @@ fn label(method: &Method) -> &'static str {
     }
 }
 
-fn is_json(response: &Response) -> bool {
+/// Whether a refusal is one of ours: JSON, or a page for a person. The framework's are plain text.
+fn has_shape(response: &Response) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+    let ours: [&[u8]; 2] = [b"application/json", b"text/html"];
+    kind.is_some_and(|kind| ours.iter().any(|ours| kind.as_bytes().starts_with(ours)))
 }
 
 /// Refusals of the framework, such as a query that cannot be read.

@@ -5,7 +5,7 @@ use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::token::Permission;
-use domain::{external_account, quote, transaction};
+use domain::{external_account, invitation, quote, transaction};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::Paths;
 
@@ -328,6 +328,7 @@ pub fn names(document: &mut Value) {
         ("Refund", "status", vec!["PENDING", "COMPLETED", "FAILED"]),
         ("Refund", "reason", vec!["TRANSACTION_FAILED", "USER_CANCELLATION"]),
         ("Quote", "status", all(&quote::Status::ALL, quote::Status::name)),
+        ("Invitation", "status", all(&invitation::Status::ALL, invitation::Status::name)),
         ("CreateQuote", "purposeOfPayment", quote::PURPOSES.to_vec()),
         (
             "ExternalAccount",

@@ -102,7 +102,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Names of fields that hold an amount to be moved.
-const AMOUNTS: [&str; 3] = ["amount", "lockedCurrencyAmount", "currencyAmount"];
+const AMOUNTS: [&str; 4] = ["amount", "lockedCurrencyAmount", "currencyAmount", "amountToSend"];
 
 impl Checker {
     /// The checker of a request type.

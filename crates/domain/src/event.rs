@@ -14,17 +14,21 @@ pub enum EventKind {
     IncomingPayment,
     /// An outgoing transaction has a new status.
     OutgoingPayment,
+    /// Somebody has claimed an invitation.
+    InvitationClaimed,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::IncomingPayment, Self::OutgoingPayment];
+    pub const ALL: [Self; 3] =
+        [Self::IncomingPayment, Self::OutgoingPayment, Self::InvitationClaimed];
 
     /// The name in the envelope.
     pub const fn name(self) -> &'static str {
         match self {
             Self::IncomingPayment => "INCOMING_PAYMENT",
             Self::OutgoingPayment => "OUTGOING_PAYMENT",
+            Self::InvitationClaimed => "INVITATION_CLAIMED",
         }
     }
 

@@ -52,6 +52,8 @@ pub mod kind {
         Lookup = "Lookup";
         /// An event and every delivery of it.
         Event = "Webhook";
+        /// An invitation; clients know it by its code.
+        Invitation = "Invitation";
     }
 }
 
@@ -79,6 +81,8 @@ pub type PlatformId = Id<kind::Platform>;
 pub type LookupId = Id<kind::Lookup>;
 /// Identifier of a [`kind::Event`].
 pub type EventId = Id<kind::Event>;
+/// Identifier of a [`kind::Invitation`].
+pub type InvitationId = Id<kind::Invitation>;
 
 /// Why a text is not an identifier of the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

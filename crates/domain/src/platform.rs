@@ -166,6 +166,12 @@ impl Platform {
         self.mode == Mode::Live
     }
 
+    /// The currency of an owner's primary internal account: the first that the platform supports
+    /// (contract 13, row 35).
+    pub fn primary_currency(&self) -> Option<Currency> {
+        self.currencies.first().map(|supported| supported.currency)
+    }
+
     /// The platform's terms for a currency, if it supports it.
     pub fn supported(&self, currency: Currency) -> Option<&SupportedCurrency> {
         self.currencies.iter().find(|supported| supported.currency == currency)

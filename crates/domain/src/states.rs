@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::{quote, transaction};
+use crate::uma_address::UmaAddress;
+use crate::{invitation, quote, transaction};
 
 /// Every arrow of every machine, from the tables that the machines themselves use.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# States\n\n\
-         Written from the machines in `crates/domain/src/transaction.rs` and `quote.rs`. A status \
-         without an arrow out of it is final.\n\n\
+         Written from the machines in `crates/domain/src/transaction.rs` and its neighbours. A \
+         status without an arrow out of it is final.\n\n\
          ## Transaction\n\n\
          | from | event | to | money |\n|---|---|---|---|\n",
     );
@@ -25,6 +26,15 @@ pub fn markdown() -> String {
     for from in quote::Status::ALL {
         for event in quote::Event::ALL {
             let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page.push_str("\n## Invitation\n\n| from | event | to |\n|---|---|---|\n");
+    let invitee = UmaAddress::parse("$invitee@example.com").expect("it is of the right form");
+    for from in invitation::Status::ALL {
+        for event in invitation::Event::all(invitee.clone()) {
+            let Some(to) = from.after(&event) else { continue };
             let (from, to, name) = (from.name(), to.name(), event.name());
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
         }

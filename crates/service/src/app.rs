@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::event::Event;
 use domain::id::{Id, IdSequence, Kind};
+use domain::invitation::Invitation;
 use domain::platform::Mode;
 use domain::time::Timestamp;
 use domain::transaction::Transaction;
@@ -28,13 +29,24 @@ pub struct Env {
     pub rates: Arc<dyn Rates>,
     /// The rails of a platform, by its mode. Every mode has one.
     pub rails: HashMap<Mode, Arc<dyn PaymentRail>>,
-    /// Makes the bytes of an event, whose payment instructions are those of the platform's rail;
-    /// the shapes are the API's.
-    pub render_event: fn(&Event, &Transaction, &dyn PaymentRail) -> Vec<u8>,
+    /// Makes the bytes of an event; the shapes are the API's.
+    pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
+    /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
+    /// slash at the end.
+    pub public_url: String,
     /// How long a quote can be executed, in milliseconds.
     pub quote_lifetime_millis: i64,
     /// Whether other servers may use the same database.
     pub shares_database: bool,
+}
+
+/// What an event tells of.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject<'a> {
+    /// A transaction of a platform of this mode.
+    Transaction(&'a Transaction, Mode),
+    /// An invitation.
+    Invitation(&'a Invitation),
 }
 
 impl Env {
@@ -98,6 +110,11 @@ impl App {
     /// The outside world.
     pub fn env(&self) -> &Env {
         &self.0.env
+    }
+
+    /// The bytes of an event.
+    pub(crate) fn render(&self, event: &Event, subject: Subject<'_>) -> Vec<u8> {
+        (self.0.env.render_event)(&self.0.env, event, subject)
     }
 
     /// The present instant.

@@ -1,6 +1,7 @@
 //! Customers (specification 2.6; contract 6.3).
 
 use domain::account_info::{FieldError, Rule};
+use domain::code::letter;
 use domain::currency::Currency;
 use domain::customer::{Business, Customer, Identity, Individual, KycStatus};
 use domain::id::{CustomerId, Owner, PlatformId};
@@ -44,10 +45,7 @@ const USER_LENGTH: usize = 12;
 
 /// Draws what a new customer needs.
 pub fn draw(app: &App) -> Drawn {
-    /// Small letters and digits without those that are mistaken for one another.
-    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let now = app.now();
-    let letter = |byte: u8| char::from(ALPHABET[usize::from(byte % 32)]);
     let user = app.random::<USER_LENGTH>().into_iter().map(letter).collect();
     Drawn { id: app.new_owner_id(now), user }
 }

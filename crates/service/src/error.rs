@@ -6,6 +6,7 @@ use domain::currency::Currency;
 use domain::customer::KycStatus;
 use domain::external_account;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, QuoteId};
+use domain::invitation;
 use domain::money::Money;
 use domain::quote;
 use domain::time::Timestamp;
@@ -60,6 +61,22 @@ pub enum Error {
     LookupNotFound {
         /// The id as given.
         id: String,
+    },
+    /// There is no invitation with this code. The code is not repeated: it is a secret.
+    #[error("there is no invitation with this code")]
+    InvitationNotFound,
+    /// The invitation was made by another platform.
+    #[error("only the platform that made an invitation can cancel it")]
+    InvitationOfAnother,
+    /// The invitation has ended before.
+    #[error("the invitation is {} and can neither be claimed nor cancelled", status.name())]
+    InvitationOver {
+        /// How.
+        status: invitation::Status,
+        /// Who has claimed it, if somebody has.
+        invitee: Option<UmaAddress>,
+        /// Until when it could be claimed, if there was such a time.
+        expires_at: Option<Timestamp>,
     },
     /// The customer was deleted: its money does not move.
     #[error("{id} was deleted")]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use domain::external_account::ExternalAccount;
-use domain::id::{QuoteId, TransactionId};
+use domain::id::{InvitationId, QuoteId, TransactionId};
 use domain::money::Sending;
 use domain::platform::Platform;
 use domain::quote::{self, Quote};
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
-use crate::{funding, lifecycle, owners, quotes};
+use crate::{funding, invitations, lifecycle, owners, quotes};
 
 /// Timers taken in one step: as many as fit one commit.
 const TIMERS_MAX: u32 = 512;
@@ -88,7 +88,7 @@ async fn with_orders(
             for timer in &due {
                 let order = match timer.kind {
                     TimerKind::AskRail => order(unit, timer),
-                    TimerKind::ExpireQuote => Ok(None),
+                    TimerKind::ExpireQuote | TimerKind::ExpireInvitation => Ok(None),
                 };
                 // All are gone through even so, so that what they wait for is fetched together.
                 if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
@@ -112,6 +112,7 @@ async fn ring(
     let result = match (timer.kind, order) {
         (_, Err(error)) => Err(error),
         (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
+        (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
     };
     let Err(error) = result else { return true };
@@ -148,6 +149,19 @@ async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Er
         .write(move |unit| {
             tenure.check(&unit_app, unit)?;
             quotes::expire(&unit_app, unit, id, now)?;
+            unit.clear_timer(key);
+            Ok(())
+        })
+        .await
+}
+
+async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (id, key, now) = (InvitationId::from_uuid(timer.subject), timer.key(), app.now());
+    let unit_app = app.clone();
+    app.store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            invitations::expire(unit, id, now)?;
             unit.clear_timer(key);
             Ok(())
         })

@@ -21,6 +21,7 @@ pub mod pricing;
 pub mod transfers;
 pub mod quotes;
 pub mod funding;
+pub mod invitations;
 pub mod tenure;
 pub mod jobs;
 

@@ -8,7 +8,7 @@ use domain::transaction::{Direction, Event, Transaction};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
-use crate::app::App;
+use crate::app::{App, Subject};
 use crate::error::Error;
 use crate::owners;
 
@@ -50,8 +50,7 @@ fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result
         at: transaction.updated_at(),
         body: Vec::new(),
     };
-    let rail = app.env().rail(platform.mode);
-    event.body = (app.env().render_event)(&event, transaction, rail);
+    event.body = app.render(&event, Subject::Transaction(transaction, platform.mode));
     unit.add_event(event);
     Ok(())
 }

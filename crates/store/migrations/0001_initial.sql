@@ -252,3 +252,18 @@ create table lane (
     turn {int8} not null
 ) {strict};
 insert into lane (member, turn) values (0, 0), (1, 0);
+
+-- Found by the keyed hash of their code, which is sealed like everything that a person could be
+-- known by.
+create table invitations (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    inviter {bytes} not null,
+    status {text} not null check (status in ('PENDING', 'CLAIMED', 'EXPIRED', 'CANCELLED')),
+    expires_at {int8},
+    created_at {int8} not null,
+    ended_at {int8},
+    sealed {bytes} not null,
+    version {int8} not null,
+    check ((status = 'PENDING') = (ended_at is null))
+) {wide};

@@ -8,8 +8,10 @@
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use domain::code::Code;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use uuid::Uuid;
 
 use crate::error::StoreError;
 
@@ -48,12 +50,20 @@ pub enum Purpose {
     Cursor,
     /// Whether a key belongs to a database.
     KeyCheck,
+    /// What a code opens.
+    Code,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 5] =
-        [Self::ClientSecret, Self::Fingerprint, Self::Idempotency, Self::Cursor, Self::KeyCheck];
+    const ALL: [Self; 6] = [
+        Self::ClientSecret,
+        Self::Fingerprint,
+        Self::Idempotency,
+        Self::Cursor,
+        Self::KeyCheck,
+        Self::Code,
+    ];
 
     const fn label(self) -> &'static [u8] {
         match self {
@@ -62,6 +72,7 @@ impl Purpose {
             Self::Idempotency => b"idempotency",
             Self::Cursor => b"cursor",
             Self::KeyCheck => b"key-check",
+            Self::Code => b"code",
         }
     }
 }
@@ -95,6 +106,14 @@ impl Keyring {
     /// A keyed hash.
     pub fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
         hmac(&self.hashes[purpose as usize], parts)
+    }
+
+    /// The uuid of what a code opens: a keyed hash, so that the database alone gives no code away.
+    pub fn opened_by(&self, what: &'static str, code: &Code) -> Uuid {
+        let digest = self.hash(Purpose::Code, &[what.as_bytes(), code.reveal().as_bytes()]);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Uuid::from_bytes(bytes)
     }
 
     /// Seals `plain` for one place: a table and the key of a row.

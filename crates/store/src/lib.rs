@@ -27,6 +27,7 @@ pub mod customers;
 pub mod external_accounts;
 pub mod quotes;
 pub mod transactions;
+pub mod invitations;
 pub mod books;
 pub mod events;
 pub mod timers;

@@ -270,6 +270,7 @@ tables! {
     ledger_accounts: crate::books::LedgerAccount,
     idempotency: crate::idempotency::Answer,
     leases: crate::leases::Lease,
+    invitations: domain::invitation::Invitation,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

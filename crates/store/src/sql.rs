@@ -151,6 +151,11 @@ impl Row {
         self.int().map(domain::time::Timestamp::from_millis)
     }
 
+    /// The next column, an instant or null.
+    pub fn time_or_null(&mut self) -> Result<Option<domain::time::Timestamp>, StoreError> {
+        Ok(self.int_or_null()?.map(domain::time::Timestamp::from_millis))
+    }
+
     /// The next column, text.
     pub fn text(&mut self) -> Result<String, StoreError> {
         match self.value() {

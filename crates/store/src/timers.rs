@@ -17,17 +17,20 @@ pub enum TimerKind {
     ExpireQuote,
     /// The rail is asked to move money, or how it went; the subject is the transaction.
     AskRail,
+    /// An invitation's time is over; the subject is the invitation.
+    ExpireInvitation,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::ExpireQuote, Self::AskRail];
+    pub const ALL: [Self; 3] = [Self::ExpireQuote, Self::AskRail, Self::ExpireInvitation];
 
     /// The name in storage.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ExpireQuote => "EXPIRE_QUOTE",
             Self::AskRail => "ASK_RAIL",
+            Self::ExpireInvitation => "EXPIRE_INVITATION",
         }
     }
 

@@ -7,6 +7,7 @@ use domain::customer::Customer;
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::TransactionId;
+use domain::invitation::Invitation;
 use domain::platform::Platform;
 use domain::quote::Quote;
 use domain::time::Timestamp;
@@ -288,6 +289,16 @@ impl Unit<'_, '_> {
 
     /// Keeps a transaction's change of state.
     pub fn move_transaction(&mut self, moved: Moved<Transaction>) {
+        self.put(moved.into_now());
+    }
+
+    /// Adds a new invitation. The caller has read that its code is free.
+    pub fn add_invitation(&mut self, invitation: Invitation) {
+        self.put(invitation);
+    }
+
+    /// Keeps an invitation's change of state.
+    pub fn move_invitation(&mut self, moved: Moved<Invitation>) {
         self.put(moved.into_now());
     }
 

@@ -15,6 +15,7 @@ mod payment;
 mod states;
 mod money;
 mod numbers;
+mod people;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 use self::money::Books;
 use self::numbers::Numbers;
 use self::parties::Parties;
+use self::people::Others;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -94,9 +96,11 @@ predicates! {
     E2 "the id of an event is the one that its resource and number give",
     E3 "every event opens with the key",
     E4 "events happened when their steps did, in their order",
+    E5 "every claim of an invitation is told once, and nothing is told that did not happen",
     I1 "every stored answer is one that may be repeated, and opens with the key",
     C1 "a customer's default deposit account is one of its own",
     C2 "every customer can be read and has its address to itself",
+    C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
     N1 "every tally is the number of rows that it counts",
     N2 "every payment and every quote is listed by its parties",
     S2 "every sealed value opens with the key and holds what belongs there",
@@ -239,6 +243,8 @@ struct Run<'a> {
     /// The reference of the transaction that was checked before, in the order of ids.
     last_reference: String,
     numbers: Numbers,
+    /// Events that are about no payment.
+    others: Others,
 }
 
 impl Run<'_> {
@@ -269,7 +275,11 @@ const TIMERS: &str = "select subject, kind from timers";
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
     let fixed = [SCHEMA, TIMERS, money::ACCOUNTS, numbers::TALLIES].map(str::to_owned).into_iter();
-    fixed.chain(parties::statements()).chain(payment::statements()).collect()
+    fixed
+        .chain(parties::statements())
+        .chain(payment::statements())
+        .chain(people::statements())
+        .collect()
 }
 
 /// Checks every predicate from one snapshot. Without a key, what is sealed stays closed and the
@@ -286,8 +296,15 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 6] =
-    [integrity, parties::check, timers, payment::check, money::check, numbers::check];
+const PASSES: [Pass; 7] = [
+    integrity,
+    parties::check,
+    timers,
+    payment::check,
+    money::check,
+    numbers::check,
+    people::check,
+];
 
 /// Checks every predicate in the transaction that the connection is in, and gives the accounts as
 /// they were found. The key is believed to be the right one.
@@ -312,6 +329,7 @@ fn judge(
         books: Books::default(),
         last_reference: String::new(),
         numbers: Numbers::default(),
+        others: Others::default(),
     };
     if !schema_is_known(&mut run) {
         for check in &mut run.findings.checks {

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use domain::id::Owner;
+use domain::invitation;
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source};
@@ -47,6 +48,10 @@ const QUOTE_FUNDED_FAILED: u128 = 126;
 const QUOTE_FAILED: u128 = 127;
 const QUOTE_FUNDED_DELIVERED: u128 = 128;
 const TRANSFERRED_IN: u128 = 131;
+
+/// Invitations, by the number of their code.
+const OPEN_INVITATION: u8 = 1;
+const CLAIMED_INVITATION: u8 = 2;
 
 /// The customer's bank accounts.
 const DOLLARS: u128 = 11;
@@ -212,6 +217,21 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     advance_quote(unit, QUOTE_FUNDED_DELIVERED, &[QuoteEvent::Delivered], at(235))
 }
 
+/// Invitations: one open, one claimed, and one that has ended in each other way.
+fn invitations(unit: &mut Unit<'_, '_>) {
+    let open = invitation(OPEN_INVITATION);
+    unit.set_timer(timer(open.id().uuid(), TimerKind::ExpireInvitation));
+    unit.add_invitation(open);
+    unit.add_invitation(bare_invitation(3));
+    let claimed = invitation::Event::Claimed(uma_address(9));
+    let claimed = ended_invitation(CLAIMED_INVITATION, claimed);
+    unit.add_event(event_of_claim(claimed.now()));
+    unit.move_invitation(claimed);
+    for (number, event) in [(4, invitation::Event::Expired), (5, invitation::Event::Cancelled)] {
+        unit.move_invitation(ended_invitation(number, event));
+    }
+}
+
 /// Makes a sound database with something of every kind in it.
 fn build(engine: &dyn Engine) {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
@@ -221,6 +241,7 @@ fn build(engine: &dyn Engine) {
             parties(unit);
             deposits(unit)?;
             transfers(unit)?;
+            invitations(unit);
             quotes(unit)
         });
         built.await.unwrap();
@@ -252,6 +273,8 @@ fn with_ids(sql: &str) -> String {
         ("$funded_failed", uuid(QUOTE_FUNDED_FAILED)),
         ("$failed", uuid(QUOTE_FAILED)),
         ("$open_quote", quote_id(QUOTE_OPEN).uuid()),
+        ("$open_invitation", invitation(OPEN_INVITATION).id().uuid()),
+        ("$claimed_invitation", invitation(CLAIMED_INVITATION).id().uuid()),
         ("$nothing", uuid(999_999)),
         ("$ada", customer_id(1).uuid()),
         ("$elsewhere", customer_id(3).uuid()),
@@ -540,6 +563,12 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
     // An event at another time than its step.
     corrupter(&["E4"], "update events set at = at + 1 where resource = $out_pending"),
+    // A claim that nobody was told of, and an event without one.
+    corrupter(&["E5"], "delete from events where resource = $claimed_invitation"),
+    corrupter(
+        &["E5", "E2", "E3"],
+        "update events set resource = $nothing where resource = $claimed_invitation",
+    ),
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
@@ -562,6 +591,20 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["C2"], "update customers set uma_address = 'Ada' where id = $ada"),
     // A customer that cannot be read.
     corrupter(&["C2"], "update customers set kyc_status = 'FINE' where id = $ada"),
+    // An invitation that will never expire, one that cannot be read, and one that was taken back
+    // after it was claimed.
+    corrupter(&["C3"], "delete from timers where subject = $open_invitation"),
+    corrupter(
+        &["C3", "E4"],
+        "update invitations set ended_at = null where id = $claimed_invitation",
+    ),
+    corrupter(
+        &["C3", "E4", "E5"],
+        "update invitations set status = 'CANCELLED', ended_at = ended_at + 1 \
+         where id = $claimed_invitation",
+    ),
+    // An invitation of somebody else's customer.
+    corrupter(&["S4"], "update invitations set inviter = $elsewhere where id = $open_invitation"),
     // Tallies that count too much, forget some rows, or count nothing.
     corrupter(
         &["N1"],

@@ -342,6 +342,13 @@ pub struct Serve {
     )]
     pub uma_domain: Option<UmaDomain>,
 
+    /// Where people reach this server's pages, such as https://pay.example.com [default:
+    /// http://HOST:PORT].
+    ///
+    /// Links to invitations and identity checks begin with it.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PUBLIC_URL", hide_env_values = true)]
+    pub public_url: Option<PublicUrl>,
+
     /// How long a quote can be executed, from 60 to 900.
     #[arg(
         long,
@@ -370,6 +377,39 @@ impl Serve {
 /// The domain that reaches a server on `port` of the same machine.
 pub fn local_uma_domain(port: u16) -> UmaDomain {
     UmaDomain::parse(&format!("localhost:{port}")).expect("a label and a port are a domain")
+}
+
+/// The beginning of links to this server: a scheme, a host and perhaps a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+impl FromStr for PublicUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let url = text.strip_suffix('/').unwrap_or(text);
+        let is_origin = |url: &http::Uri| {
+            let authority = url.authority().map_or("", |authority| authority.as_str());
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && !url.host().unwrap_or_default().is_empty()
+                && !authority.contains('@')
+                && url.path_and_query().is_none_or(|rest| rest.as_str() == "/")
+        };
+        match url.parse() {
+            Ok(parsed) if is_origin(&parsed) => Ok(Self(url.to_owned())),
+            Ok(_) | Err(_) => Err(ConfigError(
+                "must be http:// or https:// with a host and perhaps a port, such as \
+                 https://pay.example.com"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// A host and a port to listen on. The port 0 lets the system choose.

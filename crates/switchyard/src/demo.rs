@@ -13,7 +13,7 @@ use ledger::t_accounts;
 use ports::entropy::Entropy as _;
 use reqwest::{Client, Method};
 use serde_json::{Map, Value, json};
-use service::App;
+use service::{App, Env};
 use store::books::{PostingRow, RowPhase};
 use store::error::StoreError;
 use store::keyring::Keyring;
@@ -68,7 +68,8 @@ async fn in_folder(folder: &Path) -> Result<u8, Failure> {
     let (listener, listen) = serve::bind(&listen).await?;
     telemetry::metrics();
     let source = KeySource::Given(SecretKey(key));
-    let opened = wiring::open(&database, &source, wiring::default_env())?;
+    let env = Env { public_url: serve::origin(&listen), ..wiring::default_env() };
+    let opened = wiring::open(&database, &source, env)?;
     let domain = config::local_uma_domain(listen.port);
     let first = first_start::run(&opened.app, None, domain).await?;
     let first = first.ok_or_else(|| Failure::new("the new database has a platform already"))?;

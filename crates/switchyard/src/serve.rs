@@ -34,7 +34,11 @@ pub async fn run_beside(
     // The port comes first: a second server on it must not touch the database.
     let (listener, listen) = bind(&options.listen).await?;
     telemetry::metrics();
-    let env = wiring::env_of(options)?;
+    let public_url = match &options.public_url {
+        Some(url) => url.to_string(),
+        None => origin(&listen),
+    };
+    let env = wiring::env_of(options, public_url)?;
     let held = config.database.hold()?;
     let opened = wiring::open(&config.database, &config.key, env)?;
     let base_url = base_url(&listen);
@@ -72,7 +76,8 @@ pub fn base_url(listen: &Listen) -> String {
     format!("{}/{}", origin(listen), api::VERSION)
 }
 
-fn origin(listen: &Listen) -> String {
+/// The address of the server itself, as a browser on this machine reaches it.
+pub fn origin(listen: &Listen) -> String {
     let is_everywhere = ["0.0.0.0", "::"].contains(&listen.host.as_str());
     let host = if is_everywhere { "localhost".to_owned() } else { listen.host.clone() };
     format!("http://{}", Listen { host, port: listen.port })

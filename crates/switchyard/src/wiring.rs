@@ -36,22 +36,25 @@ pub struct Opened {
     pub threads: Threads,
 }
 
-/// The world outside a server with these options.
-pub fn env_of(options: &Serve) -> Result<Env, Failure> {
+/// Where a server is reached that listens where it does when nothing is said.
+const USUAL_URL: &str = "http://localhost:8080";
+
+/// The world outside a server with these options, whose pages people reach under `public_url`.
+pub fn env_of(options: &Serve, public_url: String) -> Result<Env, Failure> {
     let rates = match &options.rates_file {
         Some(path) => FixedRates::from_file(path)
             .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
         None => FixedRates::builtin(),
     };
-    Ok(env(rates, options.quote_lifetime_seconds))
+    Ok(env(rates, options.quote_lifetime_seconds, public_url))
 }
 
 /// The world outside a command that serves nobody.
 pub fn default_env() -> Env {
-    env(FixedRates::builtin(), QUOTE_LIFETIME_SECONDS)
+    env(FixedRates::builtin(), QUOTE_LIFETIME_SECONDS, USUAL_URL.to_owned())
 }
 
-fn env(rates: FixedRates, quote_lifetime_seconds: i64) -> Env {
+fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> Env {
     let sandbox: Arc<dyn PaymentRail> = Arc::new(SandboxRail::default());
     let live: Arc<dyn PaymentRail> = Arc::new(Unconnected);
     Env {
@@ -60,6 +63,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64) -> Env {
         rates: Arc::new(rates),
         rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
         render_event: api::events::render,
+        public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
         shares_database: false,
     }

@@ -16,6 +16,10 @@ struct Stage {
     /// A quote that waits for a deposit.
     waiting: String,
     transaction: String,
+    /// The address of the customer.
+    uma: String,
+    /// The code of an open invitation.
+    invitation: String,
 }
 
 impl Stage {
@@ -41,7 +45,21 @@ impl Stage {
         });
         let waiting = text(&quote(source).await["id"]);
         let (quote, transaction) = (text(&made["id"]), text(&made["transactionId"]));
-        Self { server, client, customer, internal, external, quote, waiting, transaction }
+        let uma = client.uma_address(&customer).await;
+        let invitation = client.post("/invitations", &json!({ "inviterUma": uma })).await;
+        let invitation = text(&invitation.expect(201)["code"]);
+        Self {
+            server,
+            client,
+            customer,
+            internal,
+            external,
+            quote,
+            waiting,
+            transaction,
+            uma,
+            invitation,
+        }
     }
 
     /// Every operation with a body that is right, in which `AMOUNT` stands for an amount.
@@ -63,7 +81,11 @@ impl Stage {
             json!({ "quoteId": self.waiting, "currencyCode": "USD", "currencyAmount": "AMOUNT" });
         let fund = format!("/sandbox/internal-accounts/{}/fund", self.internal);
         let person = json!({ "customerType": "INDIVIDUAL", "fullName": "Eve" });
+        let invite = json!({ "inviterUma": self.uma, "amountToSend": "AMOUNT" });
+        let claim = json!({ "inviteeUma": "$grace@uma.test" });
         let all = [
+            ("POST", "/invitations".to_owned(), invite),
+            ("POST", format!("/invitations/{}/claim", self.invitation), claim),
             ("PATCH", "/config".to_owned(), json!({ "umaDomain": "other.test" })),
             ("POST", "/tokens".to_owned(), json!({ "name": "x", "permissions": [] })),
             ("POST", "/customers".to_owned(), person.clone()),
@@ -99,6 +121,8 @@ impl Stage {
         ] {
             all.push(self.client.get(path).await.expect(200).clone());
         }
+        let path = format!("/invitations/{}", self.invitation);
+        all.push(self.client.get(&path).await.expect(200).clone());
         Value::Array(all)
     }
 
@@ -267,7 +291,7 @@ async fn what_is_not_an_amount_is_refused_everywhere() {
             assert_eq!((answer.status, &answer.body["code"]), (400, &json!(expected)), "{what}");
         }
     }
-    assert_eq!(tested, 5);
+    assert_eq!(tested, 6);
     assert_eq!(stage.everything().await, before);
     stage.server.verify();
 }

@@ -94,7 +94,16 @@ async fn every_post_that_creates_or_executes_honours_the_key() {
         .await;
     let account = crate::support::usd_external(Some(&payer.customer), "777");
     let own = crate::support::usd_external(None, "777");
+    let uma = client.uma_address(&payer.customer).await;
+    let invitation = client.post("/invitations", &json!({ "inviterUma": uma })).await;
+    let code = text(&invitation.expect(201)["code"]);
+    let claim = json!({ "inviteeUma": "$grace@uma.test" });
+    let revoked = client.post("/invitations", &json!({ "inviterUma": uma })).await;
+    let revoked = text(&revoked.expect(201)["code"]);
     for (path, body, status) in [
+        ("/invitations".to_owned(), json!({ "inviterUma": uma }), 201),
+        (format!("/invitations/{code}/claim"), claim, 200),
+        (format!("/invitations/{revoked}/cancel"), json!({}), 200),
         ("/transfer-out".to_owned(), transfer(&payer.usd, &bank, 1), 201),
         ("/transfer-in".to_owned(), transfer(&bank, &payer.usd, 1), 201),
         ("/quotes".to_owned(), sending(&from(&payer.usd), &to(&eur), 5_000), 201),

@@ -21,6 +21,7 @@ mod config;
 mod tokens;
 mod customers;
 mod internal_accounts;
+mod invitations;
 mod external_accounts;
 mod prices;
 mod permissions;

@@ -206,6 +206,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         rates: Arc::new(FixedRates::builtin()),
         rails: HashMap::from([(Mode::Sandbox, rail), (Mode::Live, Arc::new(Unconnected))]),
         render_event: api::events::render,
+        public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,
         shares_database: false,
     }
@@ -298,6 +299,11 @@ impl Client {
     pub async fn customer(&self) -> String {
         let body = json!({ "customerType": "INDIVIDUAL", "fullName": "Ada Lovelace" });
         text(&self.post("/customers", &body).await.expect(201)["id"])
+    }
+
+    /// The UMA address of a customer.
+    pub async fn uma_address(&self, customer: &str) -> String {
+        text(&self.get(&format!("/customers/{customer}")).await.expect(200)["umaAddress"])
     }
 
     /// The id of an internal account of a customer, or of the platform.

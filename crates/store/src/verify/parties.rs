@@ -49,7 +49,7 @@ pub(super) fn statements() -> impl Iterator<Item = String> {
         ])
 }
 
-fn whole<R: Record>() -> String {
+pub(super) fn whole<R: Record>() -> String {
     format!("select {} from {}", R::COLUMNS.join(", "), R::TABLE)
 }
 
@@ -348,7 +348,10 @@ fn parts_of_events(
 
 /// Reads every row of a table as the rest of the program does, if there is a key: what is sealed
 /// must open (S2), and the rest must be what the program can read.
-fn readable<R: Record>(run: &mut Run<'_>, unreadable: Predicate) -> Result<(), StoreError> {
+pub(super) fn readable<R: Record>(
+    run: &mut Run<'_>,
+    unreadable: Predicate,
+) -> Result<(), StoreError> {
     let Run { connection, keyring: Some(keyring), findings, .. } = run else { return Ok(()) };
     connection.query(&whole::<R>(), &[], R::COLUMNS.len(), &mut |values: Vec<Value>| {
         let name = format!("{} {}", R::TABLE, shown(values.first()));

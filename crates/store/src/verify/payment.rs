@@ -315,8 +315,9 @@ impl Chunk {
         })
     }
 
+    /// Events about payments are these payments'; the others are kept for later.
     fn read_events(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
-        let Run { connection, findings, .. } = run;
+        let Run { connection, findings, keyring, others, .. } = run;
         connection.query(EVENTS, bounds, EVENT_COLUMNS.len(), &mut |values| {
             let name = format!("an event of Transaction:{}", shown(values.first()));
             let row = &mut Row::new("events", EVENT_COLUMNS, values);
@@ -333,7 +334,14 @@ impl Chunk {
                 Ok((resource, event))
             };
             match read() {
-                Ok((resource, event)) => self.payment(resource).events.push(event),
+                Ok((resource, event)) => match event.kind {
+                    EventKind::IncomingPayment | EventKind::OutgoingPayment => {
+                        self.payment(resource).events.push(event);
+                    }
+                    EventKind::InvitationClaimed => {
+                        others.keep(findings, *keyring, resource, &event);
+                    }
+                },
                 Err(error) => findings.unreadable(Predicate::E1, name, &error),
             }
             Ok(())

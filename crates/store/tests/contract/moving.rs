@@ -50,6 +50,13 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put_lease(Lease { duty: Duty::FirstStart, holder: uuid(1), epoch: 1, until: at(1) });
 }
 
+fn invited(unit: &mut Unit<'_, '_>) {
+    let invitation = invitation(1);
+    let subject = invitation.id().uuid();
+    unit.set_timer(Timer::new(subject, TimerKind::ExpireInvitation, at(9_300), at(9_100)));
+    unit.add_invitation(invitation);
+}
+
 fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {
     begin(unit, deposit(number, 1, 1, 100, "USD"));
     advance(unit, number, &[Event::Started, Event::Settled], at(5_000))?;
@@ -88,6 +95,7 @@ async fn fill() -> Sqlite {
     opened
         .write(|unit| {
             parties(unit);
+            invited(unit);
             for number in 1..=DEPOSITS {
                 deposited(unit, 1_000 + number)?;
             }

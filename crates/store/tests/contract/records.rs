@@ -69,9 +69,22 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
         opened = check(opened, record, |unit, record| unit.put_customer(record)).await;
         opened = check(opened, claim, |unit, record| unit.claim_uma_address(record)).await;
     }
+    opened = invitations(opened).await;
     opened = external_accounts(opened).await;
     opened = payments(opened).await;
     books_and_answers(opened).await;
+}
+
+async fn invitations<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    use domain::invitation::Event;
+    for record in [invitation(1), bare_invitation(2)] {
+        opened = check(opened, record, |unit, record| unit.add_invitation(record)).await;
+    }
+    for (number, event) in (3..).zip(Event::all(uma_address(7))) {
+        let moved = ended_invitation(number, event).into_now();
+        opened = check(opened, moved, |unit, record| unit.add_invitation(record)).await;
+    }
+    opened
 }
 
 async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
+use domain::code::{CODE_LENGTH, Code};
 use domain::country::Country;
 use domain::currency::Currency;
 use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual, KycStatus};
@@ -16,6 +17,7 @@ use domain::id::{
     CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TokenId,
     TransactionId,
 };
+use domain::invitation::{self, Invitation};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
 use domain::pricing::{Fees, Locked, Multipliers, price};
@@ -26,6 +28,7 @@ use domain::token::{Permissions, Token};
 use domain::transaction::{
     self, AccountRef, Destination, Direction, RateDetails, Source, Terms, Transaction,
 };
+use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
 use rust_decimal::Decimal;
 use store::books::BookError;
@@ -464,6 +467,56 @@ pub fn quote(
         description: Some(format!("memo {CANARY}")),
     };
     (Quote::pending(quote), Transaction::pending(transaction))
+}
+
+/// The code of an invitation.
+pub fn code(number: u8) -> Code {
+    Code::of_random([number; CODE_LENGTH])
+}
+
+/// An invitation of the first platform's first customer, with everything that is optional.
+pub fn invitation(number: u8) -> Invitation {
+    Invitation::pending(invitation::Draft {
+        id: keyring().invitation(&code(number)),
+        code: code(number),
+        platform: platform_id(1),
+        inviter: customer_id(1),
+        inviter_uma: uma_address(1),
+        first_name: Some(format!("Ada {CANARY}")),
+        amount_to_send: Some(money(5_000, "USD")),
+        expires_at: Some(at(900)),
+        created_at: at(700),
+    })
+}
+
+/// An invitation with nothing that is optional.
+pub fn bare_invitation(number: u8) -> Invitation {
+    let draft = invitation(number).draft().clone();
+    Invitation::pending(invitation::Draft {
+        first_name: None,
+        amount_to_send: None,
+        expires_at: None,
+        ..draft
+    })
+}
+
+/// An invitation after one event.
+pub fn ended_invitation(number: u8, event: invitation::Event) -> Moved<Invitation> {
+    invitation(number).apply(event, at(800)).unwrap()
+}
+
+/// The event about the claim of an invitation.
+pub fn event_of_claim(invitation: &Invitation) -> Event {
+    let (resource, number) = (invitation.id().uuid(), 1);
+    Event {
+        id: event_id(resource, number),
+        platform: invitation.draft().platform,
+        kind: EventKind::InvitationClaimed,
+        resource,
+        number,
+        at: invitation.claim().unwrap().1,
+        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+    }
 }
 
 /// The event about a transaction's latest change.

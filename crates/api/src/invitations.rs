@@ -1,0 +1,216 @@
+//! Invitations (specification 2.13, 3.4, 4.15; contract 6.13).
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use domain::code::Code as SecretCode;
+use domain::id::InvitationId;
+use domain::invitation::Invitation;
+use domain::time::Timestamp;
+use domain::uma_address::UmaAddress;
+use serde::{Deserialize, Serialize};
+use service::App;
+use service::invitations::{self, NewInvitation};
+use utoipa::ToSchema;
+
+use crate::error::{ApiError, ErrorBody};
+use crate::extract::{Json, Once, ok};
+use crate::validate::{Checks, schema_of};
+use crate::wire::AmountBody;
+
+/// A new invitation.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateInvitation {
+    /// UMA address of the customer who invites.
+    #[schema(format = "uma-address", max_length = 400, example = "$ada@localhost:8080")]
+    inviter_uma: String,
+    /// The inviter's first name, which the invited person is shown.
+    #[serde(default)]
+    #[schema(nullable = false, format = "name", min_length = 1, max_length = 100, example = "Ada")]
+    first_name: Option<String>,
+    /// What the platform will send to the invitee when it is told of the claim, in smallest units
+    /// of the inviter's primary currency. It is shown, not sent, by this server.
+    #[serde(default)]
+    #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 5000)]
+    amount_to_send: Option<i64>,
+    /// Until when it can be claimed; for ever when left out.
+    #[serde(default)]
+    #[schema(nullable = false, format = DateTime, max_length = 64)]
+    expires_at: Option<String>,
+}
+
+/// A claim.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimInvitation {
+    /// UMA address of whoever was invited.
+    #[schema(format = "uma-address", max_length = 400, example = "$grace@localhost:8080")]
+    invitee_uma: String,
+}
+
+schema_of!(CreateInvitation, ClaimInvitation);
+
+/// An invitation.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Invitation)]
+pub struct InvitationBody {
+    /// What opens it: whoever has the code may claim it.
+    #[schema(example = "ab9a9hijkmnpqrst")]
+    code: String,
+    /// When it was made.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// A page for the invited person.
+    #[schema(example = "http://localhost:8080/i/ab9a9hijkmnpqrst")]
+    url: String,
+    /// UMA address of the customer who invites.
+    inviter_uma: String,
+    /// What became of it.
+    status: &'static str,
+    /// When it was claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    claimed_at: Option<String>,
+    /// Until when it can be claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    expires_at: Option<String>,
+    /// UMA address of whoever has claimed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    invitee_uma: Option<String>,
+    /// The inviter's first name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    first_name: Option<String>,
+    /// What the inviter's platform says it will send after the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    amount_to_send: Option<AmountBody>,
+}
+
+impl InvitationBody {
+    /// The invitation as it is seen at `now`, with its page under `public_url`.
+    pub fn new(invitation: &Invitation, public_url: &str, now: Timestamp) -> Self {
+        let draft = invitation.draft();
+        let (invitee, claimed_at) = invitation.claim().unzip();
+        Self {
+            code: draft.code.reveal().to_owned(),
+            created_at: draft.created_at.to_string(),
+            url: format!("{public_url}/i/{}", draft.code.reveal()),
+            inviter_uma: draft.inviter_uma.to_string(),
+            status: invitation.status_at(now).name(),
+            claimed_at: claimed_at.map(|at| at.to_string()),
+            expires_at: draft.expires_at.map(|at| at.to_string()),
+            invitee_uma: invitee.map(UmaAddress::to_string),
+            first_name: draft.first_name.clone(),
+            amount_to_send: draft.amount_to_send.map(AmountBody::from),
+        }
+    }
+}
+
+/// Makes the bodies of one request.
+fn body(app: &App, now: Timestamp) -> impl Fn(&Invitation) -> InvitationBody + Send + 'static {
+    let app = app.clone();
+    move |invitation| InvitationBody::new(invitation, &app.env().public_url, now)
+}
+
+/// The invitation that the code in a path opens.
+fn opened(app: &App, text: &str) -> Result<InvitationId, ApiError> {
+    SecretCode::parse(text)
+        .map(|code| app.store().keyring().invitation(&code))
+        .ok_or_else(|| service::Error::InvitationNotFound.into())
+}
+
+impl TryFrom<CreateInvitation> for NewInvitation {
+    type Error = ApiError;
+
+    fn try_from(body: CreateInvitation) -> Result<Self, ApiError> {
+        let mut checks = Checks::new();
+        let expires_at = checks.time_if("expiresAt", body.expires_at.as_deref());
+        checks.finish(Some(Self {
+            inviter_uma: body.inviter_uma,
+            first_name: body.first_name,
+            amount_minor: body.amount_to_send,
+            expires_at,
+        }))
+    }
+}
+
+fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
+    UmaAddress::parse(&body.invitee_uma).map_err(|error| {
+        let reason = error.to_string();
+        service::Error::InvalidUmaAddress { address: body.invitee_uma, reason }.into()
+    })
+}
+
+/// Makes an invitation for a customer's friend. The code is a secret of whoever is invited.
+#[utoipa::path(post, path = "/invitations", tag = "Invitations", request_body = CreateInvitation,
+    responses(
+        (status = 201, description = "The invitation, `PENDING`.", body = InvitationBody),
+        (status = 410, description = "The inviter was deleted.", body = ErrorBody),
+    ))]
+pub async fn create(
+    State(app): State<App>,
+    request: Once,
+    Json(new): Json<CreateInvitation>,
+) -> Response {
+    let new = match new.and_then(NewInvitation::try_from) {
+        Ok(new) => new,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(), request.keyed().platform);
+    let (code, body) = (invitations::draw(&app), body(&app, now));
+    request.run(201, body, move |unit| invitations::create(unit, platform, &new, &code, now)).await
+}
+
+/// Shows an invitation to any platform that has its code.
+#[utoipa::path(get, path = "/invitations/{invitationCode}", tag = "Invitations",
+    params(("invitationCode" = String, Path, description = "Code of the invitation.")),
+    responses((status = 200, description = "The invitation.", body = InvitationBody)))]
+pub async fn get(State(app): State<App>, Path(code): Path<String>) -> Result<Response, ApiError> {
+    let id = opened(&app, &code)?;
+    let found = app.store().look(move |view| view.get::<Invitation>(&id)).await?;
+    let invitation = found.ok_or(service::Error::InvitationNotFound)?;
+    Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now())))
+}
+
+/// Claims an invitation for somebody who has got a UMA address. Any platform that has the code
+/// may; the inviter's platform is told with `INVITATION_CLAIMED`.
+#[utoipa::path(post, path = "/invitations/{invitationCode}/claim", tag = "Invitations",
+    request_body = ClaimInvitation,
+    params(("invitationCode" = String, Path, description = "Code of the invitation.")),
+    responses((status = 200, description = "The invitation, `CLAIMED`.", body = InvitationBody)))]
+pub async fn claim(
+    State(app): State<App>,
+    request: Once,
+    Path(code): Path<String>,
+    Json(claim): Json<ClaimInvitation>,
+) -> Response {
+    let parsed = claim.and_then(|claim| Ok((opened(&app, &code)?, invitee(claim)?)));
+    let (id, invitee) = match parsed {
+        Ok(parsed) => parsed,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let now = app.now();
+    let body = body(&app, now);
+    request.run(200, body, move |unit| invitations::claim(&app, unit, id, &invitee, now)).await
+}
+
+/// Takes an invitation back. Only the platform that made it may.
+#[utoipa::path(post, path = "/invitations/{invitationCode}/cancel", tag = "Invitations",
+    params(("invitationCode" = String, Path, description = "Code of the invitation.")),
+    responses(
+        (status = 200, description = "The invitation, `CANCELLED`.", body = InvitationBody),
+        (status = 403, description = "Another platform made it.", body = ErrorBody),
+    ))]
+pub async fn cancel(State(app): State<App>, request: Once, Path(code): Path<String>) -> Response {
+    let id = match opened(&app, &code) {
+        Ok(id) => id,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(), request.keyed().platform);
+    let body = body(&app, now);
+    request.run(200, body, move |unit| invitations::cancel(unit, platform, id, now)).await
+}

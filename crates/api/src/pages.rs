@@ -1,0 +1,87 @@
+//! Pages that a person opens by a link, without credentials: the secret is in the link.
+//!
+//! They stand beside the version segment, because a link outlives a version. Every text in them is
+//! escaped by the template, nothing is loaded from elsewhere, there are no scripts, and the link
+//! is kept from other sites and from caches.
+
+pub mod invitation;
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use maud::{DOCTYPE, Markup, html};
+use service::App;
+
+/// Where the pages' style is served.
+const STYLE_PATH: &str = "/pages.css";
+
+/// Allows a page its style from this server and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// Every page.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/i/{code}", get(invitation::show))
+        .route(STYLE_PATH, get(style))
+        .with_state(app)
+}
+
+/// A page as a whole.
+fn page(status: StatusCode, title: &str, content: Markup) -> Response {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex";
+                title { (title) }
+                link rel="stylesheet" href=(STYLE_PATH);
+            }
+            body {
+                main {
+                    h1 { (title) }
+                    (content)
+                }
+            }
+        }
+    };
+    let mut response = (status, Html(document.into_string())).into_response();
+    protect(response.headers_mut());
+    response
+}
+
+fn protect(headers: &mut HeaderMap) {
+    let rules: [(HeaderName, &str); 4] = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in rules {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// What somebody sees who follows a link that opens nothing.
+fn nothing() -> Response {
+    let content = html! {
+        p { "This link opens nothing. Look whether it was copied whole, or ask for a new one." }
+    };
+    page(StatusCode::NOT_FOUND, "Nothing here", content)
+}
+
+/// What somebody sees while the server cannot look.
+fn later() -> Response {
+    let content = html! { p { "The server is busy. Please open the link again in a moment." } };
+    page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", content)
+}
+
+async fn style() -> Response {
+    let mut response = include_str!("pages/style.css").into_response();
+    let kind = HeaderValue::from_static("text/css; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}

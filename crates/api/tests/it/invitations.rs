@@ -1,0 +1,366 @@
+//! Invitations (specification 2.13, 3.4, 4.15; contract 6.13).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::{Answer, Call, Client, START, Server, fields, text};
+
+/// A platform with a customer who invites.
+struct Inviter {
+    client: Client,
+    customer: String,
+    uma: String,
+}
+
+impl Inviter {
+    async fn on(server: &Server) -> Self {
+        let client = server.platform().await;
+        let customer = client.customer().await;
+        let uma = client.uma_address(&customer).await;
+        Self { client, customer, uma }
+    }
+
+    /// A new invitation with these parts besides the inviter.
+    async fn invite(&self, parts: Value) -> Value {
+        let mut body = json!({ "inviterUma": self.uma });
+        for (name, value) in parts.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        self.client.post("/invitations", &body).await.expect(201).clone()
+    }
+}
+
+impl Client {
+    async fn claim(&self, code: &Value, invitee: &str) -> Answer {
+        let path = format!("/invitations/{}/claim", text(code));
+        self.post(&path, &json!({ "inviteeUma": invitee })).await
+    }
+
+    async fn cancel(&self, code: &Value) -> Answer {
+        let path = format!("/invitations/{}/cancel", text(code));
+        self.send("POST", &path, Call::default()).await
+    }
+
+    async fn invitation(&self, code: &Value) -> Value {
+        self.get(&format!("/invitations/{}", text(code))).await.expect(200).clone()
+    }
+
+    /// The page that a person sees who opens a link.
+    async fn page(&self, url: &Value, status: u16) -> (String, Answer) {
+        let path = text(url).strip_prefix("https://pay.test").expect("our address").to_owned();
+        let answer = self.send_to("GET", &path, Call::default()).await;
+        assert_eq!(answer.status, status, "{path}");
+        (String::from_utf8(answer.bytes.clone()).expect("text"), answer)
+    }
+}
+
+impl Server {
+    /// What was told about an invitation.
+    async fn told_of(&self, code: &Value) -> Vec<Value> {
+        let code = domain::code::Code::parse(&text(code)).expect("a code");
+        let id = self.app.store().keyring().invitation(&code);
+        let events = self.app.store().read(move |view| view.events_of(id.uuid())).await;
+        let events = events.map_err(service::Error::Store).expect("a read");
+        let body = |body: &[u8]| serde_json::from_slice(body).expect("JSON");
+        events.iter().map(|event| body(&event.body)).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_invitation_is_shown_as_it_was_made() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let bare = inviter.invite(json!({})).await;
+    let code = text(&bare["code"]);
+    assert_eq!(
+        bare,
+        json!({
+            "code": code,
+            "createdAt": START,
+            "url": format!("https://pay.test/i/{code}"),
+            "inviterUma": inviter.uma,
+            "status": "PENDING",
+        })
+    );
+    let whole = inviter
+        .invite(json!({
+            "firstName": "Ada",
+            "amountToSend": 5_000,
+            "expiresAt": "2025-10-13T12:00:00+02:00",
+        }))
+        .await;
+    assert_eq!(whole["firstName"], "Ada");
+    assert_eq!(whole["expiresAt"], "2025-10-13T10:00:00.000Z");
+    assert_eq!(whole["amountToSend"]["amount"], 5_000);
+    let config = inviter.client.get("/config").await.expect(200).clone();
+    let primary = &config["supportedCurrencies"][0]["currencyCode"];
+    assert_eq!(&whole["amountToSend"]["currency"]["code"], primary);
+    // Whoever has the code may read it, in any case.
+    let other = server.platform().await;
+    assert_eq!(other.invitation(&whole["code"]).await, whole);
+    let loud = json!(text(&whole["code"]).to_uppercase());
+    assert_eq!(other.invitation(&loud).await, whole);
+    server.verify();
+}
+
+#[tokio::test]
+async fn codes_have_eighty_random_bits() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let mut codes = BTreeSet::new();
+    let mut letters = BTreeSet::new();
+    for _ in 0..64 {
+        let code = text(&inviter.invite(json!({})).await["code"]);
+        assert_eq!(code.len(), 16);
+        letters.extend(code.chars());
+        assert!(codes.insert(code));
+    }
+    assert_eq!(letters.len(), 32, "5 bits each");
+}
+
+#[tokio::test]
+async fn what_cannot_be_an_invitation_is_refused() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let stranger = Inviter::on(&server).await;
+    let post = async |body: Value| inviter.client.post("/invitations", &body).await;
+    for uma in ["ada", "$nobody@uma.test", "$ada@elsewhere.example", stranger.uma.as_str()] {
+        let answer = post(json!({ "inviterUma": uma })).await;
+        assert_eq!(answer.refused(400, "INVALID_UMA_ADDRESS")["umaAddress"], uma);
+    }
+    assert_eq!(fields(post(json!({})).await.refused(400, "INVALID_INPUT")), ["inviterUma"]);
+    for expires_at in [START, "2025-10-12T00:00:00Z", "soon", "2025-10-14"] {
+        let answer = post(json!({ "inviterUma": inviter.uma, "expiresAt": expires_at })).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["expiresAt"], "{expires_at}");
+    }
+    for amount in [0, -1, 9_000_000_000_000_001_i64] {
+        let answer = post(json!({ "inviterUma": inviter.uma, "amountToSend": amount })).await;
+        answer.refused(400, "INVALID_AMOUNT");
+    }
+    inviter.client.limit_usd(100, 200).await;
+    for (amount, status) in [(99, 400), (100, 201), (200, 201), (201, 400)] {
+        let answer = post(json!({ "inviterUma": inviter.uma, "amountToSend": amount })).await;
+        assert_eq!(answer.status, status, "{}", answer.body);
+    }
+    inviter.client.delete_customer(&inviter.customer).await;
+    post(json!({ "inviterUma": inviter.uma })).await.refused(410, "CUSTOMER_DELETED");
+    server.verify();
+}
+
+#[tokio::test]
+async fn any_platform_claims_and_the_inviters_is_told() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let other = Inviter::on(&server).await;
+    let made = inviter.invite(json!({ "firstName": "Ada", "amountToSend": 5_000 })).await;
+    assert!(server.told_of(&made["code"]).await.is_empty());
+    server.pass(60_000).await;
+    let claimed = other.client.claim(&made["code"], &other.uma).await.expect(200).clone();
+    assert_eq!(claimed["status"], "CLAIMED");
+    assert_eq!(claimed["inviteeUma"], other.uma);
+    assert_eq!(claimed["claimedAt"], "2025-10-13T09:01:00.000Z");
+    assert_eq!(claimed["amountToSend"], made["amountToSend"]);
+    assert_eq!(inviter.client.invitation(&made["code"]).await, claimed);
+    let told = server.told_of(&made["code"]).await;
+    assert_eq!(
+        told,
+        [json!({
+            "id": told[0]["id"],
+            "type": "INVITATION_CLAIMED",
+            "timestamp": claimed["claimedAt"],
+            "data": claimed,
+        })]
+    );
+    server.verify();
+}
+
+#[tokio::test]
+async fn nobody_claims_their_own_invitation() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let made = inviter.invite(json!({})).await;
+    inviter.client.claim(&made["code"], &inviter.uma).await.refused(400, "SELF_PAYMENT");
+    // Nor with another address of theirs.
+    let change = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$ada2@uma.test" });
+    inviter.client.patch(&format!("/customers/{}", inviter.customer), &change).await.expect(200);
+    inviter.client.claim(&made["code"], "$ADA2@uma.test").await.refused(400, "SELF_PAYMENT");
+    for wrong in ["", "bo", "$bo", "bo@uma.test"] {
+        let answer = inviter.client.claim(&made["code"], wrong).await;
+        answer.refused(400, "INVALID_UMA_ADDRESS");
+    }
+    assert_eq!(inviter.client.invitation(&made["code"]).await["status"], "PENDING");
+    inviter.client.claim(&made["code"], "$bo@elsewhere.example").await.expect(200);
+    server.verify();
+}
+
+#[tokio::test]
+async fn what_has_ended_stays_as_it_is() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let expiring = json!({ "expiresAt": "2025-10-13T09:01:00Z" });
+    let claimed = inviter.invite(expiring.clone()).await;
+    let cancelled = inviter.invite(expiring.clone()).await;
+    let expired = inviter.invite(expiring).await;
+    inviter.client.claim(&claimed["code"], "$bo@uma.test").await.expect(200);
+    let answer = inviter.client.cancel(&cancelled["code"]).await.expect(200).clone();
+    assert_eq!(answer["status"], "CANCELLED");
+    server.pass(60_000).await;
+    for (made, status, code) in [
+        (&claimed, "CLAIMED", "INVITATION_ALREADY_CLAIMED"),
+        (&cancelled, "CANCELLED", "INVITATION_CANCELLED"),
+        (&expired, "EXPIRED", "INVITATION_EXPIRED"),
+    ] {
+        let before = inviter.client.invitation(&made["code"]).await;
+        assert_eq!(before["status"], status);
+        let again = [
+            inviter.client.claim(&made["code"], "$eve@uma.test").await,
+            inviter.client.cancel(&made["code"]).await,
+        ];
+        for answer in again {
+            let details = answer.refused(400, code);
+            assert_eq!(details["status"], status);
+            assert_eq!(details.get("inviteeUma"), before.get("inviteeUma"));
+            let is_expired = status == "EXPIRED";
+            assert_eq!(details.get("expirationTime").is_some(), is_expired);
+        }
+        assert_eq!(inviter.client.invitation(&made["code"]).await, before);
+        let told = server.told_of(&made["code"]).await;
+        assert_eq!(told.len(), usize::from(status == "CLAIMED"));
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn time_is_over_before_its_timer_rings() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let made = inviter.invite(json!({ "expiresAt": "2025-10-13T09:01:00Z" })).await;
+    server.clock.advance_millis(59_999);
+    assert_eq!(inviter.client.invitation(&made["code"]).await["status"], "PENDING");
+    server.clock.advance_millis(1);
+    assert_eq!(inviter.client.invitation(&made["code"]).await["status"], "EXPIRED");
+    inviter.client.claim(&made["code"], "$bo@uma.test").await.refused(400, "INVITATION_EXPIRED");
+    server.pass(0).await;
+    assert_eq!(inviter.client.invitation(&made["code"]).await["status"], "EXPIRED");
+    server.verify();
+}
+
+#[tokio::test]
+async fn only_the_inviters_platform_cancels() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let other = server.platform().await;
+    let made = inviter.invite(json!({})).await;
+    other.cancel(&made["code"]).await.refused(403, "FORBIDDEN");
+    inviter.client.cancel(&made["code"]).await.expect(200);
+    // Its end changes nothing about whose it is.
+    other.cancel(&made["code"]).await.refused(403, "FORBIDDEN");
+    for code in ["aaaaaaaaaaaaaaaa", "a", "0000000000000000", "%24", "Invitation:x"] {
+        let code = json!(code);
+        other.cancel(&code).await.refused(404, "INVITATION_NOT_FOUND");
+        other.claim(&code, "$bo@uma.test").await.refused(404, "INVITATION_NOT_FOUND");
+        let answer = other.get(&format!("/invitations/{}", text(&code))).await;
+        answer.refused(404, "INVITATION_NOT_FOUND");
+    }
+    server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_claims_and_cancellations_at_once_exactly_one_wins() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let other = server.platform().await;
+    for _ in 0..16 {
+        let made = inviter.invite(json!({})).await;
+        let mut calls = JoinSet::new();
+        for number in 0..8 {
+            let (claiming, cancelling) = (other.clone(), inviter.client.clone());
+            let code = made["code"].clone();
+            calls.spawn(async move {
+                if number % 2 == 0 {
+                    claiming.claim(&code, &format!("$bo{number}@uma.test")).await
+                } else {
+                    cancelling.cancel(&code).await
+                }
+            });
+        }
+        let answers = calls.join_all().await;
+        let (won, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
+        assert_eq!((won.len(), lost.len()), (1, 7));
+        let is_claimed = won[0].body["status"] == "CLAIMED";
+        let code = if is_claimed { "INVITATION_ALREADY_CLAIMED" } else { "INVITATION_CANCELLED" };
+        for answer in lost {
+            answer.refused(400, code);
+        }
+        assert_eq!(inviter.client.invitation(&made["code"]).await, won[0].body);
+        assert_eq!(server.told_of(&made["code"]).await.len(), usize::from(is_claimed));
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_invitation_outlives_a_restart() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let made = inviter.invite(json!({ "expiresAt": "2025-10-13T09:01:00Z" })).await;
+    let platform = inviter.client.platform;
+    let server = server.restart();
+    let client = server.token(platform, domain::token::Permissions::ALL).await;
+    assert_eq!(client.invitation(&made["code"]).await, made);
+    server.pass(60_000).await;
+    assert_eq!(client.invitation(&made["code"]).await["status"], "EXPIRED");
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_person_opens_the_page_without_credentials() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let anyone = server.anonymous();
+    let expires_at = "2025-10-13T10:00:00.000Z";
+    let parts = json!({ "firstName": "Ada & Bo's \"x\"", "amountToSend": 123_456,
+        "expiresAt": expires_at });
+    let made = inviter.invite(parts).await;
+    let (page, answer) = anyone.page(&made["url"], 200).await;
+    assert!(page.contains("Ada &amp; Bo's &quot;x&quot; invites you"), "{page}");
+    assert!(page.contains("1234.56 USD") && page.contains(&text(&made["code"])), "{page}");
+    assert!(page.contains(expires_at), "{page}");
+    // What it does not need to say, it does not say; and it asks nobody else for anything.
+    assert!(!page.contains(&inviter.uma), "{page}");
+    assert!(!page.contains("http") && !page.contains("<script"), "{page}");
+    let header = |name: &str| answer.headers[name].to_str().expect("text").to_owned();
+    assert!(header("content-security-policy").starts_with("default-src 'none'; style-src 'self'"));
+    assert!(header("content-type").starts_with("text/html"));
+    assert_eq!(header("referrer-policy"), "no-referrer");
+    assert_eq!(header("cache-control"), "no-store");
+    assert_eq!(header("x-content-type-options"), "nosniff");
+    let style = anyone.send_to("GET", "/pages.css", Call::default()).await;
+    assert_eq!(
+        (style.status, &style.headers["content-type"]),
+        (200, &"text/css; charset=utf-8".parse().expect("a header"))
+    );
+
+    let bare = inviter.invite(json!({})).await;
+    let (page, _) = anyone.page(&bare["url"], 200).await;
+    assert!(page.contains("Somebody invites you") && !page.contains("You are to receive"));
+    inviter.client.claim(&bare["code"], "$bo@uma.test").await.expect(200);
+    let (page, _) = anyone.page(&bare["url"], 200).await;
+    assert!(page.contains("was accepted") && !page.contains("$bo"), "{page}");
+    inviter.client.cancel(&made["code"]).await.expect(200);
+    let (page, _) = anyone.page(&made["url"], 200).await;
+    assert!(page.contains("was cancelled") && !page.contains("1234.56"), "{page}");
+    let expiring = inviter.invite(json!({ "expiresAt": expires_at })).await;
+    server.pass(3_600_000).await;
+    let (page, _) = anyone.page(&expiring["url"], 200).await;
+    assert!(page.contains("has expired"), "{page}");
+    for unknown in ["aaaaaaaaaaaaaaaa", "<script>", "%00", "a"] {
+        let url = json!(format!(
+            "https://pay.test/i/{}",
+            unknown.replace('<', "%3C").replace('>', "%3E")
+        ));
+        let (page, _) = anyone.page(&url, 404).await;
+        assert!(page.contains("opens nothing") && !page.contains("script"), "{page}");
+    }
+}

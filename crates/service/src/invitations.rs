@@ -1,0 +1,195 @@
+//! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: whoever promised to
+//! send some is told of the claim and sends it.
+
+use domain::code::{CODE_LENGTH, Code};
+use domain::customer::Customer;
+use domain::event::{Event as Told, EventKind, event_id};
+use domain::id::{InvitationId, PlatformId};
+use domain::invitation::{Draft, Event, Invitation, Status};
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use domain::uma_address::UmaAddress;
+use store::customers::UmaClaim;
+use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
+
+use crate::app::{App, Subject};
+use crate::error::Error;
+use crate::{limits, owners};
+
+/// What a platform says about a new invitation.
+#[derive(Debug, Clone)]
+pub struct NewInvitation {
+    /// The address of one of its customers.
+    pub inviter_uma: String,
+    /// The inviter's first name.
+    pub first_name: Option<String>,
+    /// What the platform will send after the claim, in smallest units of the inviter's primary
+    /// currency (contract 13, row 37).
+    pub amount_minor: Option<i64>,
+    /// Until when it can be claimed; for ever without it.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Draws the code of a new invitation, so that a repeat of the unit makes the same one.
+pub fn draw(app: &App) -> Code {
+    Code::of_random(app.random::<CODE_LENGTH>())
+}
+
+/// Makes an invitation, which expires by itself.
+pub fn create(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewInvitation,
+    code: &Code,
+    now: Timestamp,
+) -> Result<Invitation, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let (inviter, inviter_uma) = inviter(unit, &platform, &new.inviter_uma)?;
+    let primary = platform.primary_currency();
+    let amount_to_send = match (new.amount_minor, primary) {
+        (None, _) => None,
+        (Some(_), None) => {
+            let message = "needs a currency, and this platform supports none";
+            return Err(Error::field("amountToSend", message));
+        }
+        (Some(minor), Some(currency)) => {
+            let amount = limits::amount(minor, currency)?;
+            limits::sendable(&platform, amount)?;
+            Some(amount)
+        }
+    };
+    if new.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        return Err(Error::field("expiresAt", format!("must be later than now, {now}")));
+    }
+    let id = unit.keyring().invitation(code);
+    if let Some(due_at) = new.expires_at {
+        unit.set_timer(Timer::new(id.uuid(), TimerKind::ExpireInvitation, due_at, now));
+    }
+    // Read before it is written, as every row is; 80 random bits are there once.
+    if unit.get::<Invitation>(&id)?.is_some() {
+        return Err(Error::Internal("a code was drawn twice".to_owned()));
+    }
+    let invitation = Invitation::pending(Draft {
+        id,
+        code: code.clone(),
+        platform: platform.id,
+        inviter: inviter.id,
+        inviter_uma,
+        first_name: new.first_name.clone(),
+        amount_to_send,
+        expires_at: new.expires_at,
+        created_at: now,
+    });
+    unit.add_invitation(invitation.clone());
+    Ok(invitation)
+}
+
+/// The platform's customer with this address. Another platform's customer is nobody.
+fn inviter(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    text: &str,
+) -> Result<(Customer, UmaAddress), Error> {
+    let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
+    let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
+    let nobody = || refused(format!("{address} is no address of a customer of this platform"));
+    let claim = unit.get::<UmaClaim>(&address)?.ok_or_else(nobody)?;
+    let customer = unit
+        .get::<Customer>(&claim.customer)?
+        .filter(|customer| customer.platform == platform.id)
+        .ok_or_else(nobody)?;
+    if customer.is_deleted {
+        return Err(Error::CustomerDeleted { id: customer.id });
+    }
+    Ok((Customer::clone(&customer), address))
+}
+
+/// An invitation that is still open at `now`. Whoever has its code may know that it is there.
+fn open(unit: &mut Unit<'_, '_>, id: InvitationId, now: Timestamp) -> Result<Invitation, Error> {
+    let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
+    match invitation.status_at(now) {
+        Status::Pending => Ok(Invitation::clone(&invitation)),
+        status @ (Status::Claimed | Status::Expired | Status::Cancelled) => {
+            Err(Error::InvitationOver {
+                status,
+                invitee: invitation.claim().map(|(invitee, _)| invitee.clone()),
+                expires_at: invitation.draft().expires_at,
+            })
+        }
+    }
+}
+
+/// Claims an invitation for a new address. Any platform that has the code may, and the inviter's
+/// platform is told.
+pub fn claim(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    id: InvitationId,
+    invitee: &UmaAddress,
+    now: Timestamp,
+) -> Result<Invitation, Error> {
+    let invitation = open(unit, id, now)?;
+    let draft = invitation.draft();
+    let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);
+    if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
+        return Err(Error::SelfPayment);
+    }
+    let invitation = end(unit, invitation, Event::Claimed(invitee.clone()), now)?;
+    // An invitation is told of once: there is one event in its life.
+    let (resource, number) = (id.uuid(), 1);
+    let mut event = Told {
+        id: event_id(resource, number),
+        platform: invitation.draft().platform,
+        kind: EventKind::InvitationClaimed,
+        resource,
+        number,
+        at: now,
+        body: Vec::new(),
+    };
+    event.body = app.render(&event, Subject::Invitation(&invitation));
+    unit.add_event(event);
+    Ok(invitation)
+}
+
+/// Takes an invitation back. Only the platform that made it may.
+pub fn cancel(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: InvitationId,
+    now: Timestamp,
+) -> Result<Invitation, Error> {
+    let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
+    if invitation.draft().platform != platform {
+        return Err(Error::InvitationOfAnother);
+    }
+    let invitation = open(unit, id, now)?;
+    end(unit, invitation, Event::Cancelled, now)
+}
+
+/// Ends an invitation whose time is over. One that has ended in the meantime stays as it is.
+pub(crate) fn expire(
+    unit: &mut Unit<'_, '_>,
+    id: InvitationId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(invitation) = unit.get::<Invitation>(&id)? else { return Ok(()) };
+    if invitation.status() == Status::Pending {
+        end(unit, Invitation::clone(&invitation), Event::Expired, now)?;
+    }
+    Ok(())
+}
+
+/// Moves an invitation. Once it is not pending, nothing is left to expire.
+fn end(
+    unit: &mut Unit<'_, '_>,
+    invitation: Invitation,
+    event: Event,
+    now: Timestamp,
+) -> Result<Invitation, Error> {
+    let moved = invitation.apply(event, now)?;
+    let invitation = moved.now().clone();
+    unit.clear_timer((invitation.id().uuid(), TimerKind::ExpireInvitation));
+    unit.move_invitation(moved);
+    Ok(invitation)
+}
