@@ -23,4 +23,5 @@ pub mod generate;
 pub mod conditions;
 pub mod report;
 pub mod plot;
+pub mod cells;
 pub mod time;

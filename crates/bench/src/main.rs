@@ -12,7 +12,7 @@ use bench::place::{Engine, Ground};
 use bench::postgres::Cluster;
 use bench::report::Report;
 use bench::rows::Row;
-use bench::{child, generate, yardsticks};
+use bench::{cells, child, generate, yardsticks};
 use clap::{Args, Parser, Subcommand};
 
 /// The same as in the product, so that the server under test is the server.
@@ -52,6 +52,11 @@ struct Run {
     #[arg(long, value_name = "COUNT")]
     large: Option<u64>,
 
+    /// Keep the large database for the next run, and take over the one that was kept: filling it
+    /// takes longer than all else. On PostgreSQL this needs a cluster that stays
+    #[arg(long)]
+    keep_large: bool,
+
     /// Where databases are made and removed; must be on the disk that is meant
     #[arg(long, value_name = "FOLDER", env = "SWITCHYARD_BENCH_FOLDER", hide_env_values = true)]
     #[arg(default_value = "target/bench")]
@@ -82,7 +87,15 @@ enum Task {
         #[arg(long, value_name = "COUNT")]
         payments: u64,
     },
+    /// Simulates 10⁹ payments a day with the figures that are kept, and writes it into the document
+    Cells,
 }
+
+/// Where the results of whole runs are kept.
+const RESULTS: &str = "docs/benchmarks";
+
+/// The document that tells what they mean for many servers.
+const SCALING: &str = "docs/scaling.md";
 
 fn main() -> ExitCode {
     let Arguments { run, command } = Arguments::parse();
@@ -94,6 +107,7 @@ fn main() -> ExitCode {
         Some(Task::Generate { database_url, payers, payments }) => {
             generate::run(&database_url, payers, payments).map(|()| 0)
         }
+        Some(Task::Cells) => cells::write(Path::new(RESULTS), Path::new(SCALING)).map(|()| 0),
     };
     result.map_or_else(
         |error| {
@@ -112,6 +126,7 @@ fn run(options: &Run) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     plan.large = options.large.unwrap_or(plan.large);
+    plan.keeps_large = options.keep_large;
     let only: BTreeSet<_> = options.only.iter().copied().collect();
     let wanted = if only.is_empty() { Row::ALL.into_iter().collect() } else { only.clone() };
 
@@ -149,13 +164,16 @@ fn run(options: &Run) -> Result<()> {
     let is_whole = !options.quick && only.is_empty() && options.large.is_none();
     let output = match (&options.output, is_whole) {
         (Some(output), _) => output.clone(),
-        (None, true) => Path::new("docs/benchmarks").to_owned(),
+        (None, true) => Path::new(RESULTS).to_owned(),
         (None, false) => folder.join("results"),
     };
     if !errors.is_empty() {
         bail!("{} groups of rows were not measured, nothing is kept: see above", errors.len());
     }
     report.keep(&output)?;
+    if output == Path::new(RESULTS) {
+        cells::write(&output, Path::new(SCALING))?;
+    }
     println!("\nkept in {}", output.display());
     Ok(())
 }

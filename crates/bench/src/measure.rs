@@ -60,6 +60,8 @@ pub struct Plan {
     pub small: u64,
     /// Payments in the large one.
     pub large: u64,
+    /// Whether the large one is kept for later runs, and taken over from an earlier one.
+    pub keeps_large: bool,
 }
 
 impl Plan {
@@ -71,6 +73,7 @@ impl Plan {
         latency_duration: Duration::from_secs(30),
         small: 10_000,
         large: 10_000_000,
+        keeps_large: false,
     };
 
     /// What tells in about two minutes whether something is far off.
@@ -81,6 +84,7 @@ impl Plan {
         latency_duration: Duration::from_secs(3),
         small: 10_000,
         large: 100_000,
+        keeps_large: false,
     };
 
     fn closed(&self) -> Phase {
@@ -94,7 +98,7 @@ impl Plan {
 
     /// The plan as conditions of its figures.
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { rounds, warm_up, duration, latency_duration, small, large } = self;
+        let Self { rounds, warm_up, duration, latency_duration, small, large, .. } = self;
         let loads = format!(
             "{rounds} rounds in turn, {duration:?} each after {warm_up:?}, {CONNECTIONS} \
              connections; latency {latency_duration:?} at half of the peak"
@@ -266,6 +270,18 @@ impl Run<'_> {
         Ok(place)
     }
 
+    fn large_database(&self) -> Result<Place> {
+        let name = format!("large-{}", self.plan.large);
+        if !self.plan.keeps_large {
+            return self.database("large", self.plan.large);
+        }
+        if let Some(kept) = self.ground.kept(&name)? {
+            println!("{}: the large database that was kept", self.ground.engine());
+            return Ok(kept);
+        }
+        self.database("large", self.plan.large)?.keep_as(self.ground, &name)
+    }
+
     fn said(&self, name: &str, sample: Sample) -> Sample {
         println!("{:<10} {name:<30} {}", self.ground.engine().to_string(), sample.line());
         sample
@@ -369,7 +385,7 @@ impl Run<'_> {
     }
 
     fn large(&mut self) -> Result<()> {
-        let large = self.database("large", self.plan.large)?;
+        let large = self.large_database()?;
         let count = self.plan.large;
         let mut seconds = Vec::new();
         for _ in 0..self.plan.rounds {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::postgres::Cluster;
@@ -48,69 +48,106 @@ impl Ground {
 
     /// A database that does not exist yet; what has its name from an earlier run is removed.
     pub fn fresh(&self, name: &str) -> Result<Place> {
-        match self {
-            Self::Sqlite(folder) => {
-                let folder = folder.join(name);
-                remove(&folder)?;
-                std::fs::create_dir_all(&folder)?;
-                Ok(Place::Sqlite { folder: folder.canonicalize()? })
-            }
+        let site = self.site(name)?;
+        site.remove()?;
+        match &site {
+            Site::Sqlite { folder } => std::fs::create_dir_all(folder)?,
+            Site::Postgres { cluster, name } => cluster.create(name)?,
+        }
+        Ok(Place { site, is_kept: false })
+    }
+
+    /// The database that an earlier run has kept under this name.
+    pub fn kept(&self, name: &str) -> Result<Option<Place>> {
+        let site = self.site(name)?;
+        let is_there = match &site {
+            Site::Sqlite { folder } => folder.exists(),
+            Site::Postgres { cluster, name } => cluster.has(name)?,
+        };
+        Ok(is_there.then_some(Place { site, is_kept: true }))
+    }
+
+    fn site(&self, name: &str) -> Result<Site> {
+        Ok(match self {
+            Self::Sqlite(folder) => Site::Sqlite { folder: folder.canonicalize()?.join(name) },
             Self::Postgres(cluster) => {
                 let name = format!("switchyard_bench_{}", name.replace('-', "_"));
-                cluster.recreate(&name)?;
-                Ok(Place::Postgres { cluster: cluster.clone(), name })
+                Site::Postgres { cluster: cluster.clone(), name }
             }
-        }
+        })
     }
 }
 
-/// A database for a server. It is removed when the place is dropped.
-pub enum Place {
-    /// A folder with the files of one database.
-    Sqlite {
-        /// The folder, which has nothing else.
-        folder: PathBuf,
-    },
+/// A database for a server. It is removed when the place is dropped, unless it is kept.
+pub struct Place {
+    site: Site,
+    is_kept: bool,
+}
+
+enum Site {
+    /// A folder with the files of one database, and nothing else.
+    Sqlite { folder: PathBuf },
     /// A database of a cluster.
-    Postgres {
-        /// Where it is.
-        cluster: Cluster,
-        /// Its name.
-        name: String,
-    },
+    Postgres { cluster: Cluster, name: String },
+}
+
+impl Site {
+    fn remove(&self) -> Result<()> {
+        match self {
+            Self::Sqlite { folder } => remove(folder),
+            Self::Postgres { cluster, name } => cluster.remove(name),
+        }
+    }
 }
 
 impl Place {
     /// What `--database-url` takes.
     pub fn url(&self) -> String {
-        match self {
-            Self::Sqlite { folder } => format!("sqlite://{}", folder.join("bench.db").display()),
-            Self::Postgres { cluster, name } => cluster.url_of(name),
+        match &self.site {
+            Site::Sqlite { folder } => format!("sqlite://{}", folder.join("bench.db").display()),
+            Site::Postgres { cluster, name } => cluster.url_of(name),
         }
     }
 
     /// Bytes on disk, all included. Nobody may be connected to an embedded database.
     pub fn bytes(&self) -> Result<u64> {
-        match self {
-            Self::Sqlite { folder } => {
+        match &self.site {
+            Site::Sqlite { folder } => {
                 let mut bytes = 0;
                 for entry in std::fs::read_dir(folder)? {
                     bytes += entry?.metadata()?.len();
                 }
                 Ok(bytes)
             }
-            Self::Postgres { cluster, name } => cluster.bytes_of(name),
+            Site::Postgres { cluster, name } => cluster.bytes_of(name),
         }
+    }
+
+    /// Keeps it for later runs, under a name that only a database that is ready has. Nobody may be
+    /// connected to it.
+    pub fn keep_as(mut self, ground: &Ground, name: &str) -> Result<Self> {
+        let site = ground.site(name)?;
+        match (&self.site, &site) {
+            (Site::Sqlite { folder }, Site::Sqlite { folder: kept }) => {
+                std::fs::rename(folder, kept)?;
+            }
+            (Site::Postgres { cluster, name }, Site::Postgres { name: kept, .. }) => {
+                cluster.rename(name, kept)?;
+            }
+            _ => bail!("a database of one engine cannot be kept as one of another"),
+        }
+        self.site = site;
+        self.is_kept = true;
+        Ok(self)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let removed = match self {
-            Self::Sqlite { folder } => remove(folder),
-            Self::Postgres { cluster, name } => cluster.remove(name),
-        };
-        if let Err(error) = removed {
+        if self.is_kept {
+            return;
+        }
+        if let Err(error) = self.site.remove() {
             eprintln!("a database of the benchmark was left behind: {error:#}");
         }
     }

@@ -44,10 +44,23 @@ impl Cluster {
         with_database(&self.url, name)
     }
 
-    /// Makes a database that is empty.
-    pub fn recreate(&self, name: &str) -> Result<()> {
-        self.remove(name)?;
+    /// Makes a database.
+    pub fn create(&self, name: &str) -> Result<()> {
         self.run(&format!("create database {name}"))
+    }
+
+    /// Whether there is a database of this name.
+    pub fn has(&self, name: &str) -> Result<bool> {
+        blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            let found = "select 1 from pg_database where datname = $1";
+            Ok(client.query_opt(found, &[&name]).await?.is_some())
+        })
+    }
+
+    /// Gives a database to which nobody is connected another name.
+    pub fn rename(&self, name: &str, other: &str) -> Result<()> {
+        self.run(&format!("alter database {name} rename to {other}"))
     }
 
     /// Removes a database, if there is one, whoever is connected to it.

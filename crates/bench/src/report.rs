@@ -41,6 +41,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Reads what is kept in a folder.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(JSON);
+        let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is no report", path.display()))
+    }
+
     /// Keeps the report in a folder, beside what an earlier run has found out about other engines.
     pub fn keep(self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)?;
