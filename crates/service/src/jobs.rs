@@ -26,8 +26,13 @@ use crate::error::Error;
 use crate::tenure::{self, Tenure};
 use crate::{funding, invitations, lifecycle, owners, quotes};
 
-/// Timers taken in one step: as many as fit one commit.
-const TIMERS_MAX: u32 = 512;
+/// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
+/// there are requests at a time on a busy server, so that neither holds up the other.
+const TIMERS_MAX: u32 = 64;
+
+/// The same where the database is shared: a step is several round trips and turns, which are worth
+/// it for as many as fit one commit.
+const SHARED_TIMERS_MAX: u32 = 512;
 
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
@@ -54,9 +59,10 @@ pub async fn step(app: &App) -> Result<Step, Error> {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
     let now = app.now();
-    let due = app.store().look(move |view| view.due_timers(now, TIMERS_MAX)).await;
+    let max = if app.env().shares_database { SHARED_TIMERS_MAX } else { TIMERS_MAX };
+    let due = app.store().look(move |view| view.due_timers(now, max)).await;
     let due = due.map_err(Error::Store)?;
-    let more = due.len() as u64 == u64::from(TIMERS_MAX);
+    let more = due.len() as u64 == u64::from(max);
     let mut work = JoinSet::new();
     for (timer, order) in with_orders(app, due).await? {
         let app = app.clone();

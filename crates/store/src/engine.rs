@@ -53,7 +53,7 @@ impl SqliteFile {
 
 impl Engine for SqliteFile {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let mut connection = Sqlite::open(&self.path, Access::Write)?;
+        let mut connection = Sqlite::open_to_serve(&self.path)?;
         migrate::sqlite(&mut connection)?;
         Ok(Box::new(connection))
     }

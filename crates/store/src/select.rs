@@ -244,9 +244,13 @@ impl View<'_> {
         }
         for arms in arms.chunks(MERGED_MAX) {
             let texts: Vec<_> = arms.iter().map(Conditions::text).collect();
-            let of_arm = |arm: &Conditions| [arm.values.clone(), ids.values().to_vec()].concat();
+            let limit = Value::from(page.limit.saturating_add(1));
+            let of_arm = |arm: &Conditions| {
+                let [from, to] = ids.values();
+                arm.values.iter().cloned().chain([from, to, limit.clone()]).collect::<Vec<_>>()
+            };
             let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();
-            values.push(page.limit.saturating_add(1).into());
+            values.push(limit.clone());
             let sql = merge(R::TABLE, &texts, page.order);
             self.connection.query(&sql, &values, 1, &mut |values| {
                 listed.push(Row::new(R::TABLE, &["id"], values).uuid()?);
@@ -282,16 +286,20 @@ impl View<'_> {
     }
 }
 
-/// The first ids in a range of the rows that meet one of some conditions, in an order.
+/// The first ids in a range of the rows that meet one of some conditions, in an order. Each arm has
+/// a limit of its own: a planner that only knows the one of all would rather sort everything.
 fn merge(table: &str, conditions: &[String], order: Order) -> String {
-    let one = |conditions: &String| {
-        format!("select id from {table} where {conditions} and id between ? and ?")
-    };
-    let arms: Vec<_> = conditions.iter().map(one).collect();
     let direction = match order {
         Order::Descending => "desc",
         Order::Ascending => "asc",
     };
+    let one = |(number, conditions): (usize, &String)| {
+        format!(
+            "select id from (select id from {table} where {conditions} and id between ? and ? \
+             order by id {direction} limit ?) as arm_{number}"
+        )
+    };
+    let arms: Vec<_> = conditions.iter().enumerate().map(one).collect();
     numbered(&format!("{} order by id {direction} limit ?", arms.join(" union all ")))
 }
 
