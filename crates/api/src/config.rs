@@ -29,6 +29,12 @@ pub struct CounterpartyFieldBody {
     mandatory: bool,
 }
 
+impl From<&CounterpartyField> for CounterpartyFieldBody {
+    fn from(field: &CounterpartyField) -> Self {
+        Self { name: field.name.to_owned(), mandatory: field.mandatory }
+    }
+}
+
 /// A currency that the platform's customers can hold, send and receive.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -82,10 +88,6 @@ impl From<&SupportedCurrency> for SupportedCurrencyBody {
             Direction::Outgoing => TransactionType::Outgoing,
             Direction::Incoming => TransactionType::Incoming,
         };
-        let field = |field: &CounterpartyField| CounterpartyFieldBody {
-            name: field.name.to_owned(),
-            mandatory: field.mandatory,
-        };
         Self {
             currency_code: supported.currency.code().to_owned(),
             min_amount: supported.min_minor,
@@ -93,7 +95,7 @@ impl From<&SupportedCurrency> for SupportedCurrencyBody {
             required_counterparty_fields: supported
                 .required_counterparty_fields
                 .iter()
-                .map(field)
+                .map(Into::into)
                 .collect(),
             enabled_transaction_types: supported.enabled.iter().map(way).collect(),
         }

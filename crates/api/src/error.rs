@@ -5,9 +5,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::account_info::{FieldError, Rule};
 use domain::invitation;
+use ports::uma::PeerFailure;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use service::Error;
+use service::error::PeerStage;
 use store::error::StoreError;
 use utoipa::ToSchema;
 
@@ -66,12 +68,16 @@ codes! {
     InvitationExpired = 400 "INVITATION_EXPIRED",
     /// There is no rate at the moment; try again later.
     QuoteRequestFailed = 400 "QUOTE_REQUEST_FAILED",
+    /// What another institution said about a payee cannot be read.
+    ParseLnurlpResponseError = 400 "PARSE_LNURLP_RESPONSE_ERROR",
     /// The credentials are missing or wrong.
     Unauthorized = 401 "UNAUTHORIZED",
     /// The token lacks the permission that this needs.
     Forbidden = 403 "FORBIDDEN",
     /// The customer cannot move money yet, for example because of its identity check.
     UserNotReady = 403 "USER_NOT_READY",
+    /// This server and the payee's institution do not deal with each other.
+    CounterpartyNotAllowed = 403 "COUNTERPARTY_NOT_ALLOWED",
     /// There is no such path.
     NotFound = 404 "NOT_FOUND",
     /// There is no such customer.
@@ -86,6 +92,8 @@ codes! {
     TokenNotFound = 404 "TOKEN_NOT_FOUND",
     /// There is no invitation with this code.
     InvitationNotFound = 404 "INVITATION_NOT_FOUND",
+    /// There is nobody at the UMA address.
+    UmaNotFound = 404 "UMA_NOT_FOUND",
     /// There is no such lookup, or it has expired.
     LookupRequestNotFound = 404 "LOOKUP_REQUEST_NOT_FOUND",
     /// The path exists, but not with this method.
@@ -100,10 +108,18 @@ codes! {
     UmaAddressExists = 409 "UMA_ADDRESS_EXISTS",
     /// The customer was deleted.
     CustomerDeleted = 410 "CUSTOMER_DELETED",
+    /// The payee's institution does not support the version of UMA that it was asked with.
+    UnsupportedUmaVersion = 412 "UNSUPPORTED_UMA_VERSION",
     /// The body is larger than any request needs.
     PayloadTooLarge = 413 "PAYLOAD_TOO_LARGE",
     /// The body is not JSON by its content type, or is compressed.
     UnsupportedMediaType = 415 "UNSUPPORTED_MEDIA_TYPE",
+    /// The payee's institution did not answer a lookup in a way that can be used.
+    LnurlpRequestFailed = 424 "LNURLP_REQUEST_FAILED",
+    /// The payee's institution did not show the keys that its answers are signed with.
+    CounterpartyPubkeyFetchError = 424 "COUNTERPARTY_PUBKEY_FETCH_ERROR",
+    /// The payee's institution and this server have no version of UMA in common.
+    NoCompatibleUmaVersion = 424 "NO_COMPATIBLE_UMA_VERSION",
     /// The server failed; the request may be repeated with the same idempotency key.
     InternalError = 500 "INTERNAL_ERROR",
     /// The server is too busy or its disk is full; try again after `Retry-After`.
@@ -306,6 +322,18 @@ impl From<Error> for ApiError {
                 plain(Code::QuoteNotFound).with("quoteId", id.to_string())
             }
             Error::TokenNotFound => plain(Code::TokenNotFound),
+            Error::SenderNotFound { address } => {
+                plain(Code::UserNotFound).with("umaAddress", address.as_str())
+            }
+            Error::UmaNotFound { address } => {
+                plain(Code::UmaNotFound).with("umaAddress", address.as_str())
+            }
+            Error::PayeeNotReady { address } => {
+                plain(Code::UserNotReady).with("umaAddress", address.as_str())
+            }
+            Error::Peer { address, stage, failure } => {
+                plain(code_of_peer(*stage, *failure)).with("umaAddress", address.as_str())
+            }
             Error::LookupNotFound { id } => {
                 plain(Code::LookupRequestNotFound).with("lookupId", id.as_str())
             }
@@ -395,6 +423,20 @@ impl From<Error> for ApiError {
                 Self::new(Code::InternalError, "the server failed; nothing was changed")
             }
         }
+    }
+}
+
+/// The code of what another institution did not answer.
+fn code_of_peer(stage: PeerStage, failure: PeerFailure) -> Code {
+    match (failure, stage) {
+        (PeerFailure::UnknownAddress, _) => Code::UmaNotFound,
+        (PeerFailure::PayeeNotReady, _) => Code::UserNotReady,
+        (PeerFailure::NotAllowed, _) => Code::CounterpartyNotAllowed,
+        (PeerFailure::Unreachable, PeerStage::Lookup) => Code::LnurlpRequestFailed,
+        (PeerFailure::KeysUnavailable, _) => Code::CounterpartyPubkeyFetchError,
+        (PeerFailure::Unreadable, PeerStage::Lookup) => Code::ParseLnurlpResponseError,
+        (PeerFailure::UnsupportedVersion, _) => Code::UnsupportedUmaVersion,
+        (PeerFailure::NoCommonVersion, _) => Code::NoCompatibleUmaVersion,
     }
 }
 

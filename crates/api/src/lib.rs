@@ -22,6 +22,7 @@ pub mod internal_accounts;
 pub mod external_accounts;
 pub mod transfers;
 pub mod exchange_rates;
+pub mod receivers;
 pub mod quotes;
 pub mod transactions;
 pub mod invitations;
@@ -52,6 +53,7 @@ pub const VERSION: &str = "2025-10-13";
 
 const VIEW: &[Permission] = &[Permission::View];
 const TRANSACT: &[Permission] = &[Permission::Transact];
+const VIEW_OR_TRANSACT: &[Permission] = &[Permission::View, Permission::Transact];
 const MANAGE: &[Permission] = &[Permission::Manage];
 
 /// Every route with the permission that it needs (design decision 8).
@@ -77,6 +79,8 @@ fn routes(app: &App) -> Routes {
         .needs(TRANSACT, routes!(transfers::transfer_out))
         .needs(TRANSACT, routes!(transfers::transfer_in))
         .needs(VIEW, routes!(exchange_rates::list))
+        .needs(VIEW_OR_TRANSACT, routes!(receivers::look_up_address))
+        .needs(VIEW_OR_TRANSACT, routes!(receivers::look_up_account))
         .needs(VIEW, routes!(quotes::list))
         .needs(TRANSACT, routes!(quotes::create))
         .needs(VIEW, routes!(quotes::get))

@@ -24,6 +24,7 @@ pub mod customer;
 pub mod account_info;
 pub mod checks;
 pub mod external_account;
+pub mod lookup;
 pub mod transition;
 pub mod quote;
 pub mod transaction;

@@ -172,6 +172,13 @@ impl Platform {
         self.currencies.first().map(|supported| supported.currency)
     }
 
+    /// The first currency of its configuration with this direction on: the one that is meant where
+    /// nothing else says which (contract 13, row 35).
+    pub fn first_currency(&self, direction: Direction) -> Option<Currency> {
+        let mut allowed = self.currencies.iter().filter(|one| one.allows(direction));
+        allowed.next().map(|supported| supported.currency)
+    }
+
     /// The platform's terms for a currency, if it supports it.
     pub fn supported(&self, currency: Currency) -> Option<&SupportedCurrency> {
         self.currencies.iter().find(|supported| supported.currency == currency)

@@ -1,9 +1,11 @@
 //! Every way in which the outside world can touch us, on one page of traits.
 //!
-//! Time, chance, payment rails and rate sources are here; `adapters` implements them, for real and
-//! for the sandbox, and the binary chooses. Nothing in this crate does anything by itself.
+//! Time, chance, payment rails, rate sources and UMA peers are here; `adapters` implements them,
+//! for real and for the sandbox, and the binary chooses. Nothing in this crate does anything by
+//! itself.
 
 pub mod clock;
 pub mod entropy;
 pub mod rail;
 pub mod rates;
+pub mod uma;

@@ -13,6 +13,7 @@ use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
+use ports::uma::UmaPeer;
 use store::Store;
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ pub struct Env {
     pub rates: Arc<dyn Rates>,
     /// The rails of a platform, by its mode. Every mode has one.
     pub rails: HashMap<Mode, Arc<dyn PaymentRail>>,
+    /// The UMA network of a platform, by its mode. Every mode has one.
+    pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
     /// Makes the bytes of an event; the shapes are the API's.
     pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
@@ -53,6 +56,11 @@ impl Env {
     /// The rails that a platform's money moves on.
     pub fn rail(&self, mode: Mode) -> &dyn PaymentRail {
         self.rails.get(&mode).expect("the wiring connects every mode").as_ref()
+    }
+
+    /// The other institutions that a platform's customers can pay.
+    pub fn uma_peer(&self, mode: Mode) -> &dyn UmaPeer {
+        self.uma_peers.get(&mode).expect("the wiring connects every mode").as_ref()
     }
 }
 

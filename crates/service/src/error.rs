@@ -15,6 +15,7 @@ use domain::uma_address::UmaAddress;
 use ledger::account::AccountKey;
 use ledger::apply::Refusal;
 use ledger::posting::PostingError;
+use ports::uma::PeerFailure;
 use store::books::BookError;
 use store::error::StoreError;
 
@@ -56,6 +57,35 @@ pub enum Error {
     /// There is no such token, or it is another platform's.
     #[error("there is no such token")]
     TokenNotFound,
+    /// No customer of the platform has this address.
+    #[error("no customer has the UMA address {address}")]
+    SenderNotFound {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// Nobody can be paid at this address.
+    #[error("there is nobody at {address}")]
+    UmaNotFound {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// The address is somebody's who cannot be paid yet. Says nothing about who and why: that is
+    /// another platform's.
+    #[error("{address} cannot be paid yet")]
+    PayeeNotReady {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// Another institution did not give an answer that can be used.
+    #[error("{}", peer_failure(address, *stage, *failure))]
+    Peer {
+        /// The address that it was asked about.
+        address: UmaAddress,
+        /// What it was asked.
+        stage: PeerStage,
+        /// Why there is no answer.
+        failure: PeerFailure,
+    },
     /// There is no such lookup, or it has expired.
     #[error("there is no lookup {id}, or it has expired; look the receiver up again")]
     LookupNotFound {
@@ -264,6 +294,39 @@ pub enum Error {
     /// Something that the code rules out.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+/// What another institution was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerStage {
+    /// About a payee.
+    Lookup,
+}
+
+/// What went wrong with another institution, for people.
+fn peer_failure(address: &UmaAddress, stage: PeerStage, failure: PeerFailure) -> String {
+    let domain = address.domain();
+    let question = match stage {
+        PeerStage::Lookup => "the lookup",
+    };
+    match failure {
+        PeerFailure::UnknownAddress => format!("there is nobody at {address}"),
+        PeerFailure::PayeeNotReady => format!("{address} cannot be paid yet"),
+        PeerFailure::NotAllowed => format!("{domain} and this server do not deal with each other"),
+        PeerFailure::Unreachable => {
+            format!("{domain} did not answer {question} in a way that can be used; try again later")
+        }
+        PeerFailure::KeysUnavailable => {
+            format!("{domain} did not show the keys that its answers are signed with")
+        }
+        PeerFailure::Unreadable => format!("the answer of {domain} to {question} cannot be read"),
+        PeerFailure::UnsupportedVersion => {
+            format!("{domain} does not support the version of UMA that it was asked with")
+        }
+        PeerFailure::NoCommonVersion => {
+            format!("{domain} and this server have no version of UMA in common")
+        }
+    }
 }
 
 impl From<BookError> for Error {

@@ -267,3 +267,14 @@ create table invitations (
     version {int8} not null,
     check ((status = 'PENDING') = (ended_at is null))
 ) {wide};
+
+-- What was said about a receiver that was looked up; `sender` is the customer who wants to pay.
+-- Rows stay, because quotes name them.
+create table lookups (
+    id {bytes} not null primary key,
+    platform {bytes} not null,
+    sender {bytes} not null,
+    expires_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};

@@ -25,6 +25,7 @@ pub mod platforms;
 pub mod tokens;
 pub mod customers;
 pub mod external_accounts;
+pub mod lookups;
 pub mod quotes;
 pub mod transactions;
 pub mod invitations;

@@ -265,6 +265,7 @@ tables! {
     uma_addresses: crate::customers::UmaClaim,
     external_accounts: domain::external_account::ExternalAccount,
     fingerprints: crate::external_accounts::Fingerprint,
+    lookups: domain::lookup::Lookup,
     quotes: domain::quote::Quote,
     transactions: domain::transaction::Transaction,
     ledger_accounts: crate::books::LedgerAccount,

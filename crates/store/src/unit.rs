@@ -8,6 +8,7 @@ use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::TransactionId;
 use domain::invitation::Invitation;
+use domain::lookup::Lookup;
 use domain::platform::Platform;
 use domain::quote::Quote;
 use domain::time::Timestamp;
@@ -270,6 +271,11 @@ impl Unit<'_, '_> {
     /// Marks what identifies an external account as used. The caller has read that it is free.
     pub fn claim_fingerprint(&mut self, fingerprint: Fingerprint) {
         self.put(fingerprint);
+    }
+
+    /// Adds a new lookup.
+    pub fn add_lookup(&mut self, lookup: Lookup) {
+        self.put(lookup);
     }
 
     /// Adds a new quote.

@@ -58,6 +58,9 @@ const DOLLARS: u128 = 11;
 const EUROS: u128 = 12;
 const OF_ANOTHER: u128 = 13;
 
+/// A lookup of the customer's.
+const LOOKUP: u128 = 14;
+
 fn timer(subject: Uuid, kind: TimerKind) -> Timer {
     Timer::new(subject, kind, at(1_000), at(500))
 }
@@ -80,6 +83,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.claim_fingerprint(Fingerprint { fingerprint, external_account: dollars.id });
     unit.put_external_account(dollars);
     unit.put_external_account(eur_account(EUROS, 1, owner));
+    unit.add_lookup(lookup(LOOKUP, 1, 1));
     unit.put_external_account(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
     for (key, status) in [("one", 201), ("two", 409)] {
         let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", key);
@@ -631,6 +635,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["S2"], "update transactions set sealed = zeroblob(64) where id = $out_pending"),
     corrupter(&["S2"], "update quotes set sealed = zeroblob(64) where transaction_id = $expired"),
     corrupter(&["S2"], "update external_accounts set sealed = zeroblob(64)"),
+    corrupter(&["S2"], "update lookups set sealed = zeroblob(64)"),
     // An account of nobody, and one of another platform's customer.
     corrupter(&["S4"], "update external_account_fingerprints set external_account = $nothing"),
     corrupter(
@@ -638,6 +643,9 @@ const CORRUPTERS: &[Corrupter] = &[
         "update external_accounts set platform = $second_platform \
          where id = $account_of_another",
     ),
+    // A lookup by another platform's customer, and one that cannot be read.
+    corrupter(&["S4"], "update lookups set sender = $elsewhere"),
+    corrupter(&["S4"], "update lookups set id = x'00'"),
     // Payments and events that reach another platform's.
     corrupter(&["S4", "N2"], "update transactions set owner = $elsewhere where id = $deposited"),
     corrupter(

@@ -10,9 +10,13 @@ use adapters::entropy::SystemEntropy;
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
+use adapters::uma;
+use adapters::uma::sandbox::SandboxPeer;
 use domain::platform::Mode;
 use ports::entropy::Entropy;
 use ports::rail::PaymentRail;
+use ports::rates::Rates;
+use ports::uma::UmaPeer;
 use service::{App, Env};
 use store::keyring::Keyring;
 use store::{Store, Threads};
@@ -57,11 +61,15 @@ pub fn default_env() -> Env {
 fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> Env {
     let sandbox: Arc<dyn PaymentRail> = Arc::new(SandboxRail::default());
     let live: Arc<dyn PaymentRail> = Arc::new(Unconnected);
+    let rates: Arc<dyn Rates> = Arc::new(rates);
+    let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
+    let nobody: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
     Env {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        rates: Arc::new(rates),
+        rates,
         rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
+        uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
         render_event: api::events::render,
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,

@@ -28,4 +28,4 @@ impl PaymentRail for Unconnected {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,7 +12,7 @@ use ports::rail::{Cause, Flow};
 use super::*;
 
 /// What a rail that waits for nothing answers.
-pub(super) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
+pub(crate) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("this rail has nothing to wait for"),

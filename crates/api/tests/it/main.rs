@@ -14,6 +14,7 @@ mod events;
 mod exchange_rates;
 mod idempotency;
 mod quotes;
+mod receivers;
 mod sandbox;
 mod transactions;
 mod transfers;

@@ -8,6 +8,8 @@ use adapters::entropy::SeededEntropy;
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
+use adapters::uma;
+use adapters::uma::sandbox::SandboxPeer;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
@@ -20,6 +22,8 @@ use domain::uma_address::UmaDomain;
 use http_body_util::BodyExt;
 use jsonschema::Validator;
 use ports::rail::PaymentRail;
+use ports::rates::Rates;
+use ports::uma::UmaPeer;
 use serde_json::{Value, json};
 use service::platforms::NewPlatform;
 use service::tokens::NewToken;
@@ -200,11 +204,15 @@ fn engine(place: &Place) -> Box<dyn Engine> {
 
 /// The world of a server that has its database for itself.
 fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
+    let rates: Arc<dyn Rates> = Arc::new(FixedRates::builtin());
+    let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
+    let nobody: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
     Env {
         clock: Arc::new(clock.clone()),
         entropy: Arc::new(SeededEntropy::new(seed)),
-        rates: Arc::new(FixedRates::builtin()),
+        rates,
         rails: HashMap::from([(Mode::Sandbox, rail), (Mode::Live, Arc::new(Unconnected))]),
+        uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
         render_event: api::events::render,
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
-use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Owner};
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, LookupId, Owner};
+use domain::lookup::Lookup;
 use domain::platform::Platform;
 use domain::token::Token;
 use domain::uma_address::UmaAddress;
@@ -33,20 +34,30 @@ const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, currenc
     from external_accounts";
 const FINGERPRINTS: &str = "select fingerprint, external_account \
     from external_account_fingerprints";
+const LOOKUPS: &str = "select id, platform, sender from lookups";
 const UMA_ADDRESSES: &str = "select address, customer from uma_addresses";
 const ANSWERS: &str = "select scope, at, status, sealed, part_of from idempotency \
     where scope > $1 order by scope limit $2";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [PLATFORMS, TOKENS, CUSTOMERS, EXTERNAL_ACCOUNTS, FINGERPRINTS, UMA_ADDRESSES, ANSWERS]
-        .map(str::to_owned)
-        .into_iter()
-        .chain([
-            whole::<Platform>(),
-            whole::<Token>(),
-            whole::<Customer>(),
-            whole::<ExternalAccount>(),
-        ])
+    let fixed = [
+        PLATFORMS,
+        TOKENS,
+        CUSTOMERS,
+        EXTERNAL_ACCOUNTS,
+        FINGERPRINTS,
+        LOOKUPS,
+        UMA_ADDRESSES,
+        ANSWERS,
+    ];
+    let read = [
+        whole::<Platform>(),
+        whole::<Token>(),
+        whole::<Customer>(),
+        whole::<ExternalAccount>(),
+        whole::<Lookup>(),
+    ];
+    fixed.map(str::to_owned).into_iter().chain(read)
 }
 
 pub(super) fn whole<R: Record>() -> String {
@@ -106,13 +117,15 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     customers(run)?;
     external_accounts(run)?;
     fingerprints(run)?;
+    lookups(run)?;
     deposit_accounts(run);
     uma_addresses(run)?;
     answers(run)?;
     readable::<Platform>(run, Predicate::S4)?;
     readable::<Token>(run, Predicate::S4)?;
     readable::<Customer>(run, Predicate::C2)?;
-    readable::<ExternalAccount>(run, Predicate::S4)
+    readable::<ExternalAccount>(run, Predicate::S4)?;
+    readable::<Lookup>(run, Predicate::S4)
 }
 
 fn platforms(run: &mut Run<'_>) -> Result<(), StoreError> {
@@ -248,6 +261,21 @@ fn fingerprints(run: &mut Run<'_>) -> Result<(), StoreError> {
             }
             Err(error) => run.findings.unreadable(Predicate::S4, "a fingerprint", &error),
         }
+    })
+}
+
+fn lookups(run: &mut Run<'_>) -> Result<(), StoreError> {
+    run.each(LOOKUPS, (Lookup::TABLE, &["id", "platform", "sender"]), |run, mut row| {
+        run.findings.saw(Predicate::S4, 1);
+        let read = |row: &mut Row| Ok((row.id()?, row.uuid()?, row.id()?));
+        let (id, platform, sender): (LookupId, _, _) = match read(&mut row) {
+            Ok(columns) => columns,
+            Err(error) => return run.findings.unreadable(Predicate::S4, "a lookup", &error),
+        };
+        let is_its = run.parties.platform_of(Owner::Customer(sender)) == Some(platform);
+        run.findings.demand(Predicate::S4, is_its, || {
+            format!("{id} was asked for by a customer who is not its platform's")
+        });
     })
 }
 

@@ -47,6 +47,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put_external_account(account);
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
+    unit.add_lookup(lookup(1, 1, 1));
     unit.put_lease(Lease { duty: Duty::FirstStart, holder: uuid(1), epoch: 1, until: at(1) });
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::customer::Customer;
 use domain::external_account::{self, ExternalAccount};
 use domain::id::Owner;
+use domain::lookup::{Lookup, Receiver};
 use domain::platform::Platform;
 use domain::quote::{self, Quote};
 use domain::rail::Rail;
@@ -96,6 +97,13 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     for status in external_account::Status::ALL {
         let account = ExternalAccount { status, ..wallet(10 + status as u128, 1, own) };
         opened = check(opened, account, |unit, record| unit.put_external_account(record)).await;
+    }
+    let of_account = Receiver::Account(account_id(1));
+    let of_customer = Receiver::Customer { address: uma_address(1), customer: customer_id(1) };
+    let (offers, payer_fields) = (Vec::new(), Vec::new());
+    let bare = Lookup { receiver: of_account, offers, payer_fields, ..lookup(21, 1, 1) };
+    for record in [lookup(20, 1, 1), bare, Lookup { receiver: of_customer, ..lookup(22, 1, 1) }] {
+        opened = check(opened, record, |unit, record| unit.add_lookup(record)).await;
     }
     let fingerprint = Fingerprint { fingerprint: [3; 32], external_account: account_id(1) };
     check(opened, fingerprint, |unit, record| unit.claim_fingerprint(record)).await

@@ -14,10 +14,11 @@ use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual
 use domain::event::{Event, EventKind, event_id};
 use domain::external_account::{self, ExternalAccount, Verification};
 use domain::id::{
-    CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TokenId,
-    TransactionId,
+    CustomerId, ExternalAccountId, InternalAccountId, LookupId, Owner, PlatformId, QuoteId,
+    TokenId, TransactionId,
 };
 use domain::invitation::{self, Invitation};
+use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
 use domain::pricing::{Fees, Locked, Multipliers, price};
@@ -360,6 +361,33 @@ pub fn wallet(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
         info: info("SPARK_WALLET", &fields, None, None),
         crypto_network: Some("SPARK_MAINNET".to_owned()),
         ..eur_account(number, platform, owner)
+    }
+}
+
+pub fn lookup_id(number: u128) -> LookupId {
+    LookupId::from_uuid(drawn(number as i64, 0x2_0000 + number))
+}
+
+/// A lookup of an address at another institution by the platform's customer.
+pub fn lookup(number: u128, platform: u128, sender: u128) -> Lookup {
+    let offer = |code, msat_per_unit| Offer {
+        currency: currency(code),
+        min_minor: 1,
+        max_minor: 9_000,
+        msat_per_unit,
+    };
+    let address = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+    Lookup {
+        id: lookup_id(number),
+        platform: platform_id(platform),
+        sender: customer_id(sender),
+        receiver: Receiver::Peer { address, callback: format!("https://peer.example/{CANARY}") },
+        offers: vec![offer("EUR", Some(Decimal::new(115_500_007, 4))), offer("USD", None)],
+        payer_fields: vec![
+            CounterpartyField { name: "FULL_NAME", mandatory: true },
+            CounterpartyField { name: "BIRTH_DATE", mandatory: false },
+        ],
+        expires_at: at(number as i64).plus_millis(LIFETIME_MILLIS),
     }
 }
 

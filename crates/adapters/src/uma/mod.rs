@@ -1,0 +1,23 @@
+//! The other institutions of the UMA network.
+
+pub mod sandbox;
+
+use std::future::ready;
+
+use domain::time::Timestamp;
+use ports::rail::Pending;
+use ports::uma::{Inquiry, Payee, PeerFailure, UmaPeer};
+
+/// The network of a live platform that is not connected to it: nobody can be reached.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unconnected;
+
+impl UmaPeer for Unconnected {
+    fn look_up<'a>(
+        &'a self,
+        _: &'a Inquiry,
+        _: Timestamp,
+    ) -> Pending<'a, Result<Payee, PeerFailure>> {
+        Box::pin(ready(Err(PeerFailure::Unreachable)))
+    }
+}

@@ -1,0 +1,274 @@
+//! Receiver lookups: who can be paid, how, and what has to be said about the payer (specification
+//! 4.11, 4.12; contract 6.8).
+
+use std::sync::Arc;
+
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::id::{CustomerId, ExternalAccountId, LookupId, PlatformId};
+use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
+use domain::money::AMOUNT_MAX;
+use domain::platform::{CounterpartyField, Platform};
+use domain::rate::Rate;
+use domain::time::Timestamp;
+use domain::transaction::Direction;
+use domain::uma_address::UmaAddress;
+use ports::uma::{Inquiry, Payee};
+use store::customers::UmaClaim;
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::{Error, PeerStage};
+use crate::{owners, pricing};
+
+/// Who asks about whom.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The customer who wants to pay, by its id.
+    pub customer_id: Option<CustomerId>,
+    /// The same customer, by its address. One of the two must be there.
+    pub sender: Option<UmaAddress>,
+    /// Who shall be paid.
+    pub receiver: Wanted,
+}
+
+/// Who shall be paid.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// Whoever has this address.
+    Address(UmaAddress),
+    /// An external account of the platform.
+    Account(ExternalAccountId),
+}
+
+/// A lookup with what each offer would cost now.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// The lookup.
+    pub lookup: Lookup,
+    /// Its offers for which there is a rate, from the first currency of the platform's that can be
+    /// sent. Indicative: the fees are not in it, and the quote's currency may be another.
+    pub offers: Vec<(Offer, Rate)>,
+}
+
+/// Where an address was found.
+enum Found {
+    /// On this server, or it is an account; the lookup is kept.
+    Here(Lookup),
+    /// Not here: another institution has to be asked.
+    Elsewhere { address: UmaAddress, sender: Arc<Customer> },
+}
+
+/// Looks a receiver up and keeps what was said. Another institution is asked outside any unit of
+/// work.
+pub async fn look_up(app: &App, platform: PlatformId, asked: Asked) -> Result<Looked, Error> {
+    let now = app.now();
+    let id: LookupId = app.new_id(now);
+    let found = {
+        let asked = asked.clone();
+        app.store().write(move |unit| find(unit, platform, &asked, id, now)).await?
+    };
+    let (lookup, platform) = match found {
+        (Found::Here(lookup), platform) => (lookup, platform),
+        (Found::Elsewhere { address, sender }, platform) => {
+            let inquiry = Inquiry { receiver: address.clone(), sender: sender.uma_address.clone() };
+            let payee = app.env().uma_peer(platform.mode).look_up(&inquiry, now).await;
+            let payee = payee.map_err(|failure| Error::Peer {
+                address: address.clone(),
+                stage: PeerStage::Lookup,
+                failure,
+            })?;
+            let lookup = from_peer(id, &platform, sender.id, address, payee, now);
+            let kept = lookup.clone();
+            let add = move |unit: &mut Unit<'_, '_>| {
+                unit.add_lookup(kept.clone());
+                Ok::<_, Error>(())
+            };
+            app.store().write(add).await?;
+            (lookup, platform)
+        }
+    };
+    Ok(priced(app, &platform, lookup, now))
+}
+
+/// The customer who wants to pay.
+fn sender(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    asked: &Asked,
+) -> Result<Arc<Customer>, Error> {
+    let by_address = match &asked.sender {
+        Some(address) => {
+            let unknown = || Error::SenderNotFound { address: address.clone() };
+            let claim = unit.get::<UmaClaim>(address)?.ok_or_else(unknown)?;
+            let customer = unit.get::<Customer>(&claim.customer)?;
+            let customer = customer.filter(|one| one.platform == platform);
+            Some(customer.filter(|one| one.uma_address == *address).ok_or_else(unknown)?)
+        }
+        None => None,
+    };
+    let by_id = match asked.customer_id {
+        Some(id) => Some(owners::customer(unit, platform, id)?),
+        None => None,
+    };
+    let customer = match (by_id, by_address) {
+        (Some(customer), Some(other)) if customer.id != other.id => {
+            let message = "is not the address of the customer with this customerId";
+            return Err(Error::field("senderUmaAddress", message));
+        }
+        (Some(customer), _) | (None, Some(customer)) => customer,
+        (None, None) => {
+            let message = "is required unless senderUmaAddress says who wants to pay";
+            return Err(Error::field("customerId", message));
+        }
+    };
+    if customer.is_deleted {
+        return Err(Error::CustomerDeleted { id: customer.id });
+    }
+    Ok(customer)
+}
+
+fn find(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    asked: &Asked,
+    id: LookupId,
+    now: Timestamp,
+) -> Result<(Found, Arc<Platform>), Error> {
+    let platform = owners::platform(unit, platform)?;
+    let sender = sender(unit, platform.id, asked)?;
+    let (receiver, offers, payer_fields) = match &asked.receiver {
+        Wanted::Account(id) => {
+            let account = owners::external_account(unit, platform.id, *id)?;
+            let holder = owners::Holder::Customer(Arc::clone(&sender));
+            owners::usable_by(unit, &account, &holder, "accountId")?;
+            let offer = Offer {
+                currency: account.currency,
+                min_minor: 1,
+                max_minor: AMOUNT_MAX,
+                msat_per_unit: None,
+            };
+            (Receiver::Account(*id), vec![offer], Vec::new())
+        }
+        Wanted::Address(address) => match local(unit, &platform, address)? {
+            Some(local) => {
+                let (address, customer) = (address.clone(), local.customer.id);
+                let receiver = Receiver::Customer { address, customer };
+                (receiver, offers_of(&local.platform), fields_of(&local.platform))
+            }
+            None => {
+                let address = address.clone();
+                return Ok((Found::Elsewhere { address, sender }, platform));
+            }
+        },
+    };
+    let lookup = Lookup {
+        id,
+        platform: platform.id,
+        sender: sender.id,
+        receiver,
+        offers,
+        payer_fields,
+        expires_at: now.plus_millis(LIFETIME_MILLIS),
+    };
+    unit.add_lookup(lookup.clone());
+    Ok((Found::Here(lookup), platform))
+}
+
+/// A customer of this server who can be paid at an address.
+pub(crate) struct Local {
+    /// The customer.
+    pub customer: Arc<Customer>,
+    /// Its platform.
+    pub platform: Arc<Platform>,
+}
+
+/// The customer of this server who has an address; nothing if the address is another
+/// institution's.
+///
+/// An address that a customer gave up reaches nobody, nor does one of a platform in the other mode:
+/// money that is real and money that is not never meet.
+pub(crate) fn local(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    address: &UmaAddress,
+) -> Result<Option<Local>, Error> {
+    let unknown = || Error::UmaNotFound { address: address.clone() };
+    let Some(claim) = unit.get::<UmaClaim>(address)? else {
+        let is_ours = address.domain() == platform.uma_domain.as_str();
+        return if is_ours { Err(unknown()) } else { Ok(None) };
+    };
+    let customer = unit.get::<Customer>(&claim.customer)?.ok_or_else(unknown)?;
+    let theirs = owners::platform(unit, customer.platform)?;
+    if customer.is_deleted || customer.uma_address != *address || theirs.mode != platform.mode {
+        return Err(unknown());
+    }
+    if !customer.kyc_status.may_move_money() {
+        return Err(Error::PayeeNotReady { address: address.clone() });
+    }
+    Ok(Some(Local { customer, platform: theirs }))
+}
+
+/// What customers of a platform can be paid in, in the order of its configuration.
+pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
+    let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
+    incoming
+        .map(|supported| Offer {
+            currency: supported.currency,
+            min_minor: supported.min_minor.max(1),
+            max_minor: supported.max_minor,
+            msat_per_unit: None,
+        })
+        .filter(|offer| offer.min_minor <= offer.max_minor)
+        .collect()
+}
+
+/// What a platform asks about whoever pays its customers, in any currency. A field that one
+/// currency insists on is insisted on, because the payer has not chosen one yet.
+fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
+    let mut fields: Vec<CounterpartyField> = Vec::new();
+    let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
+    for field in incoming.flat_map(|supported| &supported.required_counterparty_fields) {
+        match fields.iter_mut().find(|known| known.name == field.name) {
+            Some(known) => known.mandatory |= field.mandatory,
+            None => fields.push(*field),
+        }
+    }
+    fields
+}
+
+fn from_peer(
+    id: LookupId,
+    platform: &Platform,
+    sender: CustomerId,
+    address: UmaAddress,
+    payee: Payee,
+    now: Timestamp,
+) -> Lookup {
+    let Payee { offers, payer_fields, callback } = payee;
+    Lookup {
+        id,
+        platform: platform.id,
+        sender,
+        receiver: Receiver::Peer { address, callback },
+        offers,
+        payer_fields,
+        expires_at: now.plus_millis(LIFETIME_MILLIS),
+    }
+}
+
+/// A lookup with what its offers would cost. An offer without a rate is not shown: it could not be
+/// quoted on.
+fn priced(app: &App, platform: &Platform, lookup: Lookup, now: Timestamp) -> Looked {
+    let rates = app.env().rates.as_ref();
+    let rate = |sending: Currency, offer: &Offer| {
+        pricing::corridor_to(rates, platform, sending, offer, now).ok().map(|found| found.rate)
+    };
+    let offers = match platform.first_currency(Direction::Outgoing) {
+        Some(sending) => {
+            lookup.offers.iter().filter_map(|offer| Some((*offer, rate(sending, offer)?))).collect()
+        }
+        None => Vec::new(),
+    };
+    Looked { lookup, offers }
+}

@@ -1,0 +1,149 @@
+//! Receiver lookups in the store.
+
+use domain::currency::Currency;
+use domain::id::{CustomerId, ExternalAccountId, LookupId};
+use domain::lookup::{Lookup, Offer, Receiver};
+use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
+use domain::uma_address::UmaAddress;
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::record::{Record, record_table};
+use crate::sql::{Row, Value};
+
+/// What was said, as it is kept inside the sealed column: it is about a person.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    receiver: StoredReceiver,
+    offers: Vec<StoredOffer>,
+    payer_fields: Vec<(String, bool)>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredReceiver {
+    #[serde(rename = "a")]
+    Account(String),
+    #[serde(rename = "c")]
+    Customer { address: String, customer: String },
+    #[serde(rename = "p")]
+    Peer { address: String, callback: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredOffer {
+    currency: String,
+    min: i64,
+    max: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    msat: Option<Decimal>,
+}
+
+impl Stored {
+    fn of(lookup: &Lookup) -> Self {
+        let offer = |offer: &Offer| StoredOffer {
+            currency: offer.currency.code().to_owned(),
+            min: offer.min_minor,
+            max: offer.max_minor,
+            msat: offer.msat_per_unit,
+        };
+        let fields = lookup.payer_fields.iter();
+        Self {
+            receiver: match &lookup.receiver {
+                Receiver::Account(id) => StoredReceiver::Account(id.to_string()),
+                Receiver::Customer { address, customer } => StoredReceiver::Customer {
+                    address: address.to_string(),
+                    customer: customer.to_string(),
+                },
+                Receiver::Peer { address, callback } => StoredReceiver::Peer {
+                    address: address.to_string(),
+                    callback: callback.clone(),
+                },
+            },
+            offers: lookup.offers.iter().map(offer).collect(),
+            payer_fields: fields.map(|field| (field.name.to_owned(), field.mandatory)).collect(),
+        }
+    }
+}
+
+impl StoredReceiver {
+    fn into_domain(self) -> Option<Receiver> {
+        Some(match self {
+            Self::Account(id) => Receiver::Account(ExternalAccountId::parse(&id).ok()?),
+            Self::Customer { address, customer } => Receiver::Customer {
+                address: UmaAddress::parse(&address).ok()?,
+                customer: CustomerId::parse(&customer).ok()?,
+            },
+            Self::Peer { address, callback } => {
+                Receiver::Peer { address: UmaAddress::parse(&address).ok()?, callback }
+            }
+        })
+    }
+}
+
+impl StoredOffer {
+    fn into_domain(self) -> Option<Offer> {
+        Some(Offer {
+            currency: Currency::from_code(&self.currency)?,
+            min_minor: self.min,
+            max_minor: self.max,
+            msat_per_unit: self.msat,
+        })
+    }
+}
+
+fn payer_field((name, mandatory): (String, bool)) -> Option<CounterpartyField> {
+    let name = COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name)?;
+    Some(CounterpartyField { name, mandatory })
+}
+
+impl Record for Lookup {
+    type Key = LookupId;
+    const TABLE: &'static str = "lookups";
+    const COLUMNS: &'static [&'static str] = &["id", "platform", "sender", "expires_at", "sealed"];
+    record_table!(lookups);
+
+    fn key(&self) -> LookupId {
+        self.id
+    }
+
+    fn key_value(key: &LookupId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let stored = serde_json::to_vec(&Stored::of(self)).expect("a lookup has text keys only");
+        vec![
+            self.id.into(),
+            self.platform.into(),
+            self.sender.into(),
+            self.expires_at.into(),
+            keyring.seal(Self::TABLE, self.id.uuid().as_bytes(), &stored).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (id, platform, sender): (LookupId, _, _) = (row.id()?, row.id()?, row.id()?);
+        let expires_at = row.time()?;
+        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let parts = || {
+            let fields = stored.payer_fields.into_iter();
+            Some(Self {
+                id,
+                platform,
+                sender,
+                receiver: stored.receiver.into_domain()?,
+                offers: stored
+                    .offers
+                    .into_iter()
+                    .map(StoredOffer::into_domain)
+                    .collect::<Option<_>>()?,
+                payer_fields: fields.map(payer_field).collect::<Option<_>>()?,
+                expires_at,
+            })
+        };
+        parts().ok_or_else(|| row.corrupt("a lookup of nobody that can be paid"))
+    }
+}
