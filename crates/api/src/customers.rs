@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number as JsonNumber;
 use service::App;
 use service::customers::{self, CustomerChange, NewCustomer};
+use service::once::Keyed;
 use store::customers::CustomerFilter;
 use utoipa::{IntoParams, ToSchema};
 
@@ -561,7 +562,8 @@ pub async fn create(
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (platform, drawn) = (request.keyed().platform, customers::draw(&app));
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let drawn = customers::draw(&app, ahead);
     request.run(201, body, move |unit| customers::create(unit, platform, &new, &drawn)).await
 }
 
@@ -673,7 +675,8 @@ pub async fn update(
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), request.keyed().platform);
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let now = app.now(ahead);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         customers::update(unit, platform, id, &change, now)
     };

@@ -136,7 +136,7 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let platform = &caller.platform;
     let wanted = wanted(platform, query.as_deref().unwrap_or_default())?;
-    let now = app.now();
+    let now = app.now(platform.ahead);
     let mut data = Vec::new();
     for source in &wanted.sources {
         for destination in wanted.destinations.iter().filter(|one| *one != source) {

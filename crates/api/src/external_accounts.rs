@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use service::App;
 use service::external_accounts::{self, Duplicate, NewExternalAccount};
+use service::once::Keyed;
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
 use store::readers::View;
@@ -406,8 +407,9 @@ async fn create(
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), request.keyed().platform);
-    let (id, is_default) = (app.new_id(now), new.default_uma_deposit_account);
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let now = app.now(ahead);
+    let (id, is_default) = (app.new_id(ahead, now), new.default_uma_deposit_account);
     let body = move |account: &ExternalAccount| ExternalAccountBody::new(account, is_default);
     request
         .run(201, body, move |unit| {

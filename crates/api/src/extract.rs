@@ -5,7 +5,6 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use domain::time::Timestamp;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use service::App;
@@ -87,7 +86,6 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
 pub struct Once {
     app: App,
     keyed: Keyed,
-    now: Timestamp,
 }
 
 /// Characters of an idempotency key.
@@ -102,7 +100,8 @@ impl FromRequestParts<App> for Once {
         let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
         let scope = idempotency_key(&parts.headers)?
             .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
-        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform }, now: app.now() })
+        let ahead = caller.platform.ahead;
+        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead } })
     }
 }
 
@@ -140,7 +139,7 @@ impl Once {
         let answer = refusal.render();
         let render = move |_: &Result<(), Error>| answer.clone();
         let work = |_: &mut store::unit::Unit<'_, '_>| Ok(());
-        respond(once(&self.app, self.keyed, self.now, render, work).await)
+        respond(once(&self.app, self.keyed, render, work).await)
     }
 
     /// Does `work` in one unit, once.
@@ -155,7 +154,7 @@ impl Once {
         B: serde::Serialize,
         F: FnMut(&mut store::unit::Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        respond(once(&self.app, self.keyed, self.now, renderer(status, body), work).await)
+        respond(once(&self.app, self.keyed, renderer(status, body), work).await)
     }
 }
 

@@ -10,6 +10,7 @@ use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::invitations::{self, NewInvitation};
+use service::once::Keyed;
 use utoipa::ToSchema;
 
 use crate::error::{ApiError, ErrorBody};
@@ -160,7 +161,8 @@ pub async fn create(
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), request.keyed().platform);
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let now = app.now(ahead);
     let (code, body) = (invitations::draw(&app), body(&app, now));
     request.run(201, body, move |unit| invitations::create(unit, platform, &new, &code, now)).await
 }
@@ -171,9 +173,9 @@ pub async fn create(
     responses((status = 200, description = "The invitation.", body = InvitationBody)))]
 pub async fn get(State(app): State<App>, Path(code): Path<String>) -> Result<Response, ApiError> {
     let id = opened(&app, &code)?;
-    let found = app.store().look(move |view| view.get::<Invitation>(&id)).await?;
-    let invitation = found.ok_or(service::Error::InvitationNotFound)?;
-    Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now())))
+    let found = app.store().look(move |view| invitations::find(view, id)).await?;
+    let (invitation, ahead) = found.ok_or(service::Error::InvitationNotFound)?;
+    Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(ahead))))
 }
 
 /// Claims an invitation for somebody who has got a UMA address. Any platform that has the code
@@ -193,7 +195,8 @@ pub async fn claim(
         Ok(parsed) => parsed,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let now = app.now();
+    let now = app.server_now();
+    // What was claimed stays so, whatever the time.
     let body = body(&app, now);
     request.run(200, body, move |unit| invitations::claim(&app, unit, id, &invitee, now)).await
 }
@@ -210,7 +213,8 @@ pub async fn cancel(State(app): State<App>, request: Once, Path(code): Path<Stri
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), request.keyed().platform);
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let now = app.now(ahead);
     let body = body(&app, now);
     request.run(200, body, move |unit| invitations::cancel(unit, platform, id, now)).await
 }

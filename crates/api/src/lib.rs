@@ -93,6 +93,8 @@ fn routes(app: &App) -> Routes {
         .needs(TRANSACT, routes!(invitations::cancel))
         .needs(TRANSACT, routes!(sandbox::fund))
         .needs(TRANSACT, routes!(sandbox::send))
+        .needs(VIEW, routes!(sandbox::clock))
+        .needs(TRANSACT, routes!(sandbox::advance_clock))
 }
 
 /// Routes on their way into a router, each behind its permission.

@@ -140,7 +140,7 @@ pub async fn look_up_address(
     Query(sender): Query<Sender>,
 ) -> Result<Response, ApiError> {
     let asked = sender.asks_about(Wanted::Address(address(&receiver)?))?;
-    let looked = lookups::look_up(&app, caller.platform.id, asked).await?;
+    let looked = lookups::look_up(&app, &caller.platform, asked).await?;
     Ok(ok(&LookupBody::from(&looked)))
 }
 
@@ -166,6 +166,6 @@ pub async fn look_up_account(
         ApiError::from(service::Error::AccountNotFound { id })
     })?;
     let asked = sender.asks_about(Wanted::Account(id))?;
-    let looked = lookups::look_up(&app, caller.platform.id, asked).await?;
+    let looked = lookups::look_up(&app, &caller.platform, asked).await?;
     Ok(ok(&LookupBody::from(&looked)))
 }

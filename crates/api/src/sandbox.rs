@@ -1,19 +1,22 @@
-//! What only the sandbox has: making money arrive (contract 6.18). Each of these routes makes an
-//! input, a deposit, and the same code that takes real ones does the rest.
+//! What only the sandbox has: making money arrive (contract 6.18) and time pass
+//! (docs/decisions/0020). Each of these routes makes an input, and the same code that takes real
+//! ones does the rest.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
+use domain::clock::Advance;
 use domain::id::{InternalAccountId, QuoteId};
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use service::App;
+use service::clock;
 use service::funding::{self, QuoteDeposit};
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once};
+use crate::extract::{Json, Once, ok};
 use crate::internal_accounts::{AccountView, InternalAccountBody};
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
@@ -43,7 +46,59 @@ pub struct SendForQuote {
     currency_amount: Option<i64>,
 }
 
-schema_of!(FundInternalAccount, SendForQuote);
+/// How far a clock is moved on: one of the two.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AdvanceClock {
+    /// By this many seconds.
+    #[serde(default)]
+    #[schema(nullable = false, minimum = 1, maximum = 315_619_200, example = 360)]
+    advance_by_seconds: Option<i64>,
+    /// To this instant, which must not be before the one that the clock shows.
+    #[serde(default)]
+    #[schema(nullable = false, format = DateTime, max_length = 40)]
+    advance_to: Option<String>,
+}
+
+schema_of!(FundInternalAccount, SendForQuote, AdvanceClock);
+
+impl AdvanceClock {
+    fn checked(&self) -> Result<Advance, ApiError> {
+        let mut checks = Checks::new();
+        let to = checks.time_if("advanceTo", self.advance_to.as_deref());
+        if self.advance_by_seconds.is_some() == self.advance_to.is_some() {
+            checks.refuse("advanceBySeconds", "give either advanceBySeconds or advanceTo");
+        }
+        let by = self.advance_by_seconds.map(Advance::BySeconds);
+        checks.finish(by.or(to.map(Advance::To)))
+    }
+}
+
+/// A platform's clock.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Clock)]
+pub struct ClockBody {
+    /// The time for everything of this platform.
+    #[schema(format = DateTime)]
+    now: String,
+    /// The time of the server, and of every platform whose clock was not moved.
+    #[schema(format = DateTime)]
+    server_time: String,
+    /// How far the first is ahead of the second.
+    #[schema(minimum = 0)]
+    ahead_milliseconds: i64,
+}
+
+impl ClockBody {
+    fn new(platform: &Platform, server_now: Timestamp) -> Self {
+        Self {
+            now: platform.ahead.shows(server_now).to_string(),
+            server_time: server_now.to_string(),
+            ahead_milliseconds: platform.ahead.millis(),
+        }
+    }
+}
 
 /// Refuses a platform whose money is real (contract 1.2).
 fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
@@ -83,8 +138,9 @@ pub async fn fund(
         Ok(parsed) => parsed,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), caller.platform);
-    let transaction = app.new_id(now);
+    let platform = caller.platform;
+    let now = app.now(platform.ahead);
+    let transaction = app.new_id(platform.ahead, now);
     let shape = {
         let (app, platform) = (app.clone(), platform.clone());
         move |account: &AccountView| InternalAccountBody::new(&app, &platform, account)
@@ -112,7 +168,8 @@ pub async fn send(
     request: Once,
     Json(body): Json<SendForQuote>,
 ) -> Response {
-    let (now, platform) = (app.now(), caller.platform);
+    let platform = caller.platform;
+    let now = app.now(platform.ahead);
     let parsed = only_sandbox(&platform).and(body).and_then(|body| {
         let mut checks = Checks::new();
         let quote: Option<QuoteId> = checks.id("quoteId", &body.quote_id);
@@ -121,7 +178,7 @@ pub async fn send(
             quote,
             amount_minor: body.currency_amount,
             currency: currency(&body.currency_code)?,
-            late: app.new_id(now),
+            late: app.new_id(platform.ahead, now),
         })
     });
     let deposit = match parsed {
@@ -134,4 +191,36 @@ pub async fn send(
         funding::fund_quote(&app, unit, platform, deposit, now)
     };
     request.run(200, body, work).await
+}
+
+/// Shows the platform's clock.
+#[utoipa::path(get, path = "/sandbox/clock", tag = "Sandbox",
+    responses((status = 200, description = "The clock.", body = ClockBody)))]
+pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    only_sandbox(&caller.platform)?;
+    Ok(ok(&ClockBody::new(&caller.platform, app.server_now())))
+}
+
+/// Moves the platform's clock on, never back; it goes on from there. What is due by then happens
+/// at once: quotes expire, payments settle, what is tried again is tried again. No other platform
+/// is affected.
+#[utoipa::path(post, path = "/sandbox/clock", tag = "Sandbox", request_body = AdvanceClock,
+    responses((status = 200, description = "The clock.", body = ClockBody)))]
+pub async fn advance_clock(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Json(body): Json<AdvanceClock>,
+) -> Response {
+    let parsed = only_sandbox(&caller.platform).and(body);
+    let advance = match parsed.and_then(|body| body.checked()) {
+        Ok(advance) => advance,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (server_now, platform) = (app.server_now(), caller.platform.id);
+    let shape = move |platform: &Platform| ClockBody::new(platform, server_now);
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        clock::advance(unit, platform, advance, server_now)
+    };
+    request.run(200, shape, work).await
 }

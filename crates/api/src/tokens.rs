@@ -169,7 +169,7 @@ pub async fn create(
         Err(refusal) => return request.refuse(refusal).await,
     };
     let permissions = body.permissions.into_iter().map(Permission::from).collect();
-    let new = tokens::draw(&app, caller.platform.id, body.name, permissions);
+    let new = tokens::draw(&app, &caller.platform, body.name, permissions);
     let held = caller.token.permissions;
     let shape = |new: &tokens::NewToken| TokenBody::new(&new.token, Some(new.secret.clone()));
     let mut response = request
@@ -216,7 +216,8 @@ pub async fn delete(
     request: Once,
     Path(token): Path<String>,
 ) -> Result<Response, ApiError> {
-    let (id, now, keyed) = (id(&token)?, app.now(), request.keyed());
+    let (id, keyed) = (id(&token)?, request.keyed());
+    let now = app.now(keyed.ahead);
     app.store().write(move |unit| tokens::revoke(unit, keyed.platform, id, now)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

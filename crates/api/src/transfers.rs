@@ -178,8 +178,9 @@ async fn run(
         Ok(transfer) => transfer,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let (now, platform) = (app.now(), caller.platform.id);
-    let id = app.new_id(now);
+    let (ahead, platform) = (caller.platform.ahead, caller.platform.id);
+    let now = app.now(ahead);
+    let id = app.new_id(ahead, now);
     let body = TransactionBody::of(&app, &caller.platform);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         transfers::transfer(&app, unit, platform, &transfer, way, id, now)

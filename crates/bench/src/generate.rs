@@ -17,9 +17,12 @@ use anyhow::{Context as _, Result};
 use api::extract::renderer;
 use api::transactions::TransactionBody;
 use domain::account_info::{AccountInfo, BeneficiaryDraft, FieldValue, types};
+use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::customer::{Identity, Individual, KycStatus};
-use domain::id::{ExternalAccountId, InternalAccountId, Owner, PlatformId, TransactionId};
+use domain::id::{
+    ExternalAccountId, Id, InternalAccountId, Kind, Owner, PlatformId, TransactionId,
+};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event};
 use ledger::posting::Resolution;
@@ -136,6 +139,10 @@ impl Filling {
         Ok(())
     }
 
+    fn new_id<K: Kind>(&self, at: Timestamp) -> Id<K> {
+        self.app.new_id(Ahead::NONE, at)
+    }
+
     fn tick(&self) -> Timestamp {
         self.clock.advance_millis(INTERVAL_MILLIS)
     }
@@ -146,9 +153,9 @@ impl Filling {
         let mut units = Units::new(&self.app);
         for number in 0..count {
             self.tick();
-            let drawn = customers::draw(&self.app);
+            let drawn = customers::draw(&self.app, Ahead::NONE);
             let at = self.tick();
-            let (external, deposit) = (self.app.new_id(at), self.app.new_id(at));
+            let (external, deposit) = (self.new_id(at), self.new_id(at));
             let (app, platform) = (self.app.clone(), self.platform);
             let make = move |unit: &mut Unit<'_, '_>| {
                 let customer = customers::create(unit, platform, &customer(number), &drawn)?;
@@ -169,7 +176,7 @@ impl Filling {
         let is_busy = number % BUSY_EVERY == BUSY_EVERY / 2;
         let payer = payers[if is_busy { 0 } else { number as usize % payers.len() }];
         let key = format!("{:016x}-{number:016x}", SystemEntropy.number());
-        Payment { payer, number, id: self.app.new_id(at), at, key }
+        Payment { payer, number, id: self.new_id(at), at, key }
     }
 }
 

@@ -18,6 +18,7 @@ use axum::extract::{Path, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner};
 use domain::money::{Money, Receiving, Sending};
@@ -74,14 +75,15 @@ struct Bodies {
 
 /// The bodies of a transaction that begins and of one that has ended, as the API writes them.
 fn bodies(app: &App) -> Result<Bodies> {
-    let now = app.now();
+    let now = app.server_now();
     let currency = Currency::from_code("USD").context("USD is in the table")?;
-    let owner = Owner::Customer(app.new_owner_id::<domain::id::kind::Customer>(now));
+    let owner = Owner::Customer(app.new_owner_id::<domain::id::kind::Customer>(Ahead::NONE, now));
     let amount = Money::positive(crate::sessions::AMOUNT_MINOR, currency)?;
-    let (internal, external) = (InternalAccountId::of(owner, currency), app.new_id(now));
+    let internal = InternalAccountId::of(owner, currency);
+    let external = app.new_id(Ahead::NONE, now);
     let pending = Transaction::pending(Draft {
-        id: app.new_id(now),
-        platform: app.new_id(now),
+        id: app.new_id(Ahead::NONE, now),
+        platform: app.new_id(Ahead::NONE, now),
         owner,
         platform_customer_id: owner.uuid().to_string(),
         direction: Direction::Outgoing,

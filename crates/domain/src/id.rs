@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 use uuid::Uuid;
 
+use crate::clock::Ahead;
 use crate::currency::Currency;
 use crate::time::Timestamp;
 
@@ -261,6 +262,12 @@ impl IdSequence {
     }
 }
 
+/// A uuid that was drawn by the server's clock, as it is by one that is ahead of it. Uuids of one
+/// clock still only grow, because it never goes back, and no other clock's are affected.
+pub fn moved_ahead(uuid: Uuid, ahead: Ahead) -> Uuid {
+    Uuid::from_u128(uuid.as_u128() + ((ahead.millis() as u128) << TIME_SHIFT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +314,22 @@ mod tests {
         // A clock that steps back does not take creation back.
         let latest = 1_700_000_000_124;
         assert_eq!(made, [[1_700_000_000_123; 2], [latest; 2], [latest; 2]]);
+    }
+
+    #[test]
+    fn ids_of_a_clock_that_is_moved_on_only_grow_and_leave_others_alone() {
+        let mut ids = IdSequence::default();
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let mut last = Uuid::nil();
+        for ahead in [0, 0, 1, 86_400_000, 86_400_000] {
+            let ahead = Ahead::from_millis(ahead).expect("within the limit");
+            let id = moved_ahead(ids.next(now, u64::MAX), ahead);
+            assert!(id > last, "{id} after {last}");
+            assert_eq!(QuoteId::from_uuid(id).created_at(), ahead.shows(now));
+            assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
+            last = id;
+        }
+        assert_eq!(QuoteId::from_uuid(ids.next(now, 0)).created_at(), now);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 pub mod id;
 pub mod time;
+pub mod clock;
 pub mod currency;
 pub mod money;
 pub mod rate;

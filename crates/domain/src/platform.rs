@@ -3,6 +3,7 @@
 use rust_decimal::Decimal;
 
 use crate::account_info::AccountInfo;
+use crate::clock::{Advance, Ahead, ClockRefusal};
 use crate::currency::Currency;
 use crate::customer::KycStatus;
 use crate::external_account;
@@ -133,6 +134,8 @@ pub struct Platform {
     pub corridors: Vec<CorridorRule>,
     /// How many of its tokens can manage; the last one cannot be deleted.
     pub manager_tokens: u32,
+    /// How far its clock is ahead of the server's.
+    pub ahead: Ahead,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its configuration last changed.
@@ -158,6 +161,14 @@ impl Platform {
             external_account::Status::Active
         } else {
             external_account::Status::Pending
+        }
+    }
+
+    /// Its clock moved on, when the server's shows `server`. Only where no money is real.
+    pub fn advanced(&self, advance: Advance, server: Timestamp) -> Result<Ahead, ClockRefusal> {
+        match self.mode {
+            Mode::Sandbox => self.ahead.advanced(advance, server),
+            Mode::Live => Err(ClockRefusal::RealTime),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use domain::clock::Ahead;
 use domain::event::Event;
-use domain::id::{Id, IdSequence, Kind};
+use domain::id::{Id, IdSequence, Kind, moved_ahead};
 use domain::invitation::Invitation;
 use domain::platform::Mode;
 use domain::time::Timestamp;
@@ -125,19 +126,28 @@ impl App {
         (self.0.env.render_event)(&self.0.env, event, subject)
     }
 
-    /// The present instant.
-    pub fn now(&self) -> Timestamp {
+    /// The present instant by the server's clock: for what the server does for itself.
+    pub fn server_now(&self) -> Timestamp {
         self.0.env.clock.now()
     }
 
-    /// Draws an identifier. Later ones are greater.
-    pub fn new_id<K: Kind>(&self, now: Timestamp) -> Id<K> {
-        Id::from_uuid(self.draw(|ids, random| ids.next(now, random)))
+    /// The present instant by the clock of a platform, which is this much ahead: for everything
+    /// that is the platform's.
+    pub fn now(&self, ahead: Ahead) -> Timestamp {
+        ahead.shows(self.server_now())
     }
 
-    /// Draws an identifier for something that owns internal accounts.
-    pub fn new_owner_id<K: Kind>(&self, now: Timestamp) -> Id<K> {
-        Id::from_uuid(self.draw(|ids, random| ids.next_owner(now, random)))
+    /// Draws an identifier for something that is made at `now` by a clock that is this much ahead.
+    /// Later ones of the same clock are greater.
+    pub fn new_id<K: Kind>(&self, ahead: Ahead, now: Timestamp) -> Id<K> {
+        let now = ahead.on_server(now);
+        Id::from_uuid(moved_ahead(self.draw(|ids, random| ids.next(now, random)), ahead))
+    }
+
+    /// Draws an identifier, as [`App::new_id`], for something that owns internal accounts.
+    pub fn new_owner_id<K: Kind>(&self, ahead: Ahead, now: Timestamp) -> Id<K> {
+        let now = ahead.on_server(now);
+        Id::from_uuid(moved_ahead(self.draw(|ids, random| ids.next_owner(now, random)), ahead))
     }
 
     fn draw(&self, next: impl FnOnce(&mut IdSequence, u64) -> Uuid) -> Uuid {

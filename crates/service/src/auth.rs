@@ -72,7 +72,7 @@ pub async fn authenticate(
     client_id: String,
     secret: String,
 ) -> Result<Option<Caller>, StoreError> {
-    let (changes, now) = (app.store().callers().changes(), app.now());
+    let (changes, now) = (app.store().callers().changes(), app.server_now());
     let given = hash_secret(app.store().keyring(), &client_id, &secret);
     let remembered = app.remembered_callers().get(&client_id, changes, now);
     let caller = match remembered {

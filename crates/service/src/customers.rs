@@ -1,6 +1,7 @@
 //! Customers (specification 2.6; contract 6.3).
 
 use domain::account_info::{FieldError, Rule};
+use domain::clock::Ahead;
 use domain::code::letter;
 use domain::currency::Currency;
 use domain::customer::{Business, Customer, Identity, Individual, KycStatus};
@@ -44,10 +45,10 @@ pub struct Drawn {
 const USER_LENGTH: usize = 12;
 
 /// Draws what a new customer needs.
-pub fn draw(app: &App) -> Drawn {
-    let now = app.now();
+pub fn draw(app: &App, ahead: Ahead) -> Drawn {
+    let now = app.now(ahead);
     let user = app.random::<USER_LENGTH>().into_iter().map(letter).collect();
-    Drawn { id: app.new_owner_id(now), user }
+    Drawn { id: app.new_owner_id(ahead, now), user }
 }
 
 /// Makes a customer. Its internal accounts exist from now on, one per supported currency.
@@ -234,10 +235,10 @@ pub async fn delete<R: Render<Customer>>(
     id: CustomerId,
     render: R,
 ) -> Result<Reply, Error> {
-    let now = app.now();
+    let now = app.now(keyed.ahead);
     let platform = keyed.platform;
     let under_way = app.store().read(move |view| under_way(view, platform, id)).await?;
-    once(app, keyed, now, render, move |unit| {
+    once(app, keyed, render, move |unit| {
         let customer = owners::customer(unit, platform, id)?;
         if customer.is_deleted {
             return Err(Error::CustomerDeleted { id });

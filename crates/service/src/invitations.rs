@@ -1,6 +1,9 @@
 //! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: whoever promised to
 //! send some is told of the claim and sends it.
 
+use std::sync::Arc;
+
+use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
 use domain::customer::Customer;
 use domain::event::{Event as Told, EventKind, event_id};
@@ -10,6 +13,8 @@ use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use store::customers::UmaClaim;
+use store::error::StoreError;
+use store::readers::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
@@ -64,7 +69,7 @@ pub fn create(
     }
     let id = unit.keyring().invitation(code);
     if let Some(due_at) = new.expires_at {
-        unit.set_timer(Timer::new(id.uuid(), TimerKind::ExpireInvitation, due_at, now));
+        unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::ExpireInvitation, due_at, now));
     }
     // Read before it is written, as every row is; 80 random bits are there once.
     if unit.get::<Invitation>(&id)?.is_some() {
@@ -105,6 +110,17 @@ fn inviter(
     Ok((Customer::clone(&customer), address))
 }
 
+/// An invitation, and how far the clock by which it expires is ahead: that of its platform,
+/// whoever asks.
+pub fn find(
+    view: &mut View<'_>,
+    id: InvitationId,
+) -> Result<Option<(Arc<Invitation>, Ahead)>, StoreError> {
+    let Some(invitation) = view.get::<Invitation>(&id)? else { return Ok(None) };
+    let platform = view.get::<Platform>(&invitation.draft().platform)?;
+    Ok(platform.map(|platform| (invitation, platform.ahead)))
+}
+
 /// An invitation that is still open at `now`. Whoever has its code may know that it is there.
 fn open(unit: &mut Unit<'_, '_>, id: InvitationId, now: Timestamp) -> Result<Invitation, Error> {
     let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
@@ -127,8 +143,11 @@ pub fn claim(
     unit: &mut Unit<'_, '_>,
     id: InvitationId,
     invitee: &UmaAddress,
-    now: Timestamp,
+    server_now: Timestamp,
 ) -> Result<Invitation, Error> {
+    // The claimer may be another platform: the time to claim is that of the inviter's.
+    let made_by = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?.draft().platform;
+    let now = owners::platform(unit, made_by)?.ahead.shows(server_now);
     let invitation = open(unit, id, now)?;
     let draft = invitation.draft();
     let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);

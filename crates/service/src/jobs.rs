@@ -58,7 +58,7 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let Some(tenure) = tenure::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
-    let now = app.now();
+    let now = app.server_now();
     let max = if app.env().shares_database { SHARED_TIMERS_MAX } else { TIMERS_MAX };
     let due = app.store().look(move |view| view.due_timers(now, max)).await;
     let due = due.map_err(Error::Store)?;
@@ -129,7 +129,7 @@ async fn ring(
     }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
     let later = Timer {
-        due_at: app.now().plus_millis(RETRY_MILLIS),
+        due_at: app.server_now().plus_millis(RETRY_MILLIS),
         attempts: timer.attempts.saturating_add(1),
         ..timer
     };
@@ -149,26 +149,28 @@ async fn ring(
 }
 
 async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, key, now) = (QuoteId::from_uuid(timer.subject), timer.key(), app.now());
-    let unit_app = app.clone();
+    let (id, timer) = (QuoteId::from_uuid(timer.subject), timer.clone());
+    let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
         .write(move |unit| {
             tenure.check(&unit_app, unit)?;
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             quotes::expire(&unit_app, unit, id, now)?;
-            unit.clear_timer(key);
+            unit.clear_timer(timer.key());
             Ok(())
         })
         .await
 }
 
 async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, key, now) = (InvitationId::from_uuid(timer.subject), timer.key(), app.now());
-    let unit_app = app.clone();
+    let (id, timer) = (InvitationId::from_uuid(timer.subject), timer.clone());
+    let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
         .write(move |unit| {
             tenure.check(&unit_app, unit)?;
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             invitations::expire(unit, id, now)?;
-            unit.clear_timer(key);
+            unit.clear_timer(timer.key());
             Ok(())
         })
         .await
@@ -185,21 +187,20 @@ async fn ask_rail(
     let answer = match &order {
         Some((order, platform)) => {
             let rail = app.env().rail(platform.mode);
-            Some((order.flow, rail.ask(order, app.now()).await))
+            Some((order.flow, rail.ask(order, app.now(platform.ahead)).await))
         }
         None => None,
     };
-    let (timer, unit_app, now) = (timer.clone(), app.clone(), app.now());
+    let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.store()
         .write(move |unit| {
             tenure.check(&unit_app, unit)?;
-            match &answer {
-                Some((flow, answer)) => keep_answer(&unit_app, unit, &timer, *flow, answer, now),
-                None => {
-                    unit.clear_timer(timer.key());
-                    Ok(())
-                }
-            }
+            let Some((flow, answer)) = &answer else {
+                unit.clear_timer(timer.key());
+                return Ok(());
+            };
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+            keep_answer(&unit_app, unit, &timer, *flow, answer, now)
         })
         .await
 }
@@ -285,11 +286,8 @@ fn keep_answer(
     };
     match answer {
         RailAnswer::Pending { ask_again_at } => {
-            unit.set_timer(Timer {
-                due_at: *ask_again_at,
-                attempts: timer.attempts.saturating_add(1),
-                ..timer.clone()
-            });
+            let platform = owners::platform(unit, timer.platform)?;
+            unit.set_timer(timer.again(&platform, *ask_again_at));
             return Ok(());
         }
         RailAnswer::Settled

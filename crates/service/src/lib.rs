@@ -14,6 +14,7 @@ pub mod owners;
 pub mod limits;
 pub mod lifecycle;
 pub mod platforms;
+pub mod clock;
 pub mod tokens;
 pub mod customers;
 pub mod external_accounts;

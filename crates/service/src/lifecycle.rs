@@ -2,6 +2,7 @@
 //! transaction or a quote.
 
 use domain::event::{Event as Told, EventKind, event_id};
+use domain::platform::Platform;
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event, Transaction};
@@ -55,10 +56,10 @@ fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result
     Ok(())
 }
 
-/// Adds a new quote, which expires by itself.
-pub fn begin_quote(unit: &mut Unit<'_, '_>, quote: Quote, now: Timestamp) {
+/// Adds a new quote of a platform, which expires by itself.
+pub fn begin_quote(unit: &mut Unit<'_, '_>, platform: &Platform, quote: Quote, now: Timestamp) {
     let due_at = quote.draft().expires_at;
-    unit.set_timer(Timer::new(quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
+    unit.set_timer(Timer::new(platform, quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
     unit.add_quote(quote);
 }
 
@@ -88,6 +89,7 @@ pub fn ask_rail(
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let due_at = now.plus_millis(app.env().rail(platform.mode).gives_after_millis());
-    unit.set_timer(Timer::new(transaction.id().uuid(), TimerKind::AskRail, due_at, now));
+    let subject = transaction.id().uuid();
+    unit.set_timer(Timer::new(&platform, subject, TimerKind::AskRail, due_at, now));
     Ok(())
 }

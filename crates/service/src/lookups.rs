@@ -61,9 +61,9 @@ enum Found {
 
 /// Looks a receiver up and keeps what was said. Another institution is asked outside any unit of
 /// work.
-pub async fn look_up(app: &App, platform: PlatformId, asked: Asked) -> Result<Looked, Error> {
-    let now = app.now();
-    let id: LookupId = app.new_id(now);
+pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looked, Error> {
+    let (platform, now) = (asking.id, app.now(asking.ahead));
+    let id: LookupId = app.new_id(asking.ahead, now);
     let found = {
         let asked = asked.clone();
         app.store().write(move |unit| find(unit, platform, &asked, id, now)).await?

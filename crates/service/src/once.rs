@@ -1,7 +1,7 @@
 //! Once per idempotency key (design decision 9): effect and first answer are one change.
 
+use domain::clock::Ahead;
 use domain::id::PlatformId;
-use domain::time::Timestamp;
 use store::error::StoreError;
 use store::idempotency::Scope;
 use store::unit::Unit;
@@ -16,6 +16,8 @@ pub struct Keyed {
     pub scope: Option<Scope>,
     /// Who asks.
     pub platform: PlatformId,
+    /// How far the platform's clock is ahead.
+    pub ahead: Ahead,
 }
 
 /// An answer, as bytes.
@@ -35,19 +37,15 @@ impl<T, F: Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static> Render<T> f
 
 /// Does `work` unless the request was answered before; then gives that answer, byte for byte.
 /// Refusals are answers too: they are kept, and nothing else of the unit is. Failures of ours are
-/// not kept, so that a repeat tries again.
-pub async fn once<T, R, F>(
-    app: &App,
-    keyed: Keyed,
-    now: Timestamp,
-    render: R,
-    mut work: F,
-) -> Result<Reply, Error>
+/// not kept, so that a repeat tries again. Answers are kept by the server's time: clients repeat
+/// requests as long as they do, however a platform's clock is moved.
+pub async fn once<T, R, F>(app: &App, keyed: Keyed, render: R, mut work: F) -> Result<Reply, Error>
 where
     T: Send + 'static,
     R: Render<T>,
     F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
 {
+    let now = app.server_now();
     app.store()
         .write_once(keyed.scope, move |unit| {
             if let Some(reply) = stored(unit, keyed)? {

@@ -1,5 +1,6 @@
 //! Platforms: made by the operator, configured by their own tokens (specification 2.11).
 
+use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
@@ -44,7 +45,7 @@ pub fn default_terms(currency: Currency) -> SupportedCurrency {
 
 /// A new platform that supports every currency.
 fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
-    let id: PlatformId = app.new_owner_id(now);
+    let id: PlatformId = app.new_owner_id(Ahead::NONE, now);
     Platform {
         id,
         proxy_uma_subdomain: format!("p-{}", id.uuid().simple()),
@@ -56,6 +57,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         currencies: Currency::all().map(default_terms).collect(),
         corridors: Vec::new(),
         manager_tokens: 0,
+        ahead: Ahead::NONE,
         created_at: now,
         updated_at: now,
     }
@@ -63,7 +65,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
 
 /// Makes a platform that supports every currency.
 pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
-    let platform = draw(app, new, app.now());
+    let platform = draw(app, new, app.server_now());
     app.store()
         .write(move |unit| {
             unit.put_platform(platform.clone());
@@ -76,11 +78,11 @@ pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
 pub async fn create_first(
     app: &App,
     new: NewPlatform,
-    token: impl FnOnce(PlatformId) -> NewToken,
+    token: impl FnOnce(&Platform) -> NewToken,
 ) -> Result<Option<(Platform, NewToken)>, Error> {
-    let now = app.now();
+    let now = app.server_now();
     let platform = draw(app, new, now);
-    let token = token(platform.id);
+    let token = token(&platform);
     let holder = app.server();
     app.store()
         .write(move |unit| {
@@ -114,10 +116,10 @@ pub async fn configure<R: Render<Platform>>(
     change: ConfigChange,
     render: R,
 ) -> Result<Reply, Error> {
-    let now = app.now();
+    let now = app.now(keyed.ahead);
     let id = keyed.platform;
     let in_use = currencies_in_use(app, id, &change).await?;
-    once(app, keyed, now, render, move |unit| {
+    once(app, keyed, render, move |unit| {
         let mut platform = Platform::clone(&*owners::platform(unit, id)?);
         if let Some(currencies) = &change.currencies {
             let is_kept = |currency| currencies.iter().any(|kept| kept.currency == currency);
@@ -163,7 +165,7 @@ async fn currencies_in_use(
 
 /// Sets a platform's own price for a corridor, in the place of a rule for the same corridor.
 pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Result<Platform, Error> {
-    let now = app.now();
+    let server_now = app.server_now();
     app.store()
         .write(move |unit| {
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
@@ -176,7 +178,7 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
             platform.corridors.sort_by_key(|rule| {
                 u8::from(rule.sending.is_none()) * 2 + u8::from(rule.receiving.is_none())
             });
-            platform.updated_at = now;
+            platform.updated_at = platform.ahead.shows(server_now);
             unit.put_platform(platform.clone());
             Ok(platform)
         })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::external_account::ExternalAccount;
 use domain::id::{CustomerId, ExternalAccountId, PlatformId, QuoteId, TransactionId};
@@ -91,12 +92,12 @@ pub struct Drawn {
 }
 
 /// Draws what a new quote needs.
-pub fn draw(app: &App) -> Drawn {
-    let now = app.now();
+pub fn draw(app: &App, ahead: Ahead) -> Drawn {
+    let now = app.now(ahead);
     Drawn {
-        quote: app.new_id(now),
-        transaction: app.new_id(now),
-        external_account: app.new_id(now),
+        quote: app.new_id(ahead, now),
+        transaction: app.new_id(ahead, now),
+        external_account: app.new_id(ahead, now),
         now,
     }
 }
@@ -120,14 +121,14 @@ pub async fn create<R: Render<Quoted>>(
     if let Some(reply) = answered(app, keyed).await? {
         return Ok(reply);
     }
-    let drawn = draw(app);
+    let drawn = draw(app, keyed.ahead);
     let objection = if new.immediately_execute {
         ask_before(app, keyed.platform, &new.to, new.locked_minor, drawn).await?
     } else {
         None
     };
     let unit_app = app.clone();
-    once(app, keyed, drawn.now, render, move |unit| {
+    once(app, keyed, render, move |unit| {
         let quote = make(&unit_app, unit, keyed.platform, &new, drawn)?;
         let quote = if new.immediately_execute {
             start(&unit_app, unit, quote, objection, drawn.now)?
@@ -205,7 +206,7 @@ fn make(
         description: new.description.clone(),
     });
     lifecycle::begin(app, unit, transaction)?;
-    lifecycle::begin_quote(unit, quote.clone(), now);
+    lifecycle::begin_quote(unit, &platform, quote.clone(), now);
     Ok(quote)
 }
 
@@ -306,7 +307,7 @@ pub async fn execute<R: Render<Quoted>>(
     if let Some(reply) = answered(app, keyed).await? {
         return Ok(reply);
     }
-    let now = app.now();
+    let now = app.now(keyed.ahead);
     let platform = keyed.platform;
     let found = app.store().look(move |view| view.get::<Quote>(&id)).await?;
     let objection = match found.filter(|quote| quote.draft().platform == platform) {
@@ -325,7 +326,7 @@ pub async fn execute<R: Render<Quoted>>(
         Some(_) | None => None,
     };
     let unit_app = app.clone();
-    once(app, keyed, now, render, move |unit| {
+    once(app, keyed, render, move |unit| {
         let quote = unit
             .get::<Quote>(&id)?
             .filter(|quote| quote.draft().platform == platform)

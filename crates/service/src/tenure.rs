@@ -39,7 +39,7 @@ impl Tenure {
 
 /// The right to do what is due, taken or renewed as is needed; nothing while another server has it.
 pub async fn hold(app: &App) -> Result<Option<Tenure>, Error> {
-    let now = app.now();
+    let now = app.server_now();
     if let Some(tenure) = app.tenure() {
         let age = now.millis().saturating_sub(tenure.renewed_at.millis());
         if !app.env().shares_database || (0..RENEW_MILLIS).contains(&age) {

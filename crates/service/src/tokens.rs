@@ -27,7 +27,7 @@ const SECRET_BYTES: usize = 32;
 const CLIENT_ID_BYTES: usize = 16;
 
 /// Draws a token. It authenticates nobody before [`add`].
-pub fn draw(app: &App, platform: PlatformId, name: String, permissions: Permissions) -> NewToken {
+pub fn draw(app: &App, platform: &Platform, name: String, permissions: Permissions) -> NewToken {
     let client_id = hex::encode(app.random::<CLIENT_ID_BYTES>());
     let secret = hex::encode(app.random::<SECRET_BYTES>());
     with_credentials(app, platform, name, permissions, client_id, secret)
@@ -36,17 +36,16 @@ pub fn draw(app: &App, platform: PlatformId, name: String, permissions: Permissi
 /// A token with credentials that the operator has chosen.
 pub fn with_credentials(
     app: &App,
-    platform: PlatformId,
+    platform: &Platform,
     name: String,
     permissions: Permissions,
     client_id: String,
     secret: String,
 ) -> NewToken {
-    let now = app.now();
-    let id: TokenId = app.new_id(now);
+    let id: TokenId = app.new_id(platform.ahead, app.now(platform.ahead));
     let token = Token {
         id,
-        platform,
+        platform: platform.id,
         name,
         permissions,
         secret_hash: hash_secret(app.store().keyring(), &client_id, &secret),

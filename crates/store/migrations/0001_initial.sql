@@ -23,6 +23,7 @@ create table platforms (
     mode {text} not null check (mode in ('SANDBOX', 'LIVE')),
     settings {text} not null,
     manager_tokens {int8} not null check (manager_tokens >= 0),
+    clock_ahead {int8} not null check (clock_ahead >= 0),
     created_at {int8} not null,
     updated_at {int8} not null,
     version {int8} not null
@@ -212,10 +213,12 @@ create table events (
     primary key (resource, number)
 ) {strict};
 
--- What time will do. A row is committed with its cause and goes with its effect.
+-- What time will do. A row is committed with its cause and goes with its effect. `due_at` is by the
+-- server's clock and `since` by the platform's, which can be ahead (docs/decisions/0020).
 create table timers (
     subject {bytes} not null,
     kind {text} not null,
+    platform {bytes} not null,
     due_at {int8} not null,
     since {int8} not null,
     attempts {int8} not null check (attempts >= 0),

@@ -77,6 +77,7 @@ pub fn statements() -> Vec<String> {
         parties::KINDS,
         timers::DUE,
         timers::NEXT_DUE,
+        timers::NEARER,
         backup::SUMMARY,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::PlatformId;
 use domain::platform::{
@@ -117,8 +118,16 @@ impl Record for Platform {
     type Key = PlatformId;
     const TABLE: &'static str = "platforms";
     const IS_NOUN: bool = true;
-    const COLUMNS: &'static [&'static str] =
-        &["id", "name", "mode", "settings", "manager_tokens", "created_at", "updated_at"];
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "name",
+        "mode",
+        "settings",
+        "manager_tokens",
+        "clock_ahead",
+        "created_at",
+        "updated_at",
+    ];
     record_table!(platforms);
 
     fn key(&self) -> PlatformId {
@@ -145,6 +154,7 @@ impl Record for Platform {
             Value::name(self.mode.name()),
             settings.into(),
             self.manager_tokens.into(),
+            self.ahead.millis().into(),
             self.created_at.into(),
             self.updated_at.into(),
         ]
@@ -177,6 +187,8 @@ impl Record for Platform {
                 .collect::<Option<_>>()
                 .ok_or_else(|| unknown(row))?,
             manager_tokens: row.count()?,
+            ahead: Ahead::from_millis(row.int()?)
+                .ok_or_else(|| row.corrupt("not how far a clock can be ahead"))?,
             created_at: row.time()?,
             updated_at: row.time()?,
         })

@@ -1,8 +1,14 @@
 //! Timers: what time will do. A timer is committed with its cause and goes with its effect, so it
 //! survives a crash.
+//!
+//! Every timer is a platform's, whose clock can be ahead of the server's. It is kept by when it is
+//! due on the server's clock, so that one look at one clock finds what is due; when a platform's
+//! clock is moved on, its timers come nearer in the same transaction (docs/decisions/0020).
 
 use std::collections::BTreeMap;
 
+use domain::id::PlatformId;
+use domain::platform::Platform;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
@@ -50,18 +56,35 @@ pub struct Timer {
     pub subject: Uuid,
     /// What will happen.
     pub kind: TimerKind,
-    /// When.
+    /// The platform by whose clock it happens.
+    pub platform: PlatformId,
+    /// When, by the server's clock.
     pub due_at: Timestamp,
-    /// When it was first set, for work that is asked after again and again.
+    /// When it was first set, by the platform's clock, for work that is asked after again and
+    /// again.
     pub since: Timestamp,
     /// How often it was due before.
     pub attempts: u32,
 }
 
 impl Timer {
-    /// A timer that was never due before.
-    pub fn new(subject: Uuid, kind: TimerKind, due_at: Timestamp, now: Timestamp) -> Self {
-        Self { subject, kind, due_at, since: now, attempts: 0 }
+    /// A timer that was never due before. Both times are by the platform's clock.
+    pub fn new(
+        platform: &Platform,
+        subject: Uuid,
+        kind: TimerKind,
+        due_at: Timestamp,
+        now: Timestamp,
+    ) -> Self {
+        let due_at = platform.ahead.on_server(due_at);
+        Self { subject, kind, platform: platform.id, due_at, since: now, attempts: 0 }
+    }
+
+    /// The timer once more, due at another time by the platform's clock.
+    #[must_use]
+    pub fn again(&self, platform: &Platform, due_at: Timestamp) -> Self {
+        let attempts = self.attempts.saturating_add(1);
+        Self { due_at: platform.ahead.on_server(due_at), attempts, ..self.clone() }
     }
 
     /// What tells it from every other.
@@ -73,15 +96,19 @@ impl Timer {
 /// The table of timers.
 pub(crate) static TIMERS: Shape = Shape::new(
     "timers",
-    &["subject", "kind", "due_at", "since", "attempts"],
+    &["subject", "kind", "platform", "due_at", "since", "attempts"],
     2,
     Some("due_at = excluded.due_at, since = excluded.since, attempts = excluded.attempts"),
 );
 
-pub(crate) const DUE: &str = "select subject, kind, due_at, since, attempts from timers \
-    where due_at <= $1 order by due_at limit $2";
+pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, attempts \
+    from timers where due_at <= $1 order by due_at limit $2";
 
 pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
+
+/// Brings a platform's timers nearer. Nothing finds them by platform: clocks are moved by people,
+/// timers are set by every payment, and an index would cost each of those.
+pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 where platform = $2";
 
 /// The writes that set timers and take them away.
 pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] {
@@ -90,6 +117,7 @@ pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] 
         let mut row = vec![Value::from(*subject), Value::name(kind.name())];
         match timer {
             Some(timer) => {
+                row.push(timer.platform.into());
                 row.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
                 set.push(row);
             }
@@ -103,7 +131,7 @@ pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] 
 }
 
 impl View<'_> {
-    /// Timers that are due, the longest overdue first.
+    /// Timers that are due by the server's clock, the longest overdue first.
     pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Timer>, StoreError> {
         let mut timers = Vec::new();
         let parameters = [now.into(), limit.into()];
@@ -112,6 +140,7 @@ impl View<'_> {
             timers.push(Timer {
                 subject: row.uuid()?,
                 kind: row.named(TimerKind::from_name)?,
+                platform: row.id()?,
                 due_at: row.time()?,
                 since: row.time()?,
                 attempts: row.count()?,
@@ -121,7 +150,7 @@ impl View<'_> {
         Ok(timers)
     }
 
-    /// When the next timer is due, if there is one.
+    /// When the next timer is due by the server's clock, if there is one.
     pub fn next_due(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let mut next = None;
         self.connection.query(NEXT_DUE, &[], 1, &mut |values| {

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use domain::clock::Ahead;
 use domain::customer::Customer;
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
-use domain::id::TransactionId;
+use domain::id::{PlatformId, TransactionId};
 use domain::invitation::Invitation;
 use domain::lookup::Lookup;
 use domain::platform::Platform;
@@ -36,6 +37,8 @@ pub(crate) struct Changes {
     pub(crate) postings: BTreeMap<TransactionId, Vec<PostingRow>>,
     pub(crate) events: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
+    /// By how many milliseconds the timers that were set before come nearer.
+    nearer: BTreeMap<PlatformId, i64>,
 }
 
 impl Changes {
@@ -45,7 +48,19 @@ impl Changes {
             self.postings.entry(transaction).or_default().extend(postings);
         }
         self.events.extend(newer.events);
+        for (platform, millis) in newer.nearer {
+            self.bring_nearer(platform, millis);
+        }
         self.timers.extend(newer.timers);
+    }
+
+    /// Brings a platform's timers nearer: those that are here at once, the rest when this is
+    /// written, which is before the ones that are here.
+    fn bring_nearer(&mut self, platform: PlatformId, millis: i64) {
+        for timer in self.timers.values_mut().flatten().filter(|it| it.platform == platform) {
+            timer.due_at = timer.due_at.plus_millis(-millis);
+        }
+        *self.nearer.entry(platform).or_default() += millis;
     }
 
     fn writes(&self, cache: &mut Cache, keyring: &Keyring) -> Vec<Write> {
@@ -165,6 +180,10 @@ impl<'a> Batch<'a> {
         if writes.is_empty() {
             self.connection.rollback()?;
         } else {
+            for (platform, millis) in &self.changes.nearer {
+                let parameters = [(*millis).into(), (*platform).into()];
+                self.connection.execute(timers::NEARER, &parameters)?;
+            }
             self.connection.write(writes)?;
             self.connection.commit()?;
         }
@@ -178,9 +197,9 @@ impl Changes {
         self.remember(cache);
     }
 
-    /// Whether it sets a timer.
+    /// Whether it sets a timer, or brings some nearer.
     pub(crate) fn sets_timer(&self) -> bool {
-        self.timers.values().any(Option::is_some)
+        !self.nearer.is_empty() || self.timers.values().any(Option::is_some)
     }
 
     /// Whether it changes who may do what.
@@ -246,6 +265,15 @@ impl Unit<'_, '_> {
     /// Adds a platform, or changes one that was read.
     pub fn put_platform(&mut self, platform: Platform) {
         self.put(platform);
+    }
+
+    /// Moves the clock of a platform that was read, and its timers with it. It was asked whether
+    /// the clock may be moved ([`Platform::advanced`]).
+    pub fn move_clock(&mut self, platform: &Platform, ahead: Ahead) -> Platform {
+        let moved = Platform { ahead, ..Platform::clone(platform) };
+        self.put(moved.clone());
+        self.local.bring_nearer(platform.id, ahead.millis() - platform.ahead.millis());
+        moved
     }
 
     /// Adds a token, or changes one that was read.

@@ -17,7 +17,7 @@ mod money;
 mod numbers;
 mod people;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ledger::account::{AccountKey, Counters};
@@ -103,6 +103,7 @@ predicates! {
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
     N1 "every tally is the number of rows that it counts",
     N2 "every payment and every quote is listed by its parties",
+    P1 "no clock was moved where money is real",
     S2 "every sealed value opens with the key and holds what belongs there",
     S4 "whatever belongs to a platform refers only to what is the same platform's",
 }
@@ -238,7 +239,8 @@ struct Run<'a> {
     keyring: Option<&'a Keyring>,
     findings: Findings,
     parties: Parties,
-    timers: BTreeSet<(Uuid, TimerKind)>,
+    /// The platform of every timer.
+    timers: BTreeMap<(Uuid, TimerKind), Uuid>,
     books: Books,
     /// The reference of the transaction that was checked before, in the order of ids.
     last_reference: String,
@@ -270,7 +272,7 @@ impl Run<'_> {
 }
 
 const SCHEMA: &str = "select version from refinery_schema_history order by version";
-const TIMERS: &str = "select subject, kind from timers";
+const TIMERS: &str = "select subject, kind, platform from timers";
 
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
@@ -325,7 +327,7 @@ fn judge(
         keyring,
         findings: Findings::new(),
         parties: Parties::default(),
-        timers: BTreeSet::new(),
+        timers: BTreeMap::new(),
         books: Books::default(),
         last_reference: String::new(),
         numbers: Numbers::default(),
@@ -400,13 +402,13 @@ fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
 
 /// Reads every timer, for T10.
 fn timers(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &["subject", "kind"];
+    let columns = &["subject", "kind", "platform"];
     run.each(TIMERS, ("timers", columns), |run, mut row| {
         run.findings.saw(Predicate::T10, 1);
-        let subject = row.uuid();
-        match subject.and_then(|subject| Ok((subject, row.named(TimerKind::from_name)?))) {
-            Ok(timer) => {
-                run.timers.insert(timer);
+        let mut read = || Ok((row.uuid()?, row.named(TimerKind::from_name)?, row.uuid()?));
+        match read() {
+            Ok((subject, kind, platform)) => {
+                run.timers.insert((subject, kind), platform);
             }
             Err(error) => run.findings.unreadable(Predicate::T10, "a timer", &error),
         }

@@ -61,8 +61,8 @@ const OF_ANOTHER: u128 = 13;
 /// A lookup of the customer's.
 const LOOKUP: u128 = 14;
 
-fn timer(subject: Uuid, kind: TimerKind) -> Timer {
-    Timer::new(subject, kind, at(1_000), at(500))
+fn under_way(subject: Uuid, kind: TimerKind) -> Timer {
+    timer(subject, kind, at(1_000), at(500))
 }
 
 fn parties(unit: &mut Unit<'_, '_>) {
@@ -117,7 +117,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         unit.pend(transaction_id(number), &posting, at(210))?;
         match resolution {
             Some(resolution) => unit.resolve(transaction_id(number), resolution, at(220))?,
-            None => unit.set_timer(timer(uuid(number), TimerKind::AskRail)),
+            None => unit.set_timer(under_way(uuid(number), TimerKind::AskRail)),
         }
         advance(unit, number, events, at(220))?;
     }
@@ -188,7 +188,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
 
     quoted(unit, QUOTE_UNDER_WAY, false, euros);
     executed(unit, QUOTE_UNDER_WAY, rail)?;
-    unit.set_timer(timer(uuid(QUOTE_UNDER_WAY), TimerKind::AskRail));
+    unit.set_timer(under_way(uuid(QUOTE_UNDER_WAY), TimerKind::AskRail));
 
     quoted(unit, QUOTE_EXPIRED, false, euros);
     advance(unit, QUOTE_EXPIRED, &[Event::Expired], at(600))?;
@@ -203,7 +203,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     gave_back(unit, QUOTE_MISMATCHED, 9_000)?;
 
     quoted(unit, QUOTE_OPEN, true, AccountRef::Internal(here));
-    unit.set_timer(timer(quote_id(QUOTE_OPEN).uuid(), TimerKind::ExpireQuote));
+    unit.set_timer(under_way(quote_id(QUOTE_OPEN).uuid(), TimerKind::ExpireQuote));
 
     for number in [QUOTE_FUNDED_FAILED, QUOTE_FAILED] {
         quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros);
@@ -224,7 +224,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
 /// Invitations: one open, one claimed, and one that has ended in each other way.
 fn invitations(unit: &mut Unit<'_, '_>) {
     let open = invitation(OPEN_INVITATION);
-    unit.set_timer(timer(open.id().uuid(), TimerKind::ExpireInvitation));
+    unit.set_timer(under_way(open.id().uuid(), TimerKind::ExpireInvitation));
     unit.add_invitation(open);
     unit.add_invitation(bare_invitation(3));
     let claimed = invitation::Event::Claimed(uma_address(9));
@@ -558,6 +558,18 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["T10"], "delete from timers where subject = $under_way"),
     corrupter(&["T10"], "delete from timers where subject = $open_quote"),
     corrupter(&["T10"], "update timers set kind = 'NEVER' where subject = $open_quote"),
+    // A timer is due by another platform's clock than its payment's, or by nobody's.
+    corrupter(
+        &["S4"],
+        "update timers set platform = $second_platform where subject = $out_pending",
+    ),
+    corrupter(&["S4"], "update timers set platform = $nothing where subject = $open_quote"),
+    corrupter(
+        &["S4"],
+        "update timers set platform = $second_platform where subject = $open_invitation",
+    ),
+    // Time was moved where money is real.
+    corrupter(&["P1"], "update platforms set mode = 'LIVE' where name = 'Platform 2'"),
     // A change that nobody was told, and one that did not happen.
     corrupter(&["E1"], "delete from events where resource = $out_settled and number = 2"),
     corrupter(&["E1"], "update events set resource = $nothing where resource = $out_pending"),

@@ -1,12 +1,14 @@
 //! `switchyard platform` and `switchyard token`: what only the operator does. They may run beside
 //! the server, which sees their changes with its next look at the database.
 
+use std::sync::Arc;
+
 use domain::currency::Currency;
 use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
 use domain::token::Token;
 use service::platforms::{self, NewPlatform};
-use service::{App, Error, tokens};
+use service::{App, Error, owners, tokens};
 use store::error::StoreError;
 use store::select::PageRequest;
 use store::tokens::TokenFilter;
@@ -64,15 +66,15 @@ fn open_existing(config: &Config) -> Result<Opened, Failure> {
     open(config)
 }
 
-async fn all_platforms(app: &App) -> Result<Vec<std::sync::Arc<Platform>>, Failure> {
+async fn all_platforms(app: &App) -> Result<Vec<Arc<Platform>>, Failure> {
     Ok(app.store().read::<_, StoreError, _>(|view| view.platforms()).await?)
 }
 
 /// Refuses an id that no platform has.
-async fn existing_platform(app: &App, id: PlatformId) -> Result<(), Failure> {
+async fn existing_platform(app: &App, id: PlatformId) -> Result<Arc<Platform>, Failure> {
     let read = move |view: &mut store::readers::View<'_>| view.get::<Platform>(&id);
     match app.store().read::<_, StoreError, _>(read).await? {
-        Some(_) => Ok(()),
+        Some(platform) => Ok(platform),
         None => Err(Failure::new(format!(
             "there is no platform {id}: switchyard platform list shows which there are"
         ))),
@@ -179,8 +181,8 @@ fn token_row(token: &Token) -> [String; 6] {
 }
 
 async fn create_token(app: &App, options: &CreateToken) -> Result<String, Failure> {
-    existing_platform(app, options.platform).await?;
-    let new = tokens::draw(app, options.platform, options.name.clone(), options.permissions());
+    let platform = existing_platform(app, options.platform).await?;
+    let new = tokens::draw(app, &platform, options.name.clone(), options.permissions());
     let new = app
         .store()
         .write(move |unit| {
@@ -195,11 +197,12 @@ async fn create_token(app: &App, options: &CreateToken) -> Result<String, Failur
 }
 
 async fn revoke_token(app: &App, options: &RevokeToken) -> Result<String, Failure> {
-    let (id, now) = (options.id, app.now());
+    let (id, server_now) = (options.id, app.server_now());
     let revoked = app
         .store()
         .write(move |unit| {
             let token = unit.get::<Token>(&id)?.ok_or(Error::TokenNotFound)?;
+            let now = owners::platform(unit, token.platform)?.ahead.shows(server_now);
             tokens::revoke(unit, token.platform, id, now)
         })
         .await;

@@ -7,6 +7,7 @@ use domain::code::Code;
 use domain::invitation::{Invitation, Status};
 use maud::{Markup, html};
 use service::App;
+use service::invitations;
 use store::error::StoreError;
 
 use super::{later, nothing, page};
@@ -15,9 +16,9 @@ use super::{later, nothing, page};
 pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
     let Some(code) = Code::parse(&code) else { return nothing() };
     let id = app.store().keyring().invitation(&code);
-    let found = app.store().look(move |view| view.get::<Invitation>(&id)).await;
+    let found = app.store().look(move |view| invitations::find(view, id)).await;
     match found {
-        Ok(Some(invitation)) => shown(&invitation, invitation.status_at(app.now())),
+        Ok(Some((invitation, ahead))) => shown(&invitation, invitation.status_at(app.now(ahead))),
         Ok(None) => nothing(),
         Err(error) => {
             log(&error);

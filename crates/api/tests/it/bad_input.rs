@@ -101,6 +101,7 @@ impl Stage {
             ("POST", "/quotes".to_owned(), quote),
             ("POST", fund, json!({ "amount": "AMOUNT" })),
             ("POST", "/sandbox/send".to_owned(), send),
+            ("POST", "/sandbox/clock".to_owned(), json!({ "advanceBySeconds": 1 })),
         ];
         all.map(|(method, path, body)| (method, path, body.to_string())).into()
     }

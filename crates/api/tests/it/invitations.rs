@@ -364,3 +364,25 @@ async fn a_person_opens_the_page_without_credentials() {
         assert!(page.contains("opens nothing") && !page.contains("script"), "{page}");
     }
 }
+
+#[tokio::test]
+async fn the_inviters_clock_says_when_it_is_over() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let other = server.platform().await;
+    let parts = json!({ "expiresAt": "2025-10-14T09:00:00Z" });
+    let (open, late) = (inviter.invite(parts.clone()).await, inviter.invite(parts).await);
+    // Another platform's clock changes nothing.
+    let body = json!({ "advanceBySeconds": 86_400 });
+    other.post("/sandbox/clock", &body).await.expect(200);
+    server.pass(0).await;
+    assert_eq!(other.invitation(&open["code"]).await["status"], "PENDING");
+    let claimed = other.claim(&open["code"], "$grace@other.test").await.expect(200).clone();
+    assert_eq!(claimed["claimedAt"], START);
+    inviter.client.post("/sandbox/clock", &body).await.expect(200);
+    assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
+    other.claim(&late["code"], "$grace@other.test").await.refused(400, "INVITATION_EXPIRED");
+    server.pass(0).await;
+    assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
+    server.verify();
+}

@@ -9,6 +9,7 @@ mod documents;
 mod pulled_quotes;
 mod story;
 mod tenure;
+mod clock;
 mod concurrency;
 mod events;
 mod exchange_rates;

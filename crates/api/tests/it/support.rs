@@ -15,7 +15,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
 use base64::Engine as _;
 use domain::id::PlatformId;
-use domain::platform::Mode;
+use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
@@ -133,7 +133,9 @@ impl Server {
 
     /// A client of a platform with these permissions.
     pub async fn token(&self, platform: PlatformId, permissions: Permissions) -> Client {
-        let new = tokens::draw(&self.app, platform, "test".to_owned(), permissions);
+        let found = self.app.store().read(move |view| view.get::<Platform>(&platform)).await;
+        let found = found.map_err(Error::Store).expect("a read").expect("a platform");
+        let new = tokens::draw(&self.app, &found, "test".to_owned(), permissions);
         let NewToken { token, secret } = new.clone();
         self.app.store().write(move |unit| tokens::add(unit, &new, None)).await.expect("a token");
         self.client(platform, &token.client_id, &secret)
@@ -175,7 +177,7 @@ impl Server {
             if step.done == 0 {
                 return;
             }
-            let now = self.app.now();
+            let now = self.app.server_now();
             let due = self.app.store().read(move |view| view.due_timers(now, 1)).await;
             if due.map_err(Error::Store).expect("a read").is_empty() {
                 return;

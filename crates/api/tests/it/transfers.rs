@@ -1,5 +1,6 @@
 //! Transfers in one currency (specification 4.1; contract 6.11, 6.12).
 
+use domain::clock::Ahead;
 use domain::id::{InternalAccountId, PlatformId};
 use domain::platform::Mode;
 use serde_json::{Value, json};
@@ -326,8 +327,8 @@ async fn unknown_accounts_and_those_of_others_are_not_found() {
 /// Puts real money into an account: there is no rail yet that would.
 async fn deposit(server: &Server, platform: PlatformId, account: &str, amount: i64) {
     let account = InternalAccountId::parse(account).expect("an account");
-    let (app, now) = (server.app.clone(), server.app.now());
-    let id = app.new_id(now);
+    let (app, now) = (server.app.clone(), server.app.server_now());
+    let id = app.new_id(Ahead::NONE, now);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         funding::deposit(&app, unit, platform, account, amount, id, now)
     };

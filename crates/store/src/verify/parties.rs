@@ -9,7 +9,7 @@ use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, LookupId, Owner};
 use domain::lookup::Lookup;
-use domain::platform::Platform;
+use domain::platform::{Mode, Platform};
 use domain::token::Token;
 use domain::uma_address::UmaAddress;
 use uuid::Uuid;
@@ -25,7 +25,7 @@ use crate::sql::{Row, Value};
 use crate::strands::Strand;
 use crate::{customers, external_accounts, tokens};
 
-const PLATFORMS: &str = "select id from platforms";
+const PLATFORMS: &str = "select id, mode, clock_ahead from platforms";
 const TOKENS: &str = "select id, platform, revoked from tokens";
 const CUSTOMERS: &str = "select c.id, c.platform, c.uma_address, c.default_uma_deposit_account, \
     u.customer, \
@@ -129,12 +129,18 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
 }
 
 fn platforms(run: &mut Run<'_>) -> Result<(), StoreError> {
-    run.each(PLATFORMS, (Platform::TABLE, &["id"]), |run, mut row| {
+    let columns = &["id", "mode", "clock_ahead"];
+    run.each(PLATFORMS, (Platform::TABLE, columns), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
-        match row.uuid() {
-            Ok(id) => {
+        run.findings.saw(Predicate::P1, 1);
+        match row.uuid().and_then(|id| Ok((id, row.named(Mode::from_name)?, row.int()?))) {
+            Ok((id, mode, ahead)) => {
                 run.parties.platforms.insert(id);
                 run.parties.add_owner(id, id);
+                let is_real = mode == Mode::Live;
+                run.findings.demand(Predicate::P1, !is_real || ahead == 0, || {
+                    format!("the clock of PlatformConfig:{id} was moved, and its money is real")
+                });
             }
             Err(error) => run.findings.unreadable(Predicate::S4, "a platform", &error),
         }

@@ -127,10 +127,13 @@ fn check_invitation(run: &mut Run<'_>, mut row: Row) {
     });
     let is_later = found.ended_at.is_none_or(|ended_at| found.created_at <= ended_at);
     findings.demand(Predicate::C3, is_later, || format!("{id} ended before it was made"));
-    let waits = timers.contains(&(id.uuid(), TimerKind::ExpireInvitation));
+    let timer = timers.get(&(id.uuid(), TimerKind::ExpireInvitation)).copied();
     let should_wait = is_open && found.expires_at.is_some();
-    findings.demand(Predicate::C3, waits == should_wait, || {
+    findings.demand(Predicate::C3, timer.is_some() == should_wait, || {
         format!("{id} waits for its time to be over and has no timer, or the other way round")
+    });
+    findings.demand(Predicate::S4, timer.is_none_or(|its| its == platform), || {
+        format!("the timer of {id} is due by another platform's clock")
     });
     let told = others.0.remove(&id.uuid()).unwrap_or_default();
     let is_claimed = found.status == invitation::Status::Claimed;

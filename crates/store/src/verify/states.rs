@@ -256,9 +256,13 @@ fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction)
             _,
         ) => return,
     };
-    let is_set = run.timers.contains(&timer);
-    run.findings.demand(Predicate::T10, is_set, || {
+    let set = run.timers.get(&timer).copied();
+    run.findings.demand(Predicate::T10, set.is_some(), || {
         format!("{} is {} and has no timer", payment.name(), transaction.status.name())
+    });
+    let is_its = set.is_none_or(|platform| platform == transaction.platform);
+    run.findings.demand(Predicate::S4, is_its, || {
+        format!("the timer of {} is due by another platform's clock", payment.name())
     });
 }
 

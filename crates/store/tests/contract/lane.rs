@@ -2,7 +2,7 @@
 
 use domain::platform::Platform;
 use store::error::StoreError;
-use store::timers::{Timer, TimerKind};
+use store::timers::TimerKind;
 
 use crate::support::*;
 use crate::units::hold;
@@ -101,7 +101,7 @@ pub async fn timers_that_are_set_wake_their_job<P: Provider>() {
     let opened = open::<P>();
     opened
         .write(|unit| {
-            unit.set_timer(Timer::new(uuid(1), TimerKind::AskRail, at(1), at(0)));
+            unit.set_timer(timer(uuid(1), TimerKind::AskRail, at(1), at(0)));
             Ok(())
         })
         .await;

@@ -222,7 +222,9 @@ macro_rules! suite {
                     every_filter_of_quotes
                     tokens_are_found_by_their_client_id
                     events_come_in_their_order;
-                timers: timers_are_set_moved_and_cleared due_timers_come_in_order;
+                timers: timers_are_set_moved_and_cleared due_timers_come_in_order
+                    a_clock_that_is_moved_on_brings_its_timers_nearer
+                    units_of_one_batch_move_a_clock_in_their_order;
                 opening: another_key_is_refused
                     a_newer_schema_is_refused
                     reopening_keeps_everything

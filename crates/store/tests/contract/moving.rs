@@ -18,7 +18,7 @@ use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::leases::{Duty, Lease};
 use store::sql::Value;
-use store::timers::{Timer, TimerKind};
+use store::timers::TimerKind;
 use store::unit::Unit;
 use store::verify::verify;
 use tokio::sync::OnceCell;
@@ -54,7 +54,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
 fn invited(unit: &mut Unit<'_, '_>) {
     let invitation = invitation(1);
     let subject = invitation.id().uuid();
-    unit.set_timer(Timer::new(subject, TimerKind::ExpireInvitation, at(9_300), at(9_100)));
+    unit.set_timer(timer(subject, TimerKind::ExpireInvitation, at(9_300), at(9_100)));
     unit.add_invitation(invitation);
 }
 
@@ -71,13 +71,13 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     let source = customer_account(1, "USD");
     let posting = movements::transfer_out(source, Rail::Ach, money(70, "USD")).unwrap();
     unit.pend(transaction_id(UNDER_WAY), &posting, at(9_100))?;
-    unit.set_timer(Timer::new(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
+    unit.set_timer(timer(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
     let in_time = domain::transaction::Source::RealtimeFunding { currency: currency("USD") };
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
     let subject = quote.id().uuid();
     unit.add_quote(quote);
     begin(unit, transaction);
-    unit.set_timer(Timer::new(subject, TimerKind::ExpireQuote, at(9_300), at(9_100)));
+    unit.set_timer(timer(subject, TimerKind::ExpireQuote, at(9_300), at(9_100)));
     Ok(())
 }
 
@@ -296,7 +296,8 @@ pub async fn a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused<
     assert!(check(&source, &another).to_string().contains("the key is not the one"));
     prepared(
         &source,
-        "insert into timers (subject, kind, due_at, since, attempts) values ($1, $2, $3, $3, $3)",
+        "insert into timers (subject, kind, platform, due_at, since, attempts) \
+         values ($1, $2, $1, $3, $3, $3)",
         &[Value::Bytes(Vec::new()), Value::name("LUNCH"), Value::Int(0)],
     );
     let refused = check(&source, &keyring());

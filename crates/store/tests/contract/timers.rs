@@ -1,6 +1,9 @@
 //! Asks: is a timer due when it should be, and gone when it was cleared?
 
+use domain::clock::Ahead;
+use domain::platform::Platform;
 use domain::time::Timestamp;
+use store::error::StoreError;
 use store::timers::{Timer, TimerKind};
 
 use crate::support::*;
@@ -12,10 +15,10 @@ async fn due<P: Provider>(opened: &Opened<P>, now: Timestamp, limit: u32) -> Vec
 
 pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
     let opened = open::<P>();
-    let timer = Timer::new(uuid(1), TimerKind::AskRail, at(10), at(5));
-    let moved = Timer { due_at: at(20), attempts: 3, ..timer.clone() };
-    let other = Timer::new(uuid(1), TimerKind::ExpireQuote, at(30), at(5));
-    for set in [timer.clone(), other.clone()] {
+    let first = timer(uuid(1), TimerKind::AskRail, at(10), at(5));
+    let moved = Timer { due_at: at(20), attempts: 3, ..first.clone() };
+    let other = timer(uuid(1), TimerKind::ExpireQuote, at(30), at(5));
+    for set in [first.clone(), other.clone()] {
         opened
             .write(move |unit| {
                 unit.set_timer(set.clone());
@@ -24,7 +27,7 @@ pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
             .await;
     }
     assert_eq!(due(&opened, at(9), 10).await, []);
-    assert_eq!(due(&opened, at(10), 10).await, std::slice::from_ref(&timer));
+    assert_eq!(due(&opened, at(10), 10).await, std::slice::from_ref(&first));
     assert_eq!(opened.read(|view| Ok(view.next_due()?)).await, Some(at(10)));
     let later = moved.clone();
     opened
@@ -38,7 +41,7 @@ pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
     assert_eq!(due(&opened, at(30), 10).await, [moved, other.clone()]);
     opened
         .write(move |unit| {
-            unit.clear_timer(timer.key());
+            unit.clear_timer(first.key());
             unit.clear_timer((uuid(9), TimerKind::AskRail));
             Ok(())
         })
@@ -47,7 +50,7 @@ pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
     // What is set and cleared in one unit was never there.
     opened
         .write(move |unit| {
-            unit.set_timer(Timer::new(uuid(2), TimerKind::AskRail, at(1), at(0)));
+            unit.set_timer(timer(uuid(2), TimerKind::AskRail, at(1), at(0)));
             unit.clear_timer((uuid(2), TimerKind::AskRail));
             unit.clear_timer(other.key());
             Ok(())
@@ -62,7 +65,7 @@ pub async fn due_timers_come_in_order<P: Provider>() {
         .write(|unit| {
             for (number, seconds) in [(1, 50), (2, 10), (3, 40), (4, 20), (5, 30)] {
                 let due_at = at(seconds);
-                unit.set_timer(Timer::new(uuid(number), TimerKind::AskRail, due_at, at(0)));
+                unit.set_timer(timer(uuid(number), TimerKind::AskRail, due_at, at(0)));
             }
             Ok(())
         })
@@ -71,4 +74,67 @@ pub async fn due_timers_come_in_order<P: Provider>() {
     assert_eq!(subjects, [uuid(2), uuid(4), uuid(5)]);
     assert_eq!(due(&opened, at(40), 10).await.len(), 4);
     assert_eq!(opened.read(|view| Ok(view.next_due()?)).await, Some(at(10)));
+}
+
+pub async fn a_clock_that_is_moved_on_brings_its_timers_nearer<P: Provider>() {
+    let opened = open::<P>();
+    let kind = TimerKind::AskRail;
+    let of_another = Timer { platform: platform_id(2), ..timer(uuid(4), kind, at(60), at(0)) };
+    let before = [timer(uuid(1), kind, at(50), at(0)), of_another.clone()];
+    opened
+        .write(move |unit| {
+            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            before.clone().into_iter().for_each(|timer| unit.set_timer(timer));
+            Ok(())
+        })
+        .await;
+    // In one unit: set before, by the old clock; moved on; set afterwards, by the new one.
+    opened
+        .write(move |unit| {
+            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+            unit.set_timer(Timer::new(&platform, uuid(2), kind, at(70), at(0)));
+            let platform = unit.move_clock(&platform, Ahead::from_millis(30_000).unwrap());
+            let platform = unit.move_clock(&platform, Ahead::from_millis(40_000).unwrap());
+            unit.set_timer(Timer::new(&platform, uuid(3), kind, at(55), at(0)));
+            Ok(())
+        })
+        .await;
+    let opened = opened.reopen();
+    let due = due(&opened, at(99), 10).await;
+    let shown: Vec<_> = due.iter().map(|due| (due.subject, due.due_at)).collect();
+    assert_eq!(shown, [(uuid(1), at(10)), (uuid(3), at(15)), (uuid(2), at(30)), (uuid(4), at(60))]);
+    let moved = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?.unwrap().ahead)).await;
+    assert_eq!(moved.millis(), 40_000);
+}
+
+pub async fn units_of_one_batch_move_a_clock_in_their_order<P: Provider>() {
+    let opened = open::<P>();
+    let kind = TimerKind::AskRail;
+    opened
+        .write(|unit| {
+            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            Ok(())
+        })
+        .await;
+    let set = |number: u128| {
+        opened.store.write(move |unit| {
+            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+            unit.set_timer(Timer::new(&platform, uuid(number), kind, at(90), at(0)));
+            Ok::<_, StoreError>(())
+        })
+    };
+    let moved_to = |millis: i64| {
+        opened.store.write(move |unit| {
+            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+            unit.move_clock(&platform, Ahead::from_millis(millis).unwrap());
+            Ok::<_, StoreError>(())
+        })
+    };
+    let (one, two, three, four, five) =
+        tokio::join!(set(1), moved_to(20_000), set(2), moved_to(80_000), set(3));
+    [one, two, three, four, five].into_iter().for_each(|written| written.unwrap());
+    // Whenever they were set, they are due when the clock shows the same.
+    let due = due(&opened, at(99), 10).await;
+    assert!(due.iter().all(|due| due.due_at == at(10)), "{due:?}");
+    assert_eq!(due.len(), 3);
 }

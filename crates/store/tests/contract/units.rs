@@ -13,7 +13,7 @@ use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::sql::{Change, Connection, Shape, Turn, Value, Write};
-use store::timers::{Timer, TimerKind};
+use store::timers::TimerKind;
 use store::unit::Unit;
 
 use crate::support::*;
@@ -47,7 +47,7 @@ fn leave_everything(unit: &mut Unit<'_, '_>) -> Result {
     let posting =
         movements::deposit(Rail::Ach, customer_account(1, "USD"), money(10, "USD")).unwrap();
     unit.post(transaction_id(1), &posting, at(1))?;
-    unit.set_timer(Timer::new(uuid(1), TimerKind::AskRail, at(1), at(0)));
+    unit.set_timer(timer(uuid(1), TimerKind::AskRail, at(1), at(0)));
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
+use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
 use domain::country::Country;
 use domain::currency::Currency;
@@ -35,6 +36,7 @@ use rust_decimal::Decimal;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use uuid::Uuid;
 
@@ -160,6 +162,7 @@ pub fn platform(number: u128) -> Platform {
             },
         ],
         manager_tokens: 2,
+        ahead: Ahead::from_millis(86_400_000).unwrap(),
         created_at: at(0),
         updated_at: at(1),
     }
@@ -173,8 +176,14 @@ pub fn bare_platform(number: u128) -> Platform {
         is_regulated: false,
         currencies: Vec::new(),
         corridors: Vec::new(),
+        ahead: Ahead::NONE,
         ..platform(number)
     }
+}
+
+/// A timer of the first platform, by the server's clock.
+pub fn timer(subject: Uuid, kind: TimerKind, due_at: Timestamp, since: Timestamp) -> Timer {
+    Timer { subject, kind, platform: platform_id(1), due_at, since, attempts: 0 }
 }
 
 pub fn token(number: u128, platform: u128) -> Token {
