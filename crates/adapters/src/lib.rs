@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod identity;
 pub mod rates;
 pub mod rails;
 pub mod uma;

@@ -478,7 +478,7 @@ impl From<&Customer> for CustomerBody {
         let id = customer.id.to_string();
         let platform_customer_id = customer.platform_customer_id.clone();
         let uma_address = customer.uma_address.to_string();
-        let status = customer.kyc_status.name();
+        let status = customer.kyc.status().name();
         let is_deleted = customer.is_deleted;
         let created_at = customer.created_at.to_string();
         let updated_at = customer.updated_at.to_string();
@@ -628,6 +628,7 @@ pub async fn list(
             .named_if("isIncludingDeleted", including_deleted, |name| name.parse().ok())
             .unwrap_or(false),
         platform_customer_id: query.platform_customer_id,
+        kyc_status: None,
     };
     checks.done()?;
     let platform = caller.platform.id;
@@ -678,7 +679,7 @@ pub async fn update(
     let Keyed { platform, ahead, .. } = request.keyed();
     let now = app.now(ahead);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        customers::update(unit, platform, id, &change, now)
+        customers::update(&app, unit, platform, id, &change, now)
     };
     request.run(200, body, work).await
 }

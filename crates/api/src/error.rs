@@ -410,7 +410,7 @@ impl From<Error> for ApiError {
             Error::QuoteFundedInRealTime { id } | Error::QuoteNotFundedInRealTime { id } => {
                 plain(Code::InvalidInput).with("quoteId", id.to_string())
             }
-            Error::Conflict(_) => plain(Code::Conflict),
+            Error::Conflict(_) | Error::IdentityCheckOver => plain(Code::Conflict),
             Error::CannotGrant { missing } => {
                 let missing: Vec<_> = missing.iter().map(|one| one.name()).collect();
                 plain(Code::Forbidden).with("missingPermissions", missing)

@@ -6,6 +6,7 @@ use serde::Serialize;
 use service::Env;
 use service::app::Subject;
 
+use crate::customers::CustomerBody;
 use crate::invitations::InvitationBody;
 use crate::transactions::TransactionBody;
 
@@ -28,6 +29,7 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
         Subject::Invitation(invitation) => {
             envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))
         }
+        Subject::Customer(customer) => envelope(event, &CustomerBody::from(customer)),
     }
 }
 

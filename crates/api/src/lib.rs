@@ -18,6 +18,7 @@ pub mod instructions;
 pub mod config;
 pub mod tokens;
 pub mod customers;
+pub mod kyc;
 pub mod internal_accounts;
 pub mod external_accounts;
 pub mod transfers;
@@ -67,6 +68,8 @@ fn routes(app: &App) -> Routes {
         .needs(MANAGE, routes!(tokens::delete))
         .needs(VIEW, routes!(customers::list))
         .needs(MANAGE, routes!(customers::create))
+        // It is a GET that makes a customer.
+        .needs(MANAGE, routes!(kyc::link))
         .needs(VIEW, routes!(customers::get))
         .needs(MANAGE, routes!(customers::update))
         .needs(MANAGE, routes!(customers::delete))

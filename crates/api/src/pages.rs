@@ -5,8 +5,10 @@
 //! is kept from other sites and from caches.
 
 pub mod invitation;
+pub mod identity;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -20,11 +22,16 @@ const STYLE_PATH: &str = "/pages.css";
 const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
+/// Bytes of a form: the largest, with every field full of what takes most room, fits twice.
+const FORM_MAX: usize = 64 * 1024;
+
 /// Every page.
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/i/{code}", get(invitation::show))
+        .route("/kyc/{code}", get(identity::show).post(identity::submit))
         .route(STYLE_PATH, get(style))
+        .layer(DefaultBodyLimit::max(FORM_MAX))
         .with_state(app)
 }
 

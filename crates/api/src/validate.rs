@@ -85,7 +85,7 @@ const FORMATS: [Format; 6] = [
 
 /// Whether a text is an absolute URL of the web, without credentials in it. Whether the address
 /// may be called is decided at each call.
-fn is_web_address(text: &str) -> bool {
+pub(crate) fn is_web_address(text: &str) -> bool {
     let Ok(url) = text.parse::<axum::http::Uri>() else { return false };
     let scheme = url.scheme_str();
     let host = url.host().unwrap_or_default();
@@ -94,7 +94,7 @@ fn is_web_address(text: &str) -> bool {
 }
 
 /// Refuses a name that is blank, or that no person or register has.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     !text.trim().is_empty()
         && text.trim() == text
         && !text.contains("  ")

@@ -2,7 +2,8 @@
 
 use crate::address::Address;
 use crate::country::Country;
-use crate::id::{CustomerId, ExternalAccountId, PlatformId};
+use crate::id::{CustomerId, ExternalAccountId, IdentityCheckId, PlatformId};
+use crate::kyc::{self, Kyc};
 use crate::time::{Date, Timestamp};
 use crate::uma_address::UmaAddress;
 
@@ -54,6 +55,24 @@ impl KycStatus {
     /// The status with this API name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Whether nothing more is to come by itself: the platform is told of it.
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::PendingReview => false,
+            Self::Approved
+            | Self::Rejected
+            | Self::Expired
+            | Self::Canceled
+            | Self::ManuallyApproved
+            | Self::ManuallyRejected => true,
+        }
+    }
+
+    /// Where the event leads from this status, if the machine has an arrow for it.
+    pub fn after(self, event: kyc::Event) -> Option<Self> {
+        kyc::arrow(self, event)
     }
 
     /// Whether the customer may move money.
@@ -166,7 +185,9 @@ pub struct Customer {
     /// Its address; unique on this server, and never given out again.
     pub uma_address: UmaAddress,
     /// What is known about its identity.
-    pub kyc_status: KycStatus,
+    pub kyc: Kyc,
+    /// The latest check of its identity by a link.
+    pub identity_check: Option<IdentityCheckId>,
     /// Who it is.
     pub identity: Identity,
     /// The external account that incoming UMA payments go on to. One field, so that at most one

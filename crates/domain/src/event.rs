@@ -16,12 +16,14 @@ pub enum EventKind {
     OutgoingPayment,
     /// Somebody has claimed an invitation.
     InvitationClaimed,
+    /// What is known of a customer's identity is final, for now.
+    KycStatus,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 3] =
-        [Self::IncomingPayment, Self::OutgoingPayment, Self::InvitationClaimed];
+    pub const ALL: [Self; 4] =
+        [Self::IncomingPayment, Self::OutgoingPayment, Self::InvitationClaimed, Self::KycStatus];
 
     /// The name in the envelope.
     pub const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl EventKind {
             Self::IncomingPayment => "INCOMING_PAYMENT",
             Self::OutgoingPayment => "OUTGOING_PAYMENT",
             Self::InvitationClaimed => "INVITATION_CLAIMED",
+            Self::KycStatus => "KYC_STATUS",
         }
     }
 

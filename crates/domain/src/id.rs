@@ -55,6 +55,8 @@ pub mod kind {
         Event = "Webhook";
         /// An invitation; clients know it by its code.
         Invitation = "Invitation";
+        /// A check of a customer's identity; people know it by its link.
+        IdentityCheck = "IdentityCheck";
     }
 }
 
@@ -84,6 +86,8 @@ pub type LookupId = Id<kind::Lookup>;
 pub type EventId = Id<kind::Event>;
 /// Identifier of a [`kind::Invitation`].
 pub type InvitationId = Id<kind::Invitation>;
+/// Identifier of a [`kind::IdentityCheck`].
+pub type IdentityCheckId = Id<kind::IdentityCheck>;
 
 /// Why a text is not an identifier of the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -22,6 +22,7 @@ pub mod code;
 pub mod platform;
 pub mod token;
 pub mod customer;
+pub mod kyc;
 pub mod account_info;
 pub mod checks;
 pub mod external_account;

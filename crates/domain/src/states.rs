@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::customer::KycStatus;
 use crate::uma_address::UmaAddress;
-use crate::{invitation, quote, transaction};
+use crate::{invitation, kyc, quote, transaction};
 
 /// Every arrow of every machine, from the tables that the machines themselves use.
 pub fn markdown() -> String {
@@ -26,6 +27,26 @@ pub fn markdown() -> String {
     for from in quote::Status::ALL {
         for event in quote::Event::ALL {
             let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page.push_str(
+        "\n## Identity\n\nRegulated platforms know their customers themselves: what they state \
+         leads from every status to the one that they say.\n\n\
+         | from | event | to |\n|---|---|---|\n",
+    );
+    for from in KycStatus::ALL {
+        for event in kyc::Event::ALL {
+            let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page.push_str("\n## Identity check\n\n| from | event | to |\n|---|---|---|\n");
+    for from in kyc::CheckStatus::ALL {
+        for event in kyc::CheckEvent::ALL {
+            let Some(to) = kyc::check_arrow(from, event) else { continue };
             let (from, to, name) = (from.name(), to.name(), event.name());
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
         }

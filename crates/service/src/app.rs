@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::clock::Ahead;
+use domain::customer::Customer;
 use domain::event::Event;
 use domain::id::{Id, IdSequence, Kind, moved_ahead};
 use domain::invitation::Invitation;
@@ -12,6 +13,7 @@ use domain::time::Timestamp;
 use domain::transaction::Transaction;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
+use ports::identity::Identification;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
@@ -33,6 +35,8 @@ pub struct Env {
     pub rails: HashMap<Mode, Arc<dyn PaymentRail>>,
     /// The UMA network of a platform, by its mode. Every mode has one.
     pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
+    /// Who checks the identities of a platform's customers, by its mode. Every mode has one.
+    pub identification: HashMap<Mode, Arc<dyn Identification>>,
     /// Makes the bytes of an event; the shapes are the API's.
     pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
@@ -51,6 +55,8 @@ pub enum Subject<'a> {
     Transaction(&'a Transaction, Mode),
     /// An invitation.
     Invitation(&'a Invitation),
+    /// A customer.
+    Customer(&'a Customer),
 }
 
 impl Env {
@@ -62,6 +68,11 @@ impl Env {
     /// The other institutions that a platform's customers can pay.
     pub fn uma_peer(&self, mode: Mode) -> &dyn UmaPeer {
         self.uma_peers.get(&mode).expect("the wiring connects every mode").as_ref()
+    }
+
+    /// Who checks the identities of a platform's customers.
+    pub fn identification(&self, mode: Mode) -> &dyn Identification {
+        self.identification.get(&mode).expect("the wiring connects every mode").as_ref()
     }
 }
 

@@ -6,6 +6,8 @@ use domain::code::letter;
 use domain::currency::Currency;
 use domain::customer::{Business, Customer, Identity, Individual, KycStatus};
 use domain::id::{CustomerId, Owner, PlatformId};
+use domain::kyc::{Event, Kyc};
+use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::Status;
 use domain::uma_address::UmaAddress;
@@ -19,7 +21,7 @@ use store::unit::Unit;
 use crate::app::App;
 use crate::error::Error;
 use crate::once::{Keyed, Render, Reply, once};
-use crate::{owners, platforms};
+use crate::{identity, owners, platforms};
 
 /// What a platform says about a new customer.
 #[derive(Debug, Clone)]
@@ -58,6 +60,17 @@ pub fn create(
     new: &NewCustomer,
     drawn: &Drawn,
 ) -> Result<Customer, Error> {
+    add(unit, platform, new, drawn, |platform| platform.first_kyc_status(new.kyc_status))
+}
+
+/// Makes a customer of whom this much is known.
+pub(crate) fn add(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewCustomer,
+    drawn: &Drawn,
+    first_status: impl FnOnce(&Platform) -> KycStatus,
+) -> Result<Customer, Error> {
     let platform = owners::platform(unit, platform)?;
     let uma_address = match &new.uma_address {
         Some(text) => own_address(&platform, text)?,
@@ -73,7 +86,8 @@ pub fn create(
             .clone()
             .unwrap_or_else(|| drawn.id.uuid().to_string()),
         uma_address,
-        kyc_status: platform.first_kyc_status(new.kyc_status),
+        kyc: Kyc::first(first_status(&platform)),
+        identity_check: None,
         identity: new.identity.clone(),
         default_uma_deposit_account: None,
         is_deleted: false,
@@ -85,7 +99,7 @@ pub fn create(
 }
 
 /// An address at the platform's own domain.
-fn own_address(platform: &domain::platform::Platform, text: &str) -> Result<UmaAddress, Error> {
+fn own_address(platform: &Platform, text: &str) -> Result<UmaAddress, Error> {
     let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
     let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
     if address.domain() != platform.uma_domain.as_str() {
@@ -190,6 +204,7 @@ fn refuse_changes(old: &Identity, new: &Identity) -> Result<(), Error> {
 /// Changes a customer. Only a regulated platform may change personal data after creation: for the
 /// others we have checked it (contract 6.3).
 pub fn update(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     id: CustomerId,
@@ -211,9 +226,6 @@ pub fn update(
         refuse_changes(&customer.identity, &identity)?;
     }
     customer.identity = identity;
-    if let (Some(status), true) = (change.kyc_status, platform.is_regulated) {
-        customer.kyc_status = status;
-    }
     if let Some(text) = &change.uma_address {
         let address = UmaAddress::parse(text)
             .ok()
@@ -223,8 +235,15 @@ pub fn update(
         customer.uma_address = address;
     }
     customer.updated_at = now;
-    unit.put_customer(customer.clone());
-    Ok(customer)
+    match change.kyc_status {
+        Some(status) if platform.is_regulated && status != customer.kyc.status() => {
+            identity::know(app, unit, customer, Event::Stated(status), now)
+        }
+        Some(_) | None => {
+            unit.put_customer(customer.clone());
+            Ok(customer)
+        }
+    }
 }
 
 /// Deletes a customer: its records stay readable, its money does not move any more. Refused while
@@ -253,6 +272,7 @@ pub async fn delete<R: Render<Customer>>(
             }
         }
         let deleted = Customer { is_deleted: true, updated_at: now, ..Customer::clone(&customer) };
+        identity::withdraw_check(unit, &deleted)?;
         unit.put_customer(deleted.clone());
         Ok(deleted)
     })

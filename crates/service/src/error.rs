@@ -108,6 +108,9 @@ pub enum Error {
         /// Until when it could be claimed, if there was such a time.
         expires_at: Option<Timestamp>,
     },
+    /// The link of an identity check was used before, or its time is over.
+    #[error("the link was used before, or its time is over")]
+    IdentityCheckOver,
     /// The customer was deleted: its money does not move.
     #[error("{id} was deleted")]
     CustomerDeleted {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use domain::external_account::ExternalAccount;
-use domain::id::{InvitationId, QuoteId, TransactionId};
+use domain::id::{IdentityCheckId, InvitationId, QuoteId, TransactionId};
 use domain::money::Sending;
 use domain::platform::Platform;
 use domain::quote::{self, Quote};
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
-use crate::{funding, invitations, lifecycle, owners, quotes};
+use crate::{funding, identity, invitations, lifecycle, owners, quotes};
 
 /// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
 /// there are requests at a time on a busy server, so that neither holds up the other.
@@ -94,7 +94,9 @@ async fn with_orders(
             for timer in &due {
                 let order = match timer.kind {
                     TimerKind::AskRail => order(unit, timer),
-                    TimerKind::ExpireQuote | TimerKind::ExpireInvitation => Ok(None),
+                    TimerKind::ExpireQuote
+                    | TimerKind::ExpireInvitation
+                    | TimerKind::ExpireIdentityCheck => Ok(None),
                 };
                 // All are gone through even so, so that what they wait for is fetched together.
                 if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
@@ -119,6 +121,7 @@ async fn ring(
         (_, Err(error)) => Err(error),
         (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
         (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
+        (TimerKind::ExpireIdentityCheck, Ok(_)) => expire_identity_check(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
     };
     let Err(error) = result else { return true };
@@ -170,6 +173,20 @@ async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             invitations::expire(unit, id, now)?;
+            unit.clear_timer(timer.key());
+            Ok(())
+        })
+        .await
+}
+
+async fn expire_identity_check(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (id, timer) = (IdentityCheckId::from_uuid(timer.subject), timer.clone());
+    let (unit_app, server_now) = (app.clone(), app.server_now());
+    app.store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+            identity::expire(&unit_app, unit, id, now)?;
             unit.clear_timer(timer.key());
             Ok(())
         })

@@ -17,6 +17,7 @@ pub mod platforms;
 pub mod clock;
 pub mod tokens;
 pub mod customers;
+pub mod identity;
 pub mod external_accounts;
 pub mod pricing;
 pub mod lookups;

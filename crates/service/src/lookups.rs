@@ -203,7 +203,7 @@ pub(crate) fn local(
     if customer.is_deleted || customer.uma_address != *address || theirs.mode != platform.mode {
         return Err(unknown());
     }
-    if !customer.kyc_status.may_move_money() {
+    if !customer.kyc.status().may_move_money() {
         return Err(Error::PayeeNotReady { address: address.clone() });
     }
     Ok(Some(Local { customer, platform: theirs }))

@@ -65,8 +65,8 @@ impl Holder {
             Self::Customer(customer) if customer.is_deleted => {
                 Err(Error::CustomerDeleted { id: customer.id })
             }
-            Self::Customer(customer) if !customer.kyc_status.may_move_money() => {
-                Err(Error::CustomerNotReady { id: customer.id, status: customer.kyc_status })
+            Self::Customer(customer) if !customer.kyc.status().may_move_money() => {
+                Err(Error::CustomerNotReady { id: customer.id, status: customer.kyc.status() })
             }
             Self::Customer(_) => Ok(()),
         }

@@ -50,6 +50,8 @@ create table customers (
     customer_type {text} not null check (customer_type in ('INDIVIDUAL', 'BUSINESS')),
     uma_address {text} not null unique,
     kyc_status {text} not null,
+    kyc_changes {int8} not null check (kyc_changes >= 0),
+    identity_check {bytes},
     default_uma_deposit_account {bytes},
     is_deleted {int8} not null check (is_deleted in (0, 1)),
     created_at {int8} not null,
@@ -278,6 +280,18 @@ create table lookups (
     platform {bytes} not null,
     sender {bytes} not null,
     expires_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};
+
+-- Found like invitations, by the keyed hash of the code in their link.
+create table identity_checks (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    customer {bytes} not null,
+    status {text} not null check (status in ('OPEN', 'COMPLETED', 'EXPIRED', 'WITHDRAWN')),
+    expires_at {int8} not null,
+    created_at {int8} not null,
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};

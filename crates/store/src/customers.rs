@@ -6,7 +6,10 @@ use domain::country::Country;
 use domain::customer::{
     BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
 };
-use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId};
+use domain::id::{
+    CustomerId, ExternalAccountId, IdentityCheckId, InternalAccountId, Owner, PlatformId,
+};
+use domain::kyc::Kyc;
 use domain::time::{Date, Timestamp};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
@@ -151,6 +154,8 @@ impl Record for Customer {
         "customer_type",
         "uma_address",
         "kyc_status",
+        "kyc_changes",
+        "identity_check",
         "default_uma_deposit_account",
         "is_deleted",
         "created_at",
@@ -182,7 +187,9 @@ impl Record for Customer {
             self.platform_customer_id.as_str().into(),
             Value::name(self.identity.customer_type()),
             self.uma_address.as_str().into(),
-            Value::name(self.kyc_status.name()),
+            Value::name(self.kyc.status().name()),
+            self.kyc.changes().into(),
+            Value::or_null(self.identity_check),
             Value::or_null(self.default_uma_deposit_account),
             self.is_deleted.into(),
             self.created_at.into(),
@@ -195,7 +202,8 @@ impl Record for Customer {
         let (id, platform, platform_customer_id) = (row.id()?, row.id()?, row.text()?);
         let customer_type = row.text()?;
         let uma_address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
-        let kyc_status = row.named(KycStatus::from_name)?;
+        let kyc = Kyc::restore(row.named(KycStatus::from_name)?, row.count()?);
+        let identity_check = row.uuid_or_null()?.map(IdentityCheckId::from_uuid);
         let default_uma_deposit_account = row.uuid_or_null()?.map(ExternalAccountId::from_uuid);
         let is_deleted = row.flag()?;
         let (created_at, updated_at) = (row.time()?, row.time()?);
@@ -214,7 +222,8 @@ impl Record for Customer {
             platform,
             platform_customer_id,
             uma_address,
-            kyc_status,
+            kyc,
+            identity_check,
             identity,
             default_uma_deposit_account,
             is_deleted,
@@ -296,6 +305,8 @@ pub struct CustomerFilter {
     pub updated_after: Option<Timestamp>,
     /// Changed then or earlier.
     pub updated_before: Option<Timestamp>,
+    /// What is known of its identity.
+    pub kyc_status: Option<KycStatus>,
     /// Whether deleted customers are listed too.
     pub including_deleted: bool,
 }
@@ -315,7 +326,8 @@ impl View<'_> {
         query
             .rest
             .and_if("updated_at >= ?", filter.updated_after)
-            .and_if("updated_at <= ?", filter.updated_before);
+            .and_if("updated_at <= ?", filter.updated_before)
+            .and_if("kyc_status = ?", filter.kyc_status.map(|status| Value::name(status.name())));
         let (name, address) = (&filter.platform_customer_id, &filter.uma_address);
         if name.is_some() || address.is_some() {
             // Few have the name and one has the address; each is an index of its own.

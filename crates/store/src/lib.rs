@@ -29,6 +29,7 @@ pub mod lookups;
 pub mod quotes;
 pub mod transactions;
 pub mod invitations;
+pub mod identity_checks;
 pub mod books;
 pub mod events;
 pub mod timers;

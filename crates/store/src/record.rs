@@ -272,6 +272,7 @@ tables! {
     idempotency: crate::idempotency::Answer,
     leases: crate::leases::Lease,
     invitations: domain::invitation::Invitation,
+    identity_checks: domain::kyc::IdentityCheck,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

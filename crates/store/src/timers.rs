@@ -25,11 +25,14 @@ pub enum TimerKind {
     AskRail,
     /// An invitation's time is over; the subject is the invitation.
     ExpireInvitation,
+    /// A link's time is over; the subject is the check of an identity.
+    ExpireIdentityCheck,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 3] = [Self::ExpireQuote, Self::AskRail, Self::ExpireInvitation];
+    pub const ALL: [Self; 4] =
+        [Self::ExpireQuote, Self::AskRail, Self::ExpireInvitation, Self::ExpireIdentityCheck];
 
     /// The name in storage.
     pub const fn name(self) -> &'static str {
@@ -37,6 +40,7 @@ impl TimerKind {
             Self::ExpireQuote => "EXPIRE_QUOTE",
             Self::AskRail => "ASK_RAIL",
             Self::ExpireInvitation => "EXPIRE_INVITATION",
+            Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
         }
     }
 

@@ -9,6 +9,7 @@ use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::{PlatformId, TransactionId};
 use domain::invitation::Invitation;
+use domain::kyc::IdentityCheck;
 use domain::lookup::Lookup;
 use domain::platform::Platform;
 use domain::quote::Quote;
@@ -333,6 +334,16 @@ impl Unit<'_, '_> {
 
     /// Keeps an invitation's change of state.
     pub fn move_invitation(&mut self, moved: Moved<Invitation>) {
+        self.put(moved.into_now());
+    }
+
+    /// Adds a new check of an identity.
+    pub fn add_identity_check(&mut self, check: IdentityCheck) {
+        self.put(check);
+    }
+
+    /// Keeps the end of a check of an identity.
+    pub fn move_identity_check(&mut self, moved: Moved<IdentityCheck>) {
         self.put(moved.into_now());
     }
 

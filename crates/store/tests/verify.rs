@@ -12,8 +12,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use domain::customer::Customer;
 use domain::id::Owner;
 use domain::invitation;
+use domain::kyc::CheckEvent;
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source};
@@ -48,6 +50,12 @@ const QUOTE_FUNDED_FAILED: u128 = 126;
 const QUOTE_FAILED: u128 = 127;
 const QUOTE_FUNDED_DELIVERED: u128 = 128;
 const TRANSFERRED_IN: u128 = 131;
+
+/// A customer who was refused, and one whose identity is being checked.
+const REFUSED: u128 = 31;
+const WAITING: u128 = 32;
+/// The check of the latter, by the number of its code.
+const OPEN_CHECK: u8 = 1;
 
 /// Invitations, by the number of their code.
 const OPEN_INVITATION: u8 = 1;
@@ -236,6 +244,24 @@ fn invitations(unit: &mut Unit<'_, '_>) {
     }
 }
 
+/// Identities: one decided twice, one that waits for the person, and one check that is over.
+fn identities(unit: &mut Unit<'_, '_>) {
+    let refused = refused_customer(REFUSED);
+    for number in [1, 2] {
+        unit.add_event(event_of_kyc(&refused, number));
+    }
+    let check = identity_check(OPEN_CHECK, WAITING);
+    unit.set_timer(under_way(check.id().uuid(), TimerKind::ExpireIdentityCheck));
+    let waiting = Customer { identity_check: Some(check.id()), ..bare_customer(WAITING, 1) };
+    unit.add_identity_check(check);
+    unit.move_identity_check(identity_check(2, REFUSED).apply(CheckEvent::Completed).unwrap());
+    for customer in [refused, waiting] {
+        let (address, id) = (customer.uma_address.clone(), customer.id);
+        unit.claim_uma_address(UmaClaim { address, customer: id });
+        unit.put_customer(customer);
+    }
+}
+
 /// Makes a sound database with something of every kind in it.
 fn build(engine: &dyn Engine) {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
@@ -246,6 +272,7 @@ fn build(engine: &dyn Engine) {
             deposits(unit)?;
             transfers(unit)?;
             invitations(unit);
+            identities(unit);
             quotes(unit)
         });
         built.await.unwrap();
@@ -277,6 +304,9 @@ fn with_ids(sql: &str) -> String {
         ("$funded_failed", uuid(QUOTE_FUNDED_FAILED)),
         ("$failed", uuid(QUOTE_FAILED)),
         ("$open_quote", quote_id(QUOTE_OPEN).uuid()),
+        ("$refused", customer_id(REFUSED).uuid()),
+        ("$waiting", customer_id(WAITING).uuid()),
+        ("$open_check", identity_check(OPEN_CHECK, WAITING).id().uuid()),
         ("$open_invitation", invitation(OPEN_INVITATION).id().uuid()),
         ("$claimed_invitation", invitation(CLAIMED_INVITATION).id().uuid()),
         ("$nothing", uuid(999_999)),
@@ -579,6 +609,10 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
     // An event at another time than its step.
     corrupter(&["E4"], "update events set at = at + 1 where resource = $out_pending"),
+    // A decision about an identity that nobody was told of, and one that was not made.
+    corrupter(&["E5"], "delete from events where resource = $refused and number = 2"),
+    corrupter(&["E5"], "update customers set kyc_changes = 3 where id = $refused"),
+    corrupter(&["E4"], "update events set at = at + 1 where resource = $refused and number = 1"),
     // A claim that nobody was told of, and an event without one.
     corrupter(&["E5"], "delete from events where resource = $claimed_invitation"),
     corrupter(
@@ -618,6 +652,20 @@ const CORRUPTERS: &[Corrupter] = &[
         &["C3", "E4", "E5"],
         "update invitations set status = 'CANCELLED', ended_at = ended_at + 1 \
          where id = $claimed_invitation",
+    ),
+    // A check that will never end, one of which its customer knows nothing, and one that was
+    // decided and is still open.
+    corrupter(&["C4"], "delete from timers where subject = $open_check"),
+    corrupter(&["C4"], "update customers set identity_check = null where id = $waiting"),
+    corrupter(&["C4"], "delete from identity_checks where id = $open_check"),
+    corrupter(&["C4"], "update identity_checks set status = 'LOST' where id = $open_check"),
+    corrupter(
+        &["C4", "E5"],
+        "update customers set kyc_status = 'APPROVED', kyc_changes = 1 where id = $waiting",
+    ),
+    corrupter(
+        &["S4", "C4"],
+        "update identity_checks set customer = $elsewhere where id = $open_check",
     ),
     // An invitation of somebody else's customer.
     corrupter(&["S4"], "update invitations set inviter = $elsewhere where id = $open_invitation"),

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use domain::currency::Currency;
-use domain::id::{PlatformId, TokenId};
+use domain::id::{CustomerId, PlatformId, TokenId};
 use domain::pricing::Fees;
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
@@ -176,6 +176,7 @@ pub fn read(
         | Command::Backup(_)
         | Command::Restore(_)
         | Command::Platform(_)
+        | Command::Customer(_)
         | Command::Token(_) => &line.common.database_url,
     };
     let database = Database::parse(url)?;
@@ -313,6 +314,10 @@ pub enum Command {
     /// Lists, makes and prices platforms.
     #[command(subcommand, after_help = "Example:\n  switchyard platform list")]
     Platform(PlatformCommand),
+
+    /// Decides about the identities of customers.
+    #[command(subcommand, after_help = "Example:\n  switchyard customer pending")]
+    Customer(CustomerCommand),
 
     /// Lists, makes and revokes API tokens.
     #[command(subcommand, after_help = "Example:\n  switchyard token list")]
@@ -581,6 +586,30 @@ pub struct SetPricing {
 
 /// One part of a price at least must be set, or there is nothing to do.
 const PRICE_OTHER_THAN_SPREAD: [&str; 2] = ["fixed_fee", "variable_fee_rate"];
+
+/// What to do with customers.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CustomerCommand {
+    /// Lists the customers whose identity waits for a decision, without their personal data.
+    #[command(after_help = "Example:\n  switchyard customer pending")]
+    Pending,
+
+    /// Approves a customer's identity: its money can move. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer approve Customer:...")]
+    Approve(DecideCustomer),
+
+    /// Refuses a customer's identity. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer reject Customer:...")]
+    Reject(DecideCustomer),
+}
+
+/// Options of `customer approve` and `customer reject`.
+#[derive(Debug, Clone, Args)]
+pub struct DecideCustomer {
+    /// Id of the customer.
+    #[arg(value_parser = CustomerId::parse)]
+    pub id: CustomerId,
+}
 
 /// What to do with API tokens.
 #[derive(Debug, Clone, Subcommand)]

@@ -32,6 +32,7 @@ fn run(config: &Config) -> Result<u8, Failure> {
         Command::Serve(options) => in_runtime(serve::run(config, options)),
         Command::Demo => in_runtime(demo::run()),
         Command::Platform(command) => in_runtime(operator::platform(config, command)),
+        Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
         Command::Verify(options) => verify::run(config, options),
         Command::Backup(options) => backup::run(config, options),

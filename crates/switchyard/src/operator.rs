@@ -1,22 +1,24 @@
-//! `switchyard platform` and `switchyard token`: what only the operator does. They may run beside
+//! `switchyard platform`, `customer` and `token`: what only the operator does. They may run beside
 //! the server, which sees their changes with its next look at the database.
 
 use std::sync::Arc;
 
 use domain::currency::Currency;
+use domain::customer::KycStatus;
 use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
 use domain::token::Token;
 use service::platforms::{self, NewPlatform};
-use service::{App, Error, owners, tokens};
+use service::{App, Error, identity, owners, tokens};
+use store::customers::CustomerFilter;
 use store::error::StoreError;
 use store::select::PageRequest;
 use store::tokens::TokenFilter;
 
 use crate::command::{Failure, aligned, print};
 use crate::config::{
-    Config, CreatePlatform, CreateToken, EXIT_OK, ListTokens, PlatformCommand, RevokeToken,
-    SetPricing, TokenCommand,
+    Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
+    PlatformCommand, RevokeToken, SetPricing, TokenCommand,
 };
 use crate::wiring::{self, Opened};
 
@@ -31,6 +33,19 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
+    };
+    wiring::close(opened).await;
+    print(&done?)?;
+    Ok(EXIT_OK)
+}
+
+/// `switchyard customer …`.
+pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, Failure> {
+    let opened = open_existing(config)?;
+    let done = match command {
+        CustomerCommand::Pending => list_pending(&opened.app).await,
+        CustomerCommand::Approve(options) => decide(&opened.app, options, true).await,
+        CustomerCommand::Reject(options) => decide(&opened.app, options, false).await,
     };
     wiring::close(opened).await;
     print(&done?)?;
@@ -142,6 +157,43 @@ async fn set_pricing(app: &App, options: &SetPricing) -> Result<String, Failure>
         platform.id,
         aligned(&rows)
     ))
+}
+
+async fn list_pending(app: &App) -> Result<String, Failure> {
+    let header = ["id", "platform", "type", "platform customer id", "created"].map(str::to_owned);
+    let mut rows = vec![header];
+    for platform in all_platforms(app).await? {
+        let filter = CustomerFilter {
+            kyc_status: Some(KycStatus::PendingReview),
+            ..CustomerFilter::default()
+        };
+        let read = move |view: &mut store::readers::View<'_>| {
+            view.customers(platform.id, &filter, PageRequest::ALL)
+        };
+        let page = app.store().read::<_, StoreError, _>(read).await?;
+        rows.extend(page.rows.iter().map(|customer| {
+            [
+                customer.id.to_string(),
+                customer.platform.to_string(),
+                customer.identity.customer_type().to_owned(),
+                customer.platform_customer_id.clone(),
+                customer.created_at.to_string(),
+            ]
+        }));
+    }
+    Ok(aligned(&rows))
+}
+
+async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<String, Failure> {
+    let customer = match identity::decide(app, options.id, approves).await {
+        Err(Error::CustomerNotFound { id }) => {
+            return Err(Failure::new(format!(
+                "there is no customer {id}: switchyard customer pending shows who waits"
+            )));
+        }
+        decided => decided?,
+    };
+    Ok(format!("{} is {} now\n", customer.id, customer.kyc.status().name()))
 }
 
 async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use adapters::clock::SystemClock;
 use adapters::entropy::SystemEntropy;
+use adapters::identity::{OperatorDecides, TesterDecides};
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -14,6 +15,7 @@ use adapters::uma;
 use adapters::uma::sandbox::SandboxPeer;
 use domain::platform::Mode;
 use ports::entropy::Entropy;
+use ports::identity::Identification;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
@@ -64,12 +66,15 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
     let rates: Arc<dyn Rates> = Arc::new(rates);
     let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
     let nobody: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
+    let tester: Arc<dyn Identification> = Arc::new(TesterDecides);
+    let operator: Arc<dyn Identification> = Arc::new(OperatorDecides);
     Env {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         rates,
         rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
         uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
+        identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
         render_event: api::events::render,
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,

@@ -499,6 +499,35 @@ fn tokens_are_made_and_revoked_beside_the_server() {
 }
 
 #[test]
+fn the_operator_decides_about_identities_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    assert_eq!(run(path, "customer pending").1.lines().count(), 1);
+    let link = "/2025-10-13/customers/kyc-link?platformCustomerId=ada";
+    let link = server.get(link, Some(&user)).unwrap().1;
+    let link: Value = serde_json::from_str(&link).unwrap();
+    let page = link["kycUrl"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let page = page.strip_prefix(&server.address).expect("the link leads to this server");
+    assert_eq!(server.get(page, None).unwrap().0, 200);
+    let id = link["customerId"].as_str().unwrap();
+    let (_, pending, _) = run(path, "customer pending");
+    assert!(pending.lines().any(|line| line.starts_with(id) && line.contains("ada")), "{pending}");
+
+    let (code, out, err) = run(path, &format!("customer approve {id}"));
+    assert_eq!((code, out), (0, format!("{id} is MANUALLY_APPROVED now\n")), "{err}");
+    let customer = server.get(&format!("/2025-10-13/customers/{id}"), Some(&user)).unwrap().1;
+    assert!(customer.contains("MANUALLY_APPROVED"), "{customer}");
+    assert_eq!(server.get(page, None).unwrap().0, 410);
+    assert_eq!(run(path, "customer pending").1.lines().count(), 1);
+    let again = switchyard(path, &format!("customer reject {id}"));
+    check_refusal(again, 1, "identity is MANUALLY_APPROVED and cannot be manually rejected");
+    let unknown = "customer approve Customer:00000000-0000-7000-8000-000000000001";
+    check_refusal(switchyard(path, unknown), 1, "there is no customer");
+}
+
+#[test]
 fn platforms_are_made_and_priced() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

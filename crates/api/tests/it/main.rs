@@ -24,6 +24,7 @@ mod tokens;
 mod customers;
 mod internal_accounts;
 mod invitations;
+mod kyc;
 mod external_accounts;
 mod prices;
 mod permissions;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use adapters::clock::ManualClock;
 use adapters::entropy::SeededEntropy;
+use adapters::identity::{OperatorDecides, TesterDecides};
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -21,6 +22,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::BodyExt;
 use jsonschema::Validator;
+use ports::identity::Identification;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
@@ -215,6 +217,10 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         rates,
         rails: HashMap::from([(Mode::Sandbox, rail), (Mode::Live, Arc::new(Unconnected))]),
         uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
+        identification: HashMap::from([
+            (Mode::Sandbox, Arc::new(TesterDecides) as Arc<dyn Identification>),
+            (Mode::Live, Arc::new(OperatorDecides)),
+        ]),
         render_event: api::events::render,
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,

@@ -338,7 +338,7 @@ impl Chunk {
                     EventKind::IncomingPayment | EventKind::OutgoingPayment => {
                         self.payment(resource).events.push(event);
                     }
-                    EventKind::InvitationClaimed => {
+                    EventKind::InvitationClaimed | EventKind::KycStatus => {
                         others.keep(findings, *keyring, resource, &event);
                     }
                 },

@@ -1,17 +1,20 @@
-//! What concerns persons and moves no money: invitations, and what platforms were told of them.
+//! What concerns persons and moves no money: what is known of their identities, invitations, and
+//! what platforms were told of them.
 //!
 //! Events about anything but payments are kept while the payments are read, one small entry for
 //! each, and looked at here beside what they tell of.
 
 use std::collections::BTreeMap;
 
+use domain::customer::{Customer, KycStatus};
 use domain::event::{EventKind, event_id};
-use domain::id::{InvitationId, Owner};
+use domain::id::{CustomerId, IdentityCheckId, InvitationId, Owner};
 use domain::invitation::{self, Invitation};
+use domain::kyc::{CheckStatus, IdentityCheck};
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::parties::readable;
+use super::parties::{readable, whole};
 use super::payment::RawEvent;
 use super::{Findings, Predicate, Run};
 use crate::error::StoreError;
@@ -26,8 +29,17 @@ const INVITATIONS: &str = "select id, platform, inviter, status, expires_at, cre
 const INVITATION_COLUMNS: &[&str] =
     &["id", "platform", "inviter", "status", "expires_at", "created_at", "ended_at"];
 
+const IDENTITIES: &str = "select id, platform, kyc_status, kyc_changes, identity_check \
+    from customers";
+const IDENTITY_COLUMNS: &[&str] =
+    &["id", "platform", "kyc_status", "kyc_changes", "identity_check"];
+
+const CHECKS: &str = "select id, platform, customer, status from identity_checks";
+const CHECK_COLUMNS: &[&str] = &["id", "platform", "customer", "status"];
+
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [INVITATIONS.to_owned(), super::parties::whole::<Invitation>()].into_iter()
+    let fixed = [INVITATIONS, IDENTITIES, CHECKS].map(str::to_owned).into_iter();
+    fixed.chain([whole::<Invitation>(), whole::<IdentityCheck>()])
 }
 
 /// What a platform was told of something that is no payment.
@@ -38,9 +50,14 @@ struct Told {
     at: Timestamp,
 }
 
-/// Everything that was told of what is no payment, by what it is about.
+/// What the payments and the customers left for later.
 #[derive(Default)]
-pub(super) struct Others(BTreeMap<Uuid, Vec<Told>>);
+pub(super) struct Others {
+    /// Everything that was told of what is no payment, by what it is about.
+    told: BTreeMap<Uuid, Vec<Told>>,
+    /// The latest check of each customer that has one, and whether its identity is undecided.
+    checks: BTreeMap<CustomerId, (Uuid, bool)>,
+}
 
 impl Others {
     /// Keeps an event, whose own parts are checked at once (E2, E3).
@@ -65,21 +82,104 @@ impl Others {
             let opens = events::open(keyring, &place, &event.sealed).is_ok();
             findings.demand(Predicate::E3, opens, || format!("{} does not open", of()));
         }
-        self.0.entry(resource).or_default().push(Told { number, platform, kind, at });
+        self.told.entry(resource).or_default().push(Told { number, platform, kind, at });
     }
 }
 
-/// Checks C3, E5, and what S2 and S4 say about the tables read here.
+/// Checks C3, C4, E5, and what S2 and S4 say about the tables read here.
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
+    run.each(IDENTITIES, (Customer::TABLE, IDENTITY_COLUMNS), check_identity)?;
+    run.each(CHECKS, (IdentityCheck::TABLE, CHECK_COLUMNS), check_check)?;
+    for (customer, _) in std::mem::take(&mut run.others.checks) {
+        run.findings.broke(Predicate::C4, format!("the latest check of {customer} is not there"));
+    }
+    readable::<IdentityCheck>(run, Predicate::C4)?;
     run.each(INVITATIONS, (Invitation::TABLE, INVITATION_COLUMNS), check_invitation)?;
     readable::<Invitation>(run, Predicate::C3)?;
-    for (resource, told) in std::mem::take(&mut run.others.0) {
+    for (resource, told) in std::mem::take(&mut run.others.told) {
         for event in told {
             let kind = event.kind;
             run.findings.broke(Predicate::E5, format!("{kind} of {resource} has no cause"));
         }
     }
     Ok(())
+}
+
+/// E5 of one customer, and what its check is held against.
+fn check_identity(run: &mut Run<'_>, mut row: Row) {
+    run.findings.saw(Predicate::E5, 1);
+    let mut read = || {
+        let (id, platform): (CustomerId, _) = (row.id()?, row.uuid()?);
+        let status = row.named(KycStatus::from_name)?;
+        Ok((id, platform, status, row.count()?, row.uuid_or_null()?))
+    };
+    // A customer that cannot be read is C2's to name.
+    let Ok::<_, StoreError>((id, platform, status, changes, latest)) = read() else { return };
+    let Run { findings, others, .. } = run;
+    if let Some(latest) = latest {
+        others.checks.insert(id, (latest, status == KycStatus::PendingReview));
+    }
+    let told = others.told.remove(&id.uuid()).unwrap_or_default();
+    let last = told.last().map_or(0, |event| event.number);
+    let is_told = match status.is_final() {
+        true => last == changes,
+        false => last < changes || changes == 0 && told.is_empty(),
+    };
+    findings.demand(Predicate::E5, is_told, || {
+        format!("what is known of {id} is not what was last told")
+    });
+    let mut before = None;
+    for event in &told {
+        findings.saw(Predicate::E4, 1);
+        findings.demand(Predicate::E5, event.kind == EventKind::KycStatus, || {
+            format!("event {} of {id} is not of its kind", event.number)
+        });
+        findings.demand(Predicate::E4, before.is_none_or(|before| before <= event.at), || {
+            format!("event {} of {id} is before the last one", event.number)
+        });
+        findings.demand(Predicate::S4, event.platform == platform, || {
+            format!("event {} of {id} goes to another platform", event.number)
+        });
+        before = Some(event.at);
+    }
+}
+
+/// C4 of one check.
+fn check_check(run: &mut Run<'_>, mut row: Row) {
+    for predicate in [Predicate::C4, Predicate::S4] {
+        run.findings.saw(predicate, 1);
+    }
+    let mut read = || {
+        let (id, platform): (IdentityCheckId, _) = (row.id()?, row.uuid()?);
+        Ok((id, platform, row.id()?, row.named(CheckStatus::from_name)?))
+    };
+    let (id, platform, customer, status): (_, _, CustomerId, _) = match read() {
+        Ok(columns) => columns,
+        Err(error) => {
+            return run.findings.unreadable(Predicate::C4, "an identity check", &error);
+        }
+    };
+    let Run { findings, parties, timers, others, .. } = run;
+    let is_its = parties.platform_of(Owner::Customer(customer)) == Some(platform);
+    findings.demand(Predicate::S4, is_its, || {
+        format!("{id} is of a customer who is not its platform's")
+    });
+    let is_open = status == CheckStatus::Open;
+    let latest = others.checks.get(&customer).copied();
+    let is_latest = latest.is_some_and(|(latest, _)| latest == id.uuid());
+    findings.demand(Predicate::C4, !is_open || latest == Some((id.uuid(), true)), || {
+        format!("{id} is open, and its customer waits for another or for none")
+    });
+    if is_latest {
+        others.checks.remove(&customer);
+    }
+    let timer = timers.get(&(id.uuid(), TimerKind::ExpireIdentityCheck)).copied();
+    findings.demand(Predicate::C4, timer.is_some() == is_open, || {
+        format!("{id} waits for its time to be over and has no timer, or the other way round")
+    });
+    findings.demand(Predicate::S4, timer.is_none_or(|its| its == platform), || {
+        format!("the timer of {id} is due by another platform's clock")
+    });
 }
 
 /// An invitation as it was found.
@@ -135,7 +235,7 @@ fn check_invitation(run: &mut Run<'_>, mut row: Row) {
     findings.demand(Predicate::S4, timer.is_none_or(|its| its == platform), || {
         format!("the timer of {id} is due by another platform's clock")
     });
-    let told = others.0.remove(&id.uuid()).unwrap_or_default();
+    let told = others.told.remove(&id.uuid()).unwrap_or_default();
     let is_claimed = found.status == invitation::Status::Claimed;
     let is_told = match told.as_slice() {
         [] => !is_claimed,

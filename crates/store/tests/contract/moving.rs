@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use domain::id::Owner;
+use domain::kyc::CheckEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event};
 use ledger::movements;
@@ -56,6 +57,8 @@ fn invited(unit: &mut Unit<'_, '_>) {
     let subject = invitation.id().uuid();
     unit.set_timer(timer(subject, TimerKind::ExpireInvitation, at(9_300), at(9_100)));
     unit.add_invitation(invitation);
+    let check = identity_check(1, 1).apply(CheckEvent::Completed).unwrap();
+    unit.move_identity_check(check);
 }
 
 fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {

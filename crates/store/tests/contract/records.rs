@@ -71,9 +71,26 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
         opened = check(opened, claim, |unit, record| unit.claim_uma_address(record)).await;
     }
     opened = invitations(opened).await;
+    opened = identities(opened).await;
     opened = external_accounts(opened).await;
     opened = payments(opened).await;
     books_and_answers(opened).await;
+}
+
+async fn identities<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    use domain::kyc::{CheckDraft, CheckEvent, IdentityCheck};
+    let open = identity_check(1, 1);
+    let bare = CheckDraft { redirect_uri: None, ..identity_check(2, 1).draft().clone() };
+    for record in [open, IdentityCheck::open(bare)] {
+        opened = check(opened, record, |unit, record| unit.add_identity_check(record)).await;
+    }
+    for (number, event) in (3..).zip(CheckEvent::ALL) {
+        let ended = identity_check(number, 1).apply(event).unwrap().into_now();
+        opened = check(opened, ended, |unit, record| unit.add_identity_check(record)).await;
+    }
+    let mut refused = refused_customer(9);
+    refused.identity_check = Some(identity_check(1, 9).id());
+    check(opened, refused, |unit, record| unit.put_customer(record)).await
 }
 
 async fn invitations<P: Provider>(mut opened: Opened<P>) -> Opened<P> {

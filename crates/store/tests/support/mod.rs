@@ -19,6 +19,7 @@ use domain::id::{
     TokenId, TransactionId,
 };
 use domain::invitation::{self, Invitation};
+use domain::kyc::{self, CheckDraft, IdentityCheck, Kyc};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
@@ -227,7 +228,8 @@ pub fn customer(number: u128, platform: u128) -> Customer {
         platform: platform_id(platform),
         platform_customer_id: format!("user-{number}"),
         uma_address: uma_address(number),
-        kyc_status: KycStatus::Approved,
+        kyc: Kyc::first(KycStatus::Approved),
+        identity_check: None,
         identity: Identity::Individual(person()),
         default_uma_deposit_account: None,
         is_deleted: false,
@@ -244,7 +246,7 @@ pub fn uma_address(number: u128) -> UmaAddress {
 pub fn bare_customer(number: u128, platform: u128) -> Customer {
     Customer {
         identity: Identity::Individual(Individual::default()),
-        kyc_status: KycStatus::PendingReview,
+        kyc: Kyc::first(KycStatus::PendingReview),
         ..customer(number, platform)
     }
 }
@@ -540,6 +542,41 @@ pub fn bare_invitation(number: u8) -> Invitation {
 /// An invitation after one event.
 pub fn ended_invitation(number: u8, event: invitation::Event) -> Moved<Invitation> {
     invitation(number).apply(event, at(800)).unwrap()
+}
+
+/// An open check of a customer of the first platform, with everything that is optional.
+pub fn identity_check(number: u8, customer: u128) -> IdentityCheck {
+    IdentityCheck::open(CheckDraft {
+        id: keyring().identity_check(&code(number)),
+        code: code(number),
+        platform: platform_id(1),
+        customer: customer_id(customer),
+        redirect_uri: Some(format!("https://example.com/{CANARY}")),
+        expires_at: at(900),
+        created_at: at(700),
+    })
+}
+
+/// A person whose identity the operator has refused, after a check had.
+pub fn refused_customer(number: u128) -> Customer {
+    let first = Kyc::first(KycStatus::PendingReview);
+    let rejected = first.apply(kyc::Event::Rejected).unwrap().into_now();
+    let kyc = rejected.apply(kyc::Event::ManuallyRejected).unwrap().into_now();
+    Customer { kyc, ..customer(number, 1) }
+}
+
+/// An event about what is known of a customer.
+pub fn event_of_kyc(customer: &Customer, number: u32) -> Event {
+    let resource = customer.id.uuid();
+    Event {
+        id: event_id(resource, number),
+        platform: customer.platform,
+        kind: EventKind::KycStatus,
+        resource,
+        number,
+        at: at(800),
+        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+    }
 }
 
 /// The event about the claim of an invitation.

@@ -241,3 +241,31 @@ fn secrets_are_not_printed() {
         "{shown}"
     );
 }
+
+#[test]
+fn links_begin_with_an_origin() {
+    for (given, kept) in [
+        ("https://pay.example.com", "https://pay.example.com"),
+        ("http://[::1]:8080/", "http://[::1]:8080"),
+    ] {
+        let url = serve(&format!("--public-url {given}")).public_url;
+        assert_eq!(url.map(|url| url.to_string()).as_deref(), Some(kept));
+    }
+    assert_eq!(serve("").public_url, None);
+    for wrong in ["pay.example.com", "ftp://x", "https://a@b", "https://x/y", "https://", "http:/x"]
+    {
+        let line = format!("--public-url {wrong}");
+        assert!(refusal(&line, &[]).contains("must be http:// or https://"), "{wrong}");
+    }
+}
+
+#[test]
+fn the_operator_decides_about_customers() {
+    let id = "Customer:01a1fda4-87d5-7000-b9c0-a990afab0000";
+    let command = config(&format!("customer approve {id}")).command;
+    let Command::Customer(CustomerCommand::Approve(options)) = command else {
+        panic!("{command:?}");
+    };
+    assert_eq!(options.id.to_string(), id);
+    assert!(refusal("customer reject Token:x", &[]).contains("Customer:<uuid>"));
+}

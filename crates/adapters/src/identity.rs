@@ -1,0 +1,25 @@
+//! Checks of identities.
+
+use ports::identity::{Identification, Outcome};
+
+/// Lets whoever goes through the page of a check say how it ends, so that a test can take every
+/// way. For sandbox platforms.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TesterDecides;
+
+impl Identification for TesterDecides {
+    fn outcomes(&self) -> &'static [Outcome] {
+        &[Outcome::Approved, Outcome::Rejected, Outcome::LeftToOperator, Outcome::Canceled]
+    }
+}
+
+/// Takes what the person says and leaves the decision to the operator: no provider that could
+/// decide is connected.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OperatorDecides;
+
+impl Identification for OperatorDecides {
+    fn outcomes(&self) -> &'static [Outcome] {
+        &[Outcome::LeftToOperator, Outcome::Canceled]
+    }
+}

@@ -1,0 +1,37 @@
+//! Finding out who somebody is.
+
+/// What comes of a person's way through the page of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The identity is good.
+    Approved,
+    /// The identity is refused.
+    Rejected,
+    /// The person called the check off.
+    Canceled,
+    /// The operator has to decide.
+    LeftToOperator,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 4] =
+        [Self::Approved, Self::Rejected, Self::Canceled, Self::LeftToOperator];
+
+    /// The name in a form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+            Self::Canceled => "canceled",
+            Self::LeftToOperator => "submitted",
+        }
+    }
+}
+
+/// Whoever checks identities.
+pub trait Identification: Send + Sync {
+    /// The outcomes that the page of a check leads to, the first of them when the person just goes
+    /// on. Where a person must not decide about itself, none of them is a decision.
+    fn outcomes(&self) -> &'static [Outcome];
+}
