@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::ports;
 
 /// The first token of every database, which clients of tests present.
-pub(crate) const CLIENT_ID: &str = "testbed";
+pub const CLIENT_ID: &str = "testbed";
 
 /// Known to everybody, and good for nothing but databases of tests.
-pub(crate) const CLIENT_SECRET: &str = "testbed-secret-0123456789abcdef";
+pub const CLIENT_SECRET: &str = "testbed-secret-0123456789abcdef";
 
 /// Where the server is told which database to open.
 const DATABASE_VARIABLE: &str = "SWITCHYARD_DATABASE_URL";

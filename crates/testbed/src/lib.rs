@@ -14,7 +14,6 @@ pub mod postgres;
 pub mod place;
 #[cfg(feature = "proxy")]
 pub mod proxy;
-#[cfg(feature = "recorder")]
 pub mod instance;
 #[cfg(feature = "recorder")]
 pub mod recorder;

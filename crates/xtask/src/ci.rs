@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{suite, tidy};
+use crate::{contract, suite, tidy};
 
 /// The whole run on a machine with two cores and nothing built yet. A change that pushes it over
 /// the limit makes everyone wait; it must find the time elsewhere.
@@ -33,10 +33,9 @@ const STEPS: &[Step] = &[
         command.env("RUSTDOCFLAGS", "-D warnings");
         workspace::run(command)
     }),
-    ("release build", |workspace| {
-        workspace::run(workspace.cargo(&["build", "--release", "--locked", "--bin", "switchyard"]))
-    }),
+    ("release build", release),
     ("demo", demo),
+    ("contract", contract::run),
 ];
 
 /// Runs the steps until one fails and prints what each took.
@@ -75,6 +74,11 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     result
 }
 
+/// Builds the binary that users get.
+pub fn release(workspace: &Workspace) -> Result<()> {
+    workspace::run(workspace.cargo(&["build", "--release", "--locked", "--bin", "switchyard"]))
+}
+
 /// Runs the whole story on a throw-away database with the binary that users get.
 fn demo(workspace: &Workspace) -> Result<()> {
     let binary = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
@@ -85,7 +89,7 @@ fn demo(workspace: &Workspace) -> Result<()> {
 }
 
 /// Like [`workspace::run`], but stops a command that takes longer than `time_max`.
-fn run_within(mut command: Command, time_max: Duration) -> Result<()> {
+pub fn run_within(mut command: Command, time_max: Duration) -> Result<()> {
     let line = workspace::shown(&command);
     println!("$ {line}");
     let mut child = command.spawn().with_context(|| format!("starting {line}"))?;

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use testbed::postgres::Binaries;
 
+use crate::python::Environment;
 use crate::workspace::{self, Workspace};
 
 /// One thing that must be on the machine.
@@ -44,6 +45,14 @@ const NEEDS: &[Need] = &[
         brew: &["postgresql@17"],
         by_hand: "install it and name the folder of its programs in SWITCHYARD_PG_BIN",
     },
+    Need {
+        what: "Python 3 with venv",
+        needed_by: "the run against the OpenAPI document",
+        seen_by: Seen::Search(Environment::is_possible),
+        apt: &["python3", "python3-venv"],
+        brew: &["python"],
+        by_hand: "install one that answers to `python3` and can `import ensurepip, venv`",
+    },
 ];
 
 /// Installs what is missing, or with `check` only names it.
@@ -51,7 +60,6 @@ pub fn run(workspace: &Workspace, check: bool) -> Result<()> {
     let missing = missing(workspace);
     if missing.is_empty() {
         println!("install: all {} needs are met", NEEDS.len());
-        return Ok(());
     }
     for need in &missing {
         println!("install: {} is missing, needed by {}", need.what, need.needed_by);
@@ -65,6 +73,9 @@ pub fn run(workspace: &Workspace, check: bool) -> Result<()> {
             bail!("{} was installed but is not seen: {}", need.what, need.by_hand);
         }
         println!("install: {} is there now", need.what);
+    }
+    if !check {
+        Environment::prepare(workspace)?;
     }
     Ok(())
 }

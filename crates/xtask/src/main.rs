@@ -5,8 +5,10 @@
 
 mod bench;
 mod ci;
+mod contract;
 mod docs;
 mod install;
+mod python;
 mod suite;
 mod tidy;
 mod workspace;
@@ -36,6 +38,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Asks the release build everything that its OpenAPI document allows, and more
+    Contract,
     /// Measures what the server reaches, against yardsticks of the same run; see its `--help`
     #[command(disable_help_flag = true)]
     Bench {
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&workspace),
         Task::Tidy => tidy::run(&workspace),
         Task::Test { arguments } => suite::run(&workspace, &arguments),
+        Task::Contract => ci::release(&workspace).and_then(|()| contract::run(&workspace)),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),
