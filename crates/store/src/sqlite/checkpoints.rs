@@ -21,6 +21,10 @@ const RESTARTED_FROM: i64 = 16_000;
 /// Pages that the writer itself moves to have the log empty: about as many as a commit writes.
 const MOVED_BY_WRITER: i64 = 400;
 
+/// Pages of the log from which the writer moves whatever is left: pages come faster than the thread
+/// moves them, and the disk is not there to be filled by the log.
+const MOVED_WHOLE_FROM: i64 = 2 * RESTARTED_FROM;
+
 /// The thread that moves pages. It ends with the connection that writes.
 pub(super) struct Checkpoints {
     /// `None` only while it is dropped: without it the thread ends.
@@ -60,7 +64,9 @@ impl Checkpoints {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let waiting = log.pages - log.moved;
         let is_long = log.pages >= RESTARTED_FROM;
-        if is_long && (1..=MOVED_BY_WRITER).contains(&waiting) {
+        let is_too_long = log.pages >= MOVED_WHOLE_FROM;
+        if waiting > 0 && (is_too_long || (is_long && waiting <= MOVED_BY_WRITER)) {
+            // While the thread is at it this does nothing, and the next commit tries again.
             report(checkpoint(connection, "passive"));
         } else if waiting >= MOVED_TOGETHER || (is_long && waiting > 0) {
             // One that is awake already will see these pages too.
@@ -87,4 +93,36 @@ fn checkpoint(connection: &rusqlite::Connection, mode: &str) -> Result<Log, Stor
         connection.prepare_cached(&format!("pragma wal_checkpoint({mode})")).map_err(failure)?;
     let log = statement.query_row([], |row| Ok(Log { pages: row.get(1)?, moved: row.get(2)? }));
     log.map_err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::{Connection as _, Value};
+
+    /// More than a commit may move by itself, and faster than the thread.
+    const BYTES_OF_A_COMMIT: usize = 4 << 20;
+
+    #[test]
+    fn the_log_stays_short_however_fast_pages_come() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = Sqlite::open_to_serve(&path).expect("a database");
+        connection.begin().expect("a transaction");
+        connection.execute("create table t (a blob)", &[]).expect("a table");
+        connection.commit().expect("a commit");
+        let bytes = vec![7; BYTES_OF_A_COMMIT];
+        let log = folder.path().join("test.db-wal");
+        let bound = 4_096 * MOVED_WHOLE_FROM as u64 + 16 * BYTES_OF_A_COMMIT as u64;
+        for _ in 0..100 {
+            connection.begin().expect("a transaction");
+            let value = Value::from(&bytes[..]);
+            connection.execute("insert into t values ($1)", &[value]).expect("a row");
+            connection.commit().expect("a commit");
+            let length = std::fs::metadata(&log).expect("a log").len();
+            assert!(length <= bound, "{length} bytes of log, of at most {bound}");
+        }
+        connection.settle().expect("settled");
+        assert_eq!(std::fs::metadata(&log).expect("a log").len(), 0);
+    }
 }
