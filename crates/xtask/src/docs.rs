@@ -24,6 +24,7 @@ const GENERATED: &[Generated] = &[
     Generated { package: "adapters", test: "docs", file: "docs/sandbox.md" },
     Generated { package: "api", test: "docs", file: "docs/errors.md" },
     Generated { package: "api", test: "docs", file: "openapi.json" },
+    Generated { package: "switchyard", test: "docs", file: "docs/transcripts/payout.md" },
 ];
 
 /// Writes every document again, or with `check` only compares.
