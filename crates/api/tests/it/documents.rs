@@ -32,3 +32,24 @@ async fn the_page_to_read_the_document_needs_nothing_from_elsewhere() {
     let document = client.send_to("GET", "/openapi.json", Call::default()).await;
     assert_eq!(document.body["openapi"], "3.1.0");
 }
+
+/// The page that says what this server does where the specification does not names a test for each
+/// line of it.
+#[test]
+fn every_test_that_the_page_of_gaps_names_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/specification.md")).expect("a page");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() >= 20, "{} rows", rows.len());
+    for row in rows {
+        let shown_by = row.trim_end_matches(" |").rsplit(" | ").next().expect("a column");
+        let tests: Vec<_> = shown_by.split(", ").collect();
+        for test in tests {
+            let named = test.trim_matches('`').split_once("::");
+            let (room, name) = named.unwrap_or_else(|| panic!("{test} names no test: {row}"));
+            let source = std::fs::read_to_string(root.join(format!("tests/it/{room}.rs")));
+            let source = source.unwrap_or_else(|error| panic!("{test}: {error}"));
+            assert!(source.contains(&format!("fn {name}(")), "{test} is not there: {row}");
+        }
+    }
+}
