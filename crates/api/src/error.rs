@@ -70,6 +70,12 @@ codes! {
     QuoteRequestFailed = 400 "QUOTE_REQUEST_FAILED",
     /// What another institution said about a payee cannot be read.
     ParseLnurlpResponseError = 400 "PARSE_LNURLP_RESPONSE_ERROR",
+    /// An invoice of another institution cannot be read.
+    ParsePayreqResponseError = 400 "PARSE_PAYREQ_RESPONSE_ERROR",
+    /// Another institution did not say what the platform insists to know about a payee.
+    InvalidPayreqResponse = 400 "INVALID_PAYREQ_RESPONSE",
+    /// Facts about the payer are missing on which the receiver's side insists.
+    MissingMandatoryUserInfo = 400 "MISSING_MANDATORY_USER_INFO",
     /// The credentials are missing or wrong.
     Unauthorized = 401 "UNAUTHORIZED",
     /// The token lacks the permission that this needs.
@@ -102,6 +108,8 @@ codes! {
     RequestTimeout = 408 "REQUEST_TIMEOUT",
     /// The state of something does not allow it.
     Conflict = 409 "CONFLICT",
+    /// The transaction does not wait for its platform's decision, or not any more.
+    TransactionNotPendingPlatformApproval = 409 "TRANSACTION_NOT_PENDING_PLATFORM_APPROVAL",
     /// The quote's time is over; ask for a new one.
     QuoteExpired = 409 "QUOTE_EXPIRED",
     /// The UMA address belongs, or once belonged, to another customer.
@@ -116,6 +124,8 @@ codes! {
     UnsupportedMediaType = 415 "UNSUPPORTED_MEDIA_TYPE",
     /// The payee's institution did not answer a lookup in a way that can be used.
     LnurlpRequestFailed = 424 "LNURLP_REQUEST_FAILED",
+    /// The payee's institution did not give an invoice that can be used.
+    PayreqRequestFailed = 424 "PAYREQ_REQUEST_FAILED",
     /// The payee's institution did not show the keys that its answers are signed with.
     CounterpartyPubkeyFetchError = 424 "COUNTERPARTY_PUBKEY_FETCH_ERROR",
     /// The payee's institution and this server have no version of UMA in common.
@@ -322,6 +332,23 @@ impl From<Error> for ApiError {
                 plain(Code::QuoteNotFound).with("quoteId", id.to_string())
             }
             Error::TokenNotFound => plain(Code::TokenNotFound),
+            Error::TransactionNotFound { id } => {
+                plain(Code::TransactionNotFound).with("transactionId", id.to_string())
+            }
+            Error::NotPendingApproval { id, status } => {
+                plain(Code::TransactionNotPendingPlatformApproval)
+                    .with("transactionId", id.to_string())
+                    .with("status", status.name())
+            }
+            Error::PayerDataMissing { fields } => {
+                plain(Code::MissingMandatoryUserInfo).with("missingFields", fields.clone())
+            }
+            Error::PayeeDataMissing { address, fields } => plain(Code::InvalidPayreqResponse)
+                .with("umaAddress", address.as_str())
+                .with("missingFields", fields.clone()),
+            Error::NotOffered { address, .. } => {
+                plain(Code::InvalidCurrency).with("umaAddress", address.as_str())
+            }
             Error::SenderNotFound { address } => {
                 plain(Code::UserNotFound).with("umaAddress", address.as_str())
             }
@@ -433,8 +460,10 @@ fn code_of_peer(stage: PeerStage, failure: PeerFailure) -> Code {
         (PeerFailure::PayeeNotReady, _) => Code::UserNotReady,
         (PeerFailure::NotAllowed, _) => Code::CounterpartyNotAllowed,
         (PeerFailure::Unreachable, PeerStage::Lookup) => Code::LnurlpRequestFailed,
+        (PeerFailure::Unreachable, PeerStage::PayRequest) => Code::PayreqRequestFailed,
         (PeerFailure::KeysUnavailable, _) => Code::CounterpartyPubkeyFetchError,
         (PeerFailure::Unreadable, PeerStage::Lookup) => Code::ParseLnurlpResponseError,
+        (PeerFailure::Unreadable, PeerStage::PayRequest) => Code::ParsePayreqResponseError,
         (PeerFailure::UnsupportedVersion, _) => Code::UnsupportedUmaVersion,
         (PeerFailure::NoCommonVersion, _) => Code::NoCompatibleUmaVersion,
     }

@@ -41,6 +41,27 @@ where
     }
 }
 
+/// A JSON body that may be left out, with its content type: then it says nothing.
+pub struct JsonIf<T>(pub Result<T, ApiError>);
+
+impl<T, S> FromRequest<S> for JsonIf<T>
+where
+    T: DeserializeOwned + Schema + Default,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(body).await?;
+        if bytes.is_empty() {
+            return Ok(Self(Ok(T::default())));
+        }
+        content_type(&parts.headers)?;
+        Ok(Self(parse(&bytes)))
+    }
+}
+
 /// Parses and checks a body.
 fn parse<T: DeserializeOwned + Schema>(bytes: &[u8]) -> Result<T, ApiError> {
     let value = strict::object(bytes)

@@ -1,17 +1,21 @@
 //! Quotes (specification 2.5, 4.13; contract 6.9).
 
+use std::collections::BTreeMap;
+
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use domain::id::{ExternalAccountId, InternalAccountId, Kind, LookupId, QuoteId, kind};
 use domain::platform::Platform;
 use domain::quote::{PURPOSES, Quote, Status};
-use domain::transaction::{AccountRef, Source, reference};
+use domain::transaction::{AccountRef, Destination, Source, reference};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::quotes::{self, NewQuote, Quoted};
+use service::uma::ToUma;
 use store::error::StoreError;
 use store::quotes::QuoteFilter;
+use store::transactions::Named;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
@@ -20,7 +24,8 @@ use crate::external_accounts::CreateExternalAccount;
 use crate::extract::{Json, Once, ok, renderer, respond};
 use crate::instructions::{InstructionsBody, instructions};
 use crate::page::{Cursors, List};
-use crate::transactions::{RateDetailsBody, account_if, owner_if};
+use crate::receivers::address;
+use crate::transactions::{Facts, RateDetailsBody, account_if, owner_if};
 use crate::validate::{Checks, schema_of};
 use crate::wire::{CurrencyBody, Number, currency};
 
@@ -52,6 +57,10 @@ pub struct CreateQuote {
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     purpose_of_payment: Option<String>,
+    /// What the lookup asks about the payer, by the names of its `requiredPayerDataFields`.
+    #[serde(default)]
+    #[schema(nullable = false, value_type = Option<Facts>)]
+    sender_customer_info: Option<BTreeMap<String, String>>,
 }
 
 schema_of!(CreateQuote);
@@ -139,6 +148,14 @@ pub struct UmaQuoteDestination {
     /// The address.
     #[schema(max_length = 400)]
     uma_address: String,
+    /// The currency that shall arrive; the receiver's first one when left out.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 10, example = "EUR")]
+    currency: Option<String>,
+    /// What the platform itself knows about the receiver.
+    #[serde(default)]
+    #[schema(nullable = false, value_type = Option<Facts>)]
+    counterparty_information: Option<BTreeMap<String, String>>,
 }
 
 /// An external account that is added with a quote.
@@ -191,18 +208,14 @@ impl TryFrom<CreateQuote> for NewQuote {
                 account(&mut checks, field, &destination.account_id).map(quotes::To::Account)
             }
             QuoteDestination::UmaAddress(destination) => {
-                let address = destination.uma_address;
-                UmaAddress::parse(&address).map_err(|error| service::Error::InvalidUmaAddress {
-                    address,
-                    reason: error.to_string(),
-                })?;
-                let Some(lookup) = lookup else {
+                let address = address(&destination.uma_address)?;
+                if body.lookup_id.is_none() {
                     checks.refuse("lookupId", "is required for a UMA address: look it up first");
-                    checks.done()?;
-                    return Err(ApiError::new(Code::InvalidInput, "lookupId: is required"));
-                };
-                checks.done()?;
-                return Err(service::Error::LookupNotFound { id: lookup.to_string() }.into());
+                }
+                let currency = destination.currency.as_deref().map(currency).transpose()?;
+                let known = destination.counterparty_information;
+                let counterparty = checks.facts("destination.counterpartyInformation", known);
+                Some(quotes::To::Uma(ToUma { address, currency, counterparty }))
             }
             QuoteDestination::Details(destination) => {
                 let path = "destination.externalAccountDetails";
@@ -210,11 +223,8 @@ impl TryFrom<CreateQuote> for NewQuote {
                 Some(quotes::To::Details(Box::new(details)))
             }
         };
+        let payer = checks.facts("senderCustomerInfo", body.sender_customer_info);
         let (from, to) = checks.finish(from.zip(to))?;
-        // A lookup that is named must exist, also where none is needed.
-        if let Some(lookup) = lookup {
-            return Err(service::Error::LookupNotFound { id: lookup.to_string() }.into());
-        }
         Ok(Self {
             from,
             to,
@@ -226,6 +236,8 @@ impl TryFrom<CreateQuote> for NewQuote {
             immediately_execute: body.immediately_execute,
             description: body.description,
             purpose,
+            lookup,
+            payer,
         })
     }
 }
@@ -273,6 +285,20 @@ pub enum QuoteDestinationBody {
     /// An account.
     #[serde(rename = "ACCOUNT")]
     Account(AccountQuoteDestinationBody),
+    /// A UMA address.
+    #[serde(rename = "UMA_ADDRESS")]
+    UmaAddress(UmaQuoteDestinationBody),
+}
+
+/// A UMA address that a quote's money goes to.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = QuotedUmaDestination)]
+pub struct UmaQuoteDestinationBody {
+    /// The address.
+    uma_address: String,
+    /// The currency that arrives.
+    currency: &'static str,
 }
 
 /// An account that a quote's money goes to.
@@ -334,7 +360,7 @@ impl QuoteBody {
         let price = &draft.price;
         let customer_id = draft.owner.to_string();
         let reference = reference(draft.transaction);
-        let (source, payment_instructions) = match draft.source {
+        let (source, payment_instructions) = match &draft.source {
             Source::Account { account, .. } => {
                 let account_id = account.to_string();
                 let source = AccountQuoteSourceBody { account_id, customer_id };
@@ -343,8 +369,25 @@ impl QuoteBody {
             Source::RealtimeFunding { currency } => {
                 let source =
                     RealtimeFundingQuoteSourceBody { currency: currency.code(), customer_id };
-                let instructions = instructions(app, platform, currency, &reference, None);
+                let instructions = instructions(app, platform, *currency, &reference, None);
                 (QuoteSourceBody::RealtimeFunding(source), instructions)
+            }
+            // Quotes are paid by accounts and deposits; an address pays from one of them.
+            Source::Uma { address } => {
+                let account_id = address.to_string();
+                let source = AccountQuoteSourceBody { account_id, customer_id };
+                (QuoteSourceBody::Account(source), Vec::new())
+            }
+        };
+        let destination = match &draft.destination {
+            Destination::Account { account, .. } => {
+                let account_id = account.to_string();
+                QuoteDestinationBody::Account(AccountQuoteDestinationBody { account_id })
+            }
+            Destination::Uma { address, currency } => {
+                let (uma_address, currency) = (address.to_string(), currency.code());
+                let destination = UmaQuoteDestinationBody { uma_address, currency };
+                QuoteDestinationBody::UmaAddress(destination)
             }
         };
         Self {
@@ -353,9 +396,7 @@ impl QuoteBody {
             created_at: quote.created_at().to_string(),
             expires_at: draft.expires_at.to_string(),
             source,
-            destination: QuoteDestinationBody::Account(AccountQuoteDestinationBody {
-                account_id: draft.destination.account.to_string(),
-            }),
+            destination,
             sending_currency: price.sent.currency().into(),
             receiving_currency: price.received.currency().into(),
             total_sending_amount: price.sent.minor(),
@@ -383,6 +424,10 @@ fn body(app: &App) -> impl Fn(&Quoted) -> QuoteBody + Send + use<> {
         (status = 404, description = "There is no such account, customer or lookup.",
             body = ErrorBody),
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
+        (status = 412, description = "The receiver's institution has another version of UMA.",
+            body = ErrorBody),
+        (status = 424, description = "The receiver's institution gave no invoice that can be used.",
+            body = ErrorBody),
     ))]
 pub async fn create(
     State(app): State<App>,
@@ -403,6 +448,11 @@ fn id(text: &str) -> Result<QuoteId, ApiError> {
         ApiError::new(Code::QuoteNotFound, format!("there is no quote {shown}"))
             .with("quoteId", shown)
     })
+}
+
+/// A UMA address in a filter.
+fn address_if(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<UmaAddress> {
+    text.and_then(|text| checks.take(field, UmaAddress::parse(text)))
 }
 
 /// Which quotes are listed.
@@ -450,15 +500,17 @@ pub async fn list(
     let page = cursors.request(&mut checks, limit, cursor, Default::default());
     let (sending, receiving) =
         (query.sending_account_id.as_deref(), query.receiving_account_id.as_deref());
+    let (from, to) = (query.sending_uma_address.as_deref(), query.receiving_uma_address.as_deref());
     let filter = QuoteFilter {
         owner: owner_if(&mut checks, "customerId", query.customer_id.as_deref()),
         source_account: account_if(&mut checks, "sendingAccountId", sending),
-        destination_account: account_if(&mut checks, "receivingAccountId", receiving),
+        destination_account: account_if(&mut checks, "receivingAccountId", receiving)
+            .map(Named::Account)
+            .or_else(|| address_if(&mut checks, "receivingUmaAddress", to).map(Named::Address)),
         status: checks.named_if("status", query.status.as_deref(), Status::from_name),
         created_after: checks.time_if("createdAfter", query.created_after.as_deref()),
         created_before: checks.time_if("createdBefore", query.created_before.as_deref()),
-        // Quotes between accounts have no UMA address on either side.
-        nothing: query.sending_uma_address.is_some() || query.receiving_uma_address.is_some(),
+        sender: address_if(&mut checks, "sendingUmaAddress", from),
     };
     checks.done()?;
     let id = platform.id;

@@ -4,20 +4,24 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use domain::clock::Advance;
+use domain::clock::{Advance, Ahead};
 use domain::id::{InternalAccountId, QuoteId};
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
+use domain::transaction::Facts;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::clock;
 use service::funding::{self, QuoteDeposit};
+use service::incoming::{self, PayIn};
+use service::lookups;
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::{Json, Once, ok};
 use crate::internal_accounts::{AccountView, InternalAccountBody};
+use crate::receivers::address;
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
@@ -60,7 +64,7 @@ pub struct AdvanceClock {
     advance_to: Option<String>,
 }
 
-schema_of!(FundInternalAccount, SendForQuote, AdvanceClock);
+schema_of!(FundInternalAccount, SendForQuote, AdvanceClock, ReceiveUmaPayment);
 
 impl AdvanceClock {
     fn checked(&self) -> Result<Advance, ApiError> {
@@ -99,6 +103,38 @@ impl ClockBody {
         }
     }
 }
+
+/// A payment of another institution to a customer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiveUmaPayment {
+    /// An address of the table in `docs/sandbox.md`.
+    #[schema(max_length = 400, example = "$success.usd@sandbox.uma.money")]
+    sender_uma_address: String,
+    /// The customer's address; may be left out with a `customerId`.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 400)]
+    receiver_uma_address: Option<String>,
+    /// The customer; may be left out with a `receiverUmaAddress`.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 80)]
+    customer_id: Option<String>,
+    /// The currency that shall arrive.
+    #[schema(max_length = 10, example = "USD")]
+    receiving_currency_code: String,
+    /// What shall arrive, in its smallest unit.
+    #[schema(minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 5000)]
+    receiving_currency_amount: i64,
+}
+
+/// What the institutions of the sandbox say about their customers who pay.
+const PAYER: [(&str, &str); 5] = [
+    ("FULL_NAME", "Sandbox Sender"),
+    ("BIRTH_DATE", "1990-01-01"),
+    ("NATIONALITY", "US"),
+    ("COUNTRY_OF_RESIDENCE", "US"),
+    ("USER_TYPE", "INDIVIDUAL"),
+];
 
 /// Refuses a platform whose money is real (contract 1.2).
 fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
@@ -179,6 +215,7 @@ pub async fn send(
             amount_minor: body.currency_amount,
             currency: currency(&body.currency_code)?,
             late: app.new_id(platform.ahead, now),
+            other_side: app.new_id(Ahead::NONE, app.server_now()),
         })
     });
     let deposit = match parsed {
@@ -223,4 +260,59 @@ pub async fn advance_clock(
         clock::advance(unit, platform, advance, server_now)
     };
     request.run(200, shape, work).await
+}
+
+/// Makes another institution pay a customer. The payment takes the way of a real one: the platform
+/// decides, then the money comes over Lightning.
+#[utoipa::path(post, path = "/sandbox/uma/receive", tag = "Sandbox",
+    request_body = ReceiveUmaPayment,
+    responses(
+        (status = 200, description = "The payment.", body = TransactionBody),
+        (status = 404, description = "There is no such sender, or no such receiver.",
+            body = ErrorBody),
+        (status = 410, description = "The customer was deleted.", body = ErrorBody),
+        (status = 412, description = "The sender's institution has another version of UMA.",
+            body = ErrorBody),
+        (status = 424, description = "The sender's institution gave no answer that can be used.",
+            body = ErrorBody),
+    ))]
+pub async fn receive(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Json(body): Json<ReceiveUmaPayment>,
+) -> Response {
+    let parsed = only_sandbox(&caller.platform).and(body).and_then(|body| {
+        let sender = address(&body.sender_uma_address)?;
+        let receiver = body.receiver_uma_address.as_deref().map(address).transpose()?;
+        let mut checks = Checks::new();
+        let customer_id = checks.id_if("customerId", body.customer_id.as_deref());
+        checks.done()?;
+        Ok(PayIn {
+            sender,
+            payer: PAYER
+                .into_iter()
+                .map(|(name, value)| (name, value.to_owned()))
+                .collect::<Facts>(),
+            receiver,
+            customer_id,
+            currency: currency(&body.receiving_currency_code)?,
+            amount_minor: body.receiving_currency_amount,
+        })
+    });
+    let pay_in = match parsed {
+        Ok(pay_in) => pay_in,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let platform = caller.platform;
+    let now = app.now(platform.ahead);
+    let id = app.new_id(platform.ahead, now);
+    let known = lookups::knows_sender(&app, platform.mode, &pay_in.sender, now).await;
+    let body = TransactionBody::of(&app, &platform);
+    let platform = platform.id;
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        known.clone()?;
+        incoming::receive(&app, unit, platform, &pay_in, id, now)
+    };
+    request.run(200, body, work).await
 }

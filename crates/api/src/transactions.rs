@@ -1,5 +1,7 @@
 //! Transactions (specification 2.3, 4.14; contract 6.10).
 
+use std::collections::BTreeMap;
+
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
@@ -14,17 +16,18 @@ use ports::rail::PaymentRail;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::incoming;
 use store::select::Order;
-use store::transactions::TransactionFilter;
+use store::transactions::{Named, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::auth::Caller;
-use crate::error::{ApiError, Code};
-use crate::extract::ok;
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::extract::{JsonIf, Once, ok};
 use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{Cursors, List};
-use crate::validate::Checks;
+use crate::validate::{Checks, schema_of};
 use crate::wire::{AmountBody, Number};
 
 /// Fee parts and multipliers (specification 2.4). Amounts are in the smallest unit of the sending
@@ -50,10 +53,23 @@ pub struct RateDetailsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>, nullable = false)]
     counterparty_multiplier: Option<Number>,
-    /// Fee of the counterparty, in the smallest receiving unit.
-    #[schema(minimum = 0)]
-    counterparty_fixed_fee: i64,
+    /// Fee of the counterparty, in the smallest receiving unit; on quotes and outgoing payments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    counterparty_fixed_fee: Option<i64>,
 }
+
+impl RateDetailsBody {
+    /// What an incoming payment shows: what its receiver's side takes.
+    fn of_incoming(details: &RateDetails) -> Self {
+        let both: Self = details.into();
+        Self { counterparty_multiplier: None, counterparty_fixed_fee: None, ..both }
+    }
+}
+
+/// Facts about the other side of a payment, by names such as `FULL_NAME`.
+#[derive(ToSchema)]
+pub struct Facts(pub BTreeMap<String, String>);
 
 impl From<&RateDetails> for RateDetailsBody {
     fn from(details: &RateDetails) -> Self {
@@ -66,7 +82,7 @@ impl From<&RateDetails> for RateDetailsBody {
             counterparty_multiplier: details
                 .multipliers
                 .and_then(|two| multiplier(two.counterparty)),
-            counterparty_fixed_fee: 0,
+            counterparty_fixed_fee: Some(details.counterparty_fee.minor()),
         }
     }
 }
@@ -82,6 +98,18 @@ pub enum SourceBody {
     /// A deposit that was made for the payment.
     #[serde(rename = "REALTIME_FUNDING")]
     RealtimeFunding(RealtimeSourceBody),
+    /// Whoever has a UMA address.
+    #[serde(rename = "UMA_ADDRESS")]
+    UmaAddress(UmaSourceBody),
+}
+
+/// Whoever has a UMA address that money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UmaTransactionSource)]
+pub struct UmaSourceBody {
+    /// The address.
+    uma_address: String,
 }
 
 /// An account that money comes from.
@@ -107,7 +135,7 @@ pub struct RealtimeSourceBody {
 }
 
 impl SourceBody {
-    fn new(source: Source, owner: Owner) -> Self {
+    fn new(source: &Source, owner: Owner) -> Self {
         match source {
             Source::Account { account, currency } => Self::Account(AccountSourceBody {
                 account_id: account.to_string(),
@@ -117,6 +145,9 @@ impl SourceBody {
                 currency: currency.code(),
                 customer_id: owner.to_string(),
             }),
+            Source::Uma { address } => {
+                Self::UmaAddress(UmaSourceBody { uma_address: address.to_string() })
+            }
         }
     }
 }
@@ -129,6 +160,20 @@ pub enum DestinationBody {
     /// An account.
     #[serde(rename = "ACCOUNT")]
     Account(AccountDestinationBody),
+    /// Whoever has a UMA address.
+    #[serde(rename = "UMA_ADDRESS")]
+    UmaAddress(UmaDestinationBody),
+}
+
+/// Whoever has a UMA address that money goes to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UmaTransactionDestination)]
+pub struct UmaDestinationBody {
+    /// The address.
+    uma_address: String,
+    /// The currency that arrives.
+    currency: &'static str,
 }
 
 /// An account that money goes to.
@@ -142,12 +187,18 @@ pub struct AccountDestinationBody {
     currency: &'static str,
 }
 
-impl From<Destination> for DestinationBody {
-    fn from(destination: Destination) -> Self {
-        Self::Account(AccountDestinationBody {
-            account_id: destination.account.to_string(),
-            currency: destination.currency.code(),
-        })
+impl From<&Destination> for DestinationBody {
+    fn from(destination: &Destination) -> Self {
+        match destination {
+            Destination::Account { account, currency } => Self::Account(AccountDestinationBody {
+                account_id: account.to_string(),
+                currency: currency.code(),
+            }),
+            Destination::Uma { address, currency } => Self::UmaAddress(UmaDestinationBody {
+                uma_address: address.to_string(),
+                currency: currency.code(),
+            }),
+        }
     }
 }
 
@@ -220,7 +271,19 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     quote_id: Option<String>,
-    /// Fee parts, if a quote fixed them.
+    /// Who pays, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sender_uma_address: Option<String>,
+    /// Who is paid, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    receiver_uma_address: Option<String>,
+    /// What is known about the other side, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false, value_type = Option<Facts>)]
+    counterparty_information: Option<BTreeMap<&'static str, String>>,
+    /// Fee parts; of an incoming payment in the currency that arrives.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     rate_details: Option<RateDetailsBody>,
@@ -267,13 +330,15 @@ impl TransactionBody {
     pub fn new(transaction: &Transaction, rail: &dyn PaymentRail) -> Self {
         let draft = transaction.draft();
         let terms = draft.terms.as_ref();
+        let uma = draft.uma.as_ref();
+        let incoming = uma.and_then(|uma| uma.rate_details.as_ref());
         let time = |at: Timestamp| at.to_string();
         Self {
             id: draft.id.to_string(),
             status: transaction.status().name(),
             direction: draft.direction.name(),
-            source: draft.source.map(|source| SourceBody::new(source, draft.owner)),
-            destination: draft.destination.into(),
+            source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
+            destination: (&draft.destination).into(),
             customer_id: draft.owner.to_string(),
             platform_customer_id: draft.platform_customer_id.clone(),
             sent_amount: draft.sent.map(|sent| sent.money().into()),
@@ -281,7 +346,12 @@ impl TransactionBody {
             exchange_rate: terms.map(|terms| Number(terms.rate.value())),
             fees: terms.map(|terms| terms.fees.minor()),
             quote_id: terms.map(|terms: &Terms| terms.quote.to_string()),
-            rate_details: terms.map(|terms| (&terms.rate_details).into()),
+            sender_uma_address: uma.map(|uma| uma.sender.to_string()),
+            receiver_uma_address: uma.map(|uma| uma.receiver.to_string()),
+            counterparty_information: uma.map(|uma| uma.counterparty.clone()),
+            rate_details: terms
+                .map(|terms| (&terms.rate_details).into())
+                .or_else(|| incoming.map(RateDetailsBody::of_incoming)),
             settled_at: transaction.settled_at().map(time),
             created_at: time(transaction.created_at()),
             updated_at: time(transaction.updated_at()),
@@ -301,11 +371,11 @@ fn payment_instructions(
     transaction: &Transaction,
     rail: &dyn PaymentRail,
 ) -> Vec<InstructionsBody> {
-    match (transaction.draft().source, transaction.reference()) {
+    match (&transaction.draft().source, transaction.reference()) {
         (Some(Source::RealtimeFunding { currency }), Some(reference)) => {
-            of_rail(rail, currency, &reference, None)
+            of_rail(rail, *currency, &reference, None)
         }
-        (Some(Source::RealtimeFunding { .. } | Source::Account { .. }) | None, _) => Vec::new(),
+        (Some(_) | None, _) => Vec::new(),
     }
 }
 
@@ -408,9 +478,10 @@ pub async fn list(
     let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
     let page = cursors.request(&mut checks, limit, cursor, order);
     let mut account = |field, text: &Option<String>| match text.as_deref() {
-        // No account of any transaction has the nil id, and no transaction has a UMA address.
-        Some(text) if UmaAddress::parse(text).is_ok() => Some(Uuid::nil()),
-        text => account_if(&mut checks, field, text),
+        Some(text) if text.starts_with('$') => {
+            checks.take(field, UmaAddress::parse(text)).map(Named::Address)
+        }
+        text => account_if(&mut checks, field, text).map(Named::Account),
     };
     let source_account = account("senderAccountIdentifier", &query.sender_account_identifier);
     let destination_account =
@@ -443,15 +514,104 @@ pub async fn get(
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
-    let not_found = || {
-        let shown: String = text.chars().take(80).collect();
-        ApiError::new(Code::TransactionNotFound, format!("there is no transaction {shown}"))
-            .with("transactionId", shown)
-    };
-    let id = TransactionId::parse(&text).map_err(|_| not_found())?;
+    let id = id(&text)?;
     let found = app.store().look(move |view| view.get::<Transaction>(&id)).await?;
     let transaction = found
         .filter(|transaction| transaction.draft().platform == caller.platform.id)
-        .ok_or_else(not_found)?;
+        .ok_or(service::Error::TransactionNotFound { id })?;
     Ok(ok(&TransactionBody::new(&transaction, app.env().rail(caller.platform.mode))))
+}
+
+/// The transaction that a path names.
+fn id(text: &str) -> Result<TransactionId, ApiError> {
+    TransactionId::parse(text).map_err(|_| {
+        let shown: String = text.chars().take(80).collect();
+        ApiError::new(Code::TransactionNotFound, format!("there is no transaction {shown}"))
+            .with("transactionId", shown)
+    })
+}
+
+/// What the platform says about its customer who is paid.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApproveTransaction {
+    /// What was asked about the customer.
+    #[serde(default)]
+    #[schema(nullable = false, value_type = Option<Facts>)]
+    receiver_customer_info: Option<BTreeMap<String, String>>,
+}
+
+/// Why the platform does not want a payment.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub struct RejectTransaction {
+    /// For the log of whoever looks for the cause; the payer is not told.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 500, example = "RESTRICTED_JURISDICTION")]
+    #[expect(dead_code, reason = "it is checked, and may hold a customer's data")]
+    reason: Option<String>,
+}
+
+schema_of!(ApproveTransaction, RejectTransaction);
+
+/// Approves an incoming payment that waits for the platform's decision, within 5 seconds after it
+/// was made.
+#[utoipa::path(post, path = "/transactions/{transactionId}/approve", tag = "Transactions",
+    request_body = Option<ApproveTransaction>,
+    params(("transactionId" = String, Path, description = "System id of the transaction.")),
+    responses(
+        (status = 200, description = "The payment, which goes on.", body = TransactionBody),
+        (status = 409, description = "The payment does not wait for a decision, or not any more.",
+            body = ErrorBody),
+    ))]
+pub async fn approve(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Path(text): Path<String>,
+    JsonIf(body): JsonIf<ApproveTransaction>,
+) -> Response {
+    let parsed = body.and_then(|body| {
+        let mut checks = Checks::new();
+        let facts = checks.facts("receiverCustomerInfo", body.receiver_customer_info);
+        checks.done()?;
+        Ok((id(&text)?, facts))
+    });
+    let (id, facts) = match parsed {
+        Ok(parsed) => parsed,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(caller.platform.ahead), caller.platform.id);
+    let body = TransactionBody::of(&app, &caller.platform);
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        incoming::approve(&app, unit, platform, id, &facts, now)
+    };
+    request.run(200, body, work).await
+}
+
+/// Rejects an incoming payment that waits for the platform's decision, within 5 seconds after it
+/// was made.
+#[utoipa::path(post, path = "/transactions/{transactionId}/reject", tag = "Transactions",
+    request_body = Option<RejectTransaction>,
+    params(("transactionId" = String, Path, description = "System id of the transaction.")),
+    responses(
+        (status = 200, description = "The payment, which was rejected.", body = TransactionBody),
+        (status = 409, description = "The payment does not wait for a decision, or not any more.",
+            body = ErrorBody),
+    ))]
+pub async fn reject(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+    Path(text): Path<String>,
+    JsonIf(body): JsonIf<RejectTransaction>,
+) -> Response {
+    let id = match body.and_then(|_| id(&text)) {
+        Ok(id) => id,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let (now, platform) = (app.now(caller.platform.ahead), caller.platform.id);
+    let body = TransactionBody::of(&app, &caller.platform);
+    let work =
+        move |unit: &mut store::unit::Unit<'_, '_>| incoming::reject(&app, unit, platform, id, now);
+    request.run(200, body, work).await
 }

@@ -1,11 +1,13 @@
 //! Requests are checked against the schema that the OpenAPI document shows: one source for the
 //! documents, the checks and the hints in the answers (docs/decisions/0007).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::country::Country;
 use domain::id::{Id, Kind};
+use domain::platform::COUNTERPARTY_FIELDS;
 use domain::time::{Date, Timestamp};
+use domain::transaction::Facts;
 use domain::uma_address::{UmaAddress, UmaDomain};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -102,7 +104,11 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Names of fields that hold an amount to be moved.
-const AMOUNTS: [&str; 4] = ["amount", "lockedCurrencyAmount", "currencyAmount", "amountToSend"];
+const AMOUNTS: [&str; 5] =
+    ["amount", "lockedCurrencyAmount", "currencyAmount", "amountToSend", "receivingCurrencyAmount"];
+
+/// Characters of one fact about a person.
+const FACT_MAX: usize = 500;
 
 impl Checker {
     /// The checker of a request type.
@@ -275,6 +281,26 @@ impl Checks {
             self.refuse(field, format!("'{shown}' is not a value of this field"));
         }
         found
+    }
+
+    /// Facts about a person, by the names of the specification.
+    pub fn facts(&mut self, field: &str, given: Option<BTreeMap<String, String>>) -> Facts {
+        let mut facts = Facts::new();
+        for (name, value) in given.unwrap_or_default() {
+            match COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name) {
+                Some(_) if value.chars().count() > FACT_MAX => {
+                    self.refuse(field, format!("{name} has more than {FACT_MAX} characters"));
+                }
+                Some(known) => {
+                    facts.insert(known, value);
+                }
+                None => {
+                    let shown: String = name.chars().take(40).collect();
+                    self.refuse(field, format!("'{shown}' is not a fact that is asked for"));
+                }
+            }
+        }
+        facts
     }
 
     /// Adds the problems of a part of the request at `path`.

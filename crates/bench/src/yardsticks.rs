@@ -88,10 +88,11 @@ fn bodies(app: &App) -> Result<Bodies> {
         platform_customer_id: owner.uuid().to_string(),
         direction: Direction::Outgoing,
         source: Some(Source::Account { account: AccountRef::Internal(internal), currency }),
-        destination: Destination { account: AccountRef::External(external), currency },
+        destination: Destination::Account { account: AccountRef::External(external), currency },
         sent: Some(Sending(amount)),
         received: Receiving(amount),
         terms: None,
+        uma: None,
         description: Some(crate::sessions::DESCRIPTION.to_owned()),
     });
     let started = pending.clone().apply(Event::Started, now)?.into_now();

@@ -60,22 +60,32 @@ const ASSETS: &[Asset] = &[
     own("BTC", 1001, "Bitcoin", "₿", 8),
     own("USDC", 1002, "USD Coin", "USDC", 6),
     own("USDT", 1003, "Tether USD", "USDT", 6),
+    own("MSAT", 1004, "Millisatoshi", "msat", 0),
 ];
 
 impl Currency {
-    /// Every currency, in the order of the table.
+    /// Thousandths of a satoshi, in which the Lightning legs of payments are kept in the books so
+    /// that nothing rounds silently. Nobody holds, sends or receives it, so it is in no list.
+    pub const MSAT: Self = Self(ASSETS.len() as u8 - 1);
+
+    /// Every currency that somebody can hold, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..ASSETS.len()).map(|index| Self(index as u8))
+        (0..Self::MSAT.0).map(Self)
     }
 
-    /// The currency with this code, in capitals as in ISO 4217.
+    /// The currency that somebody can hold with this code, in capitals as in ISO 4217.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::all().find(|currency| currency.code() == code)
     }
 
-    /// The currency with this number; see [`Currency::number`].
+    /// The currency of an entry in the books with this code.
+    pub fn of_books(code: &str) -> Option<Self> {
+        Self::from_code(code).or_else(|| Some(Self::MSAT).filter(|msat| msat.code() == code))
+    }
+
+    /// The currency of an account in the books with this number; see [`Currency::number`].
     pub fn from_number(number: u16) -> Option<Self> {
-        Self::all().find(|currency| currency.number() == number)
+        Self::all().chain([Self::MSAT]).find(|currency| currency.number() == number)
     }
 
     fn asset(self) -> &'static Asset {
@@ -151,7 +161,19 @@ mod tests {
     fn codes_and_numbers_are_unique() {
         let codes: BTreeSet<_> = Currency::all().map(Currency::code).collect();
         let numbers: BTreeSet<_> = Currency::all().map(Currency::number).collect();
-        assert_eq!((codes.len(), numbers.len()), (ASSETS.len(), ASSETS.len()));
+        let held = ASSETS.len() - 1;
+        assert_eq!((codes.len(), numbers.len()), (held, held));
+    }
+
+    #[test]
+    fn millisatoshi_are_for_the_books_only() {
+        let msat = Currency::MSAT;
+        assert_eq!((msat.code(), msat.decimals()), ("MSAT", 0));
+        assert!(Currency::all().all(|currency| currency != msat));
+        assert_eq!(Currency::from_code("MSAT"), None);
+        assert_eq!(Currency::of_books("MSAT"), Some(msat));
+        assert_eq!(Currency::of_books("USD"), Currency::from_code("USD"));
+        assert_eq!(Currency::from_number(msat.number()), Some(msat));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::country::Country;
 use crate::id::{CustomerId, ExternalAccountId, IdentityCheckId, PlatformId};
 use crate::kyc::{self, Kyc};
 use crate::time::{Date, Timestamp};
+use crate::transaction::Facts;
 use crate::uma_address::UmaAddress;
 
 /// What is known about a customer's identity (specification 3.5). For businesses the API calls it
@@ -170,6 +171,32 @@ impl Identity {
             Self::Individual(_) => "INDIVIDUAL",
             Self::Business(_) => "BUSINESS",
         }
+    }
+}
+
+impl Customer {
+    /// What is known about the customer, by the names of
+    /// [`crate::platform::COUNTERPARTY_FIELDS`].
+    pub fn facts(&self) -> Facts {
+        let text = |value: &dyn ToString| Some(value.to_string());
+        let known = match &self.identity {
+            Identity::Individual(person) => [
+                ("FULL_NAME", person.full_name.clone()),
+                ("BIRTH_DATE", person.birth_date.and_then(|date| text(&date))),
+                ("NATIONALITY", person.nationality.and_then(|country| text(&country))),
+            ],
+            Identity::Business(business) => [
+                ("FULL_NAME", Some(business.legal_name.clone())),
+                ("REGISTRATION_NUMBER", business.registration_number.clone()),
+                ("TAX_ID", business.tax_id.clone()),
+            ],
+        };
+        let facts = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let always = [
+            ("USER_TYPE", self.identity.customer_type().to_owned()),
+            ("IDENTIFIER", self.uma_address.to_string()),
+        ];
+        facts.chain(always).collect()
     }
 }
 

@@ -217,9 +217,10 @@ impl InternalAccountId {
         Self::from_uuid(Uuid::from_u128(owner | u128::from(currency.number())))
     }
 
-    /// The currency that the id names, if it names one we know.
+    /// The currency that the id names, if it names one that somebody can hold.
     pub fn currency(self) -> Option<Currency> {
-        Currency::from_number((self.uuid.as_u128() & CURRENCY_BITS) as u16)
+        let currency = Currency::from_number((self.uuid.as_u128() & CURRENCY_BITS) as u16);
+        currency.filter(|currency| *currency != Currency::MSAT)
     }
 
     /// The first and the last uuid that accounts of `owner` can have. The first is the owner's own

@@ -142,7 +142,28 @@ pub struct Platform {
     pub updated_at: Timestamp,
 }
 
+/// What is decided about an incoming payment when it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes on at once.
+    Approved,
+    /// The platform is asked, and has a short time to answer.
+    Asked,
+    /// The platform must be asked, and there is no way to.
+    NobodyToAsk,
+}
+
 impl Platform {
+    /// Who decides on an incoming payment: the platform, by its webhook. Without one, everybody
+    /// may pay where no money is real, and nobody where it is (contract 13, row 33).
+    pub fn first_decision(&self) -> Decision {
+        match (&self.webhook_endpoint, self.mode) {
+            (Some(_), _) => Decision::Asked,
+            (None, Mode::Sandbox) => Decision::Approved,
+            (None, Mode::Live) => Decision::NobodyToAsk,
+        }
+    }
+
     /// What is known about the identity of a customer that the platform has just made (contract
     /// 6.4). A regulated platform knows its customers itself and may say what it knows; where no
     /// money is real, everybody is approved; everybody else has to be looked at first.

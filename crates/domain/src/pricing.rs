@@ -88,6 +88,9 @@ pub struct Price {
     pub fixed_fee: Money,
     /// Variable part of the fees, in the sending currency.
     pub variable_fee: Money,
+    /// What the fee of the payee's institution costs, in the sending currency; 0 where none is
+    /// paid. Not ours: it leaves with the payment.
+    pub counterparty_fee: Money,
     /// The rate between what is left after fees and what is delivered.
     pub rate: Rate,
     /// The terms behind the fee parts.
@@ -121,8 +124,19 @@ pub enum PriceError {
     Rate(#[from] RateError),
 }
 
-/// Prices a payment whose one side is locked.
+/// Prices a payment whose one side is locked, to a payee whose institution takes nothing.
 pub fn price(locked: Locked, rate: Rate, fees: Fees) -> Result<Price, PriceError> {
+    price_with(locked, rate, fees, 0)
+}
+
+/// Prices a payment whose one side is locked, to a payee whose institution takes
+/// `counterparty_minor` for it, 0 or more smallest units of the receiving currency.
+pub fn price_with(
+    locked: Locked,
+    rate: Rate,
+    fees: Fees,
+    counterparty_minor: i64,
+) -> Result<Price, PriceError> {
     let amount = match locked {
         Locked::Sending(sent) => sent.money(),
         Locked::Receiving(received) => received.money(),
@@ -132,11 +146,14 @@ pub fn price(locked: Locked, rate: Rate, fees: Fees) -> Result<Price, PriceError
     let sent = match locked {
         Locked::Sending(sent) => i128::from(sent.minor()),
         Locked::Receiving(received) => {
-            charged(i128::from(received.minor()), k.num, k.den, fees).ok_or(too_large.clone())?
+            let out = i128::from(received.minor()) + i128::from(counterparty_minor);
+            charged(out, k.num, k.den, fees).ok_or(too_large.clone())?
         }
     };
     let variable = fees.variable_minor(sent).ok_or(too_large.clone())?;
-    let total_fees = variable + i128::from(fees.fixed_minor);
+    let counterparty = i128::from(counterparty_minor).checked_mul(k.num);
+    let counterparty = (counterparty.ok_or(too_large.clone())? + k.den - 1) / k.den;
+    let total_fees = variable + i128::from(fees.fixed_minor) + counterparty;
     let received = match locked {
         Locked::Sending(_) => {
             (sent - total_fees).max(0).checked_mul(k.den).ok_or(too_large.clone())? / k.num
@@ -158,6 +175,7 @@ pub fn price(locked: Locked, rate: Rate, fees: Fees) -> Result<Price, PriceError
         received: Receiving(money(received, rate.receiving())?),
         fixed_fee: money(i128::from(fees.fixed_minor), rate.sending())?,
         variable_fee: money(variable, rate.sending())?,
+        counterparty_fee: money(counterparty, rate.sending())?,
         rate,
         fees,
     })
@@ -175,10 +193,17 @@ fn charged(received: i128, num: i128, den: i128, fees: Fees) -> Option<i128> {
 }
 
 impl Price {
-    /// All fees, inside the amount charged (specification 2.5 `feesIncluded`).
-    pub fn total_fees(&self) -> Money {
+    /// Our fees, inside the amount charged.
+    pub fn own_fees(&self) -> Money {
         self.fixed_fee
             .checked_add(self.variable_fee)
+            .expect("pricing has checked that the fees are less than the amount charged")
+    }
+
+    /// All fees, inside the amount charged (specification 2.5 `feesIncluded`).
+    pub fn total_fees(&self) -> Money {
+        self.own_fees()
+            .checked_add(self.counterparty_fee)
             .expect("pricing has checked that the fees are less than the amount charged")
     }
 }
@@ -193,6 +218,20 @@ pub struct Multipliers {
 }
 
 impl Multipliers {
+    /// The multipliers of a payment to another institution, which said what one smallest unit of
+    /// the receiving currency costs. `None` when a product leaves the range of exact decimals.
+    pub fn to_peer(rate: Rate, fees: Fees, msat_per_receiving_unit: Decimal) -> Option<Self> {
+        let k = rate.per_smallest_unit().ok()?;
+        let fraction = |value: i128| Decimal::try_from_i128_with_scale(value, 0).ok();
+        let sending = msat_per_receiving_unit.checked_mul(fraction(k.den)?)?;
+        let sending = sending.checked_div(fraction(k.num)?)?;
+        let kept = Decimal::ONE.checked_sub(fees.variable_rate)?;
+        Some(Self {
+            service_api: round_to_digits(sending.checked_mul(kept)?),
+            counterparty: msat_per_receiving_unit,
+        })
+    }
+
     /// The multipliers that agree with a rate and its fees. `msat_per_unit` is what one smallest
     /// sending unit is worth in millisatoshi, before fees. `None` when a product leaves the range
     /// of exact decimals.
@@ -262,12 +301,28 @@ mod tests {
     }
 
     #[test]
+    fn the_fee_of_the_payees_institution_is_part_of_the_fees() {
+        let eur = rate("1.08695652", "USD", "EUR");
+        let fees = Fees::new(200, decimal("0.003")).expect("fees");
+        let check = |locked, expected: [i64; 4]| {
+            let price = price_with(locked, eur, fees, 25).expect("price");
+            let [sent, own, all] =
+                [price.sent.minor(), price.own_fees().minor(), price.total_fees().minor()];
+            assert_eq!([sent, own, all, price.received.minor()], expected, "{locked:?}");
+        };
+        // 25 cents of a euro cost 27.17 cents of a dollar, rounded up.
+        check(sending(100_000, "USD"), [100_000, 500, 528, 91_514]);
+        check(receiving(91_514, "EUR"), [99_999, 500, 528, 91_514]);
+    }
+
+    #[test]
     fn multipliers_agree_with_the_worked_example() {
         let eur = rate("1.08695652", "USD", "EUR");
         let fees = Fees::new(200, decimal("0.003")).expect("fees");
         let multipliers = Multipliers::of(eur, fees, decimal("10000")).expect("in range");
         assert_eq!(multipliers.service_api, decimal("9970"));
         assert_eq!(multipliers.counterparty, decimal("10869.5652"));
+        assert_eq!(Multipliers::to_peer(eur, fees, decimal("10869.5652")), Some(multipliers));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Quotes: priced offers with a locked rate (specification 2.5, 3.2; contract 6.9).
 
-use crate::id::{Owner, PlatformId, QuoteId, TransactionId};
+use crate::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
+use crate::money::Money;
 use crate::pricing::{Locked, Price};
 use crate::time::Timestamp;
-use crate::transaction::{Destination, RateDetails, Source};
+use crate::transaction::{Destination, Facts, RateDetails, Source};
 use crate::transition::{IllegalTransition, Moved};
+use crate::uma_address::UmaAddress;
 
 /// Status of a quote (specification 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +115,36 @@ pub const PURPOSES: [&str; 12] = [
     "OTHER",
 ];
 
+/// How a UMA address is reached that a quote pays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// It is a customer of this server.
+    Here {
+        /// The customer.
+        customer: CustomerId,
+    },
+    /// Its institution has given an invoice, which is paid over Lightning.
+    Lightning {
+        /// The invoice.
+        invoice: String,
+        /// What it asks for, in millisatoshi.
+        msat: Money,
+    },
+}
+
+/// What a quote to a UMA address has besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uma {
+    /// The lookup that it was made on.
+    pub lookup: LookupId,
+    /// The address of whoever pays.
+    pub sender: UmaAddress,
+    /// What the receiver's side is told about whoever pays.
+    pub payer: Facts,
+    /// How the receiver is reached.
+    pub route: Route,
+}
+
 /// What a quote is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
@@ -138,6 +170,8 @@ pub struct Draft {
     pub expires_at: Timestamp,
     /// What the payment is for, one of [`PURPOSES`].
     pub purpose: Option<&'static str>,
+    /// What it has besides, if it pays a UMA address.
+    pub uma: Option<Uma>,
 }
 
 /// A priced offer, with a status that only [`Quote::apply`] changes.

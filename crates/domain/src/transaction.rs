@@ -1,5 +1,6 @@
 //! Transactions: payments as the client sees them (specification 2.3, 3.1; contract 6.10).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::currency::Currency;
@@ -9,6 +10,7 @@ use crate::pricing::Multipliers;
 use crate::rate::Rate;
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved};
+use crate::uma_address::UmaAddress;
 
 /// Which way money moves, seen from the platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,7 +73,7 @@ impl fmt::Display for AccountRef {
 }
 
 /// Where money comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// An account. A deposit that was simulated or received without an account on our side has no
     /// source at all.
@@ -86,32 +88,122 @@ pub enum Source {
         /// Currency of the deposit.
         currency: Currency,
     },
+    /// Whoever has a UMA address, here or at another institution; of incoming payments.
+    Uma {
+        /// The address.
+        address: UmaAddress,
+    },
 }
 
 impl Source {
-    /// The currency that is paid in.
-    pub fn currency(self) -> Currency {
+    /// The currency that is paid in; unknown where somebody else converts.
+    pub fn currency(&self) -> Option<Currency> {
         match self {
-            Self::Account { currency, .. } | Self::RealtimeFunding { currency } => currency,
+            Self::Account { currency, .. } | Self::RealtimeFunding { currency } => Some(*currency),
+            Self::Uma { .. } => None,
         }
     }
 
-    /// The account, unless the source is a deposit made just in time.
-    pub fn account(self) -> Option<AccountRef> {
+    /// The account, if the source is one of ours to name.
+    pub fn account(&self) -> Option<AccountRef> {
         match self {
-            Self::Account { account, .. } => Some(account),
-            Self::RealtimeFunding { .. } => None,
+            Self::Account { account, .. } => Some(*account),
+            Self::RealtimeFunding { .. } | Self::Uma { .. } => None,
         }
     }
 }
 
 /// Where money goes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// An account.
+    Account {
+        /// The account.
+        account: AccountRef,
+        /// Its currency.
+        currency: Currency,
+    },
+    /// Whoever has a UMA address, here or at another institution; of outgoing payments.
+    Uma {
+        /// The address.
+        address: UmaAddress,
+        /// The currency that arrives.
+        currency: Currency,
+    },
+}
+
+impl Destination {
+    /// The currency that arrives.
+    pub fn currency(&self) -> Currency {
+        match self {
+            Self::Account { currency, .. } | Self::Uma { currency, .. } => *currency,
+        }
+    }
+
+    /// The account, if the destination is one of ours to name.
+    pub fn account(&self) -> Option<AccountRef> {
+        match self {
+            Self::Account { account, .. } => Some(*account),
+            Self::Uma { .. } => None,
+        }
+    }
+}
+
+/// Facts about the other side of a payment, by the names of
+/// [`crate::platform::COUNTERPARTY_FIELDS`].
+pub type Facts = BTreeMap<&'static str, String>;
+
+/// How money gets from one UMA address to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Destination {
-    /// The account.
-    pub account: AccountRef,
-    /// Its currency.
-    pub currency: Currency,
+pub enum Settlement {
+    /// Both are customers of this server, and each side has its transaction. That of the incoming
+    /// side begins when the outgoing one is executed, and names it.
+    Here {
+        /// The transaction of whoever pays; on incoming payments.
+        outgoing: Option<TransactionId>,
+    },
+    /// Over Lightning, from or to another institution.
+    Lightning {
+        /// What is paid, in millisatoshi.
+        msat: Money,
+    },
+}
+
+impl Settlement {
+    /// The names of the ways in storage.
+    pub const NAMES: [&str; 2] = ["HERE", "LIGHTNING"];
+
+    /// The name in storage.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Here { .. } => Self::NAMES[0],
+            Self::Lightning { .. } => Self::NAMES[1],
+        }
+    }
+
+    /// What is paid over Lightning, if anything is.
+    pub const fn msat(self) -> Option<Money> {
+        match self {
+            Self::Here { .. } => None,
+            Self::Lightning { msat } => Some(msat),
+        }
+    }
+}
+
+/// What a payment between UMA addresses has besides its accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uma {
+    /// Whoever pays.
+    pub sender: UmaAddress,
+    /// Whoever is paid.
+    pub receiver: UmaAddress,
+    /// What is known about the other side: the receiver of an outgoing, the sender of an incoming
+    /// payment (specification 2.3 `counterpartyInformation`).
+    pub counterparty: Facts,
+    /// How the money gets there.
+    pub settlement: Settlement,
+    /// What the receiver's side of an incoming payment costs, in the currency that arrives.
+    pub rate_details: Option<RateDetails>,
 }
 
 /// Why a transaction failed (specification 2.3; contract 5 for the values of outgoing ones).
@@ -297,7 +389,7 @@ impl Event {
         match self {
             Self::Quoted | Self::Expired => "none",
             Self::Started => "pending, or posted at once between internal accounts",
-            Self::Settled => "pending becomes posted",
+            Self::Settled => "pending becomes posted, or what came is posted",
             Self::Refused | Self::Failed(_) => "pending becomes voided",
             Self::Refunded => "what waits in suspense goes to the internal account",
         }
@@ -354,6 +446,8 @@ pub struct RateDetails {
     pub variable_fee: Money,
     /// The fraction behind the variable fee.
     pub variable_fee_rate: rust_decimal::Decimal,
+    /// Fee of the payee's institution, in the receiving currency.
+    pub counterparty_fee: Money,
     /// Millisatoshi multipliers; absent where they leave the range of exact decimals.
     pub multipliers: Option<Multipliers>,
 }
@@ -381,6 +475,8 @@ pub struct Draft {
     pub received: Receiving,
     /// What the quote fixed, if there was one.
     pub terms: Option<Terms>,
+    /// What it has besides, if it is one between UMA addresses.
+    pub uma: Option<Uma>,
     /// The memo.
     pub description: Option<String>,
 }
@@ -502,6 +598,15 @@ impl Transaction {
         (self.status() != Status::Created).then(|| reference(self.id()))
     }
 
+    /// The transaction with more facts about the other side than it had.
+    #[must_use]
+    pub fn knowing(mut self, facts: Facts) -> Self {
+        if let Some(uma) = &mut self.draft.uma {
+            uma.counterparty.extend(facts);
+        }
+        self
+    }
+
     /// The one function that changes a transaction's status. A clock that has stepped back does
     /// not take its history back: no step is before the last one.
     pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
@@ -586,10 +691,11 @@ mod tests {
             platform_customer_id: platform.to_string(),
             direction: Direction::Outgoing,
             source: Some(Source::Account { account, currency }),
-            destination: Destination { account, currency },
+            destination: Destination::Account { account, currency },
             sent: Some(Sending(amount)),
             received: Receiving(amount),
             terms: None,
+            uma: None,
             description: None,
         };
         Transaction::pending(draft)

@@ -38,6 +38,10 @@ pub enum AccountKey {
     /// Money that came and is not yet anybody's: of a quote that waits for its exchange, or
     /// matched to nothing.
     Suspense(Currency),
+    /// Money that one payment of this server hands to another one of this server: what a payer here
+    /// has paid and its payee here has not got yet. Both happen in one change, so that it is empty
+    /// whenever anybody looks.
+    Transit(Currency),
 }
 
 /// One of the two sides of an account.
@@ -101,6 +105,7 @@ mod kind_byte {
     pub const EXCHANGE: u8 = 3;
     pub const FEES: u8 = 4;
     pub const SUSPENSE: u8 = 5;
+    pub const TRANSIT: u8 = 6;
 }
 
 impl AccountKey {
@@ -110,7 +115,9 @@ impl AccountKey {
         match *self {
             Self::Internal(id) => id.currency(),
             Self::Rail { currency, .. } | Self::Fees { currency, .. } => Some(currency),
-            Self::Exchange(currency) | Self::Suspense(currency) => Some(currency),
+            Self::Exchange(currency) | Self::Suspense(currency) | Self::Transit(currency) => {
+                Some(currency)
+            }
         }
     }
 
@@ -118,7 +125,9 @@ impl AccountKey {
     pub const fn side(&self) -> NormalSide {
         match self {
             Self::Rail { .. } => NormalSide::Debit,
-            Self::Internal(_) | Self::Fees { .. } | Self::Suspense(_) => NormalSide::Credit,
+            Self::Internal(_) | Self::Fees { .. } | Self::Suspense(_) | Self::Transit(_) => {
+                NormalSide::Credit
+            }
             Self::Exchange(_) => NormalSide::Either,
         }
     }
@@ -127,7 +136,7 @@ impl AccountKey {
     /// never fall below zero.
     pub const fn must_stay_covered(&self) -> bool {
         match self {
-            Self::Internal(_) | Self::Suspense(_) => true,
+            Self::Internal(_) | Self::Suspense(_) | Self::Transit(_) => true,
             Self::Rail { .. } | Self::Exchange(_) | Self::Fees { .. } => false,
         }
     }
@@ -155,6 +164,10 @@ impl AccountKey {
             }
             Self::Suspense(currency) => {
                 bytes.push(kind_byte::SUSPENSE);
+                bytes.extend_from_slice(&currency.number().to_be_bytes());
+            }
+            Self::Transit(currency) => {
+                bytes.push(kind_byte::TRANSIT);
                 bytes.extend_from_slice(&currency.number().to_be_bytes());
             }
         }
@@ -188,6 +201,7 @@ impl AccountKey {
                 Some(Self::Fees { platform, currency: decode_currency(currency)? })
             }
             kind_byte::SUSPENSE => Some(Self::Suspense(decode_currency(payload)?)),
+            kind_byte::TRANSIT => Some(Self::Transit(decode_currency(payload)?)),
             _ => None,
         }
     }
@@ -209,6 +223,7 @@ impl fmt::Display for AccountKey {
             Self::Exchange(currency) => write!(f, "exchange {currency}"),
             Self::Fees { platform, currency } => write!(f, "fees {platform} {currency}"),
             Self::Suspense(currency) => write!(f, "suspense {currency}"),
+            Self::Transit(currency) => write!(f, "transit {currency}"),
         }
     }
 }
@@ -352,6 +367,7 @@ mod tests {
                     AccountKey::Exchange(currency),
                     AccountKey::Fees { platform, currency },
                     AccountKey::Suspense(currency),
+                    AccountKey::Transit(currency),
                 ])
             })
             .collect()
@@ -386,6 +402,7 @@ mod tests {
         assert_eq!(rail.encode(), [2, 1, 0x03, 0x48]);
         assert_eq!(AccountKey::Exchange(usd).encode(), [3, 0x03, 0x48]);
         assert_eq!(AccountKey::Suspense(usd).encode(), [5, 0x03, 0x48]);
+        assert_eq!(AccountKey::Transit(usd).encode(), [6, 0x03, 0x48]);
         let platform = PlatformId::from_uuid(Uuid::from_u128(1));
         let fees = AccountKey::Fees { platform, currency: usd };
         assert_eq!(fees.encode()[..], [&[4][..], &[0; 15], &[1, 0x03, 0x48]].concat());
@@ -401,6 +418,7 @@ mod tests {
             (AccountKey::Rail { rail: Rail::Ach, currency: usd }, "rail ACH USD"),
             (AccountKey::Exchange(usd), "exchange USD"),
             (AccountKey::Suspense(usd), "suspense USD"),
+            (AccountKey::Transit(usd), "transit USD"),
             (
                 AccountKey::Internal(internal),
                 "internal InternalAccount:00000000-0000-0000-0000-000000000348 USD",

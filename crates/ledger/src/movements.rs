@@ -26,6 +26,8 @@ pub enum Movement {
     Exchange,
     /// A payment from another institution arrives.
     Receipt,
+    /// A payment from a customer of this server arrives.
+    Delivery,
     /// A quote that is funded in real time receives its money.
     Funding,
     /// Money came that matches nothing yet.
@@ -44,6 +46,7 @@ impl Movement {
         Self::TransferIn,
         Self::Exchange,
         Self::Receipt,
+        Self::Delivery,
         Self::Funding,
         Self::Suspense,
         Self::SuspenseReturn,
@@ -58,6 +61,7 @@ impl Movement {
             Self::TransferIn => "TRANSFER_IN",
             Self::Exchange => "EXCHANGE",
             Self::Receipt => "RECEIPT",
+            Self::Delivery => "DELIVERY",
             Self::Funding => "FUNDING",
             Self::Suspense => "SUSPENSE",
             Self::SuspenseReturn => "SUSPENSE_RETURN",
@@ -91,8 +95,11 @@ pub enum Source {
 pub enum Target {
     /// An internal account in the receiving currency.
     Internal(InternalAccountId),
-    /// Out over a rail in the receiving currency: an external account or another institution.
+    /// Out over a rail: an external account in the receiving currency, or another institution in
+    /// millisatoshi.
     Rail(Rail),
+    /// To the payment of a payee of this server, in the receiving currency ([`delivery`]).
+    Transit,
 }
 
 /// A deposit: money came in over `rail` for `to`. Posted at once.
@@ -124,8 +131,9 @@ pub fn transfer_in(
 /// rest is exchanged, and `received` reaches `target`.
 ///
 /// Posted at once when the target is an internal account; pended when it is a rail, until the rail
-/// answers. Both currencies meet only here, each balanced against its exchange account. When they
-/// are one currency the exchange account takes only what rounding left over.
+/// answers, or transit, until the payee's side has decided. Both currencies meet only here, each
+/// balanced against its exchange account. When they are one currency the exchange account takes
+/// only what rounding left over.
 pub fn exchange(
     source: Source,
     target: Target,
@@ -142,6 +150,7 @@ pub fn exchange(
     let target = match target {
         Target::Internal(id) => AccountKey::Internal(id),
         Target::Rail(rail) => AccountKey::Rail { rail, currency: received.currency() },
+        Target::Transit => AccountKey::Transit(received.currency()),
     };
     let converted = sent.checked_sub(fees).map_err(|_| PostingError::Fees { fees, sent })?;
 
@@ -188,6 +197,13 @@ pub fn receipt(
         entries.push(Entry::credit(to, received)?);
     }
     Posting::new(Movement::Receipt, entries)
+}
+
+/// A payment from a customer of this server arrives: what its exchange put in transit reaches `to`.
+/// Posted at once, in the same change as that exchange.
+pub fn delivery(to: InternalAccountId, amount: Money) -> Result<Posting, PostingError> {
+    let transit = AccountKey::Transit(amount.currency());
+    pair(Movement::Delivery, transit, AccountKey::Internal(to), amount)
 }
 
 /// The money of a quote that is funded in real time came in over `rail`; it waits in suspense

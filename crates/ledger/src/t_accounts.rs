@@ -66,6 +66,11 @@ fn chart() -> String {
             "currency",
             "money that waits for its quote, or matches nothing yet",
         ),
+        (
+            AccountKey::Transit(currency("USD")),
+            "currency",
+            "money that one payment hands to another in the same change",
+        ),
     ] {
         let kind = match account {
             AccountKey::Internal(_) => "internal",
@@ -73,6 +78,7 @@ fn chart() -> String {
             AccountKey::Exchange(_) => "exchange",
             AccountKey::Fees { .. } => "fees",
             AccountKey::Suspense(_) => "suspense",
+            AccountKey::Transit(_) => "transit",
         };
         let side = match account.side() {
             NormalSide::Debit => "debit",
@@ -107,6 +113,8 @@ fn examples() -> Vec<String> {
         quote_in_one_currency(),
         quote_to_external_settled(),
         quote_to_external_failed(),
+        quote_to_another_institution(),
+        quote_to_a_customer_here(),
         quote_funded_in_real_time(),
         quote_funded_with_the_wrong_amount(),
         unmatched_money(),
@@ -202,8 +210,7 @@ fn quote_in_one_currency() -> String {
 fn quote_to_external_settled() -> String {
     let mut example = Example::new(
         "Quote, internal account to external account, settled",
-        "The whole posting is pending until the rail answers. A UMA payment out is the same over \
-         the rail LIGHTNING.",
+        "The whole posting is pending until the rail answers.",
     );
     example.given(movements::deposit(Rail::Ach, ada("USD"), money(10_000, "USD")));
     let pending =
@@ -221,6 +228,38 @@ fn quote_to_external_failed() -> String {
     let pending =
         example.pend(dollars_to_euros(Source::Internal(ada("USD")), Target::Rail(Rail::Sepa)));
     example.resolve(pending, "the rail reported a failure", Resolution::Void);
+    example.finish()
+}
+
+fn quote_to_another_institution() -> String {
+    let mut example = Example::new(
+        "Quote to a UMA address at another institution",
+        "What leaves is what its invoice asks for, in millisatoshi. The other institution turns it \
+         into what its customer receives.",
+    );
+    example.given(movements::deposit(Rail::Ach, ada("USD"), money(10_000, "USD")));
+    let pending = example.pend(movements::exchange(
+        Source::Internal(ada("USD")),
+        Target::Rail(Rail::Lightning),
+        acme(),
+        Sending(money(10_000, "USD")),
+        money(200, "USD"),
+        Receiving(Money::new(97_510_000, Currency::MSAT).expect("a small amount")),
+    ));
+    example.resolve(pending, "the invoice is paid", Resolution::Post);
+    example.finish()
+}
+
+fn quote_to_a_customer_here() -> String {
+    let mut example = Example::new(
+        "Quote to a UMA address of this server",
+        "Two payments, which may be of two platforms: that of the payer waits in transit until the \
+         payee's platform has decided; then both are posted at once.",
+    );
+    example.given(movements::deposit(Rail::Ach, ada("USD"), money(10_000, "USD")));
+    let pending = example.pend(dollars_to_euros(Source::Internal(ada("USD")), Target::Transit));
+    example.resolve(pending, "the payee's platform has approved", Resolution::Post);
+    example.post(movements::delivery(bo("EUR"), money(9_000, "EUR")));
     example.finish()
 }
 
@@ -266,7 +305,7 @@ fn receipt() -> String {
         Rail::Lightning,
         ada("USD"),
         acme(),
-        Sending(money(100_000, "BTC")),
+        Sending(Money::new(100_000_000, Currency::MSAT).expect("a small amount")),
         money(100, "USD"),
         Receiving(money(9_900, "USD")),
     ));
@@ -452,9 +491,10 @@ fn label(account: &AccountKey) -> String {
             id.currency().map_or_else(|| owner.to_owned(), |currency| format!("{owner} {currency}"))
         }
         AccountKey::Fees { currency, .. } => format!("fees Acme {currency}"),
-        AccountKey::Rail { .. } | AccountKey::Exchange(_) | AccountKey::Suspense(_) => {
-            account.to_string()
-        }
+        AccountKey::Rail { .. }
+        | AccountKey::Exchange(_)
+        | AccountKey::Suspense(_)
+        | AccountKey::Transit(_) => account.to_string(),
     }
 }
 

@@ -68,6 +68,7 @@ fn posting(movement: Movement, parts: &Parts) -> Result<Posting, PostingError> {
             let (sent, received) = (Sending(amount), Receiving(received));
             movements::receipt(rail, receiver, platform(), sent, fees, received)
         }
+        Movement::Delivery => movements::delivery(to, amount),
         Movement::Funding => movements::funding(rail, amount),
         Movement::Suspense => movements::suspense(rail, amount),
         Movement::SuspenseReturn => movements::suspense_return(to, amount),

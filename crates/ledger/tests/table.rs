@@ -37,7 +37,7 @@ fn acme() -> PlatformId {
 }
 
 fn currency(code: &str) -> Currency {
-    Currency::from_code(code).unwrap_or_else(|| panic!("no currency {code}"))
+    Currency::of_books(code).unwrap_or_else(|| panic!("no currency {code}"))
 }
 
 fn rail(name: &str) -> Rail {
@@ -66,6 +66,7 @@ fn account(text: &str) -> AccountKey {
         ["exchange", code] => AccountKey::Exchange(currency(code)),
         ["fees", code] => AccountKey::Fees { platform: acme(), currency: currency(code) },
         ["suspense", code] => AccountKey::Suspense(currency(code)),
+        ["transit", code] => AccountKey::Transit(currency(code)),
         _ => AccountKey::Internal(internal(text)),
     }
 }
@@ -136,9 +137,10 @@ impl Scenario {
                     "suspense" => Source::Suspense,
                     from => Source::Internal(internal(from)),
                 };
-                let target = match Rail::from_name(target) {
-                    Some(rail) => Target::Rail(rail),
-                    None => Target::Internal(internal(target)),
+                let target = match (target, Rail::from_name(target)) {
+                    ("transit", _) => Target::Transit,
+                    (_, Some(rail)) => Target::Rail(rail),
+                    (target, None) => Target::Internal(internal(target)),
                 };
                 let sent = Sending(money(sent, sent_code));
                 let fees = money(fees, sent_code);
@@ -151,6 +153,9 @@ impl Scenario {
                 let (fees, received) = (money(fees, code), Receiving(money(received, code)));
                 let (over, to) = (rail(over), internal(to));
                 self.post(movements::receipt(over, to, acme(), sent, fees, received))
+            }
+            ["delivery", to, amount, code] => {
+                self.post(movements::delivery(internal(to), money(amount, code)))
             }
             ["funding", over, amount, code] => {
                 self.post(movements::funding(rail(over), money(amount, code)))
@@ -420,4 +425,39 @@ fn a_side_that_is_full_is_refused_when_pended() {
         ",
     );
     check(&table);
+}
+
+#[test]
+fn what_is_in_transit_is_delivered_once_it_is_there() {
+    check(
+        "
+        deposit ACH ada.USD 10000 USD
+        exchange out ada.USD transit 10000 USD 200 9000 EUR
+        balance transit.EUR -> 0 0 9000 0
+        delivery bo.EUR 9000 EUR -> insufficient: 0 available, 9000 needed
+        post out
+        delivery bo.EUR 9000 EUR
+        delivery bo.EUR 1 EUR -> insufficient: 0 available, 1 needed
+        balance transit.EUR -> 0 9000 0 9000
+        balance bo.EUR -> 0 0 0 9000
+        balance fees.USD -> 0 0 0 200
+        ",
+    );
+}
+
+#[test]
+fn a_payment_to_another_institution_leaves_in_millisatoshi() {
+    check(
+        "
+        deposit ACH ada.USD 10000 USD
+        exchange out ada.USD LIGHTNING 10000 USD 200 97510000 MSAT
+        void out
+        balance ada.USD -> 0 0 0 10000
+        exchange again ada.USD LIGHTNING 10000 USD 200 97510000 MSAT
+        post again
+        balance exchange.MSAT -> 0 97510000 0 0
+        balance rail.LIGHTNING.MSAT -> 0 0 0 97510000
+        balance ada.USD -> 0 10000 0 10000
+        ",
+    );
 }

@@ -9,6 +9,7 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
 use domain::time::Timestamp;
+use domain::uma_address::UmaAddress;
 
 /// A future on the heap, so that traits with asynchronous methods can be objects.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -16,10 +17,24 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Which way an instruction moves money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// To the external account.
+    /// To the other side.
     PayOut,
-    /// From the external account.
+    /// From the other side.
     PullIn,
+}
+
+/// Who is on the other side of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Party {
+    /// A bank account or wallet.
+    Account(Box<AccountInfo>),
+    /// Whoever has a UMA address at another institution.
+    Uma {
+        /// The address.
+        address: UmaAddress,
+        /// The invoice that its institution gave; nothing where it pays us.
+        invoice: Option<String>,
+    },
 }
 
 /// What the money moves for.
@@ -45,8 +60,8 @@ pub struct Instruction {
     pub rail: Rail,
     /// How much.
     pub amount: Money,
-    /// The external account.
-    pub account: AccountInfo,
+    /// The other side.
+    pub party: Party,
     /// When the order was first due.
     pub since: Timestamp,
 }

@@ -1,9 +1,13 @@
 //! UMA peers: other institutions that give out addresses, as reached over the protocol.
 
 use domain::lookup::Offer;
+use domain::money::Money;
 use domain::platform::CounterpartyField;
 use domain::time::Timestamp;
+use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
+
+use rust_decimal::Decimal;
 
 use crate::rail::Pending;
 
@@ -26,6 +30,41 @@ pub struct Payee {
     pub payer_fields: Vec<CounterpartyField>,
     /// What it wants to see again in the pay request; opaque to us.
     pub callback: String,
+}
+
+/// What a payee's institution is asked for: an invoice. It is always asked with the amount that
+/// shall arrive, so that what arrives is what the quote says, whoever rounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayRequest {
+    /// What the lookup gave.
+    pub callback: String,
+    /// The address that shall be paid.
+    pub receiver: UmaAddress,
+    /// The address of the customer who pays.
+    pub sender: UmaAddress,
+    /// What shall arrive.
+    pub amount: Money,
+    /// What the institution has asked about the payer.
+    pub payer: Facts,
+    /// What we ask about the payee.
+    pub payee_fields: Vec<CounterpartyField>,
+}
+
+/// An invoice, and what stands behind its amount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invoice {
+    /// What is paid over Lightning.
+    pub text: String,
+    /// What it asks for, in [`domain::currency::Currency::MSAT`].
+    pub msat: Money,
+    /// Millisatoshi for one smallest unit of the currency that arrives.
+    pub msat_per_unit: Decimal,
+    /// What the institution takes, in the smallest unit of the currency that arrives.
+    pub fee_minor: i64,
+    /// From when on it cannot be paid.
+    pub expires_at: Timestamp,
+    /// What the institution says about the payee.
+    pub payee: Facts,
 }
 
 /// Why there is no answer that can be used.
@@ -58,4 +97,11 @@ pub trait UmaPeer: Send + Sync {
         inquiry: &'a Inquiry,
         now: Timestamp,
     ) -> Pending<'a, Result<Payee, PeerFailure>>;
+
+    /// Asks the institution of an address for an invoice. Nothing moves: what is not paid expires.
+    fn request_payment<'a>(
+        &'a self,
+        request: &'a PayRequest,
+        now: Timestamp,
+    ) -> Pending<'a, Result<Invoice, PeerFailure>>;
 }

@@ -5,12 +5,13 @@ use domain::account_info::FieldError;
 use domain::currency::Currency;
 use domain::customer::KycStatus;
 use domain::external_account;
-use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, QuoteId};
+use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, QuoteId, TransactionId};
 use domain::invitation;
 use domain::money::Money;
 use domain::quote;
 use domain::time::Timestamp;
 use domain::token::Permissions;
+use domain::transaction;
 use domain::uma_address::UmaAddress;
 use ledger::account::AccountKey;
 use ledger::apply::Refusal;
@@ -85,6 +86,43 @@ pub enum Error {
         stage: PeerStage,
         /// Why there is no answer.
         failure: PeerFailure,
+    },
+    /// The receiver's side insists on facts about the payer that are not given.
+    #[error("senderCustomerInfo lacks {}, which the receiver's side insists on", fields.join(", "))]
+    PayerDataMissing {
+        /// Their names.
+        fields: Vec<&'static str>,
+    },
+    /// The payer's platform insists on facts about the receiver that its institution does not give.
+    #[error("the institution of {address} does not say {}, on which this platform insists",
+        fields.join(", "))]
+    PayeeDataMissing {
+        /// The address.
+        address: UmaAddress,
+        /// Their names.
+        fields: Vec<&'static str>,
+    },
+    /// The receiver cannot be paid in this currency, or in none.
+    #[error("{address} cannot be paid in {}", currency.map_or("any currency", |one| one.code()))]
+    NotOffered {
+        /// The address.
+        address: UmaAddress,
+        /// The currency, if one was named.
+        currency: Option<Currency>,
+    },
+    /// There is no such transaction, or it is another platform's.
+    #[error("there is no transaction {id}")]
+    TransactionNotFound {
+        /// The id.
+        id: TransactionId,
+    },
+    /// The transaction does not wait for its platform's decision, or not any more.
+    #[error("{id} is {} and does not wait for a decision", status.name())]
+    NotPendingApproval {
+        /// The transaction.
+        id: TransactionId,
+        /// Its status.
+        status: transaction::Status,
     },
     /// There is no such lookup, or it has expired.
     #[error("there is no lookup {id}, or it has expired; look the receiver up again")]
@@ -239,8 +277,8 @@ pub enum Error {
         /// The currency that is paid.
         receiving: Currency,
     },
-    /// Sender and receiver are the same account.
-    #[error("source and destination are the same account")]
+    /// Sender and receiver are the same account or the same customer.
+    #[error("source and destination are the same")]
     SelfPayment,
     /// The quote is past its time.
     #[error("{id} expired at {expires_at}; ask for a new quote")]
@@ -304,6 +342,8 @@ pub enum Error {
 pub enum PeerStage {
     /// About a payee.
     Lookup,
+    /// For an invoice.
+    PayRequest,
 }
 
 /// What went wrong with another institution, for people.
@@ -311,6 +351,7 @@ fn peer_failure(address: &UmaAddress, stage: PeerStage, failure: PeerFailure) ->
     let domain = address.domain();
     let question = match stage {
         PeerStage::Lookup => "the lookup",
+        PeerStage::PayRequest => "the pay request",
     };
     match failure {
         PeerFailure::UnknownAddress => format!("there is nobody at {address}"),

@@ -69,13 +69,14 @@ fn incoming(
         platform_customer_id,
         direction: Direction::Incoming,
         source: None,
-        destination: Destination {
+        destination: Destination::Account {
             account: AccountRef::Internal(account),
             currency: amount.currency(),
         },
         sent: None,
         received: Receiving(amount),
         terms: None,
+        uma: None,
         description: None,
     }
 }
@@ -104,6 +105,8 @@ pub struct QuoteDeposit {
     pub currency: Currency,
     /// Drawn for the deposit, in case it is too late for the quote's own transaction.
     pub late: TransactionId,
+    /// Drawn for the payee's side, in case it is a customer of this server.
+    pub other_side: TransactionId,
 }
 
 /// Takes a deposit for a quote. The right amount in time executes it. Anything else waits in
@@ -143,7 +146,8 @@ pub fn fund_quote(
     match quotes::may_start(&quote, now) {
         Ok(()) if amount == due && can_run(unit, &quote)? => {
             unit.post(transaction_id, &movements::funding(rail, amount)?, now)?;
-            quotes::run(app, unit, Quote::clone(&quote), movements::Source::Suspense, now)?;
+            let (quote, source) = (Quote::clone(&quote), movements::Source::Suspense);
+            quotes::run(app, unit, quote, source, deposit.other_side, now)?;
         }
         Ok(()) => {
             let reason = if amount == due {
@@ -233,7 +237,8 @@ pub(crate) fn return_from_suspense(
     let draft = transaction.draft();
     // Money that was pulled goes back to whoever's account it came from, who need not be the
     // customer that it was to be sent for.
-    let owner = match draft.source.and_then(Source::account).and_then(AccountRef::external) {
+    let source = draft.source.as_ref().and_then(Source::account);
+    let owner = match source.and_then(AccountRef::external) {
         Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
         None => draft.owner,
     };

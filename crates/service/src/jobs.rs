@@ -3,18 +3,21 @@
 
 use std::sync::Arc;
 
+use domain::clock::Ahead;
 use domain::external_account::ExternalAccount;
 use domain::id::{IdentityCheckId, InvitationId, QuoteId, TransactionId};
-use domain::money::Sending;
+use domain::money::{Money, Sending};
 use domain::platform::Platform;
-use domain::quote::{self, Quote};
+use domain::quote::{self, Quote, Route};
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Direction, Event, FailureReason, Source, Status, Transaction,
+    AccountRef, Destination, Direction, Event, FailureReason, Settlement, Source, Status,
+    Transaction,
 };
 use ledger::movements::{self, Movement};
 use ledger::posting::Resolution;
-use ports::rail::{Cause, Flow, Instruction, RailAnswer, RailFailure};
+use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer, RailFailure};
 use store::books::PostingRow;
 use store::error::StoreError;
 use store::timers::{Timer, TimerKind};
@@ -24,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
-use crate::{funding, identity, invitations, lifecycle, owners, quotes};
+use crate::{funding, identity, incoming, invitations, lifecycle, owners, quotes};
 
 /// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
 /// there are requests at a time on a busy server, so that neither holds up the other.
@@ -96,7 +99,9 @@ async fn with_orders(
                     TimerKind::AskRail => order(unit, timer),
                     TimerKind::ExpireQuote
                     | TimerKind::ExpireInvitation
-                    | TimerKind::ExpireIdentityCheck => Ok(None),
+                    | TimerKind::ExpireIdentityCheck
+                    | TimerKind::DecidePayment
+                    | TimerKind::PayOnward => Ok(None),
                 };
                 // All are gone through even so, so that what they wait for is fetched together.
                 if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
@@ -123,6 +128,8 @@ async fn ring(
         (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
         (TimerKind::ExpireIdentityCheck, Ok(_)) => expire_identity_check(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
+        (TimerKind::DecidePayment, Ok(_)) => time_out(app, tenure, &timer).await,
+        (TimerKind::PayOnward, Ok(_)) => pay_onward(app, tenure, &timer).await,
     };
     let Err(error) = result else { return true };
     if matches!(error, Error::Superseded) {
@@ -193,6 +200,49 @@ async fn expire_identity_check(app: &App, tenure: Tenure, timer: &Timer) -> Resu
         .await
 }
 
+async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (id, timer) = (TransactionId::from_uuid(timer.subject), timer.clone());
+    let (unit_app, server_now) = (app.clone(), app.server_now());
+    app.store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+            unit.clear_timer(timer.key());
+            incoming::time_out(&unit_app, unit, id, now)
+        })
+        .await
+}
+
+/// Pays money that has come in out to where its owner wants it. Where that is refused, it stays.
+async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (id, key, platform) =
+        (TransactionId::from_uuid(timer.subject), timer.key(), timer.platform);
+    let ahead = app.store().look(move |view| view.get::<Platform>(&platform)).await?;
+    let ahead = ahead.map_or(Ahead::NONE, |platform| platform.ahead);
+    let (unit_app, drawn) = (app.clone(), quotes::draw(app, ahead));
+    let paid = app
+        .store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            unit.clear_timer(key);
+            incoming::pay_onward(&unit_app, unit, id, drawn)
+        })
+        .await;
+    match &paid {
+        Err(error) if !error.is_failure() => {}
+        Ok(()) | Err(_) => return paid,
+    }
+    tracing::info!(transaction = %id, "an incoming payment stays where it came");
+    let unit_app = app.clone();
+    app.store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            unit.clear_timer(key);
+            Ok(())
+        })
+        .await
+}
+
 /// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
 /// order is the same however often it is given, so a crash in between costs a question, not money.
 async fn ask_rail(
@@ -201,6 +251,7 @@ async fn ask_rail(
     timer: &Timer,
     order: Option<Order>,
 ) -> Result<(), Error> {
+    let other_side = app.new_id(Ahead::NONE, app.server_now());
     let answer = match &order {
         Some((order, platform)) => {
             let rail = app.env().rail(platform.mode);
@@ -217,7 +268,7 @@ async fn ask_rail(
                 return Ok(());
             };
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            keep_answer(&unit_app, unit, &timer, *flow, answer, now)
+            keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
         })
         .await
 }
@@ -229,34 +280,65 @@ fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error>
     if !matches!(transaction.status(), Status::Pending | Status::Processing) {
         return Ok(None);
     }
-    let draft = transaction.draft();
-    let pulled_from = draft.source.and_then(Source::account).and_then(AccountRef::external);
     let flow = flow(&unit.postings(id)?, &transaction);
-    let (account, amount) = match (flow, draft.direction, draft.sent) {
-        (Flow::PayOut, _, _) => (draft.destination.account.external(), draft.received.money()),
-        (Flow::PullIn, Direction::Outgoing, Some(sent)) => (pulled_from, sent.money()),
-        (Flow::PullIn, _, _) => (pulled_from, draft.received.money()),
-    };
-    let corrupt = || Error::Internal(format!("{id} waits for a rail that it does not need"));
-    let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
-    let account = account.ok_or_else(corrupt)?;
-    let platform = unit.get::<Platform>(&draft.platform)?.ok_or_else(corrupt)?;
+    let (party, rail, amount) = other_side(unit, &transaction, flow)?;
+    let draft = transaction.draft();
+    let platform = owners::platform(unit, draft.platform)?;
+    let is_transfer = draft.terms.is_none() && draft.uma.is_none();
     let order = Instruction {
         key: id,
         flow,
-        cause: if draft.terms.is_some() { Cause::Quote } else { Cause::Transfer },
-        rail: account.info.rails()[0],
+        cause: if is_transfer { Cause::Transfer } else { Cause::Quote },
+        rail,
         amount,
-        account: account.info.clone(),
+        party,
         since: timer.since,
     };
     Ok(Some((order, platform)))
 }
 
+/// Who is on the other side of a transaction's next order, over which rail, and for how much.
+fn other_side(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    flow: Flow,
+) -> Result<(Party, Rail, Money), Error> {
+    let draft = transaction.draft();
+    let corrupt = || Error::Internal(format!("{} waits for a rail without need", draft.id));
+    let received = draft.received.money();
+    let source = draft.source.as_ref();
+    let account = match (flow, source, &draft.destination) {
+        (Flow::PayOut, _, Destination::Account { account, .. })
+        | (Flow::PullIn, Some(Source::Account { account, .. }), _) => account.external(),
+        (Flow::PullIn, Some(Source::Uma { address }), _) => {
+            let msat = draft.uma.as_ref().and_then(|uma| uma.settlement.msat());
+            let party = Party::Uma { address: address.clone(), invoice: None };
+            return Ok((party, Rail::Lightning, msat.ok_or_else(corrupt)?));
+        }
+        (Flow::PayOut, _, Destination::Uma { address, .. }) => {
+            let quote = draft.terms.as_ref().map(|terms| terms.quote).ok_or_else(corrupt)?;
+            let quote = unit.get::<Quote>(&quote)?.ok_or_else(corrupt)?;
+            let route = quote.draft().uma.as_ref().map(|uma| &uma.route);
+            let Some(Route::Lightning { invoice, msat }) = route else { return Err(corrupt()) };
+            let (address, invoice) = (address.clone(), Some(invoice.clone()));
+            return Ok((Party::Uma { address, invoice }, Rail::Lightning, *msat));
+        }
+        (Flow::PullIn, Some(Source::RealtimeFunding { .. }) | None, _) => None,
+    };
+    let amount = match (flow, draft.direction, draft.sent) {
+        (Flow::PullIn, Direction::Outgoing, Some(sent)) => sent.money(),
+        (Flow::PayOut | Flow::PullIn, _, _) => received,
+    };
+    let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
+    let info = account.ok_or_else(corrupt)?.info.clone();
+    let rail = info.rails()[0];
+    Ok((Party::Account(Box::new(info)), rail, amount))
+}
+
 /// Whether a quote's money is still to be pulled from its external source.
 fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool {
     let draft = transaction.draft();
-    let source = draft.source.and_then(Source::account).and_then(AccountRef::external);
+    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
     draft.direction == Direction::Outgoing
         && source.is_some()
         && !postings.iter().any(|posting| posting.movement == Movement::Funding)
@@ -277,6 +359,7 @@ fn keep_answer(
     timer: &Timer,
     asked: Flow,
     answer: &RailAnswer,
+    other_side: TransactionId,
     now: Timestamp,
 ) -> Result<(), Error> {
     let id = TransactionId::from_uuid(timer.subject);
@@ -296,11 +379,7 @@ fn keep_answer(
     if is_new && matches!(answer, RailAnswer::Pending { .. } | RailAnswer::Settled) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
-    let reason = |failure: RailFailure| match (failure, transaction.draft().terms.is_some()) {
-        (RailFailure::TimedOut, _) => FailureReason::Timeout,
-        (_, true) => FailureReason::QuoteExecutionFailed,
-        (_, false) => FailureReason::OfframpFailed,
-    };
+    let from_peer = is_from_peer(&transaction);
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             let platform = owners::platform(unit, timer.platform)?;
@@ -310,17 +389,52 @@ fn keep_answer(
         RailAnswer::Settled
             if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing =>
         {
-            return pulled(app, unit, transaction, timer, now);
+            return pulled(app, unit, transaction, timer, other_side, now);
+        }
+        RailAnswer::Settled if from_peer => {
+            incoming::credit(app, unit, transaction, now)?;
         }
         RailAnswer::Settled => end(app, unit, transaction, Event::Settled, now)?,
-        RailAnswer::Refused => end(app, unit, transaction, Event::Refused, now)?,
-        RailAnswer::Failed(failure) => {
-            let event = Event::Failed(reason(*failure));
-            end(app, unit, transaction, event, now)?;
+        RailAnswer::Refused | RailAnswer::Failed(_) => {
+            let event = match answer {
+                RailAnswer::Failed(failure) => Event::Failed(reason(&transaction, asked, *failure)),
+                RailAnswer::Refused | RailAnswer::Settled | RailAnswer::Pending { .. } => {
+                    Event::Refused
+                }
+            };
+            if from_peer {
+                incoming::stop(app, unit, transaction, event, now)?;
+            } else {
+                end(app, unit, transaction, event, now)?;
+            }
         }
     }
     unit.clear_timer(timer.key());
     Ok(())
+}
+
+/// Whether a payment comes from another institution over Lightning.
+fn is_from_peer(transaction: &Transaction) -> bool {
+    let draft = transaction.draft();
+    let settlement = draft.uma.as_ref().map(|uma| uma.settlement);
+    draft.direction == Direction::Incoming
+        && matches!(settlement, Some(Settlement::Lightning { .. }))
+}
+
+/// Why a payment failed whose rail has failed.
+fn reason(transaction: &Transaction, asked: Flow, failure: RailFailure) -> FailureReason {
+    let draft = transaction.draft();
+    match (draft.uma.is_some(), draft.direction, failure) {
+        // The payer did not pay our invoice.
+        (true, Direction::Incoming, RailFailure::TimedOut) => FailureReason::QuoteExpired,
+        (true, Direction::Incoming, _) => FailureReason::PayRequestFailed,
+        (_, _, RailFailure::TimedOut) => FailureReason::Timeout,
+        (true, Direction::Outgoing, _) if asked == Flow::PayOut => {
+            FailureReason::LightningPaymentFailed
+        }
+        (_, _, _) if draft.terms.is_some() => FailureReason::QuoteExecutionFailed,
+        (_, _, _) => FailureReason::OfframpFailed,
+    }
 }
 
 /// Goes on with a quote whose money has come from its external source: into the exchange, or, if
@@ -330,6 +444,7 @@ fn pulled(
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
     timer: &Timer,
+    other_side: TransactionId,
     now: Timestamp,
 ) -> Result<(), Error> {
     let draft = transaction.draft().clone();
@@ -337,13 +452,14 @@ fn pulled(
     let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
     let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
     unit.clear_timer(timer.key());
-    let source = draft.source.and_then(Source::account).and_then(AccountRef::external);
+    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
     let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
     let rail = source.info.rails()[0];
     if funding::can_run(unit, &quote)? {
         unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
         let source = movements::Source::Suspense;
-        quotes::exchange(app, unit, transaction, Quote::clone(&quote), source, now)?;
+        let quote = Quote::clone(&quote);
+        quotes::exchange(app, unit, transaction, quote, source, other_side, now)?;
         return Ok(());
     }
     let (reason, event) = (FailureReason::QuoteExecutionFailed, quote::Event::Failed);
@@ -352,7 +468,7 @@ fn pulled(
 
 /// Ends a transaction: the pending posting becomes posted or voided, the quote ends with it, and
 /// money that had come just in time goes to the owner's internal account.
-fn end(
+pub(crate) fn end(
     app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,

@@ -8,7 +8,7 @@ use domain::customer::Customer;
 use domain::id::{CustomerId, ExternalAccountId, LookupId, PlatformId};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
 use domain::money::AMOUNT_MAX;
-use domain::platform::{CounterpartyField, Platform};
+use domain::platform::{CounterpartyField, Mode, Platform};
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
@@ -89,6 +89,22 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
         }
     };
     Ok(priced(app, &platform, lookup, now))
+}
+
+/// Whether another institution has an address that wants to pay a customer of ours.
+pub async fn knows_sender(
+    app: &App,
+    mode: Mode,
+    sender: &UmaAddress,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let inquiry = Inquiry { receiver: sender.clone(), sender: sender.clone() };
+    let answer = app.env().uma_peer(mode).look_up(&inquiry, now).await;
+    answer.map(drop).map_err(|failure| Error::Peer {
+        address: sender.clone(),
+        stage: PeerStage::Lookup,
+        failure,
+    })
 }
 
 /// The customer who wants to pay.

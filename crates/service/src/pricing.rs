@@ -4,12 +4,13 @@ use domain::currency::Currency;
 use domain::lookup::Offer;
 use domain::money::Money;
 use domain::platform::{CorridorRule, Platform};
-use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, price};
-use domain::rate::Rate;
+use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price_with};
+use domain::rate::{Rate, round_to_digits};
 use domain::time::Timestamp;
 use domain::transaction::RateDetails;
 use ports::rates::{CorridorTerms, MidRate, Rates};
-use rust_decimal::Decimal;
+use ports::uma::Invoice;
+use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::error::Error;
 use crate::limits;
@@ -107,9 +108,16 @@ fn overridden(
     }
 }
 
-/// Prices a payment over a corridor, within the platform's limits.
-pub fn quote(platform: &Platform, corridor: Corridor, locked: Locked) -> Result<Price, Error> {
-    let priced = price(locked, corridor.rate, corridor.fees).map_err(|error| match error {
+/// Prices a payment over a corridor, within the platform's limits. The payee's institution takes
+/// `counterparty_minor` smallest units of what is received for it.
+pub fn quote(
+    platform: &Platform,
+    corridor: Corridor,
+    locked: Locked,
+    counterparty_minor: i64,
+) -> Result<Price, Error> {
+    let priced = price_with(locked, corridor.rate, corridor.fees, counterparty_minor);
+    let priced = priced.map_err(|error| match error {
         PriceError::TooSmall { .. } | PriceError::TooLarge { .. } => {
             Error::Unpriceable { reason: error.to_string() }
         }
@@ -119,21 +127,99 @@ pub fn quote(platform: &Platform, corridor: Corridor, locked: Locked) -> Result<
     Ok(priced)
 }
 
-/// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi,
-/// so they take the mid rate to bitcoin.
-pub fn rate_details(rates: &dyn Rates, price: &Price, now: Timestamp) -> RateDetails {
+/// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi:
+/// those of the invoice where there is one, else those of the mid rate to bitcoin.
+pub fn rate_details(
+    rates: &dyn Rates,
+    price: &Price,
+    invoice: Option<&Invoice>,
+    now: Timestamp,
+) -> RateDetails {
+    let receiving = price.received.currency();
+    let fee = invoice.map_or(0, |invoice| invoice.fee_minor);
     RateDetails {
         fixed_fee: price.fixed_fee,
         variable_fee: price.variable_fee,
         variable_fee_rate: price.fees.variable_rate(),
-        multipliers: msat_per_unit(rates, price.sent.money(), now)
-            .and_then(|msat| Multipliers::of(price.rate, price.fees, msat)),
+        counterparty_fee: Money::new(fee, receiving).unwrap_or(Money::zero(receiving)),
+        multipliers: match invoice {
+            Some(invoice) => Multipliers::to_peer(price.rate, price.fees, invoice.msat_per_unit),
+            None => msat_per_unit(rates, price.sent.currency(), now)
+                .and_then(|msat| Multipliers::of(price.rate, price.fees, msat)),
+        },
+    }
+}
+
+/// What an incoming payment costs its receiver's side.
+#[derive(Debug, Clone, Copy)]
+pub struct Receipt {
+    /// What arrives over Lightning.
+    pub msat: Money,
+    /// What the platform takes, in the currency that arrives.
+    pub fees: Money,
+    /// Fee parts as shown.
+    pub details: RateDetails,
+}
+
+/// Prices an incoming payment of which `received` shall reach the receiver: the variable fee of the
+/// corridor from bitcoin comes on top, and what the payer's side owes is rounded up.
+pub fn receipt(
+    rates: &dyn Rates,
+    platform: &Platform,
+    received: Money,
+    now: Timestamp,
+) -> Result<Receipt, Error> {
+    let receiving = received.currency();
+    let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
+    let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
+    let no_rate = || Error::NoRate { sending: bitcoin, receiving };
+    let too_large = || Error::Unpriceable {
+        reason: format!("{received} is too large: the Lightning payment would exceed its limit"),
+    };
+    // Millisatoshi of one smallest unit: bitcoins of a major unit, times 10^11, by its units.
+    let msat_per_unit = units(receiving)
+        .and_then(|units| {
+            rate.value().checked_mul(Decimal::from(MSAT_PER_BITCOIN))?.checked_div(units)
+        })
+        .map(round_to_digits)
+        .ok_or_else(no_rate)?;
+    let minor = Decimal::from(received.minor());
+    let variable = minor.checked_mul(fees.variable_rate()).map(half_up);
+    let variable = variable.and_then(|fee| i64::try_from(fee).ok()).ok_or_else(too_large)?;
+    let variable = Money::new(variable, receiving).map_err(|_| too_large())?;
+    let owed = minor.checked_add(Decimal::from(variable.minor()));
+    let msat = owed
+        .and_then(|owed| owed.checked_mul(msat_per_unit))
+        .map(|msat| msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity))
+        .and_then(|msat| i64::try_from(msat).ok())
+        .and_then(|msat| Money::positive(msat, Currency::MSAT).ok())
+        .ok_or_else(too_large)?;
+    let details = RateDetails {
+        fixed_fee: Money::zero(receiving),
+        variable_fee: variable,
+        variable_fee_rate: fees.variable_rate(),
+        counterparty_fee: Money::zero(receiving),
+        multipliers: Some(Multipliers { service_api: msat_per_unit, counterparty: msat_per_unit }),
+    };
+    Ok(Receipt { msat, fees: variable, details })
+}
+
+/// Fee parts of an incoming payment that takes nothing from its receiver, with what the currency is
+/// worth.
+pub fn free_of_charge(rates: &dyn Rates, received: Currency, now: Timestamp) -> RateDetails {
+    RateDetails {
+        fixed_fee: Money::zero(received),
+        variable_fee: Money::zero(received),
+        variable_fee_rate: Decimal::ZERO,
+        counterparty_fee: Money::zero(received),
+        multipliers: msat_per_unit(rates, received, now)
+            .map(round_to_digits)
+            .map(|msat| Multipliers { service_api: msat, counterparty: msat }),
     }
 }
 
 /// What one smallest unit of a currency is worth in millisatoshi.
-fn msat_per_unit(rates: &dyn Rates, amount: Money, now: Timestamp) -> Option<Decimal> {
-    let currency = amount.currency();
+fn msat_per_unit(rates: &dyn Rates, currency: Currency, now: Timestamp) -> Option<Decimal> {
     let bitcoin = Currency::from_code("BTC")?;
     // Sending major units per bitcoin.
     let mid = rates.mid(currency, bitcoin, now).ok()?;

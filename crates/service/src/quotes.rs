@@ -5,17 +5,19 @@ use std::sync::Arc;
 use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::external_account::ExternalAccount;
-use domain::id::{CustomerId, ExternalAccountId, PlatformId, QuoteId, TransactionId};
-use domain::money::{Receiving, Sending};
+use domain::id::{CustomerId, ExternalAccountId, LookupId, PlatformId, QuoteId, TransactionId};
+use domain::lookup::Receiver;
+use domain::money::{Money, Receiving, Sending};
 use domain::platform::Platform;
 use domain::pricing::Locked;
-use domain::quote::{self, Quote, Status};
+use domain::quote::{self, Quote, Route, Status};
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Event, Source, Terms, Transaction,
+    AccountRef, Destination, Direction, Draft, Event, Facts, Source, Terms, Transaction,
 };
 use ledger::movements::{self, Target};
-use ports::rail::{Cause, Flow, Instruction, RailFailure};
+use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
 use store::readers::View;
 use store::unit::Unit;
 
@@ -24,7 +26,8 @@ use crate::error::Error;
 use crate::external_accounts::{self, Duplicate, NewExternalAccount};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
-use crate::{lifecycle, limits, pricing};
+use crate::uma::{self, Agreed, Plan, Question, ToUma};
+use crate::{incoming, lifecycle, limits, pricing};
 
 /// Where a quote's money shall come from.
 #[derive(Debug, Clone)]
@@ -52,6 +55,8 @@ pub enum To {
     Account(AccountRef),
     /// An account that is made with the quote and stays.
     Details(Box<NewExternalAccount>),
+    /// A UMA address that was looked up.
+    Uma(ToUma),
 }
 
 /// The side whose amount is given.
@@ -80,6 +85,10 @@ pub struct NewQuote {
     pub description: Option<String>,
     /// What the payment is for, one of [`quote::PURPOSES`].
     pub purpose: Option<&'static str>,
+    /// The lookup of the receiver; needed for UMA addresses.
+    pub lookup: Option<LookupId>,
+    /// What is said about the payer.
+    pub payer: Facts,
 }
 
 /// Identifiers that are drawn before a quote is made.
@@ -88,7 +97,21 @@ pub struct Drawn {
     quote: QuoteId,
     transaction: TransactionId,
     external_account: ExternalAccountId,
+    /// By the server's clock: the payee's platform may have another.
+    other_side: TransactionId,
     now: Timestamp,
+}
+
+impl Drawn {
+    /// The id of the transaction.
+    pub(crate) fn transaction(&self) -> TransactionId {
+        self.transaction
+    }
+
+    /// When they were drawn.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
 }
 
 /// Draws what a new quote needs.
@@ -98,6 +121,7 @@ pub fn draw(app: &App, ahead: Ahead) -> Drawn {
         quote: app.new_id(ahead, now),
         transaction: app.new_id(ahead, now),
         external_account: app.new_id(ahead, now),
+        other_side: app.new_id(Ahead::NONE, app.server_now()),
         now,
     }
 }
@@ -122,16 +146,19 @@ pub async fn create<R: Render<Quoted>>(
         return Ok(reply);
     }
     let drawn = draw(app, keyed.ahead);
+    let agreed = ask_institution(app, keyed.platform, &new, drawn).await;
     let objection = if new.immediately_execute {
-        ask_before(app, keyed.platform, &new.to, new.locked_minor, drawn).await?
+        let (minor, key) = (new.locked_minor, drawn.transaction);
+        ask_before(app, keyed.platform, &new.to, minor, key, drawn.now).await?
     } else {
         None
     };
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
-        let quote = make(&unit_app, unit, keyed.platform, &new, drawn)?;
+        let agreed = agreed.clone()?;
+        let quote = make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), drawn)?;
         let quote = if new.immediately_execute {
-            start(&unit_app, unit, quote, objection, drawn.now)?
+            start(&unit_app, unit, quote, objection, drawn.other_side, drawn.now)?
         } else {
             quote
         };
@@ -140,19 +167,71 @@ pub async fn create<R: Render<Quoted>>(
     .await
 }
 
-fn make(
+/// Asks the institution of a UMA address for an invoice, if it is another one. What is refused here
+/// is the answer to the request.
+async fn ask_institution(
     app: &App,
+    platform: PlatformId,
+    new: &NewQuote,
+    drawn: Drawn,
+) -> Result<Option<Agreed>, Error> {
+    let To::Uma(to) = &new.to else { return Ok(None) };
+    let (receiver, new) = (to.address.clone(), new.clone());
+    let question = app
+        .store()
+        .write(move |unit| {
+            let Asked { platform, source, locked, plan, .. } = asked(unit, platform, &new, drawn)?;
+            let sending = source.currency().ok_or_else(|| no_currency(&new))?;
+            let Some(plan) = plan else { return Ok(None) };
+            let receiver = receiver.clone();
+            Ok::<_, Error>(Some(Question { platform, sending, locked, receiver, plan }))
+        })
+        .await?;
+    match question {
+        Some(question) => uma::agree(app, question, drawn.now).await,
+        None => Ok(None),
+    }
+}
+
+fn no_currency(new: &NewQuote) -> Error {
+    Error::Internal(format!("{:?} has no currency", new.from))
+}
+
+/// What a quote is asked for, held against what there is.
+struct Asked {
+    platform: Arc<Platform>,
+    holder: Holder,
+    source: Source,
+    destination: Destination,
+    locked: Locked,
+    /// Of a quote to a UMA address.
+    plan: Option<Plan>,
+}
+
+fn asked(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     new: &NewQuote,
     drawn: Drawn,
-) -> Result<Quote, Error> {
+) -> Result<Asked, Error> {
     let platform = owners::platform(unit, platform)?;
-    let now = drawn.now;
     let (source, holder) = source(unit, &platform, &new.from)?;
     holder.may_move_money()?;
-    let destination = destination(unit, &platform, new, &holder, drawn)?;
-    if source.account() == Some(destination.account) {
+    let (destination, plan) = match &new.to {
+        To::Uma(to) => {
+            let said = (new.lookup, &new.payer);
+            let plan = uma::plan(unit, &platform, to, said, &holder, drawn.now)?;
+            let (address, currency) = (to.address.clone(), plan.offer.currency);
+            (Destination::Uma { address, currency }, Some(plan))
+        }
+        To::Account(_) | To::Details(_) => {
+            let destination = destination(unit, &platform, new, &holder, drawn)?;
+            is_looked_up(unit, &platform, new, &destination, &holder, drawn.now)?;
+            limits::enabled(&platform, destination.currency(), Direction::Incoming)?;
+            (destination, None)
+        }
+    };
+    if source.account().is_some() && source.account() == destination.account() {
         return Err(Error::SelfPayment);
     }
     if new.immediately_execute && matches!(source, Source::RealtimeFunding { .. }) {
@@ -161,31 +240,97 @@ fn make(
             "a quote that is funded in real time is executed when its deposit arrives",
         ));
     }
-    let (sending, receiving) = (source.currency(), destination.currency);
+    let sending = source.currency().ok_or_else(|| no_currency(new))?;
     limits::enabled(&platform, sending, Direction::Outgoing)?;
-    limits::enabled(&platform, receiving, Direction::Incoming)?;
+    let receiving = destination.currency();
     let locked = match new.locked_side {
         Side::Sending => Locked::Sending(Sending(limits::amount(new.locked_minor, sending)?)),
         Side::Receiving => {
             Locked::Receiving(Receiving(limits::amount(new.locked_minor, receiving)?))
         }
     };
+    Ok(Asked { platform, holder, source, destination, locked, plan })
+}
+
+/// A lookup that is named must be good, also where none is needed.
+fn is_looked_up(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    new: &NewQuote,
+    destination: &Destination,
+    holder: &Holder,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(id) = new.lookup else { return Ok(()) };
+    let lookup = uma::lookup(unit, platform.id, id, now)?;
+    let looked_up = match lookup.receiver {
+        Receiver::Account(id) => Some(AccountRef::External(id)),
+        Receiver::Customer { .. } | Receiver::Peer { .. } => None,
+    };
+    if looked_up.is_none() || looked_up != destination.account() {
+        return Err(Error::field("lookupId", "is the lookup of another receiver"));
+    }
+    if let Some(customer) = holder.owner().customer() {
+        uma::is_senders(&lookup, customer)?;
+    }
+    uma::is_complete(&lookup, &new.payer)
+}
+
+/// Makes a quote between accounts and executes it.
+pub(crate) fn make_and_start(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewQuote,
+    drawn: Drawn,
+) -> Result<Quote, Error> {
+    let quote = make(app, unit, platform, new, None, drawn)?;
+    start(app, unit, quote, None, drawn.other_side, drawn.now)
+}
+
+fn make(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewQuote,
+    agreed: Option<&Agreed>,
+    drawn: Drawn,
+) -> Result<Quote, Error> {
+    let Asked { platform, holder, source, destination, locked, plan } =
+        asked(unit, platform, new, drawn)?;
+    let now = drawn.now;
+    let (sending, receiving) =
+        (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
     let rates = app.env().rates.as_ref();
-    let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
-    let price = pricing::quote(&platform, corridor, locked)?;
-    let rate_details = pricing::rate_details(rates, &price, now);
+    let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);
+    let (price, rate_details, of_quote, of_transaction) = match (plan, &new.to) {
+        (Some(plan), To::Uma(to)) => {
+            let what = (sending, locked);
+            let priced = uma::price(app, &platform, what, to, plan, agreed, now)?;
+            // An invoice that cannot be paid any more is no use, however long the quote is open.
+            expires_at = priced.expires_at.map_or(expires_at, |end| end.min(expires_at));
+            let (of_quote, of_transaction) = (priced.of_quote, priced.of_transaction);
+            (priced.price, priced.rate_details, Some(of_quote), Some(of_transaction))
+        }
+        (_, _) => {
+            let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
+            let price = pricing::quote(&platform, corridor, locked, 0)?;
+            (price, pricing::rate_details(rates, &price, None, now), None, None)
+        }
+    };
     let quote = Quote::pending(quote::Draft {
         id: drawn.quote,
         platform: platform.id,
         owner: holder.owner(),
         transaction: drawn.transaction,
-        source,
-        destination,
+        source: source.clone(),
+        destination: destination.clone(),
         locked,
         price,
         rate_details,
-        expires_at: now.plus_millis(app.env().quote_lifetime_millis),
+        expires_at,
         purpose: new.purpose,
+        uma: of_quote,
     });
     let transaction = Transaction::pending(Draft {
         id: drawn.transaction,
@@ -203,6 +348,7 @@ fn make(
             fees: price.total_fees(),
             rate_details,
         }),
+        uma: of_transaction,
         description: new.description.clone(),
     });
     lifecycle::begin(app, unit, transaction)?;
@@ -266,16 +412,15 @@ fn destination(
 ) -> Result<Destination, Error> {
     let external = |unit: &mut Unit<'_, '_>, account: &ExternalAccount, field: &str| {
         owners::usable_by(unit, account, holder, field)?;
-        Ok(Destination { account: AccountRef::External(account.id), currency: account.currency })
+        let (account, currency) = (AccountRef::External(account.id), account.currency);
+        Ok(Destination::Account { account, currency })
     };
     match &new.to {
         To::Account(AccountRef::Internal(id)) => {
             let account = owners::internal_account(unit, platform, *id)?;
             account.owner.may_move_money()?;
-            Ok(Destination {
-                account: AccountRef::Internal(account.id),
-                currency: account.currency,
-            })
+            let (account, currency) = (AccountRef::Internal(account.id), account.currency);
+            Ok(Destination::Account { account, currency })
         }
         To::Account(AccountRef::External(id)) => {
             let account = owners::external_account(unit, platform.id, *id)?;
@@ -294,6 +439,7 @@ fn destination(
             )?;
             external(unit, &account, "destination.externalAccountDetails.customerId")
         }
+        To::Uma(to) => Err(Error::Internal(format!("{} is no account", to.address))),
     }
 }
 
@@ -308,20 +454,20 @@ pub async fn execute<R: Render<Quoted>>(
         return Ok(reply);
     }
     let now = app.now(keyed.ahead);
+    let other_side = app.new_id(Ahead::NONE, app.server_now());
     let platform = keyed.platform;
     let found = app.store().look(move |view| view.get::<Quote>(&id)).await?;
     let objection = match found.filter(|quote| quote.draft().platform == platform) {
         Some(quote) if quote.status() == Status::Pending => {
             let draft = quote.draft();
-            let drawn = Drawn {
-                quote: id,
-                transaction: draft.transaction,
-                external_account: ExternalAccountId::from_uuid(id.uuid()),
-                now,
-            };
             let minor = draft.price.received.minor();
-            let to = To::Account(draft.destination.account);
-            ask_before(app, platform, &to, minor, drawn).await?
+            match draft.destination.account() {
+                Some(account) => {
+                    let to = To::Account(account);
+                    ask_before(app, platform, &to, minor, draft.transaction, now).await?
+                }
+                None => None,
+            }
         }
         Some(_) | None => None,
     };
@@ -331,7 +477,8 @@ pub async fn execute<R: Render<Quoted>>(
             .get::<Quote>(&id)?
             .filter(|quote| quote.draft().platform == platform)
             .ok_or(Error::QuoteNotFound { id })?;
-        let quote = start(&unit_app, unit, Quote::clone(&quote), objection, now)?;
+        let quote = Quote::clone(&quote);
+        let quote = start(&unit_app, unit, quote, objection, other_side, now)?;
         Ok(Quoted { quote, platform: owners::platform(unit, platform)? })
     })
     .await
@@ -343,10 +490,12 @@ async fn ask_before(
     platform: PlatformId,
     to: &To,
     minor: i64,
-    drawn: Drawn,
+    key: TransactionId,
+    now: Timestamp,
 ) -> Result<Option<RailFailure>, Error> {
     let id = match to {
-        To::Account(AccountRef::Internal(_)) => return Ok(None),
+        // An institution that gave an invoice will take its payment.
+        To::Account(AccountRef::Internal(_)) | To::Uma(_) => return Ok(None),
         To::Account(AccountRef::External(id)) => Some(*id),
         To::Details(_) => None,
     };
@@ -360,16 +509,16 @@ async fn ask_before(
     let (info, currency) = match (to, &account) {
         (To::Details(details), _) => (&details.info, details.currency),
         (To::Account(_), Some(account)) => (&account.info, account.currency),
-        (To::Account(_), None) => return Ok(None),
+        (To::Account(_) | To::Uma(_), _) => return Ok(None),
     };
     let order = Instruction {
-        key: drawn.transaction,
+        key,
         flow: Flow::PayOut,
         cause: Cause::Quote,
         rail: info.rails()[0],
         amount: limits::amount(minor, currency)?,
-        account: info.clone(),
-        since: drawn.now,
+        party: Party::Account(Box::new(info.clone())),
+        since: now,
     };
     Ok(app.env().rail(platform.mode).check(&order).await.err())
 }
@@ -381,6 +530,7 @@ fn start(
     unit: &mut Unit<'_, '_>,
     quote: Quote,
     objection: Option<RailFailure>,
+    other_side: TransactionId,
     now: Timestamp,
 ) -> Result<Quote, Error> {
     let draft = quote.draft();
@@ -395,7 +545,7 @@ fn start(
     match source {
         AccountRef::Internal(id) => {
             owners::internal_account(unit, &platform, id)?.owner.may_move_money()?;
-            run(app, unit, quote, movements::Source::Internal(id), now)
+            run(app, unit, quote, movements::Source::Internal(id), other_side, now)
         }
         AccountRef::External(id) => {
             let account = owners::external_account(unit, platform.id, id)?;
@@ -426,7 +576,8 @@ fn refuse_objection(
     objection: Option<RailFailure>,
 ) -> Result<(), Error> {
     let draft = quote.draft();
-    let Some(id) = draft.destination.account.external() else { return Ok(()) };
+    let account = draft.destination.account().and_then(AccountRef::external);
+    let Some(id) = account else { return Ok(()) };
     match objection {
         None => Ok(()),
         Some(RailFailure::InsufficientFunds) => Err(Error::InsufficientBalance {
@@ -464,28 +615,31 @@ pub(crate) fn run(
     unit: &mut Unit<'_, '_>,
     quote: Quote,
     source: movements::Source,
+    other_side: TransactionId,
     now: Timestamp,
 ) -> Result<Quote, Error> {
     let (transaction, quote) = begin(app, unit, quote, now)?;
-    exchange(app, unit, transaction, quote, source, now)
+    exchange(app, unit, transaction, quote, source, other_side, now)
 }
 
 /// Posts a quote's exchange and moves quote and transaction: to their end where the destination is
-/// here, else until the rail answers.
+/// an account here, else until the rail or the payee's platform answers. The payee's side of a
+/// payment within this server has the id that was drawn for it by the server's clock.
 pub(crate) fn exchange(
     app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
     quote: Quote,
     source: movements::Source,
+    other_side: TransactionId,
     now: Timestamp,
 ) -> Result<Quote, Error> {
     let draft = quote.draft().clone();
     let target = target(unit, &quote)?;
     let price = &draft.price;
-    let fees = price.total_fees();
-    let posting =
-        movements::exchange(source, target, draft.platform, price.sent, fees, price.received)?;
+    let fees = price.own_fees();
+    let leaves = Receiving(leaves(&draft));
+    let posting = movements::exchange(source, target, draft.platform, price.sent, fees, leaves)?;
     match target {
         Target::Internal(_) => {
             unit.post(draft.transaction, &posting, now)?;
@@ -497,13 +651,43 @@ pub(crate) fn exchange(
             lifecycle::ask_rail(app, unit, &transaction, now)?;
             Ok(quote)
         }
+        Target::Transit => {
+            unit.pend(draft.transaction, &posting, now)?;
+            incoming::begin_here(app, unit, &transaction, &quote, other_side, now)?;
+            let quote = unit.get::<Quote>(&draft.id)?;
+            let quote = quote.ok_or_else(|| Error::Internal(format!("{} is gone", draft.id)))?;
+            Ok(Quote::clone(&quote))
+        }
+    }
+}
+
+/// What leaves the exchange: what arrives, or what the invoice of the payee's institution asks for.
+fn leaves(draft: &quote::Draft) -> Money {
+    match draft.uma.as_ref().map(|uma| &uma.route) {
+        Some(Route::Lightning { msat, .. }) => *msat,
+        Some(Route::Here { .. }) | None => draft.price.received.money(),
     }
 }
 
 /// Where a quote's money goes, if it can still go there.
 pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, Error> {
     let draft = quote.draft();
-    match draft.destination.account {
+    let account = match (&draft.destination, &draft.uma) {
+        (Destination::Account { account, .. }, _) => *account,
+        (Destination::Uma { .. }, Some(uma)) => {
+            return match &uma.route {
+                Route::Lightning { .. } => Ok(Target::Rail(Rail::Lightning)),
+                Route::Here { customer } => {
+                    uma::can_be_paid(unit, *customer, draft.price.received.money())?;
+                    Ok(Target::Transit)
+                }
+            };
+        }
+        (Destination::Uma { address, .. }, None) => {
+            return Err(Error::Internal(format!("{} cannot reach {address}", draft.id)));
+        }
+    };
+    match account {
         AccountRef::Internal(id) => {
             let platform = owners::platform(unit, draft.platform)?;
             owners::internal_account(unit, &platform, id)?.owner.may_move_money()?;

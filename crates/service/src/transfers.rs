@@ -103,10 +103,11 @@ pub fn transfer(
         platform_customer_id: internal.owner.platform_customer_id(),
         direction: way,
         source: Some(Source::Account { account: source, currency }),
-        destination: Destination { account: destination, currency },
+        destination: Destination::Account { account: destination, currency },
         sent,
         received: Receiving(amount),
         terms: None,
+        uma: None,
         description: transfer.description.clone(),
     };
     let transaction = Transaction::pending(draft);

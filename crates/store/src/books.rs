@@ -72,7 +72,7 @@ impl Record for LedgerAccount {
 
     fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
         let account = account_key(row)?;
-        let currency = row.currency()?;
+        let currency = row.currency_of_books()?;
         if account.currency() != Some(currency) {
             return Err(row.corrupt("not the currency that the account's key names"));
         }
@@ -347,7 +347,7 @@ pub(crate) fn of_transactions(
         let row = &mut Row::new(ENTRIES.table, ENTRIES.columns, values);
         let (transaction, number, _) = (row.id()?, row.count()?, row.int()?);
         let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
-        let (minor, currency) = (row.int()?, row.currency()?);
+        let (minor, currency) = (row.int()?, row.currency_of_books()?);
         let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
         let entry = Entry::new(account, side, amount).map_err(|error| row.corrupt(error))?;
         let postings: &mut Vec<PostingRow> =

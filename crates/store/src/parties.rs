@@ -2,6 +2,7 @@
 
 use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
 use domain::transaction::{AccountRef, Destination, Direction, Source};
+use domain::uma_address::UmaAddress;
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -9,7 +10,37 @@ use crate::readers::View;
 use crate::select::{Branch, Conditions, Way};
 use crate::sql::{Row, Value};
 use crate::strands::{Facet, Index, Strand};
-use crate::transactions::account_uuid;
+
+/// The uuid of an account.
+pub(crate) fn account_uuid(account: AccountRef) -> Uuid {
+    match account {
+        AccountRef::Internal(id) => id.uuid(),
+        AccountRef::External(id) => id.uuid(),
+    }
+}
+
+/// What stands for a UMA address where accounts are listed: a uuid of its own for each platform, so
+/// that a platform's list of payments to an address holds no other platform's.
+pub fn address_uuid(platform: PlatformId, address: &UmaAddress) -> Uuid {
+    Uuid::new_v5(&platform.uuid(), address.as_str().as_bytes())
+}
+
+/// What stands for a source where accounts are listed; nothing for a deposit.
+pub(crate) fn source_uuid(platform: PlatformId, source: &Source) -> Option<Uuid> {
+    match source {
+        Source::Account { account, .. } => Some(account_uuid(*account)),
+        Source::RealtimeFunding { .. } => None,
+        Source::Uma { address } => Some(address_uuid(platform, address)),
+    }
+}
+
+/// What stands for a destination where accounts are listed.
+pub(crate) fn destination_uuid(platform: PlatformId, destination: &Destination) -> Uuid {
+    match destination {
+        Destination::Account { account, .. } => account_uuid(*account),
+        Destination::Uma { address, .. } => address_uuid(platform, address),
+    }
+}
 
 /// The accounts by which a payment or a quote is listed besides its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,21 +56,22 @@ pub(crate) struct Parties {
 impl Parties {
     /// The accounts of a payment between these.
     pub(crate) fn of(
+        platform: PlatformId,
         owner: Owner,
         direction: Direction,
-        source: Option<Source>,
-        destination: Destination,
+        source: Option<&Source>,
+        destination: &Destination,
     ) -> Self {
-        let source = source.and_then(Source::account);
         let near = match direction {
-            Direction::Outgoing => source,
-            Direction::Incoming => Some(destination.account),
+            Direction::Outgoing => source.and_then(Source::account),
+            Direction::Incoming => destination.account(),
         };
         let own_account = near
             .and_then(AccountRef::internal)
             .filter(|account| account.owner_uuid() == owner.uuid())
             .map_or(owner.uuid(), InternalAccountId::uuid);
-        let payer = source.map(account_uuid).filter(|source| *source != own_account);
+        let payer = source.and_then(|source| source_uuid(platform, source));
+        let payer = payer.filter(|source| *source != own_account);
         Self { own_account, payer }
     }
 }
@@ -95,6 +127,8 @@ pub(crate) enum AsOwn {
 /// An account that a filter names.
 pub(crate) struct AccountFilter {
     pub(crate) account: Uuid,
+    /// Whether it stands for a UMA address, of which every platform has its own.
+    pub(crate) is_address: bool,
     /// Whether it is wanted where it is the owner's own account.
     pub(crate) as_own: AsOwn,
     /// The sides on which it is wanted besides.
@@ -124,7 +158,8 @@ pub(crate) const KINDS: &str = "select 0, platform from customers where id = $1 
 enum Kind {
     /// An owner, or an account that an owner has.
     Owner,
-    ExternalAccount,
+    /// An external account, or an address.
+    Elsewhere,
 }
 
 impl View<'_> {
@@ -170,8 +205,12 @@ impl View<'_> {
         }
         for account in &filter.accounts {
             let named = InternalAccountId::from_uuid(account.account);
-            let is_internal = match self.kind(platform, account.account)? {
-                Some(Kind::ExternalAccount) => false,
+            let kind = match account.is_address {
+                true => Some(Kind::Elsewhere),
+                false => self.kind(platform, account.account)?,
+            };
+            let is_internal = match kind {
+                Some(Kind::Elsewhere) => false,
                 Some(Kind::Owner) if named.currency().is_some() => true,
                 Some(Kind::Owner) | None => return Ok(None),
             };
@@ -212,7 +251,7 @@ impl View<'_> {
         let mut kind = None;
         self.connection.query(KINDS, &[owner.into(), uuid.into()], 2, &mut |values| {
             let row = &mut Row::new("accounts", COLUMNS, values);
-            let found = if row.int()? == 0 { Kind::Owner } else { Kind::ExternalAccount };
+            let found = if row.int()? == 0 { Kind::Owner } else { Kind::Elsewhere };
             if row.uuid()? == platform.uuid() {
                 kind = Some(found);
             }

@@ -1,41 +1,115 @@
 //! Quotes in the store.
 
-use domain::id::{Owner, PlatformId, QuoteId};
+use domain::currency::Currency;
+use domain::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId};
 use domain::money::{Money, Receiving, Sending};
 use domain::pricing::{Fees, Locked, Price};
-use domain::quote::{Draft, PURPOSES, Quote, Status, Step};
+use domain::quote::{Draft, PURPOSES, Quote, Route, Status, Step, Uma};
 use domain::rate::Rate;
 use domain::time::Timestamp;
-use domain::transaction::{Destination, Direction};
+use domain::transaction::{Direction, Settlement};
+use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
-use crate::parties::{AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side};
+use crate::parties::{
+    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, destination_uuid,
+    source_uuid,
+};
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
 use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::transactions::{
-    StoredAccount, StoredRateDetails, StoredSource, account_uuid, history_bytes, position,
-    read_steps,
+    Named, StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes,
+    position, read_facts, read_steps, stored_facts,
 };
 
 /// The parts of a quote that are kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     source: StoredSource,
-    destination: StoredAccount,
+    destination: StoredDestination,
     sending_locked: bool,
     rate: Decimal,
+    /// What the fee of the payee's institution costs, in smallest sending units.
+    #[serde(default)]
+    counterparty_fee: i64,
     #[serde(flatten)]
     details: StoredRateDetails,
     #[serde(skip_serializing_if = "Option::is_none")]
     purpose: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uma: Option<StoredUma>,
+}
+
+/// What a quote to a UMA address has besides; its lookup and its millisatoshi are in columns.
+#[derive(Serialize, Deserialize)]
+struct StoredUma {
+    sender: String,
+    payer: StoredFacts,
+    route: StoredRoute,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredRoute {
+    #[serde(rename = "h")]
+    Here(String),
+    #[serde(rename = "l")]
+    Lightning(String),
+}
+
+impl StoredUma {
+    fn of(uma: &Uma) -> Self {
+        Self {
+            sender: uma.sender.to_string(),
+            payer: stored_facts(&uma.payer),
+            route: match &uma.route {
+                Route::Here { customer } => StoredRoute::Here(customer.to_string()),
+                Route::Lightning { invoice, .. } => StoredRoute::Lightning(invoice.clone()),
+            },
+        }
+    }
+
+    fn into_domain(self, lookup: LookupId, msat: Option<i64>) -> Option<Uma> {
+        Some(Uma {
+            lookup,
+            sender: UmaAddress::parse(&self.sender).ok()?,
+            payer: read_facts(self.payer)?,
+            route: match (self.route, msat) {
+                (StoredRoute::Here(customer), None) => {
+                    Route::Here { customer: CustomerId::parse(&customer).ok()? }
+                }
+                (StoredRoute::Lightning(invoice), Some(msat)) => {
+                    Route::Lightning { invoice, msat: Money::positive(msat, Currency::MSAT).ok()? }
+                }
+                (StoredRoute::Here(_), Some(_)) | (StoredRoute::Lightning(_), None) => return None,
+            },
+        })
+    }
+}
+
+/// The name of a route in storage.
+fn route_name(route: &Route) -> &'static str {
+    let [here, lightning] = Settlement::NAMES;
+    match route {
+        Route::Here { .. } => here,
+        Route::Lightning { .. } => lightning,
+    }
+}
+
+/// What a route pays over Lightning, in millisatoshi.
+fn route_msat(route: &Route) -> Option<i64> {
+    match route {
+        Route::Here { .. } => None,
+        Route::Lightning { msat, .. } => Some(msat.minor()),
+    }
 }
 
 impl Record for Quote {
@@ -60,6 +134,9 @@ impl Record for Quote {
         "created_at",
         "updated_at",
         "expires_at",
+        "lookup",
+        "route",
+        "msat",
         "history",
         "sealed",
     ];
@@ -78,7 +155,7 @@ impl Record for Quote {
         let listed = Listed {
             platform: draft.platform.uuid(),
             parties: parties(draft),
-            destination: Some(account_uuid(draft.destination.account)),
+            destination: Some(destination_uuid(draft.platform, &draft.destination)),
             facet: facet(self.status()),
         };
         (draft.id.uuid(), listed.strands(&INDEXES).collect())
@@ -89,13 +166,16 @@ impl Record for Quote {
         let parties = parties(draft);
         let price = &draft.price;
         let stored = Stored {
-            source: StoredSource::of(draft.source),
-            destination: StoredAccount::of(draft.destination.account),
+            source: StoredSource::of(&draft.source),
+            destination: StoredDestination::of(&draft.destination),
             sending_locked: matches!(draft.locked, Locked::Sending(_)),
             rate: price.rate.value(),
+            counterparty_fee: price.counterparty_fee.minor(),
             details: StoredRateDetails::of(&draft.rate_details),
             purpose: draft.purpose.map(str::to_owned),
+            uma: draft.uma.as_ref().map(StoredUma::of),
         };
+        let uma = draft.uma.as_ref();
         let stored = serde_json::to_vec(&stored).expect("a quote has text keys only");
         let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
         let [owner_kind, owner] = owner_values(draft.owner);
@@ -106,18 +186,21 @@ impl Record for Quote {
             owner,
             draft.transaction.into(),
             Value::name(self.status().name()),
-            Value::or_null(draft.source.account().map(account_uuid)),
-            account_uuid(draft.destination.account).into(),
+            Value::or_null(source_uuid(draft.platform, &draft.source)),
+            destination_uuid(draft.platform, &draft.destination).into(),
             parties.own_account.into(),
             Value::or_null(parties.payer),
             Value::name(price.sent.currency().code()),
             price.sent.minor().into(),
-            price.total_fees().minor().into(),
+            price.own_fees().minor().into(),
             Value::name(price.received.currency().code()),
             price.received.minor().into(),
             self.created_at().into(),
             self.updated_at().into(),
             draft.expires_at.into(),
+            Value::or_null(uma.map(|uma| uma.lookup)),
+            Value::or_null(uma.map(|uma| Value::name(route_name(&uma.route)))),
+            Value::or_null(uma.and_then(|uma| route_msat(&uma.route))),
             history_bytes(self.history().iter().map(step)).into(),
             keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
         ]
@@ -133,39 +216,49 @@ impl Record for Quote {
         let fees_minor = row.int()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
         let (created_at, updated_at, expires_at) = (row.time()?, row.time()?, row.time()?);
+        let lookup = row.uuid_or_null()?.map(LookupId::from_uuid);
+        let (route, msat) = (row.text_or_null()?, row.int_or_null()?);
         let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let sent = Sending(Money::positive(sending_minor, sending_currency).ok()?);
             let received = Receiving(Money::positive(receiving_minor, receiving_currency).ok()?);
-            let details = stored.details.into_domain(sending_currency)?;
+            let details = stored.details.into_domain(sending_currency, receiving_currency)?;
             let fees = Fees::new(details.fixed_fee.minor(), details.variable_fee_rate).ok()?;
             let price = Price {
                 sent,
                 received,
                 fixed_fee: details.fixed_fee,
                 variable_fee: details.variable_fee,
+                counterparty_fee: Money::new(stored.counterparty_fee, sending_currency).ok()?,
                 rate: Rate::new(stored.rate, sending_currency, receiving_currency).ok()?,
                 fees,
             };
-            if price.total_fees().minor() != fees_minor {
+            if price.own_fees().minor() != fees_minor {
                 return None;
             }
             let purpose = match stored.purpose {
                 Some(name) => Some(PURPOSES.into_iter().find(|known| *known == name)?),
                 None => None,
             };
+            let uma = match (stored.uma, lookup) {
+                (Some(uma), Some(lookup)) => Some(uma.into_domain(lookup, msat)?),
+                (None, None) => None,
+                (Some(_), None) | (None, Some(_)) => return None,
+            };
+            if uma.as_ref().map(|uma| route_name(&uma.route)) != route.as_deref() {
+                return None;
+            }
             Some(Draft {
                 id,
                 platform,
                 owner,
                 transaction,
-                source: stored.source.into_domain(source_account, sending_currency)?,
-                destination: Destination {
-                    account: stored.destination.into_domain(destination_account),
-                    currency: receiving_currency,
-                },
+                source: stored.source.into_domain(source_account, Some(sending_currency))?,
+                destination: stored
+                    .destination
+                    .into_domain(destination_account, receiving_currency)?,
                 locked: if stored.sending_locked {
                     Locked::Sending(sent)
                 } else {
@@ -175,10 +268,14 @@ impl Record for Quote {
                 rate_details: details,
                 expires_at,
                 purpose,
+                uma,
             })
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
-        if parties(&draft) != listed {
+        let is_listed = parties(&draft) == listed
+            && source_uuid(platform, &draft.source) == source_account
+            && destination_uuid(platform, &draft.destination) == destination_account;
+        if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
         }
         let quote =
@@ -221,7 +318,8 @@ pub(crate) static INDEXES: Indexes = {
 
 /// The accounts by which a quote is listed: whoever sends, pays.
 fn parties(draft: &Draft) -> Parties {
-    Parties::of(draft.owner, Direction::Outgoing, Some(draft.source), draft.destination)
+    let (outgoing, source) = (Direction::Outgoing, Some(&draft.source));
+    Parties::of(draft.platform, draft.owner, outgoing, source, &draft.destination)
 }
 
 /// The facet of a quote in its lists.
@@ -242,15 +340,15 @@ pub struct QuoteFilter {
     /// From this account.
     pub source_account: Option<Uuid>,
     /// To this account.
-    pub destination_account: Option<Uuid>,
+    pub destination_account: Option<Named>,
     /// In this status.
     pub status: Option<Status>,
     /// Made then or later.
     pub created_after: Option<Timestamp>,
     /// Made then or earlier.
     pub created_before: Option<Timestamp>,
-    /// Matches nothing: the filter names something that no quote has.
-    pub nothing: bool,
+    /// Of the customer with this address.
+    pub sender: Option<UmaAddress>,
 }
 
 impl View<'_> {
@@ -261,22 +359,28 @@ impl View<'_> {
         filter: &QuoteFilter,
         page: PageRequest,
     ) -> Result<Page<Quote>, StoreError> {
-        if filter.nothing {
-            return Ok(Page::EMPTY);
-        }
         let mut parties = PartyFilter { owners: Vec::new(), accounts: Vec::new() };
         parties.owners.extend(filter.owner.map(|owner| vec![owner]));
+        if let Some(address) = &filter.sender {
+            let Some(claim) = self.get::<UmaClaim>(address)? else { return Ok(Page::EMPTY) };
+            parties.owners.push(vec![Owner::Customer(claim.customer)]);
+        }
         let source = filter.source_account.map(|account| AccountFilter {
             account,
+            is_address: false,
             as_own: AsOwn::Always,
             sides: &[Side::Payer],
             condition: "source_account = ?",
         });
-        let destination = filter.destination_account.map(|account| AccountFilter {
-            account,
-            as_own: AsOwn::Never,
-            sides: &[Side::Destination],
-            condition: "destination_account = ?",
+        let destination = filter.destination_account.as_ref().map(|named| {
+            let (account, is_address) = named.key(platform);
+            AccountFilter {
+                account,
+                is_address,
+                as_own: AsOwn::Never,
+                sides: &[Side::Destination],
+                condition: "destination_account = ?",
+            }
         });
         parties.accounts.extend(source.into_iter().chain(destination));
         let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };

@@ -218,6 +218,11 @@ impl Row {
         self.uuid().map(domain::id::Id::from_uuid)
     }
 
+    /// The next column, the code of a currency of the books.
+    pub fn currency_of_books(&mut self) -> Result<domain::currency::Currency, StoreError> {
+        self.named(domain::currency::Currency::of_books)
+    }
+
     /// The next column, the code of a currency.
     pub fn currency(&mut self) -> Result<domain::currency::Currency, StoreError> {
         self.named(domain::currency::Currency::from_code)

@@ -27,12 +27,23 @@ pub enum TimerKind {
     ExpireInvitation,
     /// A link's time is over; the subject is the check of an identity.
     ExpireIdentityCheck,
+    /// The time to decide on an incoming payment is over; the subject is the transaction.
+    DecidePayment,
+    /// Money that has come in is paid out to where its owner wants it; the subject is the
+    /// transaction with which it came.
+    PayOnward,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::ExpireQuote, Self::AskRail, Self::ExpireInvitation, Self::ExpireIdentityCheck];
+    pub const ALL: [Self; 6] = [
+        Self::ExpireQuote,
+        Self::AskRail,
+        Self::ExpireInvitation,
+        Self::ExpireIdentityCheck,
+        Self::DecidePayment,
+        Self::PayOnward,
+    ];
 
     /// The name in storage.
     pub const fn name(self) -> &'static str {
@@ -41,6 +52,8 @@ impl TimerKind {
             Self::AskRail => "ASK_RAIL",
             Self::ExpireInvitation => "EXPIRE_INVITATION",
             Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
+            Self::DecidePayment => "DECIDE_PAYMENT",
+            Self::PayOnward => "PAY_ONWARD",
         }
     }
 

@@ -3,13 +3,15 @@
 use domain::currency::Currency;
 use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
+use domain::platform::COUNTERPARTY_FIELDS;
 use domain::pricing::Multipliers;
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, FailureReason, RateDetails, Source, Status, Step,
-    Terms, Transaction,
+    AccountRef, Destination, Direction, Draft, Facts, FailureReason, RateDetails, Settlement,
+    Source, Status, Step, Terms, Transaction, Uma,
 };
+use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -17,7 +19,10 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
-use crate::parties::{AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side};
+use crate::parties::{
+    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, address_uuid,
+    destination_uuid, source_uuid,
+};
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::select::{Conditions, Page, PageRequest, Query};
@@ -29,9 +34,11 @@ use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Stran
 struct Stored {
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<StoredSource>,
-    destination: StoredAccount,
+    destination: StoredDestination,
     #[serde(skip_serializing_if = "Option::is_none")]
     terms: Option<StoredTerms>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uma: Option<StoredUma>,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
@@ -45,12 +52,49 @@ pub(crate) enum StoredAccount {
     External,
 }
 
-#[derive(Serialize, Deserialize, Clone, Copy)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum StoredSource {
     #[serde(rename = "a")]
     Account(StoredAccount),
     #[serde(rename = "r")]
     RealtimeFunding,
+    #[serde(rename = "u")]
+    Uma(String),
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum StoredDestination {
+    #[serde(rename = "a")]
+    Account(StoredAccount),
+    #[serde(rename = "u")]
+    Uma(String),
+}
+
+/// Names and values of facts about a person.
+pub(crate) type StoredFacts = std::collections::BTreeMap<String, String>;
+
+/// Facts as they are kept.
+pub(crate) fn stored_facts(facts: &Facts) -> StoredFacts {
+    facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+}
+
+/// Facts as they were kept; nothing if one has an unknown name.
+pub(crate) fn read_facts(stored: StoredFacts) -> Option<Facts> {
+    let known = |(name, value): (String, String)| {
+        let name = COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name)?;
+        Some((name, value))
+    };
+    stored.into_iter().map(known).collect()
+}
+
+/// What a payment between UMA addresses has besides; how it is settled is in columns.
+#[derive(Serialize, Deserialize)]
+struct StoredUma {
+    sender: String,
+    receiver: String,
+    counterparty: StoredFacts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rates: Option<StoredRateDetails>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,8 +111,16 @@ pub(crate) struct StoredRateDetails {
     fixed: i64,
     variable: i64,
     variable_rate: Decimal,
+    /// In smallest units of the receiving currency.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    counterparty: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     multipliers: Option<(Decimal, Decimal)>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(minor: &i64) -> bool {
+    *minor == 0
 }
 
 impl StoredRateDetails {
@@ -77,15 +129,17 @@ impl StoredRateDetails {
             fixed: details.fixed_fee.minor(),
             variable: details.variable_fee.minor(),
             variable_rate: details.variable_fee_rate,
+            counterparty: details.counterparty_fee.minor(),
             multipliers: details.multipliers.map(|pair| (pair.service_api, pair.counterparty)),
         }
     }
 
-    pub(crate) fn into_domain(self, sending: Currency) -> Option<RateDetails> {
+    pub(crate) fn into_domain(self, sending: Currency, receiving: Currency) -> Option<RateDetails> {
         Some(RateDetails {
             fixed_fee: Money::new(self.fixed, sending).ok()?,
             variable_fee: Money::new(self.variable, sending).ok()?,
             variable_fee_rate: self.variable_rate,
+            counterparty_fee: Money::new(self.counterparty, receiving).ok()?,
             multipliers: self
                 .multipliers
                 .map(|(service_api, counterparty)| Multipliers { service_api, counterparty }),
@@ -110,27 +164,70 @@ impl StoredAccount {
 }
 
 impl StoredSource {
-    pub(crate) fn of(source: Source) -> Self {
+    pub(crate) fn of(source: &Source) -> Self {
         match source {
-            Source::Account { account, .. } => Self::Account(StoredAccount::of(account)),
+            Source::Account { account, .. } => Self::Account(StoredAccount::of(*account)),
             Source::RealtimeFunding { .. } => Self::RealtimeFunding,
+            Source::Uma { address } => Self::Uma(address.to_string()),
         }
     }
 
-    pub(crate) fn into_domain(self, account: Option<Uuid>, currency: Currency) -> Option<Source> {
+    pub(crate) fn into_domain(
+        self,
+        account: Option<Uuid>,
+        currency: Option<Currency>,
+    ) -> Option<Source> {
         match self {
             Self::Account(kind) => {
-                Some(Source::Account { account: kind.into_domain(account?), currency })
+                Some(Source::Account { account: kind.into_domain(account?), currency: currency? })
             }
-            Self::RealtimeFunding => Some(Source::RealtimeFunding { currency }),
+            Self::RealtimeFunding => Some(Source::RealtimeFunding { currency: currency? }),
+            Self::Uma(address) => Some(Source::Uma { address: UmaAddress::parse(&address).ok()? }),
         }
     }
 }
 
-pub(crate) fn account_uuid(account: AccountRef) -> Uuid {
-    match account {
-        AccountRef::Internal(id) => id.uuid(),
-        AccountRef::External(id) => id.uuid(),
+impl StoredDestination {
+    pub(crate) fn of(destination: &Destination) -> Self {
+        match destination {
+            Destination::Account { account, .. } => Self::Account(StoredAccount::of(*account)),
+            Destination::Uma { address, .. } => Self::Uma(address.to_string()),
+        }
+    }
+
+    pub(crate) fn into_domain(self, account: Uuid, currency: Currency) -> Option<Destination> {
+        Some(match self {
+            Self::Account(kind) => {
+                Destination::Account { account: kind.into_domain(account), currency }
+            }
+            Self::Uma(address) => {
+                Destination::Uma { address: UmaAddress::parse(&address).ok()?, currency }
+            }
+        })
+    }
+}
+
+/// The columns of how a payment between UMA addresses is settled, as they stand in the row.
+struct SettlementColumns {
+    route: Option<String>,
+    msat: Option<i64>,
+    outgoing: Option<TransactionId>,
+}
+
+impl SettlementColumns {
+    fn into_domain(self) -> Option<Option<Settlement>> {
+        let [here, lightning] = Settlement::NAMES;
+        match (self.route.as_deref(), self.msat, self.outgoing) {
+            (None, None, None) => Some(None),
+            (Some(route), None, outgoing) if route == here => {
+                Some(Some(Settlement::Here { outgoing }))
+            }
+            (Some(route), Some(msat), None) if route == lightning => {
+                let msat = Money::positive(msat, Currency::MSAT).ok()?;
+                Some(Some(Settlement::Lightning { msat }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -186,6 +283,9 @@ impl Record for Transaction {
         "receiving_currency",
         "receiving_minor",
         "quote",
+        "route",
+        "msat",
+        "outgoing",
         "created_at",
         "updated_at",
         "history",
@@ -203,10 +303,10 @@ impl Record for Transaction {
 
     fn strands(&self) -> (Uuid, Vec<Strand>) {
         let draft = self.draft();
-        let destination = account_uuid(draft.destination.account);
+        let destination = destination_uuid(draft.platform, &draft.destination);
         let listed = Listed {
             platform: draft.platform.uuid(),
-            parties: Parties::of(draft.owner, draft.direction, draft.source, draft.destination),
+            parties: parties(draft),
             destination: Some(destination).filter(|_| draft.direction == Direction::Outgoing),
             facet: facet(draft.direction, self.status()),
         };
@@ -216,8 +316,14 @@ impl Record for Transaction {
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
         let stored = Stored {
-            source: draft.source.map(StoredSource::of),
-            destination: StoredAccount::of(draft.destination.account),
+            source: draft.source.as_ref().map(StoredSource::of),
+            destination: StoredDestination::of(&draft.destination),
+            uma: draft.uma.as_ref().map(|uma| StoredUma {
+                sender: uma.sender.to_string(),
+                receiver: uma.receiver.to_string(),
+                counterparty: stored_facts(&uma.counterparty),
+                rates: uma.rate_details.as_ref().map(StoredRateDetails::of),
+            }),
             terms: draft.terms.as_ref().map(|terms| StoredTerms {
                 rate: terms.rate.value(),
                 fees: terms.fees.minor(),
@@ -226,14 +332,20 @@ impl Record for Transaction {
             description: draft.description.clone(),
         };
         let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
-        let source_account = draft.source.and_then(Source::account).map(account_uuid);
+        let source = draft.source.as_ref();
+        let source_account = source.and_then(|source| source_uuid(draft.platform, source));
+        let settlement = draft.uma.as_ref().map(|uma| uma.settlement);
+        let outgoing = match settlement {
+            Some(Settlement::Here { outgoing }) => outgoing,
+            Some(Settlement::Lightning { .. }) | None => None,
+        };
         let sending_currency = draft
             .sent
             .map(Sending::currency)
-            .or_else(|| draft.source.map(Source::currency))
+            .or_else(|| source.and_then(Source::currency))
             .map_or(Value::Null, |currency| Value::name(currency.code()));
         let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
-        let parties = Parties::of(draft.owner, draft.direction, draft.source, draft.destination);
+        let parties = parties(draft);
         let [owner_kind, owner] = owner_values(draft.owner);
         vec![
             draft.id.into(),
@@ -245,7 +357,7 @@ impl Record for Transaction {
             Value::name(self.status().name()),
             self.failure().map_or(Value::Null, |reason| Value::name(reason.name())),
             Value::or_null(source_account),
-            account_uuid(draft.destination.account).into(),
+            destination_uuid(draft.platform, &draft.destination).into(),
             parties.own_account.into(),
             Value::or_null(parties.payer),
             sending_currency,
@@ -253,6 +365,9 @@ impl Record for Transaction {
             Value::name(draft.received.currency().code()),
             draft.received.minor().into(),
             Value::or_null(draft.terms.as_ref().map(|terms| terms.quote)),
+            Value::or_null(settlement.map(|settlement| Value::name(settlement.name()))),
+            Value::or_null(settlement.and_then(Settlement::msat).map(Money::minor)),
+            Value::or_null(outgoing),
             self.created_at().into(),
             self.updated_at().into(),
             history_bytes(self.history().iter().map(step)).into(),
@@ -273,7 +388,7 @@ impl Record for Transaction {
             })
             .transpose()?;
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let parties = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
+        let listed = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
         let sending_currency = row
             .text_or_null()?
             .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
@@ -281,13 +396,18 @@ impl Record for Transaction {
         let sending_minor = row.int_or_null()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
         let quote = row.uuid_or_null()?.map(QuoteId::from_uuid);
+        let settlement = SettlementColumns {
+            route: row.text_or_null()?,
+            msat: row.int_or_null()?,
+            outgoing: row.uuid_or_null()?.map(TransactionId::from_uuid),
+        };
         let (created_at, updated_at) = (row.time()?, row.time()?);
         let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let source = match stored.source {
-                Some(source) => Some(source.into_domain(source_account, sending_currency?)?),
+                Some(source) => Some(source.into_domain(source_account, sending_currency)?),
                 None => None,
             };
             let sent = match sending_minor {
@@ -301,12 +421,31 @@ impl Record for Transaction {
                         quote: quote?,
                         rate: Rate::new(terms.rate, sending, receiving_currency).ok()?,
                         fees: Money::new(terms.fees, sending).ok()?,
-                        rate_details: terms.details.into_domain(sending)?,
+                        rate_details: terms.details.into_domain(sending, receiving_currency)?,
                     })
                 }
                 None => None,
             };
             let received = Money::positive(receiving_minor, receiving_currency).ok()?;
+            let uma = match (stored.uma, settlement.into_domain()?) {
+                (None, None) => None,
+                (Some(uma), Some(settlement)) => {
+                    let rates = uma
+                        .rates
+                        .map(|rates| rates.into_domain(receiving_currency, receiving_currency));
+                    Some(Uma {
+                        sender: UmaAddress::parse(&uma.sender).ok()?,
+                        receiver: UmaAddress::parse(&uma.receiver).ok()?,
+                        counterparty: read_facts(uma.counterparty)?,
+                        settlement,
+                        rate_details: match rates {
+                            Some(rates) => Some(rates?),
+                            None => None,
+                        },
+                    })
+                }
+                (Some(_), None) | (None, Some(_)) => return None,
+            };
             Some(Draft {
                 id,
                 platform,
@@ -314,18 +453,22 @@ impl Record for Transaction {
                 platform_customer_id,
                 direction,
                 source,
-                destination: Destination {
-                    account: stored.destination.into_domain(destination_account),
-                    currency: receiving_currency,
-                },
+                destination: stored
+                    .destination
+                    .into_domain(destination_account, receiving_currency)?,
                 sent,
                 received: Receiving(received),
                 terms,
+                uma,
                 description: stored.description,
             })
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
-        if Parties::of(draft.owner, draft.direction, draft.source, draft.destination) != parties {
+        let source = draft.source.as_ref().and_then(|source| source_uuid(platform, source));
+        let is_listed = parties(&draft) == listed
+            && source == source_account
+            && destination_uuid(platform, &draft.destination) == destination_account;
+        if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
         }
         let transaction = Self::restore(draft, history, failure)
@@ -337,6 +480,12 @@ impl Record for Transaction {
         }
         Ok(transaction)
     }
+}
+
+/// The accounts by which a transaction is listed.
+fn parties(draft: &Draft) -> Parties {
+    let source = draft.source.as_ref();
+    Parties::of(draft.platform, draft.owner, draft.direction, source, &draft.destination)
 }
 
 pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
@@ -402,6 +551,25 @@ fn facet_values(facet: Facet) -> Vec<Value> {
     ]
 }
 
+/// An account or a UMA address that a list is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// An account, by its uuid.
+    Account(Uuid),
+    /// An address.
+    Address(UmaAddress),
+}
+
+impl Named {
+    /// What stands for it in a platform's lists, and whether that is an address.
+    pub(crate) fn key(&self, platform: PlatformId) -> (Uuid, bool) {
+        match self {
+            Self::Account(account) => (*account, false),
+            Self::Address(address) => (address_uuid(platform, address), true),
+        }
+    }
+}
+
 /// Which transactions are listed. Bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransactionFilter {
@@ -410,11 +578,11 @@ pub struct TransactionFilter {
     /// Of customers with this name of the platform's.
     pub platform_customer_id: Option<String>,
     /// From this account.
-    pub source_account: Option<Uuid>,
+    pub source_account: Option<Named>,
     /// To this account.
-    pub destination_account: Option<Uuid>,
+    pub destination_account: Option<Named>,
     /// From or to this account.
-    pub either_account: Option<Uuid>,
+    pub either_account: Option<Named>,
     /// In this status.
     pub status: Option<Status>,
     /// In this direction.
@@ -451,13 +619,14 @@ impl View<'_> {
         let (payer, destination) = ("source_account = ?", "destination_account = ?");
         let either = "(source_account = ? or destination_account = ?)";
         let accounts: [(_, _, &[Side], _); 3] = [
-            (filter.source_account, paid_from, &[Side::Payer], payer),
-            (filter.destination_account, paid_to, &[Side::Destination], destination),
-            (filter.either_account, AsOwn::Always, &[Side::Payer, Side::Destination], either),
+            (&filter.source_account, paid_from, &[Side::Payer], payer),
+            (&filter.destination_account, paid_to, &[Side::Destination], destination),
+            (&filter.either_account, AsOwn::Always, &[Side::Payer, Side::Destination], either),
         ];
         parties.accounts.extend(accounts.into_iter().filter_map(
-            |(account, as_own, sides, condition)| {
-                Some(AccountFilter { account: account?, as_own, sides, condition })
+            |(named, as_own, sides, condition)| {
+                let (account, is_address) = named.as_ref()?.key(platform);
+                Some(AccountFilter { account, is_address, as_own, sides, condition })
             },
         ));
         let referenced = filter.reference.as_deref().map_or(Ids::ALL, Ids::referenced);

@@ -98,6 +98,8 @@ predicates! {
     E4 "events happened when their steps did, in their order",
     E5 "every claim and every final word about an identity is told once, and nothing else is",
     I1 "every stored answer is one that may be repeated, and opens with the key",
+    U1 "the two sides of a payment within this server are each other's, and nothing stays between",
+    B1 "a quote to a UMA address stands on a lookup of its own payer that was still good",
     C1 "a customer's default deposit account is one of its own",
     C2 "every customer can be read and has its address to itself",
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
@@ -245,6 +247,8 @@ struct Run<'a> {
     books: Books,
     /// The reference of the transaction that was checked before, in the order of ids.
     last_reference: String,
+    /// Sides of payments within this server whose other side was not met yet, by whoever pays.
+    here: BTreeMap<Uuid, states::Side>,
     numbers: Numbers,
     /// Events that are about no payment.
     others: Others,
@@ -299,11 +303,12 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 8] = [
     integrity,
     parties::check,
     timers,
     payment::check,
+    states::check_other_sides,
     money::check,
     numbers::check,
     people::check,
@@ -331,6 +336,7 @@ fn judge(
         timers: BTreeMap::new(),
         books: Books::default(),
         last_reference: String::new(),
+        here: BTreeMap::new(),
         numbers: Numbers::default(),
         others: Others::default(),
     };

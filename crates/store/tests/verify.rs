@@ -12,10 +12,12 @@ mod support;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::Owner;
 use domain::invitation;
 use domain::kyc::CheckEvent;
+use domain::money::{Money, Receiving, Sending};
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source};
@@ -50,6 +52,13 @@ const QUOTE_FUNDED_FAILED: u128 = 126;
 const QUOTE_FAILED: u128 = 127;
 const QUOTE_FUNDED_DELIVERED: u128 = 128;
 const TRANSFERRED_IN: u128 = 131;
+const UMA_OUT: u128 = 141;
+const UMA_OUT_OPEN: u128 = 142;
+const UMA_HERE: u128 = 143;
+const UMA_HERE_IN: u128 = 153;
+const UMA_WAITS: u128 = 144;
+const UMA_WAITS_IN: u128 = 154;
+const UMA_IN: u128 = 155;
 
 /// A customer who was refused, and one whose identity is being checked.
 const REFUSED: u128 = 31;
@@ -157,7 +166,9 @@ fn executed(unit: &mut Unit<'_, '_>, number: u128, target: Target) -> Result {
     let quote = unit.get::<domain::quote::Quote>(&quote_id(number))?.unwrap();
     let draft = quote.draft();
     let source = match draft.source {
-        Source::Account { .. } => movements::Source::Internal(customer_account(1, "USD")),
+        Source::Account { .. } | Source::Uma { .. } => {
+            movements::Source::Internal(customer_account(1, "USD"))
+        }
         Source::RealtimeFunding { .. } => {
             let posting = movements::funding(Rail::Ach, draft.price.sent.money()).unwrap();
             unit.post(transaction_id(number), &posting, at(230))?;
@@ -170,7 +181,9 @@ fn executed(unit: &mut Unit<'_, '_>, number: u128, target: Target) -> Result {
         movements::exchange(source, target, draft.platform, sent, fees, received).unwrap();
     match target {
         Target::Internal(_) => unit.post(transaction_id(number), &posting, at(230))?,
-        Target::Rail(_) => unit.pend(transaction_id(number), &posting, at(230))?,
+        Target::Rail(_) | Target::Transit => {
+            unit.pend(transaction_id(number), &posting, at(230))?;
+        }
     }
     advance_quote(unit, number, &[QuoteEvent::Executed], at(230))?;
     advance(unit, number, &[Event::Started], at(230))
@@ -262,6 +275,65 @@ fn identities(unit: &mut Unit<'_, '_>) {
     }
 }
 
+/// Makes a quote to a UMA address, which stands on its lookup.
+fn looked_up(unit: &mut Unit<'_, '_>, number: u128, payee: Option<u128>) -> (i64, Money) {
+    let source = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
+    let (quote, transaction) = uma_quote(number, 1, source, payee);
+    let price = quote.draft().price;
+    unit.add_lookup(lookup(number, 1, 1));
+    unit.add_quote(quote);
+    begin(unit, transaction);
+    (price.own_fees().minor(), price.received.money())
+}
+
+fn exchanged(unit: &mut Unit<'_, '_>, number: u128, target: Target, leaves: Money) -> Result {
+    let source = movements::Source::Internal(customer_account(1, "USD"));
+    let quote = unit.get::<domain::quote::Quote>(&quote_id(number))?.unwrap();
+    let (sent, fees) = (quote.draft().price.sent, quote.draft().price.own_fees());
+    let leaves = Receiving(leaves);
+    let posting = movements::exchange(source, target, platform_id(1), sent, fees, leaves).unwrap();
+    unit.pend(transaction_id(number), &posting, at(230))?;
+    advance_quote(unit, number, &[QuoteEvent::Executed], at(230))?;
+    advance(unit, number, &[Event::Started], at(230))
+}
+
+fn settled(unit: &mut Unit<'_, '_>, number: u128) -> Result {
+    unit.resolve(transaction_id(number), Resolution::Post, at(235))?;
+    advance(unit, number, &[Event::Settled], at(235))?;
+    advance_quote(unit, number, &[QuoteEvent::Delivered], at(235))
+}
+
+/// Payments to and from UMA addresses, here and elsewhere, under way and done.
+fn uma(unit: &mut Unit<'_, '_>) -> Result {
+    let msat = Money::new(MSAT, Currency::MSAT).unwrap();
+    looked_up(unit, UMA_OUT, None);
+    exchanged(unit, UMA_OUT, Target::Rail(Rail::Lightning), msat)?;
+    settled(unit, UMA_OUT)?;
+    looked_up(unit, UMA_OUT_OPEN, None);
+    unit.set_timer(under_way(quote_id(UMA_OUT_OPEN).uuid(), TimerKind::ExpireQuote));
+
+    // To a customer of the other platform, and to one of the same.
+    let (_, received) = looked_up(unit, UMA_HERE, Some(3));
+    exchanged(unit, UMA_HERE, Target::Transit, received)?;
+    begin(unit, uma_in(UMA_HERE_IN, 2, 3, received, Some(UMA_HERE)));
+    settled(unit, UMA_HERE)?;
+    let posting = movements::delivery(customer_account(3, "EUR"), received).unwrap();
+    unit.post(transaction_id(UMA_HERE_IN), &posting, at(235))?;
+    advance(unit, UMA_HERE_IN, &[Event::Started, Event::Settled], at(235))?;
+    let (_, received) = looked_up(unit, UMA_WAITS, Some(2));
+    exchanged(unit, UMA_WAITS, Target::Transit, received)?;
+    begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)));
+    unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
+
+    let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
+    let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
+    begin(unit, uma_in(UMA_IN, 1, 1, received.money(), None));
+    advance(unit, UMA_IN, &[Event::Started, Event::Settled], at(240))?;
+    let posting =
+        movements::receipt(Rail::Lightning, to, platform_id(1), sent, fees, received).unwrap();
+    Ok(unit.post(transaction_id(UMA_IN), &posting, at(240))?)
+}
+
 /// Makes a sound database with something of every kind in it.
 fn build(engine: &dyn Engine) {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
@@ -273,7 +345,8 @@ fn build(engine: &dyn Engine) {
             transfers(unit)?;
             invitations(unit);
             identities(unit);
-            quotes(unit)
+            quotes(unit)?;
+            uma(unit)
         });
         built.await.unwrap();
     });
@@ -309,6 +382,11 @@ fn with_ids(sql: &str) -> String {
         ("$open_check", identity_check(OPEN_CHECK, WAITING).id().uuid()),
         ("$open_invitation", invitation(OPEN_INVITATION).id().uuid()),
         ("$claimed_invitation", invitation(CLAIMED_INVITATION).id().uuid()),
+        ("$uma_out", uuid(UMA_OUT)),
+        ("$uma_here_in", uuid(UMA_HERE_IN)),
+        ("$uma_waits_in", uuid(UMA_WAITS_IN)),
+        ("$uma_lookup", lookup_id(UMA_OUT).uuid()),
+        ("$spare_lookup", lookup_id(LOOKUP).uuid()),
         ("$nothing", uuid(999_999)),
         ("$ada", customer_id(1).uuid()),
         ("$elsewhere", customer_id(3).uuid()),
@@ -627,6 +705,29 @@ const CORRUPTERS: &[Corrupter] = &[
         &["I1"],
         "update idempotency set sealed = null, part_of = zeroblob(28) where status = 201",
     ),
+    // A payee who is paid by nobody, a payer who pays nobody, and money that stays between them.
+    corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
+    corrupter(
+        &["U1"],
+        "update transactions set receiving_minor = receiving_minor + 1 where id = $uma_waits_in",
+    ),
+    corrupter(
+        &["U1", "T7", "L3"],
+        "delete from entries where transaction_id = $uma_here_in; \
+         delete from postings where transaction_id = $uma_here_in",
+    ),
+    // A decision that nothing will ever ask for.
+    corrupter(&["T10"], "delete from timers where subject = $uma_waits_in"),
+    // Another amount left over Lightning than the invoice asks for.
+    corrupter(
+        &["T7", "L9"],
+        "update transactions set msat = msat + 1 where id = $uma_out; \
+         update quotes set msat = msat + 1 where transaction_id = $uma_out",
+    ),
+    // A quote on a lookup that is not there, was over, or was another's.
+    corrupter(&["B1"], "update quotes set lookup = $nothing where transaction_id = $uma_out"),
+    corrupter(&["B1"], "update lookups set expires_at = 0 where id = $uma_lookup"),
+    corrupter(&["B1", "S4"], "update lookups set sender = $elsewhere where id = $uma_lookup"),
     // Deposits that go to somebody else's account.
     corrupter(
         &["C1"],
@@ -704,8 +805,8 @@ const CORRUPTERS: &[Corrupter] = &[
          where id = $account_of_another",
     ),
     // A lookup by another platform's customer, and one that cannot be read.
-    corrupter(&["S4"], "update lookups set sender = $elsewhere"),
-    corrupter(&["S4"], "update lookups set id = x'00'"),
+    corrupter(&["S4", "B1"], "update lookups set sender = $elsewhere"),
+    corrupter(&["S4"], "update lookups set id = x'00' where id = $spare_lookup"),
     // Payments and events that reach another platform's.
     corrupter(&["S4", "N2"], "update transactions set owner = $elsewhere where id = $deposited"),
     corrupter(

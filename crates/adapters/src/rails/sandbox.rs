@@ -11,8 +11,10 @@ use domain::account_info::{AccountType, types};
 use domain::currency::Currency;
 use domain::time::Timestamp;
 use ports::rail::{
-    Cause, FundingInstruction, Instruction, PaymentRail, Pending, RailAnswer, RailFailure,
+    Cause, FundingInstruction, Instruction, Party, PaymentRail, Pending, RailAnswer, RailFailure,
 };
+
+use crate::uma;
 
 /// How long an order takes to settle unless somebody configures it: long enough that a client sees
 /// in its first answers that payments take time, and well within the second in which the sandbox
@@ -22,14 +24,19 @@ pub const SETTLES_AFTER_MILLIS: i64 = 200;
 /// How long an order that times out stays undecided (contract 6.18: about 30 seconds).
 pub const TIMES_OUT_AFTER_MILLIS: i64 = 30_000;
 
+/// How long a payment takes that stays pending long (contract 6.18: about 6 minutes).
+pub const LONG_MILLIS: i64 = 360_000;
+
 /// The field by which a deposit is recognised.
 const REFERENCE: &str = "reference";
 
 /// What becomes of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     /// Pending for the usual time, then settled.
     Settles,
+    /// Pending for [`LONG_MILLIS`], then settled.
+    SettlesLate,
     /// Not even taken: refused before money is set aside.
     NotTaken(RailFailure),
     /// Failed at once.
@@ -93,6 +100,7 @@ impl SandboxRail {
         };
         match outcome(order) {
             Outcome::Settles => after(self.settles_after_millis.max(0), RailAnswer::Settled),
+            Outcome::SettlesLate => after(LONG_MILLIS, RailAnswer::Settled),
             Outcome::NotTaken(failure) | Outcome::Fails(failure) => RailAnswer::Failed(failure),
             Outcome::Refused => RailAnswer::Refused,
             Outcome::TimesOut => {
@@ -102,9 +110,13 @@ impl SandboxRail {
     }
 }
 
-/// What becomes of an order, by its account and its cause.
+/// What becomes of an order, by the other side and its cause.
 fn outcome(order: &Instruction) -> Outcome {
-    let suffix = order.account.magic_suffix();
+    let account = match &order.party {
+        Party::Account(account) => account,
+        Party::Uma { address, .. } => return uma::sandbox::outcome(address),
+    };
+    let suffix = account.magic_suffix();
     let row = SUFFIXES.iter().find(|row| suffix == Some(row.suffix));
     row.map_or(Outcome::Settles, |row| match order.cause {
         Cause::Transfer => row.transfer,
@@ -140,7 +152,11 @@ impl PaymentRail for SandboxRail {
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
         let taken = match outcome(order) {
             Outcome::NotTaken(failure) => Err(failure),
-            Outcome::Settles | Outcome::Fails(_) | Outcome::Refused | Outcome::TimesOut => Ok(()),
+            Outcome::Settles
+            | Outcome::SettlesLate
+            | Outcome::Fails(_)
+            | Outcome::Refused
+            | Outcome::TimesOut => Ok(()),
         };
         Box::pin(ready(taken))
     }
@@ -157,9 +173,12 @@ impl PaymentRail for SandboxRail {
 
 impl Outcome {
     /// What happens, for people.
-    fn sentence(self) -> String {
+    pub(crate) fn sentence(self) -> String {
         match self {
             Self::Settles => "succeeds".to_owned(),
+            Self::SettlesLate => {
+                format!("stays pending {} minutes, then succeeds", LONG_MILLIS / 60_000)
+            }
             Self::NotTaken(failure) => format!("{}, refused with a 400", words(failure)),
             Self::Fails(failure) => format!("{}, fails at once", words(failure)),
             Self::Refused => "rejected by the bank".to_owned(),

@@ -7,7 +7,7 @@ use domain::account_info::{
 use domain::currency::Currency;
 use domain::id::TransactionId;
 use domain::money::Money;
-use ports::rail::{Cause, Flow};
+use ports::rail::{Cause, Flow, Party};
 
 use super::*;
 
@@ -30,7 +30,7 @@ pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instr
         cause,
         rail: account.rails()[0],
         amount: Money::positive(1_000, currency).expect("amount"),
-        account,
+        party: Party::Account(Box::new(account)),
         since: Timestamp::from_millis(1_763_683_200_000),
     }
 }

@@ -6,7 +6,7 @@ use std::future::ready;
 
 use domain::time::Timestamp;
 use ports::rail::Pending;
-use ports::uma::{Inquiry, Payee, PeerFailure, UmaPeer};
+use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, UmaPeer};
 
 /// The network of a live platform that is not connected to it: nobody can be reached.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +18,14 @@ impl UmaPeer for Unconnected {
         _: &'a Inquiry,
         _: Timestamp,
     ) -> Pending<'a, Result<Payee, PeerFailure>> {
+        Box::pin(ready(Err(PeerFailure::Unreachable)))
+    }
+
+    fn request_payment<'a>(
+        &'a self,
+        _: &'a PayRequest,
+        _: Timestamp,
+    ) -> Pending<'a, Result<Invoice, PeerFailure>> {
         Box::pin(ready(Err(PeerFailure::Unreachable)))
     }
 }

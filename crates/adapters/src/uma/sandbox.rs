@@ -1,7 +1,8 @@
 //! The institutions of the sandbox: no network, no memory, no chance.
 //!
 //! Every host `sandbox.*uma.money` gives out the addresses of one table, [`ADDRESSES`]; there is
-//! nobody else. What each does is data; [`markdown`] prints it for people.
+//! nobody else. What each does when it is looked up, asked for an invoice and paid, or pays, is
+//! data; [`markdown`] prints it for people.
 
 use std::fmt::Write as _;
 use std::future::ready;
@@ -9,14 +10,18 @@ use std::sync::Arc;
 
 use domain::currency::Currency;
 use domain::lookup::Offer;
+use domain::money::Money;
 use domain::platform::CounterpartyField;
 use domain::rate::round_to_digits;
 use domain::time::Timestamp;
+use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
-use ports::rail::Pending;
+use ports::rail::{Pending, RailFailure};
 use ports::rates::Rates;
-use ports::uma::{Inquiry, Payee, PeerFailure, UmaPeer};
-use rust_decimal::Decimal;
+use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, UmaPeer};
+use rust_decimal::{Decimal, RoundingStrategy};
+
+use crate::rails::sandbox::Outcome;
 
 /// Millisatoshi in one bitcoin.
 const MSAT_PER_BITCOIN: i64 = 100_000_000_000;
@@ -24,6 +29,10 @@ const MSAT_PER_BITCOIN: i64 = 100_000_000_000;
 /// Most that an address of the sandbox takes at once, in smallest units: enough for every test that
 /// a person makes up, and little enough that the limit can be tested too.
 const RECEIVED_MAX: i64 = 1_000_000_000;
+
+/// How long an invoice of the sandbox can be paid, in milliseconds: longer than quotes are open, so
+/// that the quote's own time decides.
+const INVOICE_LIFETIME_MILLIS: i64 = 3_600_000;
 
 /// What every institution of the sandbox asks about a payer, and does not insist on.
 const WANTED: &[CounterpartyField] = &[
@@ -47,38 +56,55 @@ struct Address {
     currency: &'static str,
     /// What it says about itself.
     answer: Result<&'static [CounterpartyField], PeerFailure>,
+    /// What it answers to a pay request: its fee, in smallest units.
+    invoice: Result<i64, PeerFailure>,
+    /// What becomes of a payment to it or from it.
+    outcome: Outcome,
 }
 
-const fn pays(user: &'static str, currency: &'static str) -> Address {
-    Address { user, currency, answer: Ok(WANTED) }
+/// An address that is found and gives invoices.
+const fn found(user: &'static str, currency: &'static str, outcome: Outcome) -> Address {
+    Address { user, currency, answer: Ok(WANTED), invoice: Ok(0), outcome }
 }
 
-const fn refuses(user: &'static str, failure: PeerFailure) -> Address {
-    Address { user, currency: "USD", answer: Err(failure) }
+/// An address that a lookup does not find.
+const fn hidden(user: &'static str, failure: PeerFailure) -> Address {
+    let answer = Err(failure);
+    Address { answer, ..found(user, "USD", Outcome::Fails(RailFailure::AccountInvalid)) }
+}
+
+/// An address that is found and gives no invoice.
+const fn mute(user: &'static str, failure: PeerFailure) -> Address {
+    let invoice = Err(failure);
+    Address { invoice, ..found(user, "USD", Outcome::Fails(RailFailure::AccountInvalid)) }
 }
 
 /// The addresses of contract 6.18, and one for every other way in which a lookup can go. A further
 /// behaviour is a further row.
 const ADDRESSES: &[Address] = &[
-    pays("success.usd", "USD"),
-    pays("success.eur", "EUR"),
-    pays("success.mxn", "MXN"),
-    pays("success.inr", "INR"),
-    pays("success.gbp", "GBP"),
-    pays("success.brl", "BRL"),
-    pays("success.php", "PHP"),
-    pays("pending.long.usd", "USD"),
-    pays("fail.compliance.usd", "USD"),
-    pays("fail.timeout.usd", "USD"),
-    Address { answer: Ok(DEMANDED), ..pays("identity.usd", "USD") },
-    refuses("non.existent.usd", PeerFailure::UnknownAddress),
-    refuses("fail.blocked.usd", PeerFailure::NotAllowed),
-    refuses("fail.notready.usd", PeerFailure::PayeeNotReady),
-    refuses("fail.lookup.usd", PeerFailure::Unreachable),
-    refuses("fail.keys.usd", PeerFailure::KeysUnavailable),
-    refuses("fail.parse.usd", PeerFailure::Unreadable),
-    refuses("fail.version.usd", PeerFailure::UnsupportedVersion),
-    refuses("fail.noversion.usd", PeerFailure::NoCommonVersion),
+    found("success.usd", "USD", Outcome::Settles),
+    found("success.eur", "EUR", Outcome::Settles),
+    found("success.mxn", "MXN", Outcome::Settles),
+    found("success.inr", "INR", Outcome::Settles),
+    found("success.gbp", "GBP", Outcome::Settles),
+    found("success.brl", "BRL", Outcome::Settles),
+    found("success.php", "PHP", Outcome::Settles),
+    found("pending.long.usd", "USD", Outcome::SettlesLate),
+    found("fail.compliance.usd", "USD", Outcome::Refused),
+    found("fail.timeout.usd", "USD", Outcome::TimesOut),
+    found("fail.payment.usd", "USD", Outcome::Fails(RailFailure::AccountInvalid)),
+    Address { answer: Ok(DEMANDED), ..found("identity.usd", "USD", Outcome::Settles) },
+    Address { invoice: Ok(25), ..found("fee.eur", "EUR", Outcome::Settles) },
+    mute("fail.payreq.usd", PeerFailure::Unreachable),
+    mute("fail.payreq.parse.usd", PeerFailure::Unreadable),
+    hidden("non.existent.usd", PeerFailure::UnknownAddress),
+    hidden("fail.blocked.usd", PeerFailure::NotAllowed),
+    hidden("fail.notready.usd", PeerFailure::PayeeNotReady),
+    hidden("fail.lookup.usd", PeerFailure::Unreachable),
+    hidden("fail.keys.usd", PeerFailure::KeysUnavailable),
+    hidden("fail.parse.usd", PeerFailure::Unreadable),
+    hidden("fail.version.usd", PeerFailure::UnsupportedVersion),
+    hidden("fail.noversion.usd", PeerFailure::NoCommonVersion),
 ];
 
 /// Whether a domain is one of the sandbox's (contract 6.18).
@@ -91,6 +117,11 @@ fn is_ours(domain: &str) -> bool {
 fn row(address: &UmaAddress) -> Option<&'static Address> {
     let user = address.user();
     ADDRESSES.iter().find(|row| is_ours(address.domain()) && row.user == user)
+}
+
+/// What becomes of a payment to an address, or from it.
+pub(crate) fn outcome(address: &UmaAddress) -> Outcome {
+    row(address).map_or(Outcome::Fails(RailFailure::AccountInvalid), |row| row.outcome)
 }
 
 /// The UMA network of sandbox platforms. Prices are the middle of the market.
@@ -113,6 +144,34 @@ impl SandboxPeer {
         Ok(Payee { offers: vec![offer], payer_fields, callback: row.user.to_owned() })
     }
 
+    /// What a pay request gives. The invoice names what it is for, so that it is the same however
+    /// often it is asked for.
+    fn invoice(&self, request: &PayRequest, now: Timestamp) -> Result<Invoice, PeerFailure> {
+        let mut rows = ADDRESSES.iter();
+        let row = rows.find(|row| row.user == request.callback);
+        let row = row.ok_or(PeerFailure::UnknownAddress)?;
+        let fee_minor = row.invoice?;
+        let offer = self.offer(row, now).ok_or(PeerFailure::Unreachable)?;
+        let msat_per_unit = offer.msat_per_unit.ok_or(PeerFailure::Unreachable)?;
+        let units = Decimal::from(request.amount.minor()).checked_add(Decimal::from(fee_minor));
+        let msat = units
+            .and_then(|units| units.checked_mul(msat_per_unit))
+            .map(|msat| msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity))
+            .and_then(|msat| i64::try_from(msat).ok())
+            .and_then(|msat| Money::positive(msat, Currency::MSAT).ok())
+            .ok_or(PeerFailure::Unreadable)?;
+        let asked = request.payee_fields.iter();
+        let known = |name| Some((name, about_payee(name)?.to_owned()));
+        Ok(Invoice {
+            text: format!("lnbcrt-{}-{}", row.user, msat.minor()),
+            msat,
+            msat_per_unit,
+            fee_minor,
+            expires_at: now.plus_millis(INVOICE_LIFETIME_MILLIS),
+            payee: asked.filter_map(|field| known(field.name)).collect::<Facts>(),
+        })
+    }
+
     /// How an address is paid; nothing without a rate.
     fn offer(&self, row: &Address, now: Timestamp) -> Option<Offer> {
         let currency = Currency::from_code(row.currency)?;
@@ -129,6 +188,16 @@ impl SandboxPeer {
     }
 }
 
+/// What the institutions of the sandbox say about their customers.
+fn about_payee(field: &str) -> Option<&'static str> {
+    match field {
+        "FULL_NAME" => Some("Sandbox Receiver"),
+        "BIRTH_DATE" => Some("1990-01-01"),
+        "NATIONALITY" => Some("US"),
+        _ => None,
+    }
+}
+
 impl UmaPeer for SandboxPeer {
     fn look_up<'a>(
         &'a self,
@@ -137,11 +206,19 @@ impl UmaPeer for SandboxPeer {
     ) -> Pending<'a, Result<Payee, PeerFailure>> {
         Box::pin(ready(self.answer(&inquiry.receiver, now)))
     }
+
+    fn request_payment<'a>(
+        &'a self,
+        request: &'a PayRequest,
+        now: Timestamp,
+    ) -> Pending<'a, Result<Invoice, PeerFailure>> {
+        Box::pin(ready(self.invoice(request, now)))
+    }
 }
 
 /// What a lookup of an address gives, for people.
-fn sentence(answer: Result<&[CounterpartyField], PeerFailure>) -> String {
-    let failure = match answer {
+fn lookup_sentence(row: &Address) -> String {
+    let failure = match row.answer {
         Ok(fields) => {
             let demanded = fields.iter().filter(|field| field.mandatory);
             let demanded: Vec<_> = demanded.map(|field| format!("`{}`", field.name)).collect();
@@ -167,18 +244,33 @@ fn sentence(answer: Result<&[CounterpartyField], PeerFailure>) -> String {
     .to_owned()
 }
 
+/// What a payment to an address or from it gives, for people.
+fn payment_sentence(row: &Address) -> String {
+    match (row.answer, row.invoice) {
+        (Err(_), _) => String::new(),
+        (_, Err(PeerFailure::Unreadable)) => {
+            "the quote is refused: 400 `PARSE_PAYREQ_RESPONSE_ERROR`".to_owned()
+        }
+        (_, Err(_)) => "the quote is refused: 424 `PAYREQ_REQUEST_FAILED`".to_owned(),
+        (_, Ok(0)) => row.outcome.sentence(),
+        (_, Ok(fee)) => format!("{}; takes {fee} smallest units for it", row.outcome.sentence()),
+    }
+}
+
 /// The addresses as a section in Markdown, for documents.
 pub fn markdown() -> String {
     let mut page = String::from(
         "\n## UMA addresses\n\n\
          Written from the table in `crates/adapters/src/uma/sandbox.rs`. The addresses exist at \
          `sandbox.uma.money` and every other host that begins with `sandbox.` and ends in \
-         `.uma.money`; any other address outside this server does not exist.\n\n\
-         | Address | Currency | Lookup |\n|---|---|---|\n",
+         `.uma.money`; any other address outside this server does not exist. They can be paid, and \
+         they pay with `POST /sandbox/uma/receive`.\n\n\
+         | Address | Currency | Lookup | Payment |\n|---|---|---|---|\n",
     );
-    for Address { user, currency, answer } in ADDRESSES {
-        let lookup = sentence(*answer);
-        writeln!(page, "| `${user}` | {currency} | {lookup} |")
+    for row in ADDRESSES {
+        let (user, currency) = (row.user, row.currency);
+        let (lookup, payment) = (lookup_sentence(row), payment_sentence(row));
+        writeln!(page, "| `${user}` | {currency} | {lookup} | {payment} |")
             .expect("writing to a string cannot fail");
     }
     page
@@ -228,6 +320,29 @@ mod tests {
         // A bitcoin is 100,000 dollars, so a cent is 10,000 millisatoshi.
         assert_eq!(offer.msat_per_unit, Some(Decimal::from(10_000)));
         assert!(0 < offer.min_minor && offer.min_minor < offer.max_minor);
+    }
+
+    #[test]
+    fn an_invoice_asks_for_what_arrives_and_the_fee() {
+        let address = |text| UmaAddress::parse(text).expect("an address");
+        let eur = Currency::from_code("EUR").expect("a currency");
+        let request = |callback: &str| PayRequest {
+            callback: callback.to_owned(),
+            receiver: address("$fee.eur@sandbox.uma.money"),
+            sender: address("$ada@uma.test"),
+            amount: Money::positive(1_000, eur).expect("an amount"),
+            payer: Facts::new(),
+            payee_fields: WANTED[..1].to_vec(),
+        };
+        let peer = SandboxPeer::new(Arc::new(FixedRates::builtin()));
+        let ask = |callback| answer_of(peer.request_payment(&request(callback), NOW));
+        let invoice = ask("fee.eur").expect("an invoice");
+        let msat = Decimal::from(1_025).checked_mul(invoice.msat_per_unit).expect("small");
+        assert_eq!(Decimal::from(invoice.msat.minor()), msat.ceil());
+        assert_eq!((invoice.fee_minor, invoice.payee.len()), (25, 1));
+        assert_eq!(ask("fee.eur"), Ok(invoice), "the same again");
+        assert_eq!(ask("fail.payreq.usd"), Err(PeerFailure::Unreachable));
+        assert_eq!(ask("nobody"), Err(PeerFailure::UnknownAddress));
     }
 
     #[test]

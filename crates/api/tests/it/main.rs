@@ -16,6 +16,8 @@ mod exchange_rates;
 mod idempotency;
 mod quotes;
 mod receivers;
+mod uma;
+mod receive;
 mod sandbox;
 mod transactions;
 mod transfers;

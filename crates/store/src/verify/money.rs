@@ -14,7 +14,7 @@ use ledger::audit::{Audit, RawEntry};
 use ledger::movements::Movement;
 use uuid::Uuid;
 
-use super::payment::{Payment, RawLine, RawPosting, RawQuote, RawTransaction};
+use super::payment::{Payment, RawLine, RawPosting, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Ledger, Predicate, Run, shown};
 use crate::books::{self, LedgerAccount, RowPhase};
 use crate::error::StoreError;
@@ -115,7 +115,10 @@ fn accounts_are_the_platforms(run: &mut Run<'_>, payment: &Payment, posting: &Ra
         let owner = match account {
             AccountKey::Internal(id) => Some(run.parties.platform_of_internal(*id)),
             AccountKey::Fees { platform, .. } => Some(Some(platform.uuid())),
-            AccountKey::Rail { .. } | AccountKey::Exchange(_) | AccountKey::Suspense(_) => None,
+            AccountKey::Rail { .. }
+            | AccountKey::Exchange(_)
+            | AccountKey::Suspense(_)
+            | AccountKey::Transit(_) => None,
         };
         if let (Some(owner), Some(_)) = (owner, platform) {
             run.findings.demand(Predicate::L6, owner == platform, || {
@@ -231,10 +234,17 @@ fn terms_are_kept(
         });
         let fees = side(Side::Credit, |account| matches!(account, AccountKey::Fees { .. }));
         let given = side(Side::Credit, |account| {
-            matches!(account, AccountKey::Internal(_) | AccountKey::Rail { .. })
+            matches!(
+                account,
+                AccountKey::Internal(_) | AccountKey::Rail { .. } | AccountKey::Transit(_)
+            )
         });
         let moved = (taken, fees, given);
-        let said = (quote.sending_minor, quote.fees_minor, quote.receiving_minor);
+        let leaves = match quote.settlement {
+            RawSettlement::Lightning(msat) => msat,
+            RawSettlement::None | RawSettlement::Here => quote.receiving_minor,
+        };
+        let said = (quote.sending_minor, quote.fees_minor, leaves);
         let said = (said.0.into(), said.1.into(), said.2.into());
         findings.demand(Predicate::L9, moved == said, || {
             format!(
@@ -269,9 +279,17 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
         });
     }
     let target = run.parties.internal(transaction.destination_account);
-    let given = sum(made(), Side::Credit, |account| match (target, account) {
-        (Some(target), account) => *account == AccountKey::Internal(target),
-        (None, AccountKey::Rail { currency, .. }) => *currency == transaction.receiving_currency,
+    let (leaves, currency) = match (transaction.settlement, target) {
+        (RawSettlement::Lightning(msat), None) => (msat, Currency::MSAT),
+        (RawSettlement::Lightning(_) | RawSettlement::Here | RawSettlement::None, _) => {
+            (transaction.receiving_minor, transaction.receiving_currency)
+        }
+    };
+    let is_here = transaction.settlement == RawSettlement::Here;
+    let given = sum(made(), Side::Credit, |account| match (target, *account) {
+        (Some(target), account) => account == AccountKey::Internal(target),
+        (None, AccountKey::Rail { currency: of_rail, .. }) => !is_here && of_rail == currency,
+        (None, AccountKey::Transit(of_transit)) => is_here && of_transit == currency,
         (
             None,
             AccountKey::Internal(_)
@@ -280,7 +298,7 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
             | AccountKey::Suspense(_),
         ) => false,
     });
-    run.findings.demand(Predicate::T7, given == i128::from(transaction.receiving_minor), || {
+    run.findings.demand(Predicate::T7, given == i128::from(leaves), || {
         format!("{name} gave its destination what it does not say")
     });
 }
@@ -391,6 +409,14 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     for found in books.audit.finish() {
         let known = Predicate::ALL.iter().find(|known| known.name() == found.predicate);
         run.findings.broke(*known.unwrap_or(&Predicate::L3), found.what);
+    }
+    for (account, found) in &run.books.ledger {
+        if matches!(account, AccountKey::Transit(_)) {
+            let rests = found.folded.credits_posted - found.folded.debits_posted;
+            run.findings.demand(Predicate::U1, rests == 0, || {
+                format!("{account} holds money that no payment has")
+            });
+        }
     }
     for ((platform, currency), (credited, quoted)) in books.fees {
         run.findings.demand(Predicate::L10, credited == quoted, || {

@@ -3,14 +3,15 @@
 //! They are read in order of the transaction's id, some at a time: the rows of every table between
 //! two ids are put together, so that a row whose transaction is missing is met too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
 use domain::event::EventKind;
 use domain::id::Owner;
+use domain::lookup::Lookup;
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
-use domain::transaction::{self, Direction, Transaction};
+use domain::transaction::{self, Direction, Settlement, Transaction};
 use ledger::account::{AccountKey, Side};
 use ledger::movements::Movement;
 use ledger::posting::Resolution;
@@ -77,6 +78,17 @@ pub(super) struct Payment {
     pub(super) events: Vec<RawEvent>,
 }
 
+/// How a payment between UMA addresses is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RawSettlement {
+    /// It is none.
+    None,
+    /// Within this server.
+    Here,
+    /// Over Lightning, for so many millisatoshi.
+    Lightning(i64),
+}
+
 /// A row of `transactions`.
 pub(super) struct RawTransaction {
     pub(super) platform: Uuid,
@@ -93,6 +105,8 @@ pub(super) struct RawTransaction {
     pub(super) receiving_currency: Currency,
     pub(super) receiving_minor: i64,
     pub(super) quote: Option<Uuid>,
+    pub(super) settlement: RawSettlement,
+    pub(super) outgoing: Option<Uuid>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) history: Vec<(usize, Timestamp)>,
@@ -118,6 +132,8 @@ pub(super) struct RawQuote {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) expires_at: Timestamp,
+    pub(super) lookup: Option<Uuid>,
+    pub(super) settlement: RawSettlement,
     pub(super) history: Vec<(usize, Timestamp)>,
     pub(super) sealed: Vec<u8>,
     pub(super) values: Vec<Value>,
@@ -195,9 +211,11 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         chunk.read_postings(run, &bounds)?;
         chunk.read_entries(run, &bounds)?;
         chunk.read_events(run, &bounds)?;
+        chunk.read_lookups(run)?;
         for payment in chunk.payments.values() {
             let breaks = run.findings.count;
             states::check(run, payment);
+            states::check_lookups(run, payment, &chunk.lookups);
             money::check_payment(run, payment);
             numbers::count_payment(run, payment);
             states::check_contents(run, payment, breaks == run.findings.count);
@@ -214,6 +232,14 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
 #[derive(Default)]
 struct Chunk {
     payments: BTreeMap<Uuid, Payment>,
+    lookups: BTreeMap<Uuid, RawLookup>,
+}
+
+/// A row of `lookups`.
+pub(super) struct RawLookup {
+    pub(super) platform: Uuid,
+    pub(super) sender: Uuid,
+    pub(super) expires_at: Timestamp,
 }
 
 impl Chunk {
@@ -298,7 +324,7 @@ impl Chunk {
             let mut read = || {
                 let (transaction, number, line) = (row.uuid()?, row.count()?, row.int()?);
                 let (account, side) = (books::account_key(row)?, row.named(Side::from_name)?);
-                let (minor, currency) = (row.int()?, row.currency()?);
+                let (minor, currency) = (row.int()?, row.currency_of_books()?);
                 Ok((transaction, number, RawLine { line, account, side, minor, currency }))
             };
             match read() {
@@ -316,6 +342,25 @@ impl Chunk {
     }
 
     /// Events about payments are these payments'; the others are kept for later.
+    /// Reads the lookups that quotes name. One that cannot be read is S4's to name.
+    fn read_lookups(&mut self, run: &mut Run<'_>) -> Result<(), StoreError> {
+        let quotes = self.payments.values().flat_map(|payment| &payment.quotes);
+        let named: BTreeSet<_> = quotes.filter_map(|quote| quote.lookup).collect();
+        let keys: Vec<_> = named.into_iter().map(Value::from).collect();
+        run.connection.fetch(Lookup::shape(), &keys, &mut |mut values| {
+            values.truncate(Lookup::COLUMNS.len());
+            let row = &mut Row::new(Lookup::TABLE, Lookup::COLUMNS, values);
+            let read = |row: &mut Row| {
+                let (id, platform, sender) = (row.uuid()?, row.uuid()?, row.uuid()?);
+                Ok::<_, StoreError>((id, RawLookup { platform, sender, expires_at: row.time()? }))
+            };
+            if let Ok((id, lookup)) = read(row) {
+                self.lookups.insert(id, lookup);
+            }
+            Ok(())
+        })
+    }
+
     fn read_events(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
         let Run { connection, findings, keyring, others, .. } = run;
         connection.query(EVENTS, bounds, EVENT_COLUMNS.len(), &mut |values| {
@@ -369,6 +414,8 @@ fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
         receiving_currency: row.currency()?,
         receiving_minor: row.int()?,
         quote: row.uuid_or_null()?,
+        settlement: settlement(row)?,
+        outgoing: row.uuid_or_null()?,
         created_at: row.time()?,
         updated_at: row.time()?,
         history: history(row)?,
@@ -398,11 +445,24 @@ fn read_quote(values: Vec<Value>) -> Result<(Uuid, RawQuote), StoreError> {
         created_at: row.time()?,
         updated_at: row.time()?,
         expires_at: row.time()?,
+        lookup: row.uuid_or_null()?,
+        settlement: settlement(row)?,
         history: history(row)?,
         sealed: row.bytes()?,
         values,
     };
     Ok((transaction, quote))
+}
+
+fn settlement(row: &mut Row) -> Result<RawSettlement, StoreError> {
+    let (route, msat) = (row.text_or_null()?, row.int_or_null()?);
+    let [here, lightning] = Settlement::NAMES;
+    match (route.as_deref(), msat) {
+        (None, None) => Ok(RawSettlement::None),
+        (Some(route), None) if route == here => Ok(RawSettlement::Here),
+        (Some(route), Some(msat)) if route == lightning => Ok(RawSettlement::Lightning(msat)),
+        _ => Err(row.corrupt("not a settlement")),
+    }
 }
 
 fn currency_or_null(row: &mut Row) -> Result<Option<Currency>, StoreError> {

@@ -1,17 +1,21 @@
 //! States and their consequences: histories, quotes beside their transactions, what is under way,
 //! events, and what is sealed.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use domain::currency::Currency;
 use domain::event::{EventKind, event_id};
-use domain::id::{QuoteId, TransactionId};
+use domain::id::{LookupId, QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, FailureReason, Transaction, reference};
+use ledger::movements::Movement;
 use uuid::Uuid;
 
-use super::payment::{Payment, RawQuote, RawTransaction};
+use super::payment::{Payment, RawLookup, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Predicate, Run};
+use crate::error::StoreError;
 use crate::events;
 use crate::keyring::Keyring;
 use crate::record::Record;
@@ -65,6 +69,7 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     run.last_reference = reference;
     money_is_set_aside(run, payment, transaction);
     has_timer(run, payment, transaction);
+    has_other_side(run, payment, transaction);
     check_events(run, payment, transaction);
     belongs_together(run, payment, transaction);
 }
@@ -243,8 +248,14 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
 fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
     use transaction::Status;
     run.findings.saw(Predicate::T10, 1);
+    let is_here = transaction.settlement == RawSettlement::Here;
     let timer = match (transaction.status, transaction.quote) {
         (Status::Pending, Some(quote)) => (quote, TimerKind::ExpireQuote),
+        (Status::Pending, None) if transaction.settlement != RawSettlement::None => {
+            (payment.id, TimerKind::DecidePayment)
+        }
+        // It waits for its other side, which U1 finds and which has the timer.
+        (Status::Processing, _) if is_here && !waits_for_source(payment) => return,
         (Status::Pending, None) | (Status::Processing, _) => (payment.id, TimerKind::AskRail),
         (
             Status::Created
@@ -264,6 +275,114 @@ fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction)
     run.findings.demand(Predicate::S4, is_its, || {
         format!("the timer of {} is due by another platform's clock", payment.name())
     });
+}
+
+/// Whether nothing was set aside yet, because the money is still to be pulled.
+fn waits_for_source(payment: &Payment) -> bool {
+    payment.postings.is_empty()
+}
+
+/// One side of a payment within this server, until its other side is met. Either can be first:
+/// their platforms have clocks of their own, and their ids are drawn by them.
+#[derive(Clone, Copy)]
+pub(super) struct Side {
+    direction: Direction,
+    status: transaction::Status,
+    amount: (Currency, i64),
+}
+
+impl Side {
+    /// Whether these are the two sides of one payment.
+    fn fits(self, other: Self) -> bool {
+        use transaction::Status;
+        let (paid, got) = match (self.direction, other.direction) {
+            (Direction::Outgoing, Direction::Incoming) => (self, other),
+            (Direction::Incoming, Direction::Outgoing) => (other, self),
+            (Direction::Incoming, Direction::Incoming)
+            | (Direction::Outgoing, Direction::Outgoing) => return false,
+        };
+        let fits = match got.status {
+            Status::Pending | Status::Processing => paid.status == Status::Processing,
+            Status::Completed => paid.status == Status::Completed,
+            Status::Rejected => paid.status == Status::Rejected,
+            Status::Failed => matches!(paid.status, Status::Failed | Status::Refunded),
+            Status::Created | Status::Refunded | Status::Expired => false,
+        };
+        fits && paid.amount == got.amount
+    }
+}
+
+/// U1, the two sides.
+fn has_other_side(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    let name = payment.name();
+    let is_executed =
+        || payment.postings.iter().any(|posting| posting.movement == Movement::Exchange);
+    let paid_by = match (transaction.settlement, transaction.direction, transaction.outgoing) {
+        (RawSettlement::Here, Direction::Incoming, Some(outgoing)) => outgoing,
+        (RawSettlement::Here, Direction::Outgoing, None) if is_executed() => payment.id,
+        // Before it is executed it has no other side, and after it was not, neither.
+        (RawSettlement::Here, Direction::Outgoing, None)
+        | (RawSettlement::None | RawSettlement::Lightning(_), _, None) => return,
+        (RawSettlement::Here, Direction::Incoming, None)
+        | (RawSettlement::Here, Direction::Outgoing, Some(_))
+        | (RawSettlement::None | RawSettlement::Lightning(_), _, Some(_)) => {
+            let what = format!("{name} names who pays it where it should not, or names nobody");
+            return run.findings.broke(Predicate::U1, what);
+        }
+    };
+    run.findings.saw(Predicate::U1, 1);
+    let side = Side {
+        direction: transaction.direction,
+        status: transaction.status,
+        amount: (transaction.receiving_currency, transaction.receiving_minor),
+    };
+    match run.here.remove(&paid_by) {
+        Some(other) => run.findings.demand(Predicate::U1, side.fits(other), || {
+            format!("{name} does not fit the other side of Transaction:{paid_by}")
+        }),
+        None => {
+            run.here.insert(paid_by, side);
+        }
+    }
+}
+
+/// U1, sides that were met by no other.
+pub(super) fn check_other_sides(run: &mut Run<'_>) -> Result<(), StoreError> {
+    for outgoing in std::mem::take(&mut run.here).into_keys() {
+        let what = format!("the payment of Transaction:{outgoing} has only one side");
+        run.findings.broke(Predicate::U1, what);
+    }
+    Ok(())
+}
+
+/// B1.
+pub(super) fn check_lookups(
+    run: &mut Run<'_>,
+    payment: &Payment,
+    lookups: &BTreeMap<Uuid, RawLookup>,
+) {
+    let findings = &mut run.findings;
+    for quote in &payment.quotes {
+        let name = format!("Quote:{}", quote.id);
+        let Some(id) = quote.lookup else {
+            let needs_none = quote.settlement == RawSettlement::None;
+            findings.demand(Predicate::B1, needs_none, || {
+                format!("{name} pays a UMA address without a lookup")
+            });
+            continue;
+        };
+        findings.saw(Predicate::B1, 1);
+        let Some(lookup) = lookups.get(&id) else {
+            findings.broke(Predicate::B1, format!("{name} stands on Lookup:{id}, which is none"));
+            continue;
+        };
+        let made_at = LookupId::from_uuid(id).created_at();
+        let was_good = made_at <= quote.created_at && quote.created_at < lookup.expires_at;
+        let is_its = (lookup.platform, lookup.sender) == (quote.platform, quote.owner.uuid());
+        findings.demand(Predicate::B1, was_good && is_its, || {
+            format!("{name} stands on Lookup:{id}, which is another's or was not good any more")
+        });
+    }
 }
 
 /// E1 to E4.
@@ -318,7 +437,14 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
         format!("{name} is of an owner who is not its platform's")
     });
     let destination = Some(transaction.destination_account);
-    for account in [transaction.source_account, destination].into_iter().flatten() {
+    // A UMA address stands where the other side's account would.
+    let is_uma = transaction.settlement != RawSettlement::None;
+    let accounts = match (is_uma, transaction.direction) {
+        (false, _) => [transaction.source_account, destination],
+        (true, Direction::Outgoing) => [transaction.source_account, None],
+        (true, Direction::Incoming) => [None, destination],
+    };
+    for account in accounts.into_iter().flatten() {
         let is_its = parties.platform_of_account(account) == Some(platform);
         findings.demand(Predicate::S4, is_its, || {
             format!("{name} is from or to account {account}, which is not its platform's")
@@ -327,7 +453,8 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
     for quote in &payment.quotes {
         let is_same = (quote.platform, quote.owner) == (platform, transaction.owner)
             && quote.source_account == transaction.source_account
-            && quote.destination_account == transaction.destination_account;
+            && quote.destination_account == transaction.destination_account
+            && quote.settlement == transaction.settlement;
         findings.demand(Predicate::S4, is_same, || {
             format!("{name} and Quote:{} are of different parties", quote.id)
         });

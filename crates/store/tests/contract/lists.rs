@@ -8,13 +8,14 @@ use domain::id::Owner;
 use domain::quote::{self, Quote};
 use domain::token::Token;
 use domain::transaction::{self, AccountRef, Direction, Source, Transaction};
-use store::customers::CustomerFilter;
+use domain::uma_address::UmaAddress;
+use store::customers::{CustomerFilter, UmaClaim};
 use store::external_accounts::AccountsOf;
 use store::quotes::QuoteFilter;
 use store::record::Record;
 use store::select::{Order, Page, PageRequest};
 use store::tokens::TokenFilter;
-use store::transactions::TransactionFilter;
+use store::transactions::{Named, TransactionFilter};
 use uuid::Uuid;
 
 use crate::support::*;
@@ -247,6 +248,7 @@ async fn transactions<P: Provider>() -> Opened<P> {
             begin(unit, transfer_out(4, 2, 7, 10));
             advance(unit, 4, &[transaction::Event::Refused], at(40))?;
             begin(unit, deposit(5, 2, 3, 10, "USD"));
+            begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None));
             Ok(())
         })
         .await;
@@ -256,8 +258,10 @@ async fn transactions<P: Provider>() -> Opened<P> {
 pub async fn every_filter_of_transactions<P: Provider>() {
     let opened = transactions::<P>().await;
     let none = TransactionFilter::default;
-    let dollars = Some(customer_account(1, "USD").uuid());
-    let bank = Some(account_id(7).uuid());
+    let dollars = || Some(Named::Account(customer_account(1, "USD").uuid()));
+    let bank = Some(Named::Account(account_id(7).uuid()));
+    let address = |name: &str| Some(Named::Address(UmaAddress::parse(name).unwrap()));
+    let peer = || address(&format!("$bo.{CANARY}@peer.example"));
     let cases: Vec<(TransactionFilter, Vec<u128>)> = vec![
         (none(), vec![1, 2, 3, 4]),
         (TransactionFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 3]),
@@ -265,10 +269,13 @@ pub async fn every_filter_of_transactions<P: Provider>() {
             TransactionFilter { platform_customer_id: Some("user-2".to_owned()), ..none() },
             vec![2, 4],
         ),
-        (TransactionFilter { source_account: dollars, ..none() }, vec![3]),
-        (TransactionFilter { destination_account: dollars, ..none() }, vec![1]),
+        (TransactionFilter { source_account: dollars(), ..none() }, vec![3]),
+        (TransactionFilter { destination_account: dollars(), ..none() }, vec![1]),
         (TransactionFilter { destination_account: bank, ..none() }, vec![3, 4]),
-        (TransactionFilter { either_account: dollars, ..none() }, vec![1, 3]),
+        (TransactionFilter { either_account: dollars(), ..none() }, vec![1, 3]),
+        // Another platform was paid from this address, and this one was not.
+        (TransactionFilter { source_account: peer(), ..none() }, vec![]),
+        (TransactionFilter { either_account: address("$nobody@b.c"), ..none() }, vec![]),
         (TransactionFilter { status: Some(transaction::Status::Rejected), ..none() }, vec![4]),
         (TransactionFilter { direction: Some(Direction::Incoming), ..none() }, vec![1, 2]),
         (
@@ -282,7 +289,7 @@ pub async fn every_filter_of_transactions<P: Provider>() {
         (TransactionFilter { created_before: Some(at(1)), ..none() }, vec![1]),
         (
             TransactionFilter {
-                either_account: dollars,
+                either_account: dollars(),
                 direction: Some(Direction::Outgoing),
                 created_after: Some(at(2)),
                 ..none()
@@ -308,29 +315,37 @@ pub async fn every_filter_of_quotes<P: Provider>() {
             for number in [1, 2] {
                 unit.put_customer(customer(number, 1));
             }
+            unit.claim_uma_address(UmaClaim { address: uma_address(2), customer: customer_id(2) });
             unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
             let in_time = Source::RealtimeFunding { currency: currency("USD") };
-            let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, in_time, there)];
+            let waits = in_time.clone();
+            let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, waits, there)];
             for (number, customer, source, target) in quotes {
                 unit.add_quote(quote(number, customer, source, target).0);
             }
+            let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
+            unit.add_quote(uma_quote(4, 1, dollars, None).0);
             advance_quote(unit, 3, &[quote::Event::Expired], at(400))
         })
         .await;
     let none = QuoteFilter::default;
+    let bank = Some(Named::Account(account_id(7).uuid()));
+    let peer = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
     let cases: Vec<(QuoteFilter, Vec<u128>)> = vec![
-        (none(), vec![1, 2, 3]),
-        (QuoteFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 2]),
+        (none(), vec![1, 2, 3, 4]),
+        (QuoteFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 2, 4]),
         (
             QuoteFilter { source_account: Some(customer_account(1, "USD").uuid()), ..none() },
-            vec![1],
+            vec![1, 4],
         ),
-        (QuoteFilter { destination_account: Some(account_id(7).uuid()), ..none() }, vec![2, 3]),
+        (QuoteFilter { destination_account: bank, ..none() }, vec![2, 3]),
         (QuoteFilter { status: Some(quote::Status::Expired), ..none() }, vec![3]),
-        (QuoteFilter { created_after: Some(at(2)), ..none() }, vec![2, 3]),
+        (QuoteFilter { created_after: Some(at(2)), ..none() }, vec![2, 3, 4]),
         (QuoteFilter { created_before: Some(at(2)), ..none() }, vec![1, 2]),
-        (QuoteFilter { nothing: true, ..none() }, vec![]),
+        (QuoteFilter { destination_account: Some(Named::Address(peer)), ..none() }, vec![4]),
+        (QuoteFilter { sender: Some(uma_address(2)), ..none() }, vec![3]),
+        (QuoteFilter { sender: Some(uma_address(9)), ..none() }, vec![]),
     ];
     for (filter, expected) in cases {
         let given = filter.clone();

@@ -130,7 +130,8 @@ async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let here = AccountRef::Internal(customer_account(1, "USD"));
     let there = AccountRef::External(account_id(2));
     let in_time = Source::RealtimeFunding { currency: currency("USD") };
-    for (number, source) in [(1, from(here, "USD")), (2, in_time), (3, from(there, "USD"))] {
+    for (number, source) in [(1, from(here, "USD")), (2, in_time.clone()), (3, from(there, "USD"))]
+    {
         let (quote, transaction) = quote(number, 1, source, there);
         opened = check(opened, quote, |unit, record| unit.add_quote(record)).await;
         opened = check(opened, transaction, |unit, record| unit.add_transaction(record)).await;
@@ -140,6 +141,15 @@ async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     bare.rate_details.multipliers = None;
     bare.locked = domain::pricing::Locked::Receiving(bare.price.received);
     opened = check(opened, Quote::pending(bare), |unit, quote| unit.add_quote(quote)).await;
+    for (number, payee) in [(5, Some(2)), (6, None)] {
+        let (quote, transaction) = uma_quote(number, 1, from(here, "USD"), payee);
+        opened = check(opened, quote, |unit, record| unit.add_quote(record)).await;
+        opened = check(opened, transaction, |unit, record| unit.add_transaction(record)).await;
+    }
+    for (number, outgoing) in [(13, Some(5)), (14, None)] {
+        let record = uma_in(number, 1, 1, money(7, "EUR"), outgoing);
+        opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
+    }
     for record in [deposit(11, 1, 1, 5, "USD"), transfer_out(12, 1, 2, 9_000_000_000_000_000)] {
         opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
     }

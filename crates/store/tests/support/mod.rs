@@ -29,7 +29,8 @@ use domain::rate::Rate;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
-    self, AccountRef, Destination, Direction, RateDetails, Source, Terms, Transaction,
+    self, AccountRef, Destination, Direction, Facts, RateDetails, Settlement, Source, Terms,
+    Transaction,
 };
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
@@ -408,7 +409,7 @@ pub fn from(account: AccountRef, code: &str) -> Source {
 }
 
 pub fn to(account: AccountRef, code: &str) -> Destination {
-    Destination { account, currency: currency(code) }
+    Destination::Account { account, currency: currency(code) }
 }
 
 /// A deposit to a customer's account: what has no source, no fees and no memo.
@@ -431,6 +432,7 @@ pub fn deposit(
         sent: None,
         received: Receiving(money(minor, code)),
         terms: None,
+        uma: None,
         description: None,
     };
     Transaction::pending(draft)
@@ -471,21 +473,23 @@ pub fn quote(
         fixed_fee: price.fixed_fee,
         variable_fee: price.variable_fee,
         variable_fee_rate: fees.variable_rate(),
+        counterparty_fee: money(0, "EUR"),
         multipliers: Multipliers::of(rate, fees, Decimal::new(10_000, 0)),
     };
-    let destination = Destination { account: destination, currency: eur };
+    let destination = Destination::Account { account: destination, currency: eur };
     let quote = quote::Draft {
         id: quote_id(number),
         platform: platform_id(1),
         owner,
         transaction: transaction_id(number),
-        source,
-        destination,
+        source: source.clone(),
+        destination: destination.clone(),
         locked,
         price,
         rate_details,
         expires_at: at(number as i64 + QUOTE_SECONDS),
         purpose: Some("GIFT"),
+        uma: None,
     };
     let transaction = transaction::Draft {
         id: transaction_id(number),
@@ -503,6 +507,7 @@ pub fn quote(
             fees: price.total_fees(),
             rate_details,
         }),
+        uma: None,
         description: Some(format!("memo {CANARY}")),
     };
     (Quote::pending(quote), Transaction::pending(transaction))
@@ -591,6 +596,89 @@ pub fn event_of_claim(invitation: &Invitation) -> Event {
         at: invitation.claim().unwrap().1,
         body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
     }
+}
+
+/// What the payer is asked for over Lightning.
+pub const MSAT: i64 = 927_000_000;
+
+/// A quote of the first platform to a UMA address, over Lightning or to the customer here, with its
+/// transaction. It stands on a lookup with its number.
+pub fn uma_quote(
+    number: u128,
+    customer: u128,
+    source: Source,
+    payee: Option<u128>,
+) -> (Quote, Transaction) {
+    let nowhere = AccountRef::Internal(customer_account(customer, "EUR"));
+    let (quote, transaction) = quote(number, customer, source, nowhere);
+    let (mut quote, mut transaction) = (quote.draft().clone(), transaction.draft().clone());
+    let (address, route, settlement) = match payee {
+        Some(payee) => (
+            uma_address(payee),
+            quote::Route::Here { customer: customer_id(payee) },
+            Settlement::Here { outgoing: None },
+        ),
+        None => {
+            let msat = Money::new(MSAT, Currency::MSAT).unwrap();
+            let invoice = format!("lnbc-{CANARY}");
+            let address = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+            let route = quote::Route::Lightning { invoice, msat };
+            (address, route, Settlement::Lightning { msat })
+        }
+    };
+    let payer = Facts::from([("FULL_NAME", format!("Ada {CANARY}"))]);
+    let destination = Destination::Uma { address: address.clone(), currency: currency("EUR") };
+    (quote.destination, transaction.destination) = (destination.clone(), destination);
+    quote.uma = Some(quote::Uma {
+        lookup: lookup_id(number),
+        sender: uma_address(customer),
+        payer: payer.clone(),
+        route,
+    });
+    transaction.uma = Some(transaction::Uma {
+        sender: uma_address(customer),
+        receiver: address,
+        counterparty: payer,
+        settlement,
+        rate_details: None,
+    });
+    (Quote::pending(quote), Transaction::pending(transaction))
+}
+
+/// A payment to the address of a customer of a platform, over Lightning or from another payment.
+pub fn uma_in(
+    number: u128,
+    platform: u128,
+    customer: u128,
+    received: Money,
+    outgoing: Option<u128>,
+) -> Transaction {
+    let code = received.currency();
+    let sender = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+    let msat = Money::new(MSAT, Currency::MSAT).unwrap();
+    let settlement = match outgoing {
+        Some(number) => Settlement::Here { outgoing: Some(transaction_id(number)) },
+        None => Settlement::Lightning { msat },
+    };
+    let variable_fee = Money::new(20, code).unwrap();
+    let draft = transaction::Draft {
+        source: Some(Source::Uma { address: sender.clone() }),
+        uma: Some(transaction::Uma {
+            sender,
+            receiver: uma_address(customer),
+            counterparty: Facts::from([("FULL_NAME", format!("Bo {CANARY}"))]),
+            settlement,
+            rate_details: Some(RateDetails {
+                fixed_fee: Money::zero(code),
+                variable_fee,
+                variable_fee_rate: Decimal::new(3, 3),
+                counterparty_fee: Money::zero(code),
+                multipliers: None,
+            }),
+        }),
+        ..deposit(number, platform, customer, received.minor(), code.code()).draft().clone()
+    };
+    Transaction::pending(draft)
 }
 
 /// The event about a transaction's latest change.

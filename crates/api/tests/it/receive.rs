@@ -1,0 +1,380 @@
+//! Payments of other institutions to customers (specification 4.16; contract 6.18, 7.3), and where
+//! their money goes on to.
+
+use domain::clock::Ahead;
+use domain::currency::Currency;
+use domain::id::CustomerId;
+use domain::platform::Mode;
+use domain::transaction::{Facts, FailureReason};
+use domain::uma_address::UmaAddress;
+use serde_json::{Value, json};
+use service::incoming::{self, PayIn};
+
+use crate::support::{Answer, Client, Server, text};
+use crate::uma::address_of;
+
+/// A customer who is paid, with its account in US dollars.
+struct Payee {
+    client: Client,
+    customer: String,
+    usd: String,
+}
+
+impl Payee {
+    async fn on(server: &Server) -> Self {
+        let client = server.platform().await;
+        let customer = client.customer().await;
+        let usd = client.account(Some(&customer), "USD").await;
+        Self { client, customer, usd }
+    }
+
+    /// A payment of the sandbox.
+    async fn receive(&self, user: &str, amount: i64) -> Answer {
+        let body = json!({
+            "senderUmaAddress": format!("${user}@sandbox.uma.money"),
+            "receivingCurrencyCode": "USD",
+            "receivingCurrencyAmount": amount,
+            "customerId": self.customer,
+        });
+        self.client.post("/sandbox/uma/receive", &body).await
+    }
+
+    /// Makes the platform decide on its payments.
+    async fn with_webhook(self) -> Self {
+        let body = json!({ "webhookEndpoint": "https://example.com/hook" });
+        self.client.patch("/config", &body).await.expect(200);
+        self
+    }
+
+    /// Checks how a payment stands and why, and gives it.
+    async fn stands_at(&self, payment: &Value, status: &str, reason: Option<&str>) -> Value {
+        let shown = self.client.transaction(&payment["id"]).await;
+        let said = (shown["status"].as_str(), shown["failureReason"].as_str());
+        assert_eq!(said, (Some(status), reason), "{shown}");
+        shown
+    }
+}
+
+#[tokio::test]
+async fn a_payment_from_outside_shows_every_field() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
+    let own = address_of(&payee.client, &payee.customer).await;
+    let sender = "$success.usd@sandbox.uma.money";
+    let amount = json!({
+        "amount": 5_000,
+        "currency":
+            { "code": "USD", "name": "United States dollar", "symbol": "$", "decimals": 2 },
+    });
+    assert_eq!(
+        payment,
+        json!({
+            "id": payment["id"],
+            "status": "PROCESSING",
+            "type": "INCOMING",
+            "source": { "sourceType": "UMA_ADDRESS", "umaAddress": sender },
+            "destination":
+                { "destinationType": "ACCOUNT", "accountId": payee.usd, "currency": "USD" },
+            "customerId": payee.customer,
+            "platformCustomerId": payment["platformCustomerId"],
+            "receivedAmount": amount,
+            "senderUmaAddress": sender,
+            "receiverUmaAddress": own,
+            "counterpartyInformation": {
+                "FULL_NAME": "Sandbox Sender",
+                "BIRTH_DATE": "1990-01-01",
+                "NATIONALITY": "US",
+                "COUNTRY_OF_RESIDENCE": "US",
+                "USER_TYPE": "INDIVIDUAL",
+            },
+            "rateDetails": {
+                "serviceApiMultiplier": payment["rateDetails"]["serviceApiMultiplier"],
+                "serviceApiFixedFee": 0,
+                "serviceApiVariableFeeRate": 0.003,
+                "serviceApiVariableFeeAmount": 15,
+            },
+            "reconciliationInstructions": payment["reconciliationInstructions"],
+            "createdAt": crate::support::START,
+            "updatedAt": crate::support::START,
+        })
+    );
+    assert_eq!(payee.client.balance(&payee.usd).await, 0, "the money has not come yet");
+    server.verify();
+    server.pass(200).await;
+    let got = payee.stands_at(&payment, "COMPLETED", None).await;
+    assert_eq!(got["settledAt"], "2025-10-13T09:00:00.200Z");
+    assert_eq!(payee.client.balance(&payee.usd).await, 5_000);
+    let told = server.told_statuses(&payment["id"]).await;
+    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
+    let path = format!("/transactions?senderAccountIdentifier={}", sender.replace('$', "%24"));
+    assert_eq!(payee.client.count(&path).await, 1);
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_receiver_is_named_by_id_or_by_address() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let own = address_of(&payee.client, &payee.customer).await;
+    let good = json!({
+        "senderUmaAddress": "$success.usd@sandbox.uma.money",
+        "receivingCurrencyCode": "USD",
+        "receivingCurrencyAmount": 100,
+    });
+    let with = |changes: &[(&str, Value)]| {
+        let mut body = good.clone();
+        for (name, value) in changes {
+            body[*name] = value.clone();
+        }
+        body
+    };
+    let post = async |body: Value| payee.client.post("/sandbox/uma/receive", &body).await;
+    let (by_id, by_address) =
+        (("customerId", json!(payee.customer)), ("receiverUmaAddress", json!(own)));
+    post(with(std::slice::from_ref(&by_id))).await.expect(200);
+    post(with(std::slice::from_ref(&by_address))).await.expect(200);
+    post(with(&[by_id.clone(), by_address.clone()])).await.expect(200);
+    assert_eq!(post(good.clone()).await.refused(400, "INVALID_INPUT")["field"], "customerId");
+    let second = payee.client.customer().await;
+    let answer = post(with(&[("customerId", json!(second)), by_address])).await;
+    assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "receiverUmaAddress");
+    for (changes, status, code) in [
+        (
+            ("customerId", json!("Customer:0199dccc-4a80-7000-8000-000000000000")),
+            404,
+            "USER_NOT_FOUND",
+        ),
+        (("receiverUmaAddress", json!("$nobody@uma.test")), 404, "UMA_NOT_FOUND"),
+        (("receiverUmaAddress", json!("ada")), 400, "INVALID_UMA_ADDRESS"),
+        (("customerId", json!("x")), 400, "INVALID_INPUT"),
+    ] {
+        post(with(&[changes])).await.refused(status, code);
+    }
+    for (name, value, status, code) in [
+        ("senderUmaAddress", json!("$non.existent.usd@sandbox.uma.money"), 404, "UMA_NOT_FOUND"),
+        ("senderUmaAddress", json!("$ada@example.com"), 404, "UMA_NOT_FOUND"),
+        (
+            "senderUmaAddress",
+            json!("$fail.blocked.usd@sandbox.uma.money"),
+            403,
+            "COUNTERPARTY_NOT_ALLOWED",
+        ),
+        ("senderUmaAddress", json!("bo"), 400, "INVALID_UMA_ADDRESS"),
+        ("receivingCurrencyCode", json!("XXX"), 400, "INVALID_CURRENCY"),
+        ("receivingCurrencyAmount", json!(0), 400, "INVALID_AMOUNT"),
+        ("receivingCurrencyAmount", json!(9_000_000_000_000_000_i64), 400, "AMOUNT_OUT_OF_RANGE"),
+    ] {
+        post(with(&[by_id.clone(), (name, value)])).await.refused(status, code);
+    }
+    // Another platform's customer is nobody.
+    let stranger = Payee::on(&server).await;
+    let theirs = address_of(&stranger.client, &stranger.customer).await;
+    post(with(&[("receiverUmaAddress", json!(theirs))])).await.refused(404, "UMA_NOT_FOUND");
+    let theirs = ("customerId", json!(stranger.customer));
+    post(with(&[theirs])).await.refused(404, "USER_NOT_FOUND");
+    payee.client.set_kyc(&payee.customer, "PENDING_REVIEW").await;
+    post(with(&[by_id])).await.refused(403, "USER_NOT_READY");
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_sender_steers_what_becomes_of_a_payment() {
+    for (user, millis, ends, reason) in [
+        ("success.eur", 200, "COMPLETED", None),
+        ("pending.long.usd", 360_000, "COMPLETED", None),
+        ("fail.timeout.usd", 30_000, "FAILED", Some("QUOTE_EXPIRED")),
+    ] {
+        let server = Server::new();
+        let payee = Payee::on(&server).await;
+        let payment = payee.receive(user, 5_000).await.expect(200).clone();
+        server.pass(millis - 1).await;
+        payee.stands_at(&payment, "PROCESSING", None).await;
+        server.pass(1).await;
+        payee.stands_at(&payment, ends, reason).await;
+        let got = payee.client.balance(&payee.usd).await;
+        assert_eq!(got, if ends == "COMPLETED" { 5_000 } else { 0 }, "{user}");
+        server.verify();
+    }
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    for (user, ends, reason) in [
+        ("fail.compliance.usd", "REJECTED", None),
+        ("fail.payment.usd", "FAILED", Some("PAY_REQUEST_FAILED")),
+    ] {
+        let payment = payee.receive(user, 5_000).await.expect(200).clone();
+        server.pass(200).await;
+        let payment = payee.stands_at(&payment, ends, reason).await;
+        assert!(payment["refund"].is_null(), "nothing had come");
+    }
+    assert_eq!(payee.client.balance(&payee.usd).await, 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_platform_decides_in_time() {
+    for (how, ends, reason) in [
+        ("approve", "COMPLETED", None),
+        ("reject", "REJECTED", None),
+        ("", "FAILED", Some("PAYMENT_APPROVAL_TIMED_OUT")),
+    ] {
+        let server = Server::new();
+        let payee = Payee::on(&server).await.with_webhook().await;
+        let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
+        assert_eq!(payment["status"], "PENDING");
+        server.verify();
+        server.pass(4_999).await;
+        payee.stands_at(&payment, "PENDING", None).await;
+        if !how.is_empty() {
+            let path = format!("/transactions/{}/{how}", text(&payment["id"]));
+            payee.client.post(&path, &json!({ "reason": "TEST" })).await.expect(200);
+        }
+        server.pass(1_000).await;
+        payee.stands_at(&payment, ends, reason).await;
+        let got = payee.client.balance(&payee.usd).await;
+        assert_eq!(got, if ends == "COMPLETED" { 5_000 } else { 0 }, "{how}");
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_receives_once() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let body = json!({
+        "senderUmaAddress": "$success.usd@sandbox.uma.money",
+        "receivingCurrencyCode": "USD",
+        "receivingCurrencyAmount": 700,
+        "customerId": payee.customer,
+    });
+    let first = payee.client.post_once("/sandbox/uma/receive", "a", &body).await;
+    let again = payee.client.post_once("/sandbox/uma/receive", "a", &body).await;
+    assert_eq!((first.expect(200), &again.bytes), (&again.body, &first.bytes));
+    server.pass(1_000).await;
+    assert_eq!(payee.client.balance(&payee.usd).await, 700);
+    server.verify();
+}
+
+#[tokio::test]
+async fn what_the_platform_insists_on_must_be_said() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let config = payee.client.get("/config").await.expect(200).clone();
+    let mut currencies = config["supportedCurrencies"].clone();
+    currencies[0]["requiredCounterpartyFields"] = json!([
+        { "name": "FULL_NAME", "mandatory": true },
+        { "name": "EMAIL", "mandatory": false },
+    ]);
+    let body = json!({ "supportedCurrencies": currencies });
+    payee.client.patch("/config", &body).await.expect(200);
+    payee.receive("success.usd", 100).await.expect(200);
+    currencies[0]["requiredCounterpartyFields"] = json!([{ "name": "TAX_ID", "mandatory": true }]);
+    let body = json!({ "supportedCurrencies": currencies });
+    payee.client.patch("/config", &body).await.expect(200);
+    let answer = payee.receive("success.usd", 100).await;
+    let missing = &answer.refused(400, "MISSING_MANDATORY_USER_INFO")["missingFields"];
+    assert_eq!(*missing, json!(["TAX_ID"]));
+    server.verify();
+}
+
+/// Adds the account that payments of a customer go on to.
+async fn default_account(payee: &Payee, mut body: Value) -> String {
+    body["customerId"] = json!(payee.customer);
+    body["defaultUmaDepositAccount"] = json!(true);
+    let made = payee.client.post("/customers/external-accounts", &body).await;
+    text(&made.expect(201)["id"])
+}
+
+/// The payout of a payment.
+async fn payout(payee: &Payee) -> Value {
+    let path = format!("/transactions?type=OUTGOING&customerId={}", payee.customer);
+    payee.client.get(&path).await.expect(200)["data"][0].clone()
+}
+
+#[tokio::test]
+async fn a_payment_goes_on_to_the_default_deposit_account() {
+    for (suffix, left) in [("789", 0), ("003", 5_000)] {
+        let server = Server::new();
+        let payee = Payee::on(&server).await;
+        let bank = default_account(&payee, crate::support::usd_external(None, suffix)).await;
+        let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
+        server.pass(200).await;
+        let got = payee.stands_at(&payment, "COMPLETED", None).await;
+        assert_eq!(got["destination"]["accountId"], payee.usd);
+        let out = payout(&payee).await;
+        assert_eq!(out["destination"]["accountId"], bank, "{out}");
+        assert_eq!(out["receivedAmount"], got["receivedAmount"]);
+        let reference = text(&got["reconciliationInstructions"]["reference"]);
+        assert_eq!(out["description"], format!("payout of {reference}"));
+        server.pass(1_000).await;
+        // What the bank does not take stays here.
+        assert_eq!(payee.client.balance(&payee.usd).await, left, "{suffix}");
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn a_payment_is_converted_for_a_deposit_account_in_another_currency() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let iban = json!({
+        "currency": "EUR",
+        "accountInfo": {
+            "accountType": "EUR_ACCOUNT",
+            "iban": "DE89370400440532013789",
+            "beneficiary": { "beneficiaryType": "INDIVIDUAL", "fullName": "Ada Lovelace" },
+        },
+    });
+    let bank = default_account(&payee, iban).await;
+    payee.receive("success.usd", 5_000).await.expect(200);
+    server.pass(200).await;
+    assert_eq!(payout(&payee).await["status"], "PROCESSING");
+    server.pass(200).await;
+    let out = payout(&payee).await;
+    assert_eq!(out["status"], "COMPLETED", "{out}");
+    assert_eq!(out["destination"]["accountId"], bank);
+    assert_eq!(out["sentAmount"]["amount"], 5_000);
+    assert!(out["quoteId"].is_string());
+    assert_eq!(payee.client.balance(&payee.usd).await, 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_payment_whose_payout_is_refused_stays() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    default_account(&payee, crate::support::usd_external(None, "789")).await;
+    payee.client.limit_usd(10_000, 20_000).await;
+    let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
+    server.pass(2_000).await;
+    payee.stands_at(&payment, "COMPLETED", None).await;
+    assert_eq!(payee.client.balance(&payee.usd).await, 5_000);
+    assert_eq!(payee.client.count("/transactions?type=OUTGOING").await, 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_live_platform_without_a_webhook_takes_no_payment() {
+    let server = Server::new();
+    let live = server.platform_with(Mode::Live, true).await;
+    let customer = live.customer().await;
+    let (app, platform) = (server.app.clone(), live.platform);
+    let now = app.server_now();
+    let id = app.new_id(Ahead::NONE, now);
+    let pay_in = PayIn {
+        sender: UmaAddress::parse("$bo@peer.example").expect("an address"),
+        payer: Facts::new(),
+        receiver: None,
+        customer_id: CustomerId::parse(&customer).ok(),
+        currency: Currency::from_code("USD").expect("a currency"),
+        amount_minor: 5_000,
+    };
+    let receive = move |unit: &mut store::unit::Unit<'_, '_>| {
+        incoming::receive(&app, unit, platform, &pay_in, id, now)
+    };
+    let payment = server.app.store().write(receive).await.expect("a payment");
+    assert_eq!(payment.failure(), Some(FailureReason::PaymentApprovalWebhookError));
+    let shown = live.transaction(&json!(id.to_string())).await;
+    assert_eq!(shown["failureReason"], "PAYMENT_APPROVAL_WEBHOOK_ERROR");
+    server.verify();
+}

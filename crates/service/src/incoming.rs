@@ -1,0 +1,472 @@
+//! Payments to UMA addresses of this server: begun, decided on by the receiver's platform, credited
+//! (contract 6.10, 7.3).
+//!
+//! Everything here begins with a payment that waits, and ends with the decision on it. Who decides
+//! is said in one place, [`Platform::first_decision`]; what asks the platform's webhook has the
+//! window to call [`approve`] or [`reject`].
+
+use std::sync::Arc;
+
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead};
+use domain::money::{Money, Receiving, Sending};
+use domain::platform::{CounterpartyField, Decision, Platform};
+use domain::quote::{Quote, Route};
+use domain::rail::Rail;
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement, Source,
+    Status, Transaction, Uma, reference,
+};
+use domain::uma_address::UmaAddress;
+use ledger::movements;
+use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::quotes::{self, NewQuote};
+use crate::transfers::{self, Transfer};
+use crate::{jobs, lifecycle, limits, lookups, owners, pricing, uma};
+
+/// How long a platform has to decide, in milliseconds (contract 7.3): the payer waits.
+pub const DECISION_MILLIS: i64 = 5_000;
+
+/// Begins the receiver's side of a payment within this server, which `outgoing` pays. The id was
+/// drawn by the server's clock.
+pub(crate) fn begin_here(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    outgoing: &Transaction,
+    quote: &Quote,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let broken = || Error::Internal(format!("{} is not within this server", outgoing.id()));
+    let Some(said) = &quote.draft().uma else { return Err(broken()) };
+    let Route::Here { customer } = said.route else { return Err(broken()) };
+    let customer = unit.get::<Customer>(&customer)?.ok_or_else(broken)?;
+    let Some(paid) = &outgoing.draft().uma else { return Err(broken()) };
+    let received = outgoing.draft().received.money();
+    let rates = app.env().rates.as_ref();
+    // By the clock of the payee's platform, as everything that is its own.
+    let ours = owners::platform(unit, outgoing.draft().platform)?.ahead;
+    let theirs = owners::platform(unit, customer.platform)?.ahead;
+    let id = TransactionId::from_uuid(moved_ahead(id.uuid(), theirs));
+    let now = theirs.shows(ours.on_server(now));
+    let draft = draft(
+        id,
+        &customer,
+        received,
+        Uma {
+            sender: paid.sender.clone(),
+            receiver: paid.receiver.clone(),
+            counterparty: said.payer.clone(),
+            settlement: Settlement::Here { outgoing: Some(outgoing.id()) },
+            rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
+        },
+    );
+    begin(app, unit, draft, now)?;
+    Ok(())
+}
+
+/// What another institution wants to pay.
+#[derive(Debug, Clone)]
+pub struct PayIn {
+    /// The address of whoever pays.
+    pub sender: UmaAddress,
+    /// What its institution says about it.
+    pub payer: Facts,
+    /// The address that is paid, if it is given.
+    pub receiver: Option<UmaAddress>,
+    /// The customer who is paid, if it is given. One of the two must be.
+    pub customer_id: Option<CustomerId>,
+    /// The currency that shall arrive.
+    pub currency: Currency,
+    /// What shall arrive, in its smallest unit.
+    pub amount_minor: i64,
+}
+
+/// Takes a pay request of another institution for a customer of the platform. The money comes once
+/// the platform has approved.
+pub fn receive(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    request: &PayIn,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let customer = receiver(unit, &platform, request)?;
+    let holder = owners::Holder::Customer(Arc::clone(&customer));
+    holder.may_move_money()?;
+    if request.sender == customer.uma_address {
+        return Err(Error::SelfPayment);
+    }
+    limits::enabled(&platform, request.currency, Direction::Incoming)?;
+    let received = limits::amount(request.amount_minor, request.currency)?;
+    let account = InternalAccountId::of(holder.owner(), request.currency);
+    limits::has_room(unit, account, received)?;
+    let asked = uma::asked_by(&platform, request.currency);
+    let fields = uma::missing(&asked, &request.payer);
+    if !fields.is_empty() {
+        return Err(Error::PayerDataMissing { fields });
+    }
+    let receipt = pricing::receipt(app.env().rates.as_ref(), &platform, received, now)?;
+    let draft = draft(
+        id,
+        &customer,
+        received,
+        Uma {
+            sender: request.sender.clone(),
+            receiver: customer.uma_address.clone(),
+            counterparty: request.payer.clone(),
+            settlement: Settlement::Lightning { msat: receipt.msat },
+            rate_details: Some(receipt.details),
+        },
+    );
+    begin(app, unit, draft, now)
+}
+
+/// The customer of the platform who is paid.
+fn receiver(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    request: &PayIn,
+) -> Result<Arc<Customer>, Error> {
+    let by_id = match request.customer_id {
+        Some(id) => Some(owners::customer(unit, platform.id, id)?),
+        None => None,
+    };
+    let by_address = match &request.receiver {
+        Some(address) => {
+            let unknown = || Error::UmaNotFound { address: address.clone() };
+            let local = lookups::local(unit, platform, address)?.ok_or_else(unknown)?;
+            let is_its = local.platform.id == platform.id;
+            Some(Some(local.customer).filter(|_| is_its).ok_or_else(unknown)?)
+        }
+        None => None,
+    };
+    match (by_id, by_address) {
+        (Some(customer), Some(other)) if customer.id != other.id => {
+            let message = "is not the address of the customer with this customerId";
+            Err(Error::field("receiverUmaAddress", message))
+        }
+        (Some(customer), _) | (None, Some(customer)) => Ok(customer),
+        (None, None) => {
+            let message = "is required unless receiverUmaAddress says who is paid";
+            Err(Error::field("customerId", message))
+        }
+    }
+}
+
+/// An incoming payment to a customer's account in the currency that arrives (contract 13, row 35).
+fn draft(id: TransactionId, customer: &Customer, received: Money, uma: Uma) -> Draft {
+    let owner = Owner::Customer(customer.id);
+    let currency = received.currency();
+    let account = AccountRef::Internal(InternalAccountId::of(owner, currency));
+    Draft {
+        id,
+        platform: customer.platform,
+        owner,
+        platform_customer_id: customer.platform_customer_id.clone(),
+        direction: Direction::Incoming,
+        source: Some(Source::Uma { address: uma.sender.clone() }),
+        destination: Destination::Account { account, currency },
+        sent: None,
+        received: Receiving(received),
+        terms: None,
+        uma: Some(uma),
+        description: None,
+    }
+}
+
+/// Adds an incoming payment. Its platform decides now, or within the window.
+fn begin(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    draft: Draft,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let platform = owners::platform(unit, draft.platform)?;
+    let transaction = Transaction::pending(draft);
+    lifecycle::begin(app, unit, transaction.clone())?;
+    match platform.first_decision() {
+        Decision::Approved => go_on(app, unit, transaction, &Facts::new(), now),
+        Decision::Asked => {
+            let subject = transaction.id().uuid();
+            let due_at = now.plus_millis(DECISION_MILLIS);
+            let kind = TimerKind::DecidePayment;
+            unit.set_timer(Timer::new(&platform, subject, kind, due_at, now));
+            Ok(transaction)
+        }
+        Decision::NobodyToAsk => {
+            let event = Event::Failed(FailureReason::PaymentApprovalWebhookError);
+            stop(app, unit, transaction, event, now)
+        }
+    }
+}
+
+/// The platform's incoming payment that waits for its decision.
+fn waiting(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let found = unit.get::<Transaction>(&id)?;
+    let transaction = found
+        .filter(|transaction| transaction.draft().platform == platform)
+        .ok_or(Error::TransactionNotFound { id })?;
+    let status = transaction.status();
+    let draft = transaction.draft();
+    let is_incoming = draft.direction == Direction::Incoming && draft.uma.is_some();
+    // The timer may not have been there yet: the clock decides.
+    let is_over = now >= transaction.created_at().plus_millis(DECISION_MILLIS);
+    if !is_incoming || status != Status::Pending || is_over {
+        return Err(Error::NotPendingApproval { id, status });
+    }
+    Ok(Transaction::clone(&transaction))
+}
+
+/// Approves an incoming payment, with what the platform says about its customer.
+pub fn approve(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: TransactionId,
+    receiver: &Facts,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let transaction = waiting(unit, platform, id, now)?;
+    go_on(app, unit, transaction, receiver, now)
+}
+
+/// Rejects an incoming payment.
+pub fn reject(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let transaction = waiting(unit, platform, id, now)?;
+    stop(app, unit, transaction, Event::Refused, now)
+}
+
+/// Ends an incoming payment on which nobody has decided in time. Does nothing to one that does not
+/// wait any more.
+pub(crate) fn time_out(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
+    if transaction.status() == Status::Pending {
+        let event = Event::Failed(FailureReason::PaymentApprovalTimedOut);
+        stop(app, unit, Transaction::clone(&transaction), event, now)?;
+    }
+    Ok(())
+}
+
+/// What the payer's platform insists to know about the receiver, and nobody has said.
+fn missing(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    receiver: &Facts,
+) -> Result<bool, Error> {
+    let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(false) };
+    let theirs = owners::platform(unit, outgoing.draft().platform)?;
+    let asked = uma::asked_by(&theirs, transaction.draft().received.currency());
+    let customer =
+        owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
+    let mut known = match &customer {
+        owners::Holder::Customer(customer) => uma::about(customer, &asked),
+        owners::Holder::Platform(_) => Facts::new(),
+    };
+    known.extend(receiver.clone());
+    Ok(!uma::missing(&asked, &known).is_empty())
+}
+
+/// The transaction of whoever pays, of a payment within this server.
+fn outgoing(unit: &mut Unit<'_, '_>, incoming: &Transaction) -> Result<Option<Transaction>, Error> {
+    let settlement = incoming.draft().uma.as_ref().map(|uma| uma.settlement);
+    let Some(Settlement::Here { outgoing: Some(id) }) = settlement else { return Ok(None) };
+    let found = unit.get::<Transaction>(&id)?;
+    let found = found.ok_or_else(|| Error::Internal(format!("{id} has vanished")))?;
+    Ok(Some(Transaction::clone(&found)))
+}
+
+/// What the clock of the payer's platform shows when that of the payee's shows `now`.
+fn on_the_other_side(
+    unit: &mut Unit<'_, '_>,
+    incoming: &Transaction,
+    outgoing: &Transaction,
+    now: Timestamp,
+) -> Result<Timestamp, Error> {
+    let payees = owners::platform(unit, incoming.draft().platform)?.ahead;
+    let payers = owners::platform(unit, outgoing.draft().platform)?.ahead;
+    Ok(payers.shows(payees.on_server(now)))
+}
+
+/// Goes on with a payment that was approved: to its end within this server, else until the money
+/// has come.
+fn go_on(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    receiver: &Facts,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    if missing(unit, &transaction, receiver)? {
+        let event = Event::Failed(FailureReason::MissingMandatoryPayeeData);
+        return stop(app, unit, transaction, event, now);
+    }
+    let received = transaction.draft().received.money();
+    if let Some(customer) = transaction.draft().owner.customer()
+        && let Err(error) = uma::can_be_paid(unit, customer, received)
+    {
+        if error.is_failure() {
+            return Err(error);
+        }
+        let event = Event::Failed(FailureReason::OfframpFailed);
+        return stop(app, unit, transaction, event, now);
+    }
+    unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
+    let Some(outgoing) = outgoing(unit, &transaction)? else {
+        lifecycle::ask_rail(app, unit, &transaction, now)?;
+        return Ok(transaction);
+    };
+    let told = shared(unit, &outgoing, receiver)?;
+    let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
+    jobs::end(app, unit, outgoing.knowing(told), Event::Settled, then)?;
+    credit(app, unit, transaction, now)
+}
+
+/// What of the platform's answer the payer's side has asked for.
+fn shared(
+    unit: &mut Unit<'_, '_>,
+    outgoing: &Transaction,
+    receiver: &Facts,
+) -> Result<Facts, Error> {
+    let theirs = owners::platform(unit, outgoing.draft().platform)?;
+    let asked: Vec<CounterpartyField> =
+        uma::asked_by(&theirs, outgoing.draft().received.currency());
+    let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
+    let said = receiver.iter().filter(|(name, _)| is_asked(name));
+    Ok(said.map(|(name, value)| (*name, value.clone())).collect())
+}
+
+/// Credits an incoming payment whose money is here, and sees that it goes on to where its owner
+/// wants it.
+pub(crate) fn credit(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let draft = transaction.draft();
+    let (id, received) = (draft.id, draft.received);
+    let broken = || Error::Internal(format!("{id} is no payment to a UMA address"));
+    let account = draft.destination.account().and_then(AccountRef::internal);
+    let (Some(uma), Some(account)) = (&draft.uma, account) else { return Err(broken()) };
+    let posting = match uma.settlement {
+        Settlement::Here { .. } => movements::delivery(account, received.money())?,
+        Settlement::Lightning { msat } => {
+            let details = uma.rate_details.ok_or_else(broken)?;
+            let fees = details.variable_fee.checked_add(details.fixed_fee);
+            let fees = fees.map_err(|error| Error::Internal(error.to_string()))?;
+            let sent = Sending(msat);
+            movements::receipt(Rail::Lightning, account, draft.platform, sent, fees, received)?
+        }
+    };
+    unit.post(id, &posting, now)?;
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
+    let owner =
+        owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
+    if let owners::Holder::Customer(customer) = owner
+        && customer.default_uma_deposit_account.is_some()
+    {
+        let platform = owners::platform(unit, customer.platform)?;
+        unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::PayOnward, now, now));
+    }
+    Ok(transaction)
+}
+
+/// Ends an incoming payment that is not made, on both sides if both are here.
+pub(crate) fn stop(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    event: Event,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
+    if let Some(outgoing) = outgoing(unit, &transaction)? {
+        let event = match event {
+            Event::Failed(FailureReason::PaymentApprovalTimedOut) => {
+                Event::Failed(FailureReason::Timeout)
+            }
+            Event::Failed(_) => Event::Failed(FailureReason::QuoteExecutionFailed),
+            Event::Quoted
+            | Event::Started
+            | Event::Settled
+            | Event::Refused
+            | Event::Refunded
+            | Event::Expired => event,
+        };
+        let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
+        jobs::end(app, unit, outgoing, event, then)?;
+    }
+    lifecycle::advance(app, unit, transaction, event, now)
+}
+
+/// Pays money that has come in out to the account that its owner has named for it, in the same
+/// currency or through a quote at the market's rate (contract 13, row 36). It is a payment of its
+/// own: one that is refused leaves the money where it is.
+pub(crate) fn pay_onward(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    id: TransactionId,
+    drawn: quotes::Drawn,
+) -> Result<(), Error> {
+    let Some(incoming) = unit.get::<Transaction>(&id)? else { return Ok(()) };
+    let draft = incoming.draft();
+    let Some(customer) = draft.owner.customer() else { return Ok(()) };
+    let customer = owners::customer(unit, draft.platform, customer)?;
+    let Some(external) = customer.default_uma_deposit_account else { return Ok(()) };
+    let account = owners::external_account(unit, draft.platform, external)?;
+    let received = draft.received;
+    let internal = InternalAccountId::of(draft.owner, received.currency());
+    let description = Some(format!("payout of {}", reference(id)));
+    if account.currency == received.currency() {
+        let transfer = Transfer {
+            internal,
+            external,
+            amount_minor: received.minor(),
+            currency: None,
+            description,
+        };
+        let (platform, way) = (draft.platform, Direction::Outgoing);
+        let (new, now) = (drawn.transaction(), drawn.now());
+        transfers::transfer(app, unit, platform, &transfer, way, new, now)?;
+        return Ok(());
+    }
+    let new = NewQuote {
+        from: quotes::From::Account { account: AccountRef::Internal(internal), customer_id: None },
+        to: quotes::To::Account(AccountRef::External(external)),
+        locked_side: quotes::Side::Sending,
+        locked_minor: received.minor(),
+        immediately_execute: true,
+        description,
+        purpose: None,
+        lookup: None,
+        payer: Facts::new(),
+    };
+    quotes::make_and_start(app, unit, draft.platform, &new, drawn)?;
+    Ok(())
+}

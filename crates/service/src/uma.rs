@@ -1,0 +1,334 @@
+//! What a quote to a UMA address needs besides: the lookup that it stands on, what is said about
+//! the payer, and the invoice of the payee's institution (contract 6.8, 6.9).
+
+use std::sync::Arc;
+
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::id::{CustomerId, LookupId, PlatformId};
+use domain::lookup::{Lookup, Offer, Receiver};
+use domain::money::{Money, Receiving};
+use domain::platform::{CounterpartyField, Platform};
+use domain::pricing::{Locked, Price};
+use domain::quote;
+use domain::time::Timestamp;
+use domain::transaction::{self, Facts, Settlement};
+use domain::uma_address::UmaAddress;
+use ports::uma::{Invoice, PayRequest};
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::{Error, PeerStage};
+use crate::owners::Holder;
+use crate::{limits, lookups, pricing};
+
+/// A UMA address as the destination of a quote.
+#[derive(Debug, Clone)]
+pub struct ToUma {
+    /// The address.
+    pub address: UmaAddress,
+    /// The currency that shall arrive; the one that the receiver likes best, when absent.
+    pub currency: Option<Currency>,
+    /// What the platform itself knows about the receiver.
+    pub counterparty: Facts,
+}
+
+/// How often another institution is asked for an invoice: once with the rate of the lookup, and
+/// again when its answer has another rate or a fee. A rate that moves each time is none.
+const ASKS_MAX: usize = 3;
+
+/// Who is paid and how.
+#[derive(Debug, Clone)]
+pub(crate) enum Payee {
+    /// A customer of this server.
+    Here {
+        /// The customer.
+        customer: Arc<Customer>,
+    },
+    /// Whoever another institution says.
+    Peer {
+        /// What the lookup gave.
+        callback: String,
+    },
+}
+
+/// A quote to a UMA address that stands on its lookup.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The lookup.
+    pub lookup: LookupId,
+    /// The address of whoever pays.
+    pub sender: UmaAddress,
+    /// How the receiver can be paid in the currency that was chosen.
+    pub offer: Offer,
+    /// What is said about whoever pays.
+    pub payer: Facts,
+    /// Who is paid.
+    pub payee: Payee,
+    /// What the payer's platform asks about the receiver.
+    pub payee_fields: Vec<CounterpartyField>,
+}
+
+/// An invoice for an amount.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    amount: Money,
+    invoice: Invoice,
+}
+
+/// The lookup that a quote names: of this platform, and still good.
+pub(crate) fn lookup(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    id: LookupId,
+    now: Timestamp,
+) -> Result<Arc<Lookup>, Error> {
+    unit.get::<Lookup>(&id)?
+        .filter(|lookup| lookup.platform == platform && !lookup.is_over(now))
+        .ok_or_else(|| Error::LookupNotFound { id: id.to_string() })
+}
+
+/// Refuses a lookup that another customer asked for.
+pub(crate) fn is_senders(lookup: &Lookup, sender: CustomerId) -> Result<(), Error> {
+    if lookup.sender == sender {
+        return Ok(());
+    }
+    Err(Error::field("lookupId", "was asked for by another customer than the one who pays"))
+}
+
+/// Refuses what is said about the payer if something is missing that the receiver's side insists
+/// on.
+pub(crate) fn is_complete(lookup: &Lookup, payer: &Facts) -> Result<(), Error> {
+    let fields = missing(&lookup.payer_fields, payer);
+    if fields.is_empty() { Ok(()) } else { Err(Error::PayerDataMissing { fields }) }
+}
+
+/// Mandatory fields that nothing is said about.
+pub(crate) fn missing(asked: &[CounterpartyField], given: &Facts) -> Vec<&'static str> {
+    let mandatory = asked.iter().filter(|field| field.mandatory);
+    mandatory.map(|field| field.name).filter(|name| !given.contains_key(name)).collect()
+}
+
+/// What a platform asks about the other side of a payment in a currency.
+pub(crate) fn asked_by(platform: &Platform, currency: Currency) -> Vec<CounterpartyField> {
+    let supported = platform.supported(currency);
+    supported.map(|terms| terms.required_counterparty_fields.clone()).unwrap_or_default()
+}
+
+/// Holds a quote to a UMA address against its lookup.
+pub(crate) fn plan(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    to: &ToUma,
+    (lookup_id, payer): (Option<LookupId>, &Facts),
+    holder: &Holder,
+    now: Timestamp,
+) -> Result<Plan, Error> {
+    let Some(id) = lookup_id else {
+        return Err(Error::field("lookupId", "is required for a UMA address: look it up first"));
+    };
+    let lookup = lookup(unit, platform.id, id, now)?;
+    let Holder::Customer(sender) = holder else {
+        let message = "is required: a payment to a UMA address comes from a customer's address";
+        return Err(Error::field("source.customerId", message));
+    };
+    is_senders(&lookup, sender.id)?;
+    let payee = match &lookup.receiver {
+        Receiver::Customer { address, customer } if *address == to.address => {
+            if *customer == sender.id {
+                return Err(Error::SelfPayment);
+            }
+            let local = lookups::local(unit, platform, address)?;
+            let local = local.ok_or_else(|| Error::UmaNotFound { address: address.clone() })?;
+            Payee::Here { customer: local.customer }
+        }
+        Receiver::Peer { address, callback } if *address == to.address => {
+            Payee::Peer { callback: callback.clone() }
+        }
+        Receiver::Customer { .. } | Receiver::Peer { .. } | Receiver::Account(_) => {
+            return Err(Error::field("lookupId", "is the lookup of another receiver"));
+        }
+    };
+    is_complete(&lookup, payer)?;
+    let mut offers = lookup.offers.iter();
+    let offer = match to.currency {
+        Some(currency) => offers.find(|offer| offer.currency == currency),
+        None => offers.next(),
+    };
+    let offer = *offer
+        .ok_or_else(|| Error::NotOffered { address: to.address.clone(), currency: to.currency })?;
+    Ok(Plan {
+        lookup: id,
+        sender: sender.uma_address.clone(),
+        offer,
+        payer: payer.clone(),
+        payee,
+        payee_fields: asked_by(platform, offer.currency),
+    })
+}
+
+/// What another institution has to be asked before there can be a quote.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub platform: Arc<Platform>,
+    pub sending: Currency,
+    pub locked: Locked,
+    pub receiver: UmaAddress,
+    pub plan: Plan,
+}
+
+/// Asks the payee's institution for an invoice, outside any unit of work. Nothing moves: an invoice
+/// that is not paid expires.
+pub(crate) async fn agree(
+    app: &App,
+    question: Question,
+    now: Timestamp,
+) -> Result<Option<Agreed>, Error> {
+    let Question { platform, sending, locked, receiver, plan } = question;
+    let Payee::Peer { callback } = &plan.payee else { return Ok(None) };
+    let peer = app.env().uma_peer(platform.mode);
+    let rates = app.env().rates.as_ref();
+    let (mut offer, mut fee_minor) = (plan.offer, 0);
+    let mut agreed: Option<Agreed> = None;
+    for _ in 0..=ASKS_MAX {
+        let corridor = pricing::corridor_to(rates, &platform, sending, &offer, now)?;
+        let price = pricing::quote(&platform, corridor, locked, fee_minor)?;
+        let amount = price.received.money();
+        is_offered(&offer, amount)?;
+        if let Some(agreed) = agreed.filter(|agreed| agreed.amount == amount) {
+            return Ok(Some(agreed));
+        }
+        let request = PayRequest {
+            callback: callback.clone(),
+            receiver: receiver.clone(),
+            sender: plan.sender.clone(),
+            amount,
+            payer: plan.payer.clone(),
+            payee_fields: plan.payee_fields.clone(),
+        };
+        let invoice = peer.request_payment(&request, now).await;
+        let invoice = invoice.map_err(|failure| Error::Peer {
+            address: receiver.clone(),
+            stage: PeerStage::PayRequest,
+            failure,
+        })?;
+        (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
+        agreed = Some(Agreed { amount, invoice });
+    }
+    Err(Error::NoRate { sending, receiving: offer.currency })
+}
+
+/// Refuses an amount that the receiver does not take.
+fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
+    let (min, max) = (offer.min_minor, offer.max_minor);
+    if (min..=max).contains(&amount.minor()) {
+        Ok(())
+    } else {
+        Err(Error::AmountOutOfRange { amount, min, max })
+    }
+}
+
+/// A quote to a UMA address with its price.
+pub(crate) struct Priced {
+    /// What it costs.
+    pub price: Price,
+    /// Fee parts as shown.
+    pub rate_details: transaction::RateDetails,
+    /// What the quote keeps.
+    pub of_quote: quote::Uma,
+    /// What its transaction keeps.
+    pub of_transaction: transaction::Uma,
+    /// From when on it cannot be paid.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Prices a quote to a UMA address with what its institution has said.
+pub(crate) fn price(
+    app: &App,
+    platform: &Platform,
+    (sending, locked): (Currency, Locked),
+    to: &ToUma,
+    plan: Plan,
+    agreed: Option<&Agreed>,
+    now: Timestamp,
+) -> Result<Priced, Error> {
+    let rates = app.env().rates.as_ref();
+    let invoice = agreed.map(|agreed| &agreed.invoice);
+    let offer = Offer { msat_per_unit: invoice.map(|one| one.msat_per_unit), ..plan.offer };
+    let corridor = pricing::corridor_to(rates, platform, sending, &offer, now)?;
+    let fee_minor = invoice.map_or(0, |invoice| invoice.fee_minor);
+    let price = pricing::quote(platform, corridor, locked, fee_minor)?;
+    let Receiving(received) = price.received;
+    is_offered(&offer, received)?;
+    let mut counterparty = match (&plan.payee, invoice) {
+        (Payee::Here { customer }, _) => about(customer, &plan.payee_fields),
+        (Payee::Peer { .. }, Some(invoice)) => invoice.payee.clone(),
+        (Payee::Peer { .. }, None) => Facts::new(),
+    };
+    counterparty.extend(to.counterparty.clone());
+    let (route, settlement) = match (plan.payee, agreed) {
+        (Payee::Here { customer }, _) => {
+            (quote::Route::Here { customer: customer.id }, Settlement::Here { outgoing: None })
+        }
+        (Payee::Peer { .. }, Some(Agreed { amount, invoice })) if *amount == received => {
+            let fields = missing(&plan.payee_fields, &counterparty);
+            if !fields.is_empty() {
+                return Err(Error::PayeeDataMissing { address: to.address.clone(), fields });
+            }
+            let (invoice, msat) = (invoice.text.clone(), invoice.msat);
+            (quote::Route::Lightning { invoice, msat }, Settlement::Lightning { msat })
+        }
+        // The rate has moved since the invoice was asked for.
+        (Payee::Peer { .. }, Some(_) | None) => {
+            return Err(Error::NoRate { sending, receiving: offer.currency });
+        }
+    };
+    Ok(Priced {
+        price,
+        rate_details: pricing::rate_details(rates, &price, invoice, now),
+        of_quote: quote::Uma {
+            lookup: plan.lookup,
+            sender: plan.sender.clone(),
+            payer: plan.payer,
+            route,
+        },
+        of_transaction: transaction::Uma {
+            sender: plan.sender,
+            receiver: to.address.clone(),
+            counterparty,
+            settlement,
+            rate_details: None,
+        },
+        expires_at: invoice.map(|invoice| invoice.expires_at),
+    })
+}
+
+/// What is known about a customer of what is asked.
+pub(crate) fn about(customer: &Customer, asked: &[CounterpartyField]) -> Facts {
+    let mut facts = customer.facts();
+    facts.retain(|name, _| asked.iter().any(|field| field.name == *name));
+    facts
+}
+
+/// Refuses to pay a customer of this server who cannot be paid any more, or whose account has no
+/// room.
+pub(crate) fn can_be_paid(
+    unit: &mut Unit<'_, '_>,
+    customer: CustomerId,
+    amount: Money,
+) -> Result<(), Error> {
+    let found = unit.get::<Customer>(&customer)?;
+    let found = found.ok_or_else(|| Error::Internal(format!("{customer} has vanished")))?;
+    let address = &found.uma_address;
+    if found.is_deleted {
+        return Err(Error::UmaNotFound { address: address.clone() });
+    }
+    if !found.kyc.status().may_move_money() {
+        return Err(Error::PayeeNotReady { address: address.clone() });
+    }
+    let owner = domain::id::Owner::Customer(customer);
+    let account = domain::id::InternalAccountId::of(owner, amount.currency());
+    // The account is another platform's, so nothing more is said about it.
+    limits::has_room(unit, account, amount)
+        .map_err(|_| Error::PayeeNotReady { address: address.clone() })
+}
