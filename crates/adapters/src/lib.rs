@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod entropy;
 pub mod identity;
+pub mod outbound;
 pub mod rates;
 pub mod rails;
 pub mod uma;

@@ -68,6 +68,10 @@ codes! {
     InvitationExpired = 400 "INVITATION_EXPIRED",
     /// There is no rate at the moment; try again later.
     QuoteRequestFailed = 400 "QUOTE_REQUEST_FAILED",
+    /// The platform has no webhook endpoint.
+    WebhookEndpointNotSet = 400 "WEBHOOK_ENDPOINT_NOT_SET",
+    /// The webhook endpoint cannot be reached from here, or did not answer in time.
+    WebhookDeliveryError = 400 "WEBHOOK_DELIVERY_ERROR",
     /// What another institution said about a payee cannot be read.
     ParseLnurlpResponseError = 400 "PARSE_LNURLP_RESPONSE_ERROR",
     /// An invoice of another institution cannot be read.
@@ -428,6 +432,8 @@ impl From<Error> for ApiError {
             }
             Error::NoRate { .. } => plain(Code::QuoteRequestFailed),
             Error::SelfPayment => plain(Code::SelfPayment),
+            Error::NoWebhookEndpoint => plain(Code::WebhookEndpointNotSet),
+            Error::WebhookDelivery { .. } => plain(Code::WebhookDeliveryError),
             Error::QuoteExpired { id, expires_at } => plain(Code::QuoteExpired)
                 .with("quoteId", id.to_string())
                 .with("expiresAt", expires_at.to_string()),

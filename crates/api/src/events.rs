@@ -20,6 +20,10 @@ struct Envelope<'a, D> {
     data: &'a D,
 }
 
+/// What an event tells that is about nothing.
+#[derive(Serialize)]
+struct Empty {}
+
 /// The bytes of an event.
 pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
     match subject {
@@ -30,6 +34,7 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
             envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))
         }
         Subject::Customer(customer) => envelope(event, &CustomerBody::from(customer)),
+        Subject::Nothing => envelope(event, &Empty {}),
     }
 }
 

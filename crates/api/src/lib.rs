@@ -28,6 +28,7 @@ pub mod quotes;
 pub mod transactions;
 pub mod invitations;
 pub mod events;
+pub mod webhooks;
 pub mod sandbox;
 pub mod openapi;
 pub mod docs;
@@ -99,6 +100,10 @@ fn routes(app: &App) -> Routes {
         .needs(TRANSACT, routes!(sandbox::receive))
         .needs(TRANSACT, routes!(sandbox::fund))
         .needs(TRANSACT, routes!(sandbox::send))
+        .needs(MANAGE, routes!(webhooks::keys))
+        .needs(MANAGE, routes!(webhooks::rotate))
+        .needs(MANAGE, routes!(webhooks::test))
+        .needs(MANAGE, routes!(sandbox::test_webhook))
         .needs(VIEW, routes!(sandbox::clock))
         .needs(TRANSACT, routes!(sandbox::advance_clock))
 }

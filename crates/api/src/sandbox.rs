@@ -24,6 +24,7 @@ use crate::internal_accounts::{AccountView, InternalAccountBody};
 use crate::receivers::address;
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
+use crate::webhooks::{self, TestBody};
 use crate::wire::currency;
 
 /// A deposit to an internal account.
@@ -315,4 +316,20 @@ pub async fn receive(
         incoming::receive(&app, unit, platform, &pay_in, id, now)
     };
     request.run(200, body, work).await
+}
+
+/// Sends an event of the type `TEST` to the platform's endpoint, once, and shows what it answered.
+#[utoipa::path(post, path = "/sandbox/webhooks/test", tag = "Sandbox",
+    responses(
+        (status = 200, description = "What the endpoint answered.", body = TestBody),
+        (status = 400, description = "There is no endpoint, or it did not answer.",
+            body = ErrorBody),
+    ))]
+pub async fn test_webhook(
+    State(app): State<App>,
+    caller: Caller,
+    request: Once,
+) -> Result<Response, ApiError> {
+    only_sandbox(&caller.platform)?;
+    webhooks::try_out(app, caller.platform, request.keyed()).await
 }

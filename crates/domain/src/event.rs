@@ -18,12 +18,19 @@ pub enum EventKind {
     InvitationClaimed,
     /// What is known of a customer's identity is final, for now.
     KycStatus,
+    /// Somebody tries an endpoint out. Never stored.
+    Test,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 4] =
-        [Self::IncomingPayment, Self::OutgoingPayment, Self::InvitationClaimed, Self::KycStatus];
+    pub const ALL: [Self; 5] = [
+        Self::IncomingPayment,
+        Self::OutgoingPayment,
+        Self::InvitationClaimed,
+        Self::KycStatus,
+        Self::Test,
+    ];
 
     /// The name in the envelope.
     pub const fn name(self) -> &'static str {
@@ -32,6 +39,7 @@ impl EventKind {
             Self::OutgoingPayment => "OUTGOING_PAYMENT",
             Self::InvitationClaimed => "INVITATION_CLAIMED",
             Self::KycStatus => "KYC_STATUS",
+            Self::Test => "TEST",
         }
     }
 

@@ -20,6 +20,7 @@ pub mod address;
 pub mod uma_address;
 pub mod code;
 pub mod platform;
+pub mod signing;
 pub mod token;
 pub mod customer;
 pub mod kyc;

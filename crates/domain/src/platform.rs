@@ -8,6 +8,7 @@ use crate::currency::Currency;
 use crate::customer::KycStatus;
 use crate::external_account;
 use crate::id::PlatformId;
+use crate::signing::Generations;
 use crate::time::Timestamp;
 use crate::transaction::Direction;
 use crate::uma_address::UmaDomain;
@@ -136,6 +137,8 @@ pub struct Platform {
     pub manager_tokens: u32,
     /// How far its clock is ahead of the server's.
     pub ahead: Ahead,
+    /// Which keys its deliveries are signed with.
+    pub signing: Generations,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its configuration last changed.

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod entropy;
 pub mod identity;
+pub mod outbound;
 pub mod rail;
 pub mod rates;
 pub mod uma;

@@ -14,6 +14,7 @@ use domain::transaction::Transaction;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
+use ports::outbound::Outbound;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
@@ -37,6 +38,8 @@ pub struct Env {
     pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
     /// Who checks the identities of a platform's customers, by its mode. Every mode has one.
     pub identification: HashMap<Mode, Arc<dyn Identification>>,
+    /// The way out to addresses that others chose.
+    pub outbound: Arc<dyn Outbound>,
     /// Makes the bytes of an event; the shapes are the API's.
     pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
@@ -57,6 +60,8 @@ pub enum Subject<'a> {
     Invitation(&'a Invitation),
     /// A customer.
     Customer(&'a Customer),
+    /// Nothing: somebody tries an endpoint out.
+    Nothing,
 }
 
 impl Env {

@@ -16,6 +16,7 @@ use domain::uma_address::UmaAddress;
 use ledger::account::AccountKey;
 use ledger::apply::Refusal;
 use ledger::posting::PostingError;
+use ports::outbound::OutboundFailure;
 use ports::uma::PeerFailure;
 use store::books::BookError;
 use store::error::StoreError;
@@ -325,6 +326,15 @@ pub enum Error {
     CurrencyInUse {
         /// The currency.
         currency: Currency,
+    },
+    /// The platform has not said where its events go.
+    #[error("the platform has no webhookEndpoint: set one with PATCH /config")]
+    NoWebhookEndpoint,
+    /// An endpoint did not take an event.
+    #[error("{failure}")]
+    WebhookDelivery {
+        /// Why.
+        failure: OutboundFailure,
     },
     /// The store failed; nothing was done, or (`OutcomeUnknown`) the process stops.
     #[error(transparent)]

@@ -27,6 +27,7 @@ pub mod quotes;
 pub mod incoming;
 pub mod funding;
 pub mod invitations;
+pub mod webhooks;
 pub mod tenure;
 pub mod jobs;
 

@@ -5,6 +5,7 @@ use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
 use domain::platform::{CorridorRule, Mode, Platform, SupportedCurrency};
+use domain::signing::Generations;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
@@ -58,6 +59,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         corridors: Vec::new(),
         manager_tokens: 0,
         ahead: Ahead::NONE,
+        signing: Generations::FIRST,
         created_at: now,
         updated_at: now,
     }

@@ -52,17 +52,23 @@ pub enum Purpose {
     KeyCheck,
     /// What a code opens.
     Code,
+    /// The secret that a platform's deliveries are signed with.
+    WebhookSecret,
+    /// The key of their other signature.
+    WebhookSigning,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::ClientSecret,
         Self::Fingerprint,
         Self::Idempotency,
         Self::Cursor,
         Self::KeyCheck,
         Self::Code,
+        Self::WebhookSecret,
+        Self::WebhookSigning,
     ];
 
     const fn label(self) -> &'static [u8] {
@@ -73,6 +79,8 @@ impl Purpose {
             Self::Cursor => b"cursor",
             Self::KeyCheck => b"key-check",
             Self::Code => b"code",
+            Self::WebhookSecret => b"webhook-secret",
+            Self::WebhookSigning => b"webhook-signing",
         }
     }
 }

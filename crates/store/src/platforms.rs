@@ -9,6 +9,8 @@ use domain::id::PlatformId;
 use domain::platform::{
     COUNTERPARTY_FIELDS, CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency,
 };
+use domain::signing::Generations;
+use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
@@ -29,6 +31,8 @@ struct Settings {
     is_regulated: bool,
     currencies: Vec<StoredCurrency>,
     corridors: Vec<StoredCorridor>,
+    signing_generation: u32,
+    signing_rotated_at: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,6 +150,8 @@ impl Record for Platform {
             is_regulated: self.is_regulated,
             currencies: self.currencies.iter().map(StoredCurrency::of).collect(),
             corridors: self.corridors.iter().map(StoredCorridor::of).collect(),
+            signing_generation: self.signing.newest,
+            signing_rotated_at: self.signing.rotated_at.map(Timestamp::millis),
         };
         let settings = serde_json::to_string(&settings).expect("settings have text keys only");
         vec![
@@ -189,6 +195,10 @@ impl Record for Platform {
             manager_tokens: row.count()?,
             ahead: Ahead::from_millis(row.int()?)
                 .ok_or_else(|| row.corrupt("not how far a clock can be ahead"))?,
+            signing: Generations {
+                newest: settings.signing_generation,
+                rotated_at: settings.signing_rotated_at.map(Timestamp::from_millis),
+            },
             created_at: row.time()?,
             updated_at: row.time()?,
         })

@@ -8,6 +8,7 @@ use std::time::Duration;
 use adapters::clock::SystemClock;
 use adapters::entropy::SystemEntropy;
 use adapters::identity::{OperatorDecides, TesterDecides};
+use adapters::outbound::GuardedClient;
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -75,6 +76,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
         uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
         identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
+        outbound: Arc::new(GuardedClient::default()),
         render_event: api::events::render,
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,

@@ -21,6 +21,7 @@ mod receive;
 mod sandbox;
 mod transactions;
 mod transfers;
+mod webhooks;
 mod config;
 mod tokens;
 mod customers;

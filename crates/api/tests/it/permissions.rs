@@ -120,6 +120,7 @@ async fn permissions_are_those_of_the_design() {
             "GET" if path.starts_with("/receiver/") => &["VIEW", "TRANSACT"],
             // It makes a customer.
             "GET" if path == "/customers/kyc-link" => &["MANAGE"],
+            "GET" if path == "/webhooks/keys" => &["MANAGE"],
             "GET" => &["VIEW"],
             "POST" if path == "/sandbox/webhooks/test" => &["MANAGE"],
             "POST" if money.iter().any(|start| path.starts_with(start)) => &["TRANSACT"],

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use adapters::clock::ManualClock;
 use adapters::entropy::SeededEntropy;
 use adapters::identity::{OperatorDecides, TesterDecides};
+use adapters::outbound::GuardedClient;
 use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -221,6 +222,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
             (Mode::Sandbox, Arc::new(TesterDecides) as Arc<dyn Identification>),
             (Mode::Live, Arc::new(OperatorDecides)),
         ]),
+        outbound: Arc::new(GuardedClient::default()),
         render_event: api::events::render,
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,

@@ -383,7 +383,7 @@ impl Chunk {
                     EventKind::IncomingPayment | EventKind::OutgoingPayment => {
                         self.payment(resource).events.push(event);
                     }
-                    EventKind::InvitationClaimed | EventKind::KycStatus => {
+                    EventKind::InvitationClaimed | EventKind::KycStatus | EventKind::Test => {
                         others.keep(findings, *keyring, resource, &event);
                     }
                 },

@@ -1,0 +1,163 @@
+//! The guarded HTTP client (reliability 4.6): the only one of the server that goes to addresses
+//! which somebody else chose.
+//!
+//! A name is resolved once, every address that it has must be allowed, and the connection goes to
+//! one of those. A connection that is kept open was checked when it was made. No redirect is
+//! followed, no proxy of the environment is used, and time and size have an end.
+
+mod reach;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use ports::rail::Pending;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+
+use self::reach::{Refusal, check_address, check_url};
+
+/// How long a connection may take to come about.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+/// How long a connection that nobody uses is kept for the next request.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+
+/// Connections to one host that nobody uses.
+const IDLE_MAX: usize = 16;
+
+/// Bytes of an answer that are read: as many as anybody is shown.
+const ANSWER_MAX: usize = 4_096;
+
+const USER_AGENT: &str = concat!("switchyard/", env!("CARGO_PKG_VERSION"));
+
+/// The client. It believes the authorities of the operating system, which are read when they are
+/// needed first: many servers and most commands send nothing.
+#[derive(Default)]
+pub struct GuardedClient {
+    /// One for each reach: they share no connection.
+    public: OnceLock<Option<Client>>,
+    loopback: OnceLock<Option<Client>>,
+}
+
+impl GuardedClient {
+    fn client(&self, reach: Reach) -> Result<&Client, OutboundFailure> {
+        let place = match reach {
+            Reach::Public => &self.public,
+            Reach::Loopback => &self.loopback,
+        };
+        let made = place.get_or_init(|| {
+            client(reach)
+                .inspect_err(|error| tracing::error!(error, "no request can be sent from here"))
+                .ok()
+        });
+        made.as_ref().ok_or(OutboundFailure::Unreachable)
+    }
+
+    async fn send(&self, request: OutboundRequest) -> Result<OutboundAnswer, OutboundFailure> {
+        let url = Url::parse(&request.url)
+            .map_err(|_| refused(&Refusal::new("the endpoint is not an absolute address")))?;
+        check_url(&url, request.reach).map_err(|refusal| refused(&refusal))?;
+        let mut post =
+            self.client(request.reach)?.post(url).timeout(request.within).body(request.body);
+        for (name, value) in request.headers {
+            post = post.header(name, value);
+        }
+        let answer = post.send().await.map_err(|error| failure(&error))?;
+        let status = answer.status().as_u16();
+        Ok(OutboundAnswer { status, body: first_bytes(answer).await? })
+    }
+}
+
+impl Outbound for GuardedClient {
+    fn post(
+        &self,
+        request: OutboundRequest,
+    ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>> {
+        Box::pin(self.send(request))
+    }
+}
+
+fn client(reach: Reach) -> Result<Client, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    // Those that cannot be read are as if they were not there: what they signed is not believed.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Checked(reach))
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIME)
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .user_agent(USER_AGENT)
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+/// Resolves names, and refuses one that has an address which is not allowed, whatever its others
+/// are.
+struct Checked(Reach);
+
+impl Resolve for Checked {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.0;
+        Box::pin(async move {
+            // The port is that of the request; the resolver does not know it.
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let found: Vec<SocketAddr> = found.collect();
+            for address in &found {
+                check_address(address.ip(), reach)?;
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn refused(refusal: &Refusal) -> OutboundFailure {
+    OutboundFailure::Refused(refusal.to_string())
+}
+
+/// What became of a request that has no answer. A refusal is somewhere below the client's own
+/// errors.
+fn failure(error: &reqwest::Error) -> OutboundFailure {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            return refused(refusal);
+        }
+        cause = error.source();
+    }
+    if error.is_timeout() { OutboundFailure::TimedOut } else { OutboundFailure::Unreachable }
+}
+
+/// The first bytes of a body; the rest is not read.
+async fn first_bytes(mut answer: Response) -> Result<Vec<u8>, OutboundFailure> {
+    let mut body = Vec::new();
+    while body.len() < ANSWER_MAX {
+        match answer.chunk().await.map_err(|error| failure(&error))? {
+            Some(chunk) => body.extend_from_slice(&chunk),
+            None => break,
+        }
+    }
+    body.truncate(ANSWER_MAX);
+    Ok(body)
+}
+
+impl fmt::Debug for GuardedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GuardedClient(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests;

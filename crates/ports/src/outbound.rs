@@ -1,0 +1,61 @@
+//! Outbound requests: whatever this server asks of an address that somebody else chose.
+
+use std::time::Duration;
+
+use crate::rail::Pending;
+
+/// Where a request may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Public addresses over https.
+    Public,
+    /// Also this machine itself, over http too: for platforms where no money is real.
+    Loopback,
+}
+
+/// A POST.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboundRequest {
+    /// Where to.
+    pub url: String,
+    /// Where it may go at all.
+    pub reach: Reach,
+    /// Headers beside those that every request has.
+    pub headers: Vec<(&'static str, String)>,
+    /// What is sent.
+    pub body: Vec<u8>,
+    /// How long the whole exchange may take, the body of the answer included.
+    pub within: Duration,
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboundAnswer {
+    /// The status.
+    pub status: u16,
+    /// The first bytes of the body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer. None of them says more about an address than its owner knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutboundFailure {
+    /// The address may not be reached from here; nothing was sent to it.
+    #[error("{0}")]
+    Refused(String),
+    /// There was no connection, or it broke.
+    #[error("the endpoint could not be reached")]
+    Unreachable,
+    /// The answer was not there in time.
+    #[error("the endpoint did not answer in time")]
+    TimedOut,
+}
+
+/// The one way out. It crosses a network, so nothing is sent within a unit of work.
+pub trait Outbound: Send + Sync {
+    /// Sends a request. No redirect is followed.
+    fn post(
+        &self,
+        request: OutboundRequest,
+    ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>>;
+}

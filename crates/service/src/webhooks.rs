@@ -1,0 +1,87 @@
+//! Webhooks: the keys of deliveries, and the try-out of an endpoint (contract 7; design decision
+//! 11).
+
+pub mod signature;
+
+use std::time::Duration;
+
+use domain::event::{Event, EventKind};
+use domain::id::{EventId, PlatformId};
+use domain::platform::{Mode, Platform};
+use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use store::unit::Unit;
+
+use crate::app::{App, Subject};
+use crate::error::Error;
+use crate::once::{Keyed, Render, Reply, answered, once};
+use crate::owners;
+use crate::webhooks::signature::Signer;
+
+/// How long an endpoint has for the whole exchange of a try-out, while somebody waits for it.
+const TEST_TIME: Duration = Duration::from_secs(10);
+
+/// What came of a try-out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tested {
+    /// Where it went.
+    pub url: String,
+    /// What the endpoint said.
+    pub answer: OutboundAnswer,
+}
+
+/// Where a platform's requests may go.
+pub fn reach(mode: Mode) -> Reach {
+    if mode == Mode::Live { Reach::Public } else { Reach::Loopback }
+}
+
+/// Sends an event of the kind `TEST` to the platform's endpoint, once, and tells what it answered.
+/// A repeat of the request is answered and sends nothing.
+pub async fn test<R: Render<Tested>>(
+    app: &App,
+    keyed: Keyed,
+    platform: &Platform,
+    render: R,
+) -> Result<Reply, Error> {
+    if let Some(reply) = answered(app, keyed).await? {
+        return Ok(reply);
+    }
+    let tested = deliver_test(app, platform).await;
+    once(app, keyed, render, move |_| tested.clone()).await
+}
+
+async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
+    let url = platform.webhook_endpoint.clone().ok_or(Error::NoWebhookEndpoint)?;
+    let now = app.now(platform.ahead);
+    let id: EventId = app.new_id(platform.ahead, now);
+    let mut event = Event {
+        id,
+        platform: platform.id,
+        kind: EventKind::Test,
+        resource: platform.id.uuid(),
+        number: 0,
+        at: now,
+        body: Vec::new(),
+    };
+    event.body = app.render(&event, Subject::Nothing);
+    let signer = Signer::of(app.store().keyring(), platform, now);
+    let request = OutboundRequest {
+        url: url.clone(),
+        reach: reach(platform.mode),
+        headers: signer.headers(&event, now),
+        body: event.body,
+        within: TEST_TIME,
+    };
+    let answer = app.env().outbound.post(request).await;
+    let answer = answer.map_err(|failure: OutboundFailure| Error::WebhookDelivery { failure })?;
+    Ok(Tested { url, answer })
+}
+
+/// Gives a platform new keys; the ones before sign for a day more.
+pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result<Platform, Error> {
+    let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+    let now = app.now(platform.ahead);
+    platform.signing = platform.signing.rotated(now);
+    platform.updated_at = now;
+    unit.put_platform(platform.clone());
+    Ok(platform)
+}
