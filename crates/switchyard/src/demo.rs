@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use adapters::entropy::SystemEntropy;
+use adapters::outbound::choose_cryptography;
 use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
 use domain::transaction::Transaction;
 use ledger::account::{AccountKey, Balance, Side};
@@ -129,6 +130,7 @@ struct Answer {
 impl Story {
     fn new(base_url: &str, credentials: &ClientCredentials) -> Result<Self, Failure> {
         // A proxy that the environment names is not on the way to this machine itself.
+        choose_cryptography();
         let client = Client::builder().no_proxy().timeout(ANSWERED_WITHIN).build();
         let client = client.map_err(|error| Failure::new(format!("no HTTP client: {error}")))?;
         print(&format!("A throw-away server listens at {base_url}\n"))?;

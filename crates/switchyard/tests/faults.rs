@@ -254,7 +254,7 @@ async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Resu
     let cluster = Cluster::start()?;
     let database = Database::new(cluster.server())?;
     let site = Site::open(&database.url()).await?;
-    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let http = testbed::recorder::http(PATIENCE)?;
     let status = async |path: &str| -> Result<u16> {
         let url = format!("{}{path}", site.servers[0].base());
         Ok(http.get(url).send().await?.status().as_u16())
@@ -344,7 +344,7 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     let cluster = Cluster::start_with(&[("deadlock_timeout", "50ms")])?;
     let database = Database::new(cluster.server())?;
     let site = Site::open(&database.url()).await?;
-    let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let http = testbed::recorder::http(PATIENCE)?;
     let conflicts = async || -> Result<u64> {
         let url = format!("{}/metrics", site.servers[0].base());
         let text = http.get(url).send().await?.text().await?;

@@ -3,7 +3,7 @@
 //!
 //! A page is Markdown. Its blocks of `sh` are run one after the other in one shell; what a block
 //! prints is the block behind it. What is different in every run is written the same in each: ids,
-//! times, references and the port.
+//! times, references, codes and the port.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -78,9 +78,11 @@ struct Evened {
 impl Evened {
     fn new(base: &str) -> Self {
         let of = |pattern: &str, text| (Regex::new(pattern).unwrap(), text);
+        let port = base.rsplit(':').next().unwrap();
         let others = vec![
-            of(&regex::escape(base), "http://127.0.0.1:8080"),
-            of(&regex::escape(base.trim_start_matches("http://")), "127.0.0.1:8080"),
+            of(&format!(r":{port}\b"), ":8080"),
+            of(r#""code": ?"[a-z0-9]{16}""#, r#""code": "aaaaaaaaaaaaaaaa""#),
+            of("/i/[a-z0-9]{16}", "/i/aaaaaaaaaaaaaaaa"),
             of(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "2025-10-13T12:00:00.000Z"),
             of(r"\bSY-[0-9A-Z]{20}\b", "SY-00000000000000000000"),
         ];
@@ -168,4 +170,14 @@ async fn docs_of_a_payout() {
 #[tokio::test]
 async fn docs_of_on_demand_funding() {
     holds("on-demand-funding.md").await;
+}
+
+#[tokio::test]
+async fn docs_of_receiving() {
+    holds("receive.md").await;
+}
+
+#[tokio::test]
+async fn docs_of_an_invitation() {
+    holds("invitation.md").await;
 }

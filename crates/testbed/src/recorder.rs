@@ -32,6 +32,18 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// Clients that ask for answers again at once: as many as the servers commit together anyway.
 const REPLAYERS: usize = 16;
 
+/// An HTTP client that gives up after a time.
+///
+/// # Errors
+///
+/// If none can be made.
+pub fn http(within: Duration) -> Result<reqwest::Client> {
+    // A program that knows several kinds of cryptography has to say which one it uses. Whoever has
+    // said so before is right.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().timeout(within).build().context("making a client")
+}
+
 /// US cents, the most that the server gives at once: more than any load uses up.
 const FUNDED: i64 = 100_000_000_000;
 

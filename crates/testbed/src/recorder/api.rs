@@ -58,8 +58,7 @@ impl Api {
     /// If there is none, or no client can be made.
     pub fn new(bases: &[String]) -> Result<Self> {
         ensure!(!bases.is_empty(), "a client needs a server");
-        let http = reqwest::Client::builder().timeout(ANSWER_WITHIN).build();
-        let http = http.context("making a client")?;
+        let http = super::http(ANSWER_WITHIN)?;
         Ok(Self { http, bases: bases.to_vec(), turn: AtomicUsize::new(0) })
     }
 
