@@ -104,6 +104,8 @@ codes! {
     InvitationNotFound = 404 "INVITATION_NOT_FOUND",
     /// There is nobody at the UMA address.
     UmaNotFound = 404 "UMA_NOT_FOUND",
+    /// There is no such import of customers.
+    BulkUploadJobNotFound = 404 "BULK_UPLOAD_JOB_NOT_FOUND",
     /// There is no such lookup, or it has expired.
     LookupRequestNotFound = 404 "LOOKUP_REQUEST_NOT_FOUND",
     /// The path exists, but not with this method.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use service::Env;
 use service::app::Subject;
 
+use crate::bulk::BulkImportBody;
 use crate::customers::CustomerBody;
 use crate::invitations::InvitationBody;
 use crate::transactions::TransactionBody;
@@ -33,6 +34,7 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
         Subject::Invitation(invitation) => {
             envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))
         }
+        Subject::Import(import, refused) => envelope(event, &BulkImportBody::new(import, refused)),
         Subject::Customer(customer) => envelope(event, &CustomerBody::from(customer)),
         Subject::Nothing => envelope(event, &Empty {}),
     }

@@ -19,6 +19,7 @@ pub mod config;
 pub mod tokens;
 pub mod customers;
 pub mod kyc;
+pub mod bulk;
 pub mod internal_accounts;
 pub mod external_accounts;
 pub mod transfers;
@@ -69,6 +70,8 @@ fn routes(app: &App) -> Routes {
         .needs(MANAGE, routes!(tokens::delete))
         .needs(VIEW, routes!(customers::list))
         .needs(MANAGE, routes!(customers::create))
+        .needs(MANAGE, routes!(bulk::create))
+        .needs(VIEW, routes!(bulk::get))
         // It is a GET that makes a customer.
         .needs(MANAGE, routes!(kyc::link))
         .needs(VIEW, routes!(customers::get))

@@ -5,7 +5,7 @@ use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::token::Permission;
-use domain::{external_account, invitation, quote, transaction};
+use domain::{bulk_import, external_account, invitation, quote, transaction};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::Paths;
 
@@ -315,6 +315,7 @@ pub fn names(document: &mut Value) {
     }
     let codes = Currency::all().map(Currency::code).collect::<Vec<_>>();
     let kyc = all(&KycStatus::ALL, KycStatus::name);
+    let imports = all(&bulk_import::Status::ALL, bulk_import::Status::name);
     let directions = vec!["INCOMING", "OUTGOING"];
     let lists: Vec<(&str, &str, Vec<&'static str>)> = vec![
         ("Currency", "code", codes.clone()),
@@ -328,6 +329,8 @@ pub fn names(document: &mut Value) {
         ("Refund", "status", vec!["PENDING", "COMPLETED", "FAILED"]),
         ("Refund", "reason", vec!["TRANSACTION_FAILED", "USER_CANCELLATION"]),
         ("Quote", "status", all(&quote::Status::ALL, quote::Status::name)),
+        ("BulkImportJob", "status", imports.clone()),
+        ("BulkUpload", "status", imports),
         ("Invitation", "status", all(&invitation::Status::ALL, invitation::Status::name)),
         ("CreateQuote", "purposeOfPayment", quote::PURPOSES.to_vec()),
         (

@@ -20,16 +20,19 @@ pub enum EventKind {
     KycStatus,
     /// Somebody tries an endpoint out. Never stored.
     Test,
+    /// An import of many customers has ended.
+    BulkUpload,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::IncomingPayment,
         Self::OutgoingPayment,
         Self::InvitationClaimed,
         Self::KycStatus,
         Self::Test,
+        Self::BulkUpload,
     ];
 
     /// The name in the envelope.
@@ -40,6 +43,7 @@ impl EventKind {
             Self::InvitationClaimed => "INVITATION_CLAIMED",
             Self::KycStatus => "KYC_STATUS",
             Self::Test => "TEST",
+            Self::BulkUpload => "BULK_UPLOAD",
         }
     }
 

@@ -55,6 +55,8 @@ pub mod kind {
         Event = "Webhook";
         /// An invitation; clients know it by its code.
         Invitation = "Invitation";
+        /// An import of many customers.
+        Job = "Job";
         /// A check of a customer's identity; people know it by its link.
         IdentityCheck = "IdentityCheck";
     }
@@ -86,6 +88,8 @@ pub type LookupId = Id<kind::Lookup>;
 pub type EventId = Id<kind::Event>;
 /// Identifier of a [`kind::Invitation`].
 pub type InvitationId = Id<kind::Invitation>;
+/// Identifier of a [`kind::Job`].
+pub type JobId = Id<kind::Job>;
 /// Identifier of a [`kind::IdentityCheck`].
 pub type IdentityCheckId = Id<kind::IdentityCheck>;
 

@@ -24,6 +24,7 @@ pub mod signing;
 pub mod token;
 pub mod customer;
 pub mod kyc;
+pub mod bulk_import;
 pub mod account_info;
 pub mod checks;
 pub mod external_account;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::customer::KycStatus;
 use crate::uma_address::UmaAddress;
-use crate::{invitation, kyc, quote, transaction};
+use crate::{bulk_import, invitation, kyc, quote, transaction};
 
 /// Every arrow of every machine, from the tables that the machines themselves use.
 pub fn markdown() -> String {
@@ -47,6 +47,14 @@ pub fn markdown() -> String {
     for from in kyc::CheckStatus::ALL {
         for event in kyc::CheckEvent::ALL {
             let Some(to) = kyc::check_arrow(from, event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page.push_str("\n## Bulk import\n\n| from | event | to |\n|---|---|---|\n");
+    for from in bulk_import::Status::ALL {
+        for event in bulk_import::Event::ALL {
+            let Some(to) = from.after(event) else { continue };
             let (from, to, name) = (from.name(), to.name(), event.name());
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
         }

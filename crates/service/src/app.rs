@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use domain::bulk_import::{BulkImport, Refusal};
 use domain::clock::Ahead;
 use domain::customer::Customer;
 use domain::event::Event;
@@ -22,6 +23,7 @@ use store::Store;
 use uuid::Uuid;
 
 use crate::auth;
+use crate::error::Error;
 use crate::tenure::Tenure;
 
 /// The outside world, as ports, and what the operator has set.
@@ -42,6 +44,8 @@ pub struct Env {
     pub outbound: Arc<dyn Outbound>,
     /// Makes the bytes of an event; the shapes are the API's.
     pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
+    /// Says why a row of an import was refused, as the report keeps it.
+    pub render_refusal: fn(&Error) -> String,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
     /// slash at the end.
     pub public_url: String,
@@ -62,6 +66,8 @@ pub enum Subject<'a> {
     Customer(&'a Customer),
     /// Nothing: somebody tries an endpoint out.
     Nothing,
+    /// An import that has ended, and the rows that were refused, as far as they are shown.
+    Import(&'a BulkImport, &'a [Refusal]),
 }
 
 impl Env {

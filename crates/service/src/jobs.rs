@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
-use crate::{funding, identity, incoming, invitations, lifecycle, owners, quotes};
+use crate::{bulk, funding, identity, incoming, invitations, lifecycle, owners, quotes};
 
 /// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
 /// there are requests at a time on a busy server, so that neither holds up the other.
@@ -101,7 +101,8 @@ async fn with_orders(
                     | TimerKind::ExpireInvitation
                     | TimerKind::ExpireIdentityCheck
                     | TimerKind::DecidePayment
-                    | TimerKind::PayOnward => Ok(None),
+                    | TimerKind::PayOnward
+                    | TimerKind::ImportCustomers => Ok(None),
                 };
                 // All are gone through even so, so that what they wait for is fetched together.
                 if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
@@ -127,6 +128,7 @@ async fn ring(
         (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
         (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
         (TimerKind::ExpireIdentityCheck, Ok(_)) => expire_identity_check(app, tenure, &timer).await,
+        (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
         (TimerKind::DecidePayment, Ok(_)) => time_out(app, tenure, &timer).await,
         (TimerKind::PayOnward, Ok(_)) => pay_onward(app, tenure, &timer).await,

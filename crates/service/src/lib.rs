@@ -18,6 +18,7 @@ pub mod clock;
 pub mod tokens;
 pub mod customers;
 pub mod identity;
+pub mod bulk;
 pub mod external_accounts;
 pub mod pricing;
 pub mod lookups;

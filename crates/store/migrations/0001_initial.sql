@@ -301,3 +301,26 @@ create table identity_checks (
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};
+
+create table bulk_imports (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    status {text} not null check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED')),
+    total {int8} not null check (total >= 0),
+    parts {int8} not null check (parts >= 0),
+    parts_done {int8} not null check (parts_done between 0 and parts),
+    successful {int8} not null check (successful >= 0),
+    failed {int8} not null check (failed >= 0),
+    updated_at {int8} not null,
+    version {int8} not null
+) {strict};
+
+-- The rows of a file, until they were gone through; then what was refused of them.
+create table bulk_parts (
+    id {bytes} not null primary key,
+    import {bytes} not null,
+    number {int8} not null,
+    done {int8} not null check (done in (0, 1)),
+    sealed {bytes} not null,
+    version {int8} not null
+) {wide};

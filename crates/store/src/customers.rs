@@ -26,7 +26,7 @@ use crate::strands::{Facet, Ids, Index, SPANS_OF_PLATFORM, Strand};
 
 /// Who a customer is, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
-enum StoredIdentity {
+pub(crate) enum StoredIdentity {
     Individual {
         full_name: Option<String>,
         birth_date: Option<String>,
@@ -43,7 +43,7 @@ enum StoredIdentity {
 }
 
 #[derive(Serialize, Deserialize)]
-struct StoredOwner {
+pub(crate) struct StoredOwner {
     full_name: String,
     individual_type: Cow<'static, str>,
     email_address: Option<String>,
@@ -99,7 +99,7 @@ impl StoredOwner {
 }
 
 impl StoredIdentity {
-    fn of(identity: &Identity) -> Self {
+    pub(crate) fn of(identity: &Identity) -> Self {
         match identity {
             Identity::Individual(person) => Self::Individual {
                 full_name: person.full_name.clone(),
@@ -117,7 +117,7 @@ impl StoredIdentity {
         }
     }
 
-    fn into_domain(self) -> Option<Identity> {
+    pub(crate) fn into_domain(self) -> Option<Identity> {
         Some(match self {
             Self::Individual { full_name, birth_date, nationality, address } => {
                 Identity::Individual(Individual {

@@ -30,6 +30,7 @@ pub mod quotes;
 pub mod transactions;
 pub mod invitations;
 pub mod identity_checks;
+pub mod bulk_imports;
 pub mod books;
 pub mod events;
 pub mod timers;

@@ -273,6 +273,8 @@ tables! {
     leases: crate::leases::Lease,
     invitations: domain::invitation::Invitation,
     identity_checks: domain::kyc::IdentityCheck,
+    bulk_imports: domain::bulk_import::BulkImport,
+    bulk_parts: domain::bulk_import::Part,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

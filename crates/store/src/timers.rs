@@ -32,17 +32,20 @@ pub enum TimerKind {
     /// Money that has come in is paid out to where its owner wants it; the subject is the
     /// transaction with which it came.
     PayOnward,
+    /// The next part of a file is gone through; the subject is the import.
+    ImportCustomers,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ExpireQuote,
         Self::AskRail,
         Self::ExpireInvitation,
         Self::ExpireIdentityCheck,
         Self::DecidePayment,
         Self::PayOnward,
+        Self::ImportCustomers,
     ];
 
     /// The name in storage.
@@ -54,6 +57,7 @@ impl TimerKind {
             Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
             Self::DecidePayment => "DECIDE_PAYMENT",
             Self::PayOnward => "PAY_ONWARD",
+            Self::ImportCustomers => "IMPORT_CUSTOMERS",
         }
     }
 

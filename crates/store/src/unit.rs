@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use domain::bulk_import::{self, BulkImport};
 use domain::clock::Ahead;
 use domain::customer::Customer;
 use domain::event::Event;
@@ -345,6 +346,21 @@ impl Unit<'_, '_> {
     /// Keeps the end of a check of an identity.
     pub fn move_identity_check(&mut self, moved: Moved<IdentityCheck>) {
         self.put(moved.into_now());
+    }
+
+    /// Adds a new import of many customers.
+    pub fn add_import(&mut self, import: BulkImport) {
+        self.put(import);
+    }
+
+    /// Keeps the progress of an import.
+    pub fn move_import(&mut self, moved: Moved<BulkImport>) {
+        self.put(moved.into_now());
+    }
+
+    /// Adds a part of an import, or keeps what is left of one that was read.
+    pub fn put_part(&mut self, part: bulk_import::Part) {
+        self.put(part);
     }
 
     /// Keeps the first answer to an idempotency key. The caller has read that there is none. Bytes

@@ -66,6 +66,10 @@ const WAITING: u128 = 32;
 /// The check of the latter, by the number of its code.
 const OPEN_CHECK: u8 = 1;
 
+/// An import that is half-way through its file, and one that is through.
+const HALF_WAY: u128 = 201;
+const IMPORTED: u128 = 202;
+
 /// Invitations, by the number of their code.
 const OPEN_INVITATION: u8 = 1;
 const CLAIMED_INVITATION: u8 = 2;
@@ -334,6 +338,23 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     Ok(unit.post(transaction_id(UMA_IN), &posting, at(240))?)
 }
 
+/// Imports: one half-way, and one at its end.
+fn imports(unit: &mut Unit<'_, '_>) {
+    use domain::bulk_import::{Counts, Event};
+    let half = Event::Progressed(Counts { successful: 1, failed: 0 });
+    let end = Event::Finished(Counts { successful: 0, failed: 1 });
+    let (import, [first, second]) = bulk_import(HALF_WAY);
+    unit.set_timer(under_way(import.id().uuid(), TimerKind::ImportCustomers));
+    unit.move_import(import.apply(half, at(800)).unwrap());
+    unit.put_part(done_part(first));
+    unit.put_part(second);
+    let (import, parts) = bulk_import(IMPORTED);
+    let import = import.apply(half, at(800)).unwrap().into_now().apply(end, at(801)).unwrap();
+    unit.add_event(event_of_import(import.now()));
+    unit.move_import(import);
+    parts.into_iter().for_each(|part| unit.put_part(done_part(part)));
+}
+
 /// Makes a sound database with something of every kind in it.
 fn build(engine: &dyn Engine) {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
@@ -345,6 +366,7 @@ fn build(engine: &dyn Engine) {
             transfers(unit)?;
             invitations(unit);
             identities(unit);
+            imports(unit);
             quotes(unit)?;
             uma(unit)
         });
@@ -377,6 +399,8 @@ fn with_ids(sql: &str) -> String {
         ("$funded_failed", uuid(QUOTE_FUNDED_FAILED)),
         ("$failed", uuid(QUOTE_FAILED)),
         ("$open_quote", quote_id(QUOTE_OPEN).uuid()),
+        ("$half_way", uuid(HALF_WAY)),
+        ("$imported", uuid(IMPORTED)),
         ("$refused", customer_id(REFUSED).uuid()),
         ("$waiting", customer_id(WAITING).uuid()),
         ("$open_check", identity_check(OPEN_CHECK, WAITING).id().uuid()),
@@ -687,6 +711,8 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
     // An event at another time than its step.
     corrupter(&["E4"], "update events set at = at + 1 where resource = $out_pending"),
+    // An import whose end nobody was told of.
+    corrupter(&["E5"], "delete from events where resource = $imported"),
     // A decision about an identity that nobody was told of, and one that was not made.
     corrupter(&["E5"], "delete from events where resource = $refused and number = 2"),
     corrupter(&["E5"], "update customers set kyc_changes = 3 where id = $refused"),
@@ -754,6 +780,12 @@ const CORRUPTERS: &[Corrupter] = &[
         "update invitations set status = 'CANCELLED', ended_at = ended_at + 1 \
          where id = $claimed_invitation",
     ),
+    // An import that will never go on, one that says it is further than it is, a part without an
+    // import, and rows that were kept after they were gone through.
+    corrupter(&["C5"], "delete from timers where subject = $half_way"),
+    corrupter(&["C5"], "update bulk_imports set parts_done = 0 where id = $half_way"),
+    corrupter(&["C5"], "update bulk_parts set import = $nothing where import = $half_way"),
+    corrupter(&["C5"], "update bulk_parts set done = 0 where import = $imported and number = 0"),
     // A check that will never end, one of which its customer knows nothing, and one that was
     // decided and is still open.
     corrupter(&["C4"], "delete from timers where subject = $open_check"),

@@ -143,6 +143,11 @@ impl Stage {
             .values()
             .flat_map(|item| item.as_object().expect("operations").values())
             .filter(|operation| operation["requestBody"]["required"] == true)
+            .filter(|operation| {
+                // A form is no JSON object: `bulk` tries what can be wrong with one.
+                let content = &operation["requestBody"]["content"];
+                content.get("application/json").is_some()
+            })
             .count();
         assert_eq!(with_bodies, self.requests().len(), "an operation with a body is not tested");
     }

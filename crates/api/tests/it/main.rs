@@ -32,3 +32,4 @@ mod external_accounts;
 mod prices;
 mod permissions;
 mod bad_input;
+mod bulk;

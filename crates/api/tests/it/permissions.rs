@@ -25,6 +25,7 @@ fn operations(server: &Server) -> Vec<Operation> {
                 .replace("{tokenId}", "Token:00000000-0000-7000-8000-000000000000")
                 .replace("{quoteId}", "Quote:00000000-0000-7000-8000-000000000000")
                 .replace("{transactionId}", "Transaction:00000000-0000-7000-8000-000000000000")
+                .replace("{jobId}", "Job:00000000-0000-7000-8000-000000000000")
                 .replace("{invitationCode}", "aaaaaaaaaaaaaaaa")
                 .replace("{receiverUmaAddress}", "$nobody@uma.test")
                 .replace("{accountId}", "InternalAccount:00000000-0000-7000-8000-000000000348");
@@ -36,7 +37,7 @@ fn operations(server: &Server) -> Vec<Operation> {
             all.push(Operation { method: method.to_uppercase(), path, any_of });
         }
     }
-    assert!(all.len() >= 37, "{} operations", all.len());
+    assert!(all.len() >= 39, "{} operations", all.len());
     all
 }
 

@@ -383,7 +383,10 @@ impl Chunk {
                     EventKind::IncomingPayment | EventKind::OutgoingPayment => {
                         self.payment(resource).events.push(event);
                     }
-                    EventKind::InvitationClaimed | EventKind::KycStatus | EventKind::Test => {
+                    EventKind::InvitationClaimed
+                    | EventKind::KycStatus
+                    | EventKind::Test
+                    | EventKind::BulkUpload => {
                         others.keep(findings, *keyring, resource, &event);
                     }
                 },

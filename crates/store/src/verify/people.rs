@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use domain::bulk_import::{self, BulkImport, Part};
 use domain::customer::{Customer, KycStatus};
 use domain::event::{EventKind, event_id};
-use domain::id::{CustomerId, IdentityCheckId, InvitationId, Owner};
+use domain::id::{CustomerId, IdentityCheckId, InvitationId, JobId, Owner};
 use domain::invitation::{self, Invitation};
 use domain::kyc::{CheckStatus, IdentityCheck};
 use domain::time::Timestamp;
@@ -37,9 +38,20 @@ const IDENTITY_COLUMNS: &[&str] =
 const CHECKS: &str = "select id, platform, customer, status from identity_checks";
 const CHECK_COLUMNS: &[&str] = &["id", "platform", "customer", "status"];
 
+const IMPORTS: &str = "select id, platform, status, parts, parts_done from bulk_imports";
+const IMPORT_COLUMNS: &[&str] = &["id", "platform", "status", "parts", "parts_done"];
+
+const PARTS: &str = "select import, number, done from bulk_parts";
+const PART_COLUMNS: &[&str] = &["import", "number", "done"];
+
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let fixed = [INVITATIONS, IDENTITIES, CHECKS].map(str::to_owned).into_iter();
-    fixed.chain([whole::<Invitation>(), whole::<IdentityCheck>()])
+    let fixed = [INVITATIONS, IDENTITIES, CHECKS, IMPORTS, PARTS].map(str::to_owned).into_iter();
+    fixed.chain([
+        whole::<Invitation>(),
+        whole::<IdentityCheck>(),
+        whole::<BulkImport>(),
+        whole::<Part>(),
+    ])
 }
 
 /// What a platform was told of something that is no payment.
@@ -57,6 +69,8 @@ pub(super) struct Others {
     told: BTreeMap<Uuid, Vec<Told>>,
     /// The latest check of each customer that has one, and whether its identity is undecided.
     checks: BTreeMap<CustomerId, (Uuid, bool)>,
+    /// Whether each part of each import was gone through.
+    parts: BTreeMap<JobId, BTreeMap<u32, bool>>,
 }
 
 impl Others {
@@ -86,7 +100,7 @@ impl Others {
     }
 }
 
-/// Checks C3, C4, E5, and what S2 and S4 say about the tables read here.
+/// Checks C3 to C5, E5, and what S2 and S4 say about the tables read here.
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     run.each(IDENTITIES, (Customer::TABLE, IDENTITY_COLUMNS), check_identity)?;
     run.each(CHECKS, (IdentityCheck::TABLE, CHECK_COLUMNS), check_check)?;
@@ -96,6 +110,13 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     readable::<IdentityCheck>(run, Predicate::C4)?;
     run.each(INVITATIONS, (Invitation::TABLE, INVITATION_COLUMNS), check_invitation)?;
     readable::<Invitation>(run, Predicate::C3)?;
+    run.each(PARTS, (Part::TABLE, PART_COLUMNS), read_part)?;
+    run.each(IMPORTS, (BulkImport::TABLE, IMPORT_COLUMNS), check_import)?;
+    for (import, _) in std::mem::take(&mut run.others.parts) {
+        run.findings.broke(Predicate::C5, format!("{import} has parts and is not there"));
+    }
+    readable::<BulkImport>(run, Predicate::C5)?;
+    readable::<Part>(run, Predicate::C5)?;
     for (resource, told) in std::mem::take(&mut run.others.told) {
         for event in told {
             let kind = event.kind;
@@ -180,6 +201,59 @@ fn check_check(run: &mut Run<'_>, mut row: Row) {
     findings.demand(Predicate::S4, timer.is_none_or(|its| its == platform), || {
         format!("the timer of {id} is due by another platform's clock")
     });
+}
+
+fn read_part(run: &mut Run<'_>, mut row: Row) {
+    run.findings.saw(Predicate::C5, 1);
+    let mut read = || Ok((row.id()?, row.count()?, row.flag()?));
+    match read() {
+        Ok((import, number, is_done)) => {
+            run.others.parts.entry(import).or_default().insert(number, is_done);
+        }
+        Err(error) => run.findings.unreadable(Predicate::C5, "a part of an import", &error),
+    }
+}
+
+/// C5 and E5 of one import.
+fn check_import(run: &mut Run<'_>, mut row: Row) {
+    for predicate in [Predicate::C5, Predicate::E5, Predicate::S4] {
+        run.findings.saw(predicate, 1);
+    }
+    let mut read = || {
+        let (id, platform): (JobId, _) = (row.id()?, row.uuid()?);
+        let status = row.named(bulk_import::Status::from_name)?;
+        Ok((id, platform, status, row.count()?, row.count()?))
+    };
+    let (id, platform, status, parts, parts_done) = match read() {
+        Ok(columns) => columns,
+        Err(error) => return run.findings.unreadable(Predicate::C5, "an import", &error),
+    };
+    let Run { findings, timers, others, .. } = run;
+    let found = others.parts.remove(&id).unwrap_or_default();
+    let is_final = status.is_final();
+    // The only part of a file that cannot be read is what was wrong with it.
+    let expected = (0..parts).map(|number| (number, is_final || number < parts_done));
+    findings.demand(Predicate::C5, found.into_iter().eq(expected), || {
+        format!("{id} has other parts than it says, or they were not gone through in order")
+    });
+    let timer = timers.get(&(id.uuid(), TimerKind::ImportCustomers)).copied();
+    findings.demand(Predicate::C5, timer.is_some() != is_final, || {
+        format!("{id} has more to do and no timer, or the other way round")
+    });
+    findings.demand(Predicate::S4, timer.is_none_or(|its| its == platform), || {
+        format!("the timer of {id} is due by another platform's clock")
+    });
+    let told = others.told.remove(&id.uuid()).unwrap_or_default();
+    let kinds: Vec<_> = told.iter().map(|event| (event.number, event.kind)).collect();
+    let ends: &[_] = if is_final { &[(1, EventKind::BulkUpload)] } else { &[] };
+    findings.demand(Predicate::E5, kinds == ends, || {
+        format!("{id} has ended and was not told of once, or the other way round")
+    });
+    for event in &told {
+        findings.demand(Predicate::S4, event.platform == platform, || {
+            format!("the event of {id} goes to another platform")
+        });
+    }
 }
 
 /// An invitation as it was found.

@@ -59,6 +59,11 @@ fn invited(unit: &mut Unit<'_, '_>) {
     unit.add_invitation(invitation);
     let check = identity_check(1, 1).apply(CheckEvent::Completed).unwrap();
     unit.move_identity_check(check);
+    let (import, parts) = bulk_import(1);
+    let subject = import.id().uuid();
+    unit.set_timer(timer(subject, TimerKind::ImportCustomers, at(9_300), at(9_100)));
+    unit.add_import(import);
+    parts.into_iter().for_each(|part| unit.put_part(part));
 }
 
 fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {

@@ -72,9 +72,31 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     }
     opened = invitations(opened).await;
     opened = identities(opened).await;
+    opened = imports(opened).await;
     opened = external_accounts(opened).await;
     opened = payments(opened).await;
     books_and_answers(opened).await;
+}
+
+async fn imports<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    use domain::bulk_import::{Counts, Event};
+    let (import, parts) = bulk_import(1);
+    let counts = Counts { successful: 1, failed: 0 };
+    let begun = import.clone().apply(Event::Progressed(counts), at(9)).unwrap().into_now();
+    let ended = begun.clone().apply(Event::Finished(counts), at(10)).unwrap().into_now();
+    for record in [import, begun, ended] {
+        opened = check(opened, record, |unit, record| {
+            // Read, because all of them are one.
+            let _ = unit.get::<domain::bulk_import::BulkImport>(&record.id());
+            unit.add_import(record);
+        })
+        .await;
+    }
+    let done = done_part(bulk_import(2).1[0].clone());
+    for record in parts.into_iter().chain([done]) {
+        opened = check(opened, record, |unit, record| unit.put_part(record)).await;
+    }
+    opened
 }
 
 async fn identities<P: Provider>(mut opened: Opened<P>) -> Opened<P> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
+use domain::bulk_import::{self, BulkImport, NewRow, Part, PartContent, Refusal};
 use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
 use domain::country::Country;
@@ -15,7 +16,7 @@ use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual
 use domain::event::{Event, EventKind, event_id};
 use domain::external_account::{self, ExternalAccount, Verification};
 use domain::id::{
-    CustomerId, ExternalAccountId, InternalAccountId, LookupId, Owner, PlatformId, QuoteId,
+    CustomerId, ExternalAccountId, InternalAccountId, JobId, LookupId, Owner, PlatformId, QuoteId,
     TokenId, TransactionId,
 };
 use domain::invitation::{self, Invitation};
@@ -547,6 +548,43 @@ pub fn bare_invitation(number: u8) -> Invitation {
 /// An invitation after one event.
 pub fn ended_invitation(number: u8, event: invitation::Event) -> Moved<Invitation> {
     invitation(number).apply(event, at(800)).unwrap()
+}
+
+/// An import of the first platform with two parts of one row each; one of the rows is wrong.
+pub fn bulk_import(number: u128) -> (BulkImport, [Part; 2]) {
+    let id = JobId::from_uuid(uuid(number));
+    let draft = bulk_import::Draft { id, platform: platform_id(1), total: 2, parts: 2 };
+    let right = NewRow {
+        platform_customer_id: format!("name-{CANARY}"),
+        uma_address: "$x@uma.example.com".to_owned(),
+        identity: business(1, 1).identity,
+    };
+    let wrong = Err(format!("{{\"code\":\"{CANARY}\"}}"));
+    let part = |number, content| {
+        let rows = vec![bulk_import::Row { label: format!("row-{CANARY}"), content }];
+        Part { import: id, number, content: PartContent::Waiting(rows) }
+    };
+    (BulkImport::pending(draft), [part(0, Ok(right)), part(1, wrong)])
+}
+
+/// A part after it was gone through.
+pub fn done_part(part: Part) -> Part {
+    let refused = Refusal { label: format!("row-{CANARY}"), body: "{}".to_owned() };
+    Part { content: PartContent::Done(vec![refused]), ..part }
+}
+
+/// The event about the end of an import.
+pub fn event_of_import(import: &BulkImport) -> Event {
+    let (resource, number) = (import.id().uuid(), 1);
+    Event {
+        id: event_id(resource, number),
+        platform: import.draft().platform,
+        kind: EventKind::BulkUpload,
+        resource,
+        number,
+        at: import.progress().updated_at,
+        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+    }
 }
 
 /// An open check of a customer of the first platform, with everything that is optional.

@@ -1,0 +1,418 @@
+//! Imports of many customers from a CSV file (contract 6.5).
+
+use axum::extract::multipart::MultipartRejection;
+use axum::extract::{Multipart, Path, State};
+use axum::response::{IntoResponse, Response};
+use domain::bulk_import::{BulkImport, NewRow, Part, Refusal, Row};
+use domain::id::JobId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use service::App;
+use service::bulk::{self, File, REFUSALS_SHOWN_MAX, refusals};
+use service::customers::NewCustomer;
+use service::once::Keyed;
+use store::unit::Unit;
+use utoipa::ToSchema;
+
+use crate::auth::Caller;
+use crate::customers::CreateCustomer;
+use crate::error::{ApiError, Code, Problem};
+use crate::extract::{Once, ok};
+use crate::validate::Schema as _;
+
+/// Bytes of a file. What is taken in is sealed and committed at once; larger files are split.
+pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Rows of a file: 200 parts, which are a minute of work for a busy server.
+pub const FILE_ROWS_MAX: usize = 10_000;
+
+/// A CSV file, as a form.
+#[derive(ToSchema)]
+pub struct BulkFile {
+    /// UTF-8 with a header row. Every row has `umaAddress`, `platformCustomerId` and
+    /// `customerType`; a person also `fullName`, `birthDate`, `addressLine1`, `city`, `state`,
+    /// `postalCode` and `country`; a business `businessLegalName` and the same address. Optional:
+    /// `addressLine2`, `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other columns
+    /// are not looked at. At most 10000 rows and 4 MiB.
+    #[schema(value_type = String, format = Binary, content_media_type = "text/csv")]
+    #[expect(dead_code, reason = "it is only a schema: the form is read as a stream")]
+    file: Vec<u8>,
+}
+
+/// An import that was taken in.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BulkUpload)]
+pub struct BulkUploadBody {
+    /// System id.
+    #[schema(example = "Job:019542f5-b3e7-7d02-8000-000000000000")]
+    job_id: String,
+    /// `PENDING`, or `FAILED` where the file cannot be read as rows.
+    status: &'static str,
+}
+
+/// How far an import has come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = BulkProgress)]
+pub struct ProgressBody {
+    /// Rows of the file.
+    total: u32,
+    /// Rows that were gone through.
+    processed: u32,
+    /// Customers that were made.
+    successful: u32,
+    /// Rows that were refused.
+    failed: u32,
+}
+
+/// A row that was refused.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BulkError)]
+pub struct RefusalBody {
+    /// The platform's name for the customer, or the number of the row such as `row_1`.
+    correlation_id: String,
+    /// A code of the catalogue, or `invalid_csv_format` for the file as a whole.
+    code: String,
+    /// What was refused, for people.
+    message: String,
+    /// More about it, by code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>, nullable = false)]
+    details: Option<Map<String, Value>>,
+}
+
+/// An import.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BulkImportJob)]
+pub struct BulkImportBody {
+    /// System id.
+    #[schema(example = "Job:019542f5-b3e7-7d02-8000-000000000000")]
+    id: String,
+    /// What became of it.
+    status: &'static str,
+    /// How far it has come.
+    progress: ProgressBody,
+    /// The first 500 rows that were refused.
+    #[schema(max_items = 500)]
+    errors: Vec<RefusalBody>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    completed_at: Option<String>,
+}
+
+/// What is kept of a refused row, in the order in which it is shown.
+#[derive(Serialize, Deserialize)]
+struct Said {
+    code: String,
+    message: String,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    details: Map<String, Value>,
+}
+
+fn said(code: &str, message: String, details: Map<String, Value>) -> String {
+    let said = Said { code: code.to_owned(), message, details };
+    serde_json::to_string(&said).expect("a refusal has text keys only")
+}
+
+/// How a refusal by a use case is kept for the report.
+pub fn refusal(error: &service::Error) -> String {
+    let ApiError { code, message, details } = ApiError::from(error.clone());
+    said(code.name(), message, details)
+}
+
+impl BulkImportBody {
+    /// An import with what was refused of it.
+    pub fn new(import: &BulkImport, refused: &[Refusal]) -> Self {
+        let (draft, progress) = (import.draft(), import.progress());
+        let counts = progress.counts;
+        let body = |refusal: &Refusal| {
+            let said = serde_json::from_str::<Said>(&refusal.body).ok()?;
+            Some(RefusalBody {
+                correlation_id: refusal.label.clone(),
+                code: said.code,
+                message: said.message,
+                details: (!said.details.is_empty()).then_some(said.details),
+            })
+        };
+        Self {
+            id: draft.id.to_string(),
+            status: progress.status.name(),
+            progress: ProgressBody {
+                total: draft.total,
+                processed: counts.successful + counts.failed,
+                successful: counts.successful,
+                failed: counts.failed,
+            },
+            errors: refused.iter().take(REFUSALS_SHOWN_MAX).filter_map(body).collect(),
+            completed_at: progress.status.is_final().then(|| progress.updated_at.to_string()),
+        }
+    }
+}
+
+/// Columns without which a file is none.
+const COLUMNS_OF_ALL: [&str; 3] = ["umaAddress", "platformCustomerId", "customerType"];
+
+/// What each type of customer needs besides, with where it stands in the body of a new customer.
+type Columns = [(&'static str, &'static str)];
+
+const OF_INDIVIDUAL: &Columns = &[
+    ("fullName", "fullName"),
+    ("birthDate", "birthDate"),
+    ("addressLine1", "address.line1"),
+    ("city", "address.city"),
+    ("state", "address.state"),
+    ("postalCode", "address.postalCode"),
+    ("country", "address.country"),
+];
+
+const OF_BUSINESS: &Columns = &[
+    ("businessLegalName", "businessInfo.legalName"),
+    ("addressLine1", "address.line1"),
+    ("city", "address.city"),
+    ("state", "address.state"),
+    ("postalCode", "address.postalCode"),
+    ("country", "address.country"),
+];
+
+const OPTIONAL_OF_INDIVIDUAL: &Columns =
+    &[("nationality", "nationality"), ("addressLine2", "address.line2")];
+
+const OPTIONAL_OF_BUSINESS: &Columns = &[
+    ("addressLine2", "address.line2"),
+    ("businessRegistrationNumber", "businessInfo.registrationNumber"),
+    ("businessTaxId", "businessInfo.taxId"),
+];
+
+/// What the file as a whole is refused for.
+fn broken(reason: &str, message: &str, column: Option<&str>) -> File {
+    let mut details = Map::from_iter([("reason".to_owned(), json!(reason))]);
+    if let Some(column) = column {
+        details.insert("column".to_owned(), json!(column));
+    }
+    let body = said("invalid_csv_format", message.to_owned(), details);
+    File::Broken(Refusal { label: "file".to_owned(), body })
+}
+
+/// Reads a file as rows. What is wrong with a row is that row's.
+fn read(bytes: &[u8]) -> File {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return broken("not_utf8", "the file is not UTF-8", None);
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let Ok(header) = reader.headers().cloned() else {
+        return broken("unreadable_header", "the header row cannot be read", None);
+    };
+    for column in COLUMNS_OF_ALL {
+        match header.iter().filter(|name| *name == column).count() {
+            0 => {
+                let message = format!("the column {column} is missing");
+                return broken("missing_required_column", &message, Some(column));
+            }
+            1 => {}
+            _ => {
+                let message = format!("the column {column} stands there twice");
+                return broken("duplicate_column", &message, Some(column));
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (number, record) in (1..).zip(reader.records()) {
+        if number > FILE_ROWS_MAX {
+            let message = format!("the file has more than {FILE_ROWS_MAX} rows; split it");
+            return broken("too_many_rows", &message, None);
+        }
+        rows.push(row(number, &header, record));
+    }
+    if rows.is_empty() {
+        return broken("no_rows", "the file has no rows behind its header", None);
+    }
+    File::Rows(rows)
+}
+
+fn row(number: usize, header: &csv::StringRecord, record: csv::Result<csv::StringRecord>) -> Row {
+    let numbered = format!("row_{number}");
+    let refuse = |label: String, error: ApiError| Row {
+        label,
+        content: Err(said(error.code.name(), error.message, error.details)),
+    };
+    let record = match record {
+        Ok(record) => record,
+        Err(_) => {
+            let message = format!("the row does not have {} fields", header.len());
+            return refuse(numbered, ApiError::new(Code::InvalidInput, message));
+        }
+    };
+    let field = |name: &str| {
+        let values = header.iter().zip(record.iter());
+        let value = values.filter(|(column, _)| *column == name).map(|(_, value)| value).next();
+        value.filter(|value| !value.is_empty())
+    };
+    let label =
+        field("platformCustomerId").map_or(numbered, |name| name.chars().take(255).collect());
+    match customer(field) {
+        Ok(new) => Row { label, content: Ok(new) },
+        Err(error) => refuse(label, in_columns(error)),
+    }
+}
+
+/// The customer that a row asks for, checked like the body of a single one.
+fn customer<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<NewRow, ApiError> {
+    let customer_type = field("customerType").unwrap_or_default();
+    let (required, optional) = match customer_type {
+        "BUSINESS" => (OF_BUSINESS, OPTIONAL_OF_BUSINESS),
+        _ => (OF_INDIVIDUAL, OPTIONAL_OF_INDIVIDUAL),
+    };
+    let needed = COLUMNS_OF_ALL.into_iter().chain(required.iter().map(|(column, _)| *column));
+    let missing: Vec<_> = needed
+        .filter(|column| field(column).is_none())
+        .map(|column| Problem::new(column, "is required"))
+        .collect();
+    if !missing.is_empty() {
+        return Err(ApiError::fields(Code::InvalidInput, missing));
+    }
+    let mut body = json!({
+        "customerType": customer_type,
+        "platformCustomerId": field("platformCustomerId"),
+        "umaAddress": field("umaAddress"),
+    });
+    for (column, place) in required.iter().chain(optional) {
+        if let Some(value) = field(column) {
+            match place.split_once('.') {
+                Some((object, name)) => body[object][name] = json!(value),
+                None => body[*place] = json!(value),
+            }
+        }
+    }
+    if let Some(column) = ["platformCustomerId", "umaAddress"]
+        .into_iter()
+        .find(|column| field(column).is_some_and(|value| value.chars().any(char::is_control)))
+    {
+        let problem = Problem::new(column, "has a control character");
+        return Err(ApiError::fields(Code::InvalidInput, vec![problem]));
+    }
+    CreateCustomer::check(&body)?;
+    let new = serde_json::from_value::<CreateCustomer>(body).map_err(|error| {
+        ApiError::new(Code::InvalidInput, format!("the row does not fit the schema: {error}"))
+    })?;
+    let new = NewCustomer::try_from(new)?;
+    Ok(NewRow {
+        platform_customer_id: new.platform_customer_id.unwrap_or_default(),
+        uma_address: new.uma_address.unwrap_or_default(),
+        identity: new.identity,
+    })
+}
+
+/// The refusal with the names of columns in the place of the names of fields.
+fn in_columns(mut error: ApiError) -> ApiError {
+    let all = [OF_INDIVIDUAL, OF_BUSINESS, OPTIONAL_OF_INDIVIDUAL, OPTIONAL_OF_BUSINESS];
+    let column = |value: &mut Value| {
+        let known = all.into_iter().flatten().find(|(_, place)| *value == *place);
+        if let Some((column, _)) = known {
+            *value = json!(column);
+        }
+    };
+    if let Some(field) = error.details.get_mut("field") {
+        column(field);
+    }
+    let errors = error.details.get_mut("errors").and_then(Value::as_array_mut);
+    for entry in errors.into_iter().flatten() {
+        column(&mut entry["field"]);
+    }
+    error
+}
+
+/// The bytes of the form's `file`.
+async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, ApiError> {
+    let refuse = |_| {
+        let message = "send Content-Type: multipart/form-data with the field file";
+        ApiError::new(Code::UnsupportedMediaType, message)
+    };
+    let mut form = form.map_err(refuse)?;
+    let unreadable = |error: axum::extract::multipart::MultipartError| {
+        let message = format!("the form cannot be read: {}", error.body_text());
+        ApiError::new(Code::InvalidInput, message)
+    };
+    while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
+        if field.name() != Some("file") {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
+            if bytes.len() + chunk.len() > FILE_BYTES_MAX {
+                let message = format!("the file is larger than {FILE_BYTES_MAX} bytes; split it");
+                return Err(ApiError::new(Code::PayloadTooLarge, message));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        return Ok(bytes);
+    }
+    let problem = Problem::new("file", "is required");
+    Err(ApiError::fields(Code::InvalidInput, vec![problem]))
+}
+
+/// Takes a file with many customers in. They are made one part of the file after another; the
+/// platform is told with `BULK_UPLOAD` when all were.
+#[utoipa::path(post, path = "/customers/bulk/csv", tag = "Customers",
+    request_body(content = BulkFile, content_type = "multipart/form-data"),
+    responses((status = 202, description = "The import.", body = BulkUploadBody)))]
+pub async fn create(
+    State(app): State<App>,
+    request: Once,
+    form: Result<Multipart, MultipartRejection>,
+) -> Response {
+    let bytes = match upload(form).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    // Thousands of rows are checked, which would keep a thread of the runtime from others.
+    let file = match tokio::task::spawn_blocking(move || read(&bytes)).await {
+        Ok(file) => file,
+        Err(error) => {
+            let what = format!("a file could not be read: {error}");
+            return ApiError::from(service::Error::Internal(what)).into_response();
+        }
+    };
+    let Keyed { platform, ahead, .. } = request.keyed();
+    let now = app.now(ahead);
+    let id = app.new_id(ahead, now);
+    let body = |import: &BulkImport| BulkUploadBody {
+        job_id: import.id().to_string(),
+        status: import.progress().status.name(),
+    };
+    let work = move |unit: &mut Unit<'_, '_>| bulk::begin(&app, unit, platform, &file, id, now);
+    request.run(202, body, work).await
+}
+
+/// Shows how far an import has come, and which rows were refused.
+#[utoipa::path(get, path = "/customers/bulk/jobs/{jobId}", tag = "Customers",
+    params(("jobId" = String, Path, description = "System id of the import.")),
+    responses((status = 200, description = "The import.", body = BulkImportBody)))]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(job): Path<String>,
+) -> Result<Response, ApiError> {
+    let not_found = || {
+        let shown: String = job.chars().take(80).collect();
+        ApiError::new(Code::BulkUploadJobNotFound, format!("there is no import {shown}"))
+            .with("jobId", shown)
+    };
+    let id = JobId::parse(&job).map_err(|_| not_found())?;
+    let platform = caller.platform.id;
+    let found = app
+        .store()
+        .read(move |view| {
+            let import = view.get::<BulkImport>(&id)?;
+            let Some(import) = import.filter(|import| import.draft().platform == platform) else {
+                return Ok::<_, store::error::StoreError>(None);
+            };
+            let refused = refusals(import.draft().parts, id, |key| view.get::<Part>(key))?;
+            Ok(Some(BulkImportBody::new(&import, &refused)))
+        })
+        .await?;
+    Ok(ok(&found.ok_or_else(not_found)?))
+}

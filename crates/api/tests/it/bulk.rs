@@ -1,0 +1,254 @@
+//! Imports of many customers (contract 6.5).
+
+use domain::bulk_import::{Part, PartContent};
+use domain::id::JobId;
+use serde_json::{Value, json};
+use service::jobs;
+use store::bulk_imports::PartKey;
+
+use crate::support::{Answer, Call, Client, Server, text};
+
+const HEADER: &str = "umaAddress,platformCustomerId,customerType,fullName,birthDate,addressLine1,\
+    city,state,postalCode,country,businessLegalName";
+
+/// A row about a person, by its number.
+fn person(number: usize) -> String {
+    format!(
+        "$person{number}@uma.test,person-{number},INDIVIDUAL,Ada Lovelace,1985-12-10,\
+         \"1, High St\",London,LND,N1,GB,"
+    )
+}
+
+fn file(rows: impl IntoIterator<Item = String>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    format!("{HEADER}\r\n{}\r\n", rows.join("\r\n"))
+}
+
+/// A form with one field.
+fn form(name: &str, content: &[u8]) -> Call {
+    let head = format!(
+        "--edge\r\ncontent-disposition: form-data; name=\"{name}\"; filename=\"c.csv\"\r\n\
+         content-type: text/csv\r\n\r\n"
+    );
+    let body = [head.as_bytes(), content, b"\r\n--edge--\r\n"].concat();
+    Call::raw(body).header("content-type", "multipart/form-data; boundary=edge")
+}
+
+impl Client {
+    async fn upload(&self, content: &[u8]) -> Answer {
+        self.send("POST", "/customers/bulk/csv", form("file", content)).await
+    }
+
+    async fn import(&self, job: &Value) -> Value {
+        self.get(&format!("/customers/bulk/jobs/{}", text(job))).await.expect(200).clone()
+    }
+}
+
+impl Server {
+    /// What was told about an import.
+    async fn told_of_import(&self, job: &Value) -> Vec<Value> {
+        let id = JobId::parse(&text(job)).expect("an id").uuid();
+        let events = self.app.store().read(move |view| view.events_of(id)).await;
+        let events = events.map_err(service::Error::Store).expect("a read");
+        let body = |body: &[u8]| serde_json::from_slice(body).expect("JSON");
+        events.iter().map(|event| body(&event.body)).collect()
+    }
+}
+
+#[tokio::test]
+async fn rows_become_customers_and_what_is_wrong_is_named() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let rows = [
+        person(1),
+        "$works@uma.test,works,BUSINESS,,,2 Side St,Berlin,BE,10115,DE,Works GmbH".to_owned(),
+        // Its address was given to the first row.
+        person(1).replace("person-1", "twin"),
+        "$late@uma.test,late,INDIVIDUAL,,1985-13-10,,London,LND,N1,GB,".to_owned(),
+        person(5).replace("1985-12-10", "1985-02-30").replace(",GB,", ",XX,"),
+        person(6).replace("@uma.test", "@elsewhere.test"),
+        "too,short".to_owned(),
+        person(8).replace("person-8", ""),
+        person(9).replace("INDIVIDUAL", "ROBOT"),
+    ];
+    let taken = client.upload(file(rows).as_bytes()).await.expect(202).clone();
+    assert_eq!(taken["status"], "PENDING");
+    let job = &taken["jobId"];
+    let before = client.import(job).await;
+    assert_eq!(
+        before,
+        json!({
+            "id": job,
+            "status": "PENDING",
+            "progress": { "total": 9, "processed": 0, "successful": 0, "failed": 0 },
+            "errors": [],
+        })
+    );
+    server.pass(0).await;
+    let import = client.import(job).await;
+    assert_eq!(import["status"], "COMPLETED");
+    let progress = json!({ "total": 9, "processed": 9, "successful": 2, "failed": 7 });
+    assert_eq!(import["progress"], progress);
+    assert!(import["completedAt"].is_string());
+    let errors = import["errors"].as_array().expect("errors");
+    let shown: Vec<_> = errors
+        .iter()
+        .map(|error| {
+            let fields = error["details"]["errors"].as_array().into_iter().flatten();
+            let mut fields: Vec<_> = fields.map(|field| text(&field["field"])).collect();
+            fields.sort();
+            (text(&error["correlationId"]), text(&error["code"]), fields.join(" "))
+        })
+        .collect();
+    let expected = [
+        ("twin", "UMA_ADDRESS_EXISTS", ""),
+        ("late", "INVALID_INPUT", "addressLine1 fullName"),
+        ("person-5", "INVALID_INPUT", "birthDate country"),
+        ("person-6", "INVALID_UMA_ADDRESS", ""),
+        ("row_7", "INVALID_INPUT", ""),
+        ("row_8", "INVALID_INPUT", "platformCustomerId"),
+        ("person-9", "INVALID_INPUT", "customerType"),
+    ];
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(id, code, fields)| ((*id).to_owned(), (*code).to_owned(), (*fields).to_owned()))
+        .collect();
+    assert_eq!(shown, expected);
+    let list = client.get("/customers").await.expect(200).clone();
+    assert_eq!(list["totalCount"], 2);
+    let ada = &list["data"][1];
+    assert_eq!(
+        (&ada["platformCustomerId"], &ada["fullName"]),
+        (&json!("person-1"), &json!("Ada Lovelace"))
+    );
+    assert_eq!(ada["address"]["line1"], "1, High St");
+    assert_eq!(list["data"][0]["businessInfo"]["legalName"], "Works GmbH");
+    let told = server.told_of_import(job).await;
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0]["type"], &told[0]["data"]), (&json!("BULK_UPLOAD"), &import));
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_table_fails_as_a_whole() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let many = file((0..10_001).map(person));
+    for (content, reason, column) in [
+        (
+            &b"platformCustomerId,customerType\r\na,INDIVIDUAL\r\n"[..],
+            "missing_required_column",
+            Some("umaAddress"),
+        ),
+        (b"", "missing_required_column", Some("umaAddress")),
+        (
+            b"umaAddress,umaAddress,platformCustomerId,customerType\r\n",
+            "duplicate_column",
+            Some("umaAddress"),
+        ),
+        (b"\xff\xfe\x00", "not_utf8", None),
+        (HEADER.as_bytes(), "no_rows", None),
+        (many.as_bytes(), "too_many_rows", None),
+    ] {
+        let taken = client.upload(content).await.expect(202).clone();
+        assert_eq!(taken["status"], "FAILED", "{reason}");
+        let import = client.import(&taken["jobId"]).await;
+        let error = &import["errors"][0];
+        assert_eq!(error["code"], "invalid_csv_format");
+        assert_eq!(error["details"]["reason"], reason);
+        assert_eq!(error["details"].get("column").and_then(Value::as_str), column);
+        assert_eq!(server.told_of_import(&taken["jobId"]).await[0]["data"], import);
+    }
+    assert_eq!(client.count("/customers").await, 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn what_is_no_form_with_a_file_is_refused() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let path = "/customers/bulk/csv";
+    let send = async |call: Call| client.send("POST", path, call).await;
+    send(Call::json(&json!({}))).await.refused(415, "UNSUPPORTED_MEDIA_TYPE");
+    send(Call::default()).await.refused(415, "UNSUPPORTED_MEDIA_TYPE");
+    send(form("data", b"x")).await.refused(400, "INVALID_INPUT");
+    let torn = Call::raw("--edge\r\n").header("content-type", "multipart/form-data; boundary=edge");
+    send(torn).await.refused(400, "INVALID_INPUT");
+    let large = vec![b'x'; 4 * 1024 * 1024 + 1];
+    send(form("file", &large)).await.refused(413, "PAYLOAD_TOO_LARGE");
+    // A repeat is the first answer and no second import.
+    let content = file([person(1)]);
+    let first = send(form("file", content.as_bytes()).key("k")).await;
+    let again = send(form("file", b"other").key("k")).await;
+    assert_eq!(first.expect(202), again.expect(202));
+    server.pass(0).await;
+    assert_eq!(client.count("/customers").await, 1);
+    for unknown in ["Job:00000000-0000-7000-8000-000000000000", "x", "Customer:x"] {
+        let answer = client.get(&format!("/customers/bulk/jobs/{unknown}")).await;
+        answer.refused(404, "BULK_UPLOAD_JOB_NOT_FOUND");
+    }
+    let other = server.platform().await;
+    let job = text(&first.body["jobId"]);
+    let answer = other.get(&format!("/customers/bulk/jobs/{job}")).await;
+    answer.refused(404, "BULK_UPLOAD_JOB_NOT_FOUND");
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_crash_half_way_loses_no_row_and_makes_none_twice() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let platform = client.platform;
+    let taken = client.upload(file((0..240).map(person)).as_bytes()).await.expect(202).clone();
+    for done in [50, 100] {
+        jobs::step(&server.app).await.expect("a step");
+        let import = client.import(&taken["jobId"]).await;
+        assert_eq!(import["status"], "PROCESSING");
+        assert_eq!(import["progress"]["processed"], done);
+        assert_eq!(client.count("/customers").await, done);
+    }
+    server.verify();
+    let server = server.restart();
+    let client = server.token(platform, domain::token::Permissions::ALL).await;
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    let progress = json!({ "total": 240, "processed": 240, "successful": 240, "failed": 0 });
+    assert_eq!((&import["status"], &import["progress"]), (&json!("COMPLETED"), &progress));
+    assert_eq!(client.count("/customers").await, 240);
+    assert_eq!(server.told_of_import(&taken["jobId"]).await.len(), 1);
+    // Nothing of the file is left.
+    let id = JobId::parse(&text(&taken["jobId"])).expect("an id");
+    for number in 0..5 {
+        let part =
+            server.app.store().read(move |view| view.get::<Part>(&PartKey(id, number))).await;
+        let part = part.map_err(service::Error::Store).expect("a read").expect("a part");
+        assert_eq!(part.content, PartContent::Done(Vec::new()));
+    }
+    server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn thousands_of_rows_go_beside_other_requests() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let wrong = (0..2_000).map(person).map(|row| row.replace("Ada Lovelace", ""));
+    let rows = (2_000..4_000).map(person).chain(wrong);
+    let taken = client.upload(file(rows).as_bytes()).await.expect(202).clone();
+    for number in 0..10 {
+        jobs::step(&server.app).await.expect("a step");
+        // A request in between waits for one part at most.
+        client.customer().await;
+        assert_eq!(
+            client.import(&taken["jobId"]).await["progress"]["processed"],
+            50 * (number + 1)
+        );
+    }
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    let progress =
+        json!({ "total": 4_000, "processed": 4_000, "successful": 2_000, "failed": 2_000 });
+    assert_eq!(import["progress"], progress);
+    assert_eq!(import["errors"].as_array().expect("errors").len(), 500);
+    assert_eq!(client.count("/customers").await, 2_010);
+    server.verify();
+}
