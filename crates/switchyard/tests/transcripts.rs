@@ -181,3 +181,8 @@ async fn docs_of_receiving() {
 async fn docs_of_an_invitation() {
     holds("invitation.md").await;
 }
+
+#[tokio::test]
+async fn docs_of_bulk_onboarding() {
+    holds("bulk-onboarding.md").await;
+}
