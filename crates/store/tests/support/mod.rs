@@ -27,6 +27,7 @@ use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, Supporte
 use domain::pricing::{Fees, Locked, Multipliers, price};
 use domain::quote::{self, Quote};
 use domain::rate::Rate;
+use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
@@ -164,6 +165,7 @@ pub fn platform(number: u128) -> Platform {
                 variable_fee_rate: None,
             },
         ],
+        signing: Generations { newest: 2, rotated_at: Some(at(1)) },
         manager_tokens: 2,
         ahead: Ahead::from_millis(86_400_000).unwrap(),
         created_at: at(0),
@@ -180,6 +182,7 @@ pub fn bare_platform(number: u128) -> Platform {
         currencies: Vec::new(),
         corridors: Vec::new(),
         ahead: Ahead::NONE,
+        signing: Generations::FIRST,
         ..platform(number)
     }
 }
