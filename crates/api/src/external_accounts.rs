@@ -14,8 +14,7 @@ use domain::id::Owner;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use service::App;
-use service::external_accounts::{self, Duplicate, NewExternalAccount};
-use service::once::Keyed;
+use service::external_accounts::{self, NewExternalAccount};
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
 use store::readers::View;
@@ -24,7 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
-use crate::extract::{Json, Once, ok};
+use crate::extract::{Json, Once, ok, renderer, respond};
 use crate::page::{All, Cursors, List};
 use crate::validate::{Checks, schema_of};
 use crate::wire::{AddressBody, currency};
@@ -295,6 +294,15 @@ impl CreateExternalAccount {
     }
 }
 
+/// What the receiving side says about the holder of an account (specification 2.8).
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BeneficiaryVerifiedData)]
+pub struct VerifiedDataBody {
+    /// The name under which it knows the holder.
+    full_name: String,
+}
+
 /// An external account.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -324,6 +332,10 @@ pub struct ExternalAccountBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     beneficiary_verification_status: Option<&'static str>,
+    /// What the receiving side says about the holder, if it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    beneficiary_verified_data: Option<VerifiedDataBody>,
     /// The blockchain of a wallet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -342,6 +354,10 @@ impl ExternalAccountBody {
             platform_account_id: account.platform_account_id.clone(),
             default_uma_deposit_account: is_default,
             beneficiary_verification_status: account.verification.map(|result| result.name()),
+            beneficiary_verified_data: account
+                .holder_name
+                .clone()
+                .map(|full_name| VerifiedDataBody { full_name }),
             crypto_network: account.crypto_network.clone(),
         }
     }
@@ -407,15 +423,10 @@ async fn create(
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let Keyed { platform, ahead, .. } = request.keyed();
-    let now = app.now(ahead);
-    let (id, is_default) = (app.new_id(ahead, now), new.default_uma_deposit_account);
+    let is_default = new.default_uma_deposit_account;
     let body = move |account: &ExternalAccount| ExternalAccountBody::new(account, is_default);
-    request
-        .run(201, body, move |unit| {
-            external_accounts::create(unit, platform, &new, id, Duplicate::Refused, now)
-        })
-        .await
+    let render = renderer(201, body);
+    respond(external_accounts::add(&app, request.keyed(), new, render).await)
 }
 
 /// Which of the customers' accounts are listed.

@@ -28,6 +28,7 @@ use domain::transaction::{Direction, Event};
 use ledger::posting::Resolution;
 use ports::clock::Clock as _;
 use ports::entropy::Entropy as _;
+use ports::rail::AccountReport;
 use service::customers::{self, NewCustomer};
 use service::external_accounts::{self, Duplicate, NewExternalAccount};
 use service::transfers::{self, Transfer};
@@ -162,7 +163,9 @@ impl Filling {
                 let internal = InternalAccountId::of(Owner::Customer(customer.id), usd);
                 let account = bank_account(number, &customer, usd)?;
                 let refused = Duplicate::Refused;
-                external_accounts::create(unit, platform, &account, external, refused, at)?;
+                let usable = Ok(AccountReport::usable());
+                let account = &account;
+                external_accounts::create(unit, platform, account, external, refused, &usable, at)?;
                 funding::deposit(&app, unit, platform, internal, FUNDS_MINOR, deposit, at)?;
                 Ok(Payer { internal, external })
             };

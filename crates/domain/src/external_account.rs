@@ -4,6 +4,7 @@ use crate::account_info::AccountInfo;
 use crate::currency::Currency;
 use crate::id::{ExternalAccountId, Owner, PlatformId};
 use crate::time::Timestamp;
+use crate::transition::{IllegalTransition, Moved};
 
 /// Status of an external account (specification 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +36,59 @@ impl Status {
     /// The status with this API name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Where the event leads from this status, if the machine has an arrow for it.
+    pub const fn after(self, event: Event) -> Option<Self> {
+        match (self, event) {
+            (Self::Pending | Self::UnderReview | Self::Inactive, Event::Activated) => {
+                Some(Self::Active)
+            }
+            (Self::Pending | Self::Active | Self::Inactive, Event::Questioned) => {
+                Some(Self::UnderReview)
+            }
+            (Self::Pending | Self::Active | Self::UnderReview, Event::Disabled) => {
+                Some(Self::Inactive)
+            }
+            (Self::Active, Event::Activated)
+            | (Self::UnderReview, Event::Questioned)
+            | (Self::Inactive, Event::Disabled) => None,
+        }
+    }
+}
+
+/// What can happen to an external account (contract 6.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It was verified, or can be used again.
+    Activated,
+    /// A person has to look at it.
+    Questioned,
+    /// It was switched off.
+    Disabled,
+}
+
+impl Event {
+    /// Every event.
+    pub const ALL: [Self; 3] = [Self::Activated, Self::Questioned, Self::Disabled];
+
+    /// The event's name in documents and refusals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Activated => "activated",
+            Self::Questioned => "questioned",
+            Self::Disabled => "disabled",
+        }
+    }
+
+    /// The event that leads to a status; none leads back to the first one.
+    pub const fn to(status: Status) -> Option<Self> {
+        match status {
+            Status::Pending => None,
+            Status::Active => Some(Self::Activated),
+            Status::UnderReview => Some(Self::Questioned),
+            Status::Inactive => Some(Self::Disabled),
+        }
     }
 }
 
@@ -105,8 +159,43 @@ pub struct ExternalAccount {
     pub crypto_network: Option<String>,
     /// What the rail says about the beneficiary's name.
     pub verification: Option<Verification>,
+    /// The name under which the receiving side knows the holder, if it tells.
+    pub holder_name: Option<String>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+}
+
+impl ExternalAccount {
+    /// The one function that changes an external account's status.
+    pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
+        let from = self.status;
+        let Some(to) = from.after(event) else {
+            return Err(IllegalTransition {
+                machine: "external account",
+                state: from.name(),
+                event: event.name(),
+            });
+        };
+        self.status = to;
+        self.updated_at = now.max(self.updated_at);
+        Ok(Moved::new(from.name(), self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_but_the_first_can_be_reached_from_every_other() {
+        for from in Status::ALL {
+            for to in Status::ALL {
+                let reached = Event::to(to).and_then(|event| from.after(event));
+                let expected = (to != Status::Pending && to != from).then_some(to);
+                assert_eq!(reached, expected, "{from:?} to {to:?}");
+            }
+        }
+    }
 }

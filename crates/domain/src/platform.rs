@@ -1,12 +1,12 @@
 //! Platforms and their configuration (specification 2.11; contract 6.1).
 
+use std::sync::Arc;
+
 use rust_decimal::Decimal;
 
-use crate::account_info::AccountInfo;
 use crate::clock::{Advance, Ahead, ClockRefusal};
 use crate::currency::Currency;
 use crate::customer::KycStatus;
-use crate::external_account;
 use crate::id::PlatformId;
 use crate::signing::Generations;
 use crate::time::Timestamp;
@@ -139,6 +139,8 @@ pub struct Platform {
     pub ahead: Ahead,
     /// Which keys its deliveries are signed with.
     pub signing: Generations,
+    /// What the operator has told its rail, in words of the rail's own.
+    pub rail_settings: Option<Arc<str>>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its configuration last changed.
@@ -175,16 +177,6 @@ impl Platform {
             (true, _) => given.unwrap_or(KycStatus::Approved),
             (false, Mode::Sandbox) => KycStatus::Approved,
             (false, Mode::Live) => KycStatus::PendingReview,
-        }
-    }
-
-    /// Whether a new external account can be used at once (contract 6.7): a wallet always, a bank
-    /// account only where no money is real.
-    pub fn first_account_status(&self, account: &AccountInfo) -> external_account::Status {
-        if account.account_type().is_wallet() || self.mode == Mode::Sandbox {
-            external_account::Status::Active
-        } else {
-            external_account::Status::Pending
         }
     }
 

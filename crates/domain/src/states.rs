@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::customer::KycStatus;
 use crate::uma_address::UmaAddress;
-use crate::{bulk_import, invitation, kyc, quote, transaction};
+use crate::{bulk_import, external_account, invitation, kyc, quote, transaction};
 
 /// Every arrow of every machine, from the tables that the machines themselves use.
 pub fn markdown() -> String {
@@ -26,6 +26,14 @@ pub fn markdown() -> String {
     page.push_str("\n## Quote\n\n| from | event | to |\n|---|---|---|\n");
     for from in quote::Status::ALL {
         for event in quote::Event::ALL {
+            let Some(to) = from.after(event) else { continue };
+            let (from, to, name) = (from.name(), to.name(), event.name());
+            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
+        }
+    }
+    page.push_str("\n## External account\n\n| from | event | to |\n|---|---|---|\n");
+    for from in external_account::Status::ALL {
+        for event in external_account::Event::ALL {
             let Some(to) = from.after(event) else { continue };
             let (from, to, name) = (from.name(), to.name(), event.name());
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");

@@ -285,7 +285,7 @@ pub enum Status {
     Pending,
     /// Funded and under way.
     Processing,
-    /// Delivered.
+    /// Delivered. What was delivered may come back.
     Completed,
     /// The receiving side said no; nothing is owed.
     Rejected,
@@ -353,6 +353,8 @@ pub enum Event {
     Refused,
     /// We could not deliver.
     Failed(FailureReason),
+    /// What was delivered has come back.
+    Returned,
     /// Money that had come for the payment was given back.
     Refunded,
     /// The time to pay is over.
@@ -361,12 +363,13 @@ pub enum Event {
 
 impl Event {
     /// One of every event, for tables and tests.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Quoted,
         Self::Started,
         Self::Settled,
         Self::Refused,
         Self::Failed(FailureReason::OfframpFailed),
+        Self::Returned,
         Self::Refunded,
         Self::Expired,
     ];
@@ -379,6 +382,7 @@ impl Event {
             Self::Settled => "settled",
             Self::Refused => "refused",
             Self::Failed(_) => "failed",
+            Self::Returned => "returned",
             Self::Refunded => "refunded",
             Self::Expired => "expired",
         }
@@ -391,6 +395,7 @@ impl Event {
             Self::Started => "pending, or posted at once between internal accounts",
             Self::Settled => "pending becomes posted, or what came is posted",
             Self::Refused | Self::Failed(_) => "pending becomes voided",
+            Self::Returned => "posted is reversed by a posting of its own",
             Self::Refunded => "what waits in suspense goes to the internal account",
         }
     }
@@ -405,7 +410,7 @@ fn arrow(from: Status, event: &str) -> Option<Status> {
         (Pending, "started") => Some(Processing),
         (Processing, "settled") => Some(Completed),
         (Pending | Processing, "refused") => Some(Rejected),
-        (Created | Pending | Processing, "failed") => Some(Failed),
+        (Created | Pending | Processing, "failed") | (Completed, "returned") => Some(Failed),
         (Failed, "refunded") => Some(Refunded),
         (Created | Pending, "expired") => Some(Expired),
         (
@@ -618,8 +623,15 @@ impl Transaction {
                 event: event.name(),
             });
         };
-        if let Event::Failed(reason) = event {
-            self.failure = Some(reason);
+        match event {
+            Event::Failed(reason) => self.failure = Some(reason),
+            Event::Returned => self.failure = Some(FailureReason::OfframpFailed),
+            Event::Quoted
+            | Event::Started
+            | Event::Settled
+            | Event::Refused
+            | Event::Refunded
+            | Event::Expired => {}
         }
         self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
@@ -726,7 +738,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(arrows, 11);
+        assert_eq!(arrows, 12);
     }
 
     #[test]
@@ -741,7 +753,7 @@ mod tests {
 
     #[test]
     fn final_statuses_have_no_arrow() {
-        for status in [Status::Completed, Status::Rejected, Status::Refunded, Status::Expired] {
+        for status in [Status::Rejected, Status::Refunded, Status::Expired] {
             for next in Status::ALL {
                 assert!(!status.may_become(next), "{status:?} to {next:?}");
             }
@@ -761,6 +773,10 @@ mod tests {
         };
         use Status::{Completed, Failed, Pending, Processing};
         assert!(restore(&[Pending, Processing, Completed], None).is_ok());
+        let returned = Some(FailureReason::OfframpFailed);
+        assert!(restore(&[Pending, Processing, Completed, Failed], returned).is_ok());
+        assert!(restore(&[Pending, Processing, Completed, Failed], None).is_err());
+        assert!(restore(&[Pending, Processing, Completed, Pending], None).is_err());
         assert!(restore(&[], None).is_err());
         assert!(restore(&[Completed], None).is_err());
         assert!(restore(&[Pending, Completed], None).is_err());

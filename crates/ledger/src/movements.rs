@@ -233,6 +233,25 @@ pub fn reverse(settled: &Posting) -> Posting {
     Posting::new(Movement::Return, entries).expect("a posting that balances does so mirrored")
 }
 
+/// Money that had settled came back, and the account that had paid belongs to somebody who is gone:
+/// as [`reverse`], but what would be that account's waits in suspense ([`suspense_return`]). Posted
+/// at once.
+pub fn reverse_into_suspense(
+    settled: &Posting,
+    gone: InternalAccountId,
+) -> Result<Posting, PostingError> {
+    let entries = settled.entries().iter().rev().map(|entry| {
+        let entry = entry.reversed();
+        if entry.account() == AccountKey::Internal(gone) {
+            let suspense = AccountKey::Suspense(entry.amount().currency());
+            Entry::new(suspense, entry.side(), entry.amount())
+        } else {
+            Ok(entry)
+        }
+    });
+    Posting::new(Movement::Return, entries.collect::<Result<_, _>>()?)
+}
+
 fn from_rail(rail: Rail, amount: Money) -> AccountKey {
     AccountKey::Rail { rail, currency: amount.currency() }
 }

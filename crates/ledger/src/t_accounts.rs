@@ -120,6 +120,8 @@ fn examples() -> Vec<String> {
         unmatched_money(),
         receipt(),
         return_after_settlement(),
+        return_to_suspense(),
+        return_to_somebody_gone(),
     ]
 }
 
@@ -324,6 +326,38 @@ fn return_after_settlement() -> String {
     example.resolve(pending, "the rail has settled", Resolution::Post);
     let settled = example.book.posting(pending).expect("pended above").posting.clone();
     example.post(Ok(movements::reverse(&settled)));
+    example.finish()
+}
+
+fn return_to_suspense() -> String {
+    let mut example = Example::new(
+        "Return of a quote that was funded in real time",
+        "The exchange is reversed at its own rate, the fees with it; what had funded it goes from \
+         suspense to the internal account. The transaction is `FAILED`, then `REFUNDED`.",
+    );
+    example.given(movements::funding(Rail::Rtp, money(10_000, "USD")));
+    let settled = dollars_to_euros(Source::Suspense, Target::Rail(Rail::Sepa));
+    let pending = example.pend(settled);
+    example.resolve(pending, "the rail has settled", Resolution::Post);
+    let settled = example.book.posting(pending).expect("pended above").posting.clone();
+    example.post(Ok(movements::reverse(&settled)));
+    example.post(movements::suspense_return(ada("USD"), money(10_000, "USD")));
+    example.finish()
+}
+
+fn return_to_somebody_gone() -> String {
+    let mut example = Example::new(
+        "Return to a customer who was deleted",
+        "Nothing leaves the accounts of a deleted customer any more, so what comes back is kept \
+         for the platform.",
+    );
+    example.given(movements::deposit(Rail::Ach, ada("USD"), money(6_000, "USD")));
+    let pending = example.pend(movements::transfer_out(ada("USD"), Rail::Ach, money(6_000, "USD")));
+    example.resolve(pending, "the rail has settled", Resolution::Post);
+    let settled = example.book.posting(pending).expect("pended above").posting.clone();
+    example.post(movements::reverse_into_suspense(&settled, ada("USD")));
+    let acmes = InternalAccountId::of(Owner::Platform(acme()), currency("USD"));
+    example.post(movements::suspense_return(acmes, money(6_000, "USD")));
     example.finish()
 }
 

@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use domain::account_info::{AccountInfo, AccountType};
 use domain::currency::Currency;
+use domain::external_account::{Status, Verification};
 use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
@@ -64,7 +66,44 @@ pub struct Instruction {
     pub party: Party,
     /// When the order was first due.
     pub since: Timestamp,
+    /// What the operator has told the rail about the platform, in words of the rail's own.
+    pub settings: Option<Arc<str>>,
 }
+
+/// A question about an account elsewhere. The same question at the same time has the same answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountInquiry {
+    /// The account.
+    pub account: AccountInfo,
+    /// When it was added.
+    pub since: Timestamp,
+    /// What the operator has told the rail about the platform, in words of the rail's own.
+    pub settings: Option<Arc<str>>,
+}
+
+/// What a rail knows about an account (specification 2.8; contract 6.7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountReport {
+    /// Whether it can be used.
+    pub status: Status,
+    /// What became of checking the beneficiary's name; nothing where there is no beneficiary.
+    pub verification: Option<Verification>,
+    /// The name under which the receiving side knows the holder, if it tells.
+    pub holder_name: Option<String>,
+    /// When to ask again; nothing if no more is to be learned.
+    pub ask_again_at: Option<Timestamp>,
+}
+
+impl AccountReport {
+    /// An account that can be used and about which there is no more to know.
+    pub fn usable() -> Self {
+        Self { status: Status::Active, verification: None, holder_name: None, ask_again_at: None }
+    }
+}
+
+/// The receiving side knows that there is no such account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoSuchAccount;
 
 /// Why a rail could not move money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +123,14 @@ pub enum RailFailure {
 pub enum RailAnswer {
     /// The money has moved. Final.
     Settled,
+    /// The money has moved, and an order to pay out may still come back; ask again then.
+    SettledForNow {
+        /// When to ask again.
+        ask_again_at: Timestamp,
+    },
+    /// The money had moved, and the receiving side has sent it back. Final: it is with us again.
+    /// Only orders to pay out come back.
+    Returned,
     /// The receiving side said no. Final: no money has moved.
     Refused,
     /// The rail could not do it. Final: no money has moved.
@@ -120,6 +167,13 @@ pub trait PaymentRail: Send + Sync {
     fn gives_after_millis(&self) -> i64 {
         0
     }
+
+    /// Asks what is known about an account. Nothing moves.
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>>;
 
     /// Gives the order, or, if it was given before, asks how it went.
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer>;

@@ -1,15 +1,20 @@
 //! External accounts (specification 4.7, 4.8; contract 6.7).
 
-use domain::account_info::AccountInfo;
+use domain::account_info::{AccountInfo, FieldError, Rule};
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::external_account::ExternalAccount;
+use domain::external_account::{Event, ExternalAccount, Status};
 use domain::id::{CustomerId, ExternalAccountId, PlatformId};
+use domain::platform::Platform;
 use domain::time::Timestamp;
+use ports::rail::{AccountInquiry, AccountReport, NoSuchAccount};
 use store::external_accounts::{Fingerprint, fingerprint};
+use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
+use crate::app::App;
 use crate::error::Error;
+use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
 
 /// What a platform says about a new external account.
@@ -38,13 +43,57 @@ pub enum Duplicate {
     Used,
 }
 
-/// Adds an external account, which has the id that was drawn for it.
+/// What the rail says about an account, which may be that there is none.
+pub type Report = Result<AccountReport, NoSuchAccount>;
+
+/// Asks a platform's rail about an account, outside any unit of work. `since` is when it was added;
+/// now, if it is still to be.
+pub async fn inspect(
+    app: &App,
+    platform: PlatformId,
+    info: &AccountInfo,
+    since: Option<Timestamp>,
+) -> Result<Report, Error> {
+    let found = app.store().look(move |view| view.get::<Platform>(&platform)).await;
+    let vanished = || Error::Internal(format!("the platform {platform} has vanished"));
+    let platform = found.map_err(Error::Store)?.ok_or_else(vanished)?;
+    let now = app.now(platform.ahead);
+    let inquiry = AccountInquiry {
+        account: info.clone(),
+        since: since.unwrap_or(now),
+        settings: platform.rail_settings.clone(),
+    };
+    Ok(app.env().rail(platform.mode).inspect(&inquiry, now).await)
+}
+
+/// Adds an external account as its own request.
+pub async fn add<R: Render<ExternalAccount>>(
+    app: &App,
+    keyed: Keyed,
+    new: NewExternalAccount,
+    render: R,
+) -> Result<Reply, Error> {
+    if let Some(reply) = answered(app, keyed).await? {
+        return Ok(reply);
+    }
+    let now = app.now(keyed.ahead);
+    let id = app.new_id(keyed.ahead, now);
+    let report = inspect(app, keyed.platform, &new.info, Some(now)).await?;
+    once(app, keyed, render, move |unit| {
+        create(unit, keyed.platform, &new, id, Duplicate::Refused, &report, now)
+    })
+    .await
+}
+
+/// Adds an external account, which has the id that was drawn for it and of which the rail has said
+/// this.
 pub fn create(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     new: &NewExternalAccount,
     id: ExternalAccountId,
     duplicate: Duplicate,
+    report: &Report,
     now: Timestamp,
 ) -> Result<ExternalAccount, Error> {
     let platform = owners::platform(unit, platform)?;
@@ -76,25 +125,67 @@ pub fn create(
                 .map(|account| ExternalAccount::clone(&account)),
         };
     }
+    let report = report.as_ref().map_err(|NoSuchAccount| {
+        Error::InvalidAccountDetails(vec![FieldError {
+            field: "accountInfo".to_owned(),
+            rule: Rule::Other,
+            message: "names no account that the receiving side knows".to_owned(),
+        }])
+    })?;
     let account = ExternalAccount {
         id,
         platform: platform.id,
         owner,
-        status: platform.first_account_status(&new.info),
+        status: report.status,
         currency: new.currency,
         platform_account_id: new.platform_account_id.clone(),
         info: new.info.clone(),
         crypto_network: new.crypto_network.clone(),
-        verification: None,
+        verification: report.verification,
+        holder_name: report.holder_name.clone(),
         created_at: id.created_at(),
         updated_at: id.created_at(),
     };
     unit.claim_fingerprint(Fingerprint { fingerprint, external_account: id });
     unit.put_external_account(account.clone());
+    if let Some(due_at) = report.ask_again_at {
+        unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::AskAccount, due_at, now));
+    }
     if new.default_uma_deposit_account {
         make_default(unit, &holder, id, now)?;
     }
     Ok(account)
+}
+
+/// Keeps what the rail says about an account that was added before.
+pub(crate) fn keep_report(
+    unit: &mut Unit<'_, '_>,
+    timer: &Timer,
+    report: &Report,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let id = ExternalAccountId::from_uuid(timer.subject);
+    let platform = owners::platform(unit, timer.platform)?;
+    let account = owners::external_account(unit, platform.id, id)?;
+    let mut account = ExternalAccount::clone(&account);
+    let (status, ask_again_at) = match report {
+        Ok(report) => {
+            account.verification = report.verification;
+            account.holder_name.clone_from(&report.holder_name);
+            (report.status, report.ask_again_at)
+        }
+        Err(NoSuchAccount) => (Status::Inactive, None),
+    };
+    match Event::to(status).filter(|_| status != account.status) {
+        Some(event) => unit.move_external_account(account.apply(event, now)?),
+        // No event leads back to PENDING: what a rail has once let through is not new again.
+        None => unit.put_external_account(ExternalAccount { updated_at: now, ..account }),
+    }
+    match ask_again_at {
+        Some(at) => unit.set_timer(timer.again(&platform, at)),
+        None => unit.clear_timer(timer.key()),
+    }
+    Ok(())
 }
 
 /// Moves the flag of the default deposit account to this one. It is one field of the customer, so

@@ -12,6 +12,7 @@ use domain::transaction::{
     AccountRef, Destination, Direction, Draft, Event, FailureReason, Source, Transaction,
 };
 use ledger::movements;
+use store::books;
 use store::unit::Unit;
 
 use crate::app::App;
@@ -213,6 +214,43 @@ pub(crate) fn give_back(
     let transaction = Transaction::clone(&transaction);
     let transaction = lifecycle::advance(app, unit, transaction, Event::Failed(reason), now)?;
     let transaction = return_from_suspense(unit, transaction, amount, now)?;
+    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
+    Ok(())
+}
+
+/// Takes back what was delivered and has come back (contract 6.10): the settled posting is reversed
+/// whole, at its own rate and with its fees, and what the sender had paid is the sender's again. A
+/// quote stays carried out; the transaction is `FAILED` and, as the money is here, `REFUNDED`.
+pub(crate) fn take_back(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let draft = transaction.draft().clone();
+    let corrupt = || Error::Internal(format!("{} has come back and was never delivered", draft.id));
+    let settled = books::settled(&unit.postings(draft.id)?).ok_or_else(corrupt)?;
+    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::internal);
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Returned, now)?;
+    let mut waits = source.is_none();
+    let posting = match source {
+        Some(account) => {
+            let platform = owners::platform(unit, draft.platform)?;
+            let paid_by = owners::internal_account(unit, &platform, account)?.owner.owner();
+            waits = keeper(unit, draft.platform, paid_by)?.owner() != paid_by;
+            if waits {
+                movements::reverse_into_suspense(&settled, account)?
+            } else {
+                movements::reverse(&settled)
+            }
+        }
+        None => movements::reverse(&settled),
+    };
+    unit.post(draft.id, &posting, now)?;
+    let transaction = match (waits, draft.sent) {
+        (true, Some(sent)) => return_from_suspense(unit, transaction, sent.money(), now)?,
+        (true, None) | (false, _) => transaction,
+    };
     lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
     Ok(())
 }

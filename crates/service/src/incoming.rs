@@ -416,6 +416,7 @@ pub(crate) fn stop(
             | Event::Started
             | Event::Settled
             | Event::Refused
+            | Event::Returned
             | Event::Refunded
             | Event::Expired => event,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::clock::Ahead;
 use domain::external_account::ExternalAccount;
-use domain::id::{IdentityCheckId, InvitationId, QuoteId, TransactionId};
+use domain::id::{ExternalAccountId, IdentityCheckId, InvitationId, QuoteId, TransactionId};
 use domain::money::{Money, Sending};
 use domain::platform::Platform;
 use domain::quote::{self, Quote, Route};
@@ -27,7 +27,9 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
-use crate::{bulk, funding, identity, incoming, invitations, lifecycle, owners, quotes};
+use crate::{
+    bulk, external_accounts, funding, identity, incoming, invitations, lifecycle, owners, quotes,
+};
 
 /// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
 /// there are requests at a time on a busy server, so that neither holds up the other.
@@ -100,6 +102,7 @@ async fn with_orders(
                     TimerKind::ExpireQuote
                     | TimerKind::ExpireInvitation
                     | TimerKind::ExpireIdentityCheck
+                    | TimerKind::AskAccount
                     | TimerKind::DecidePayment
                     | TimerKind::PayOnward
                     | TimerKind::ImportCustomers => Ok(None),
@@ -129,6 +132,7 @@ async fn ring(
         (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
         (TimerKind::ExpireIdentityCheck, Ok(_)) => expire_identity_check(app, tenure, &timer).await,
         (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, tenure, &timer).await,
+        (TimerKind::AskAccount, Ok(_)) => ask_account(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
         (TimerKind::DecidePayment, Ok(_)) => time_out(app, tenure, &timer).await,
         (TimerKind::PayOnward, Ok(_)) => pay_onward(app, tenure, &timer).await,
@@ -275,11 +279,46 @@ async fn ask_rail(
         .await
 }
 
+/// Asks the rail what it knows about an external account, and keeps what it said.
+async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (id, platform) = (ExternalAccountId::from_uuid(timer.subject), timer.platform);
+    let found = app.store().look(move |view| view.get::<ExternalAccount>(&id)).await;
+    let report = match found.map_err(Error::Store)? {
+        Some(account) => {
+            Some(external_accounts::inspect(app, platform, &account.info, Some(timer.since)).await?)
+        }
+        None => None,
+    };
+    let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
+    app.store()
+        .write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+            match &report {
+                Some(report) => external_accounts::keep_report(unit, &timer, report, now),
+                None => {
+                    unit.clear_timer(timer.key());
+                    Ok(())
+                }
+            }
+        })
+        .await
+}
+
 /// What the rail is asked about a transaction; nothing if it has ended.
 fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error> {
     let id = TransactionId::from_uuid(timer.subject);
     let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(None) };
-    if !matches!(transaction.status(), Status::Pending | Status::Processing) {
+    let is_asked_about = match transaction.status() {
+        // What was delivered may come back, if the rail said that it may.
+        Status::Pending | Status::Processing | Status::Completed => true,
+        Status::Created
+        | Status::Rejected
+        | Status::Failed
+        | Status::Refunded
+        | Status::Expired => false,
+    };
+    if !is_asked_about {
         return Ok(None);
     }
     let flow = flow(&unit.postings(id)?, &transaction);
@@ -295,6 +334,7 @@ fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error>
         amount,
         party,
         since: timer.since,
+        settings: platform.rail_settings.clone(),
     };
     Ok(Some((order, platform)))
 }
@@ -367,6 +407,9 @@ fn keep_answer(
     let id = TransactionId::from_uuid(timer.subject);
     let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
     let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
+    if transaction.status() == Status::Completed {
+        return watch(app, unit, Transaction::clone(&transaction), timer, asked, answer, now);
+    }
     if !is_open {
         unit.clear_timer(timer.key());
         return Ok(());
@@ -378,7 +421,13 @@ fn keep_answer(
     }
     let mut transaction = Transaction::clone(&transaction);
     let is_new = transaction.status() == Status::Pending;
-    if is_new && matches!(answer, RailAnswer::Pending { .. } | RailAnswer::Settled) {
+    let has_moved = match answer {
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
+        // What was pulled in and taken back before it was counted on has not come.
+        RailAnswer::Returned => asked == Flow::PayOut,
+        RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
+    };
+    if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
     let from_peer = is_from_peer(&transaction);
@@ -388,27 +437,76 @@ fn keep_answer(
             unit.set_timer(timer.again(&platform, *ask_again_at));
             return Ok(());
         }
-        RailAnswer::Settled
-            if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing =>
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
+            if has_moved =>
         {
-            return pulled(app, unit, transaction, timer, other_side, now);
-        }
-        RailAnswer::Settled if from_peer => {
+            if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing {
+                return pulled(app, unit, transaction, timer, other_side, now);
+            }
+            if !from_peer {
+                let transaction = end(app, unit, transaction, Event::Settled, now)?;
+                return watch(app, unit, transaction, timer, asked, answer, now);
+            }
             incoming::credit(app, unit, transaction, now)?;
         }
-        RailAnswer::Settled => end(app, unit, transaction, Event::Settled, now)?,
-        RailAnswer::Refused | RailAnswer::Failed(_) => {
+        RailAnswer::Refused
+        | RailAnswer::Failed(_)
+        | RailAnswer::Settled
+        | RailAnswer::SettledForNow { .. }
+        | RailAnswer::Returned => {
             let event = match answer {
                 RailAnswer::Failed(failure) => Event::Failed(reason(&transaction, asked, *failure)),
-                RailAnswer::Refused | RailAnswer::Settled | RailAnswer::Pending { .. } => {
-                    Event::Refused
+                RailAnswer::Returned => {
+                    Event::Failed(reason(&transaction, asked, RailFailure::AccountInvalid))
                 }
+                RailAnswer::Refused
+                | RailAnswer::Settled
+                | RailAnswer::SettledForNow { .. }
+                | RailAnswer::Pending { .. } => Event::Refused,
             };
             if from_peer {
                 incoming::stop(app, unit, transaction, event, now)?;
             } else {
                 end(app, unit, transaction, event, now)?;
             }
+        }
+    }
+    unit.clear_timer(timer.key());
+    Ok(())
+}
+
+/// Keeps what the rail says about a payment that was delivered: that it may still come back, or
+/// that it has.
+fn watch(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    timer: &Timer,
+    asked: Flow,
+    answer: &RailAnswer,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match answer {
+        RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
+            if asked == Flow::PayOut =>
+        {
+            let platform = owners::platform(unit, timer.platform)?;
+            unit.set_timer(timer.again(&platform, *ask_again_at));
+            return Ok(());
+        }
+        RailAnswer::Returned if asked == Flow::PayOut => {
+            funding::take_back(app, unit, transaction, now)?;
+        }
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
+        // The rail takes back what it said. Nobody but a person can tell where the money is.
+        RailAnswer::Pending { .. }
+        | RailAnswer::Returned
+        | RailAnswer::Refused
+        | RailAnswer::Failed(_) => {
+            tracing::error!(
+                transaction = %transaction.id(), ?answer,
+                "a rail contradicts itself about a payment that it had settled"
+            );
         }
     }
     unit.clear_timer(timer.key());
@@ -476,7 +574,7 @@ pub(crate) fn end(
     transaction: Transaction,
     event: Event,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Transaction, Error> {
     let settled = event == Event::Settled;
     let resolution = if settled { Resolution::Post } else { Resolution::Void };
     let postings = unit.postings(transaction.id())?;
@@ -495,8 +593,8 @@ pub(crate) fn end(
     if let (false, true, Some(sent)) = (settled, funded, transaction.draft().sent) {
         transaction = funding::return_from_suspense(unit, transaction, Sending::money(sent), now)?;
         if transaction.status() == Status::Failed {
-            lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
+            transaction = lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
         }
     }
-    Ok(())
+    Ok(transaction)
 }

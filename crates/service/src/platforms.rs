@@ -1,5 +1,7 @@
 //! Platforms: made by the operator, configured by their own tokens (specification 2.11).
 
+use std::sync::Arc;
+
 use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
@@ -60,6 +62,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         manager_tokens: 0,
         ahead: Ahead::NONE,
         signing: Generations::FIRST,
+        rail_settings: None,
         created_at: now,
         updated_at: now,
     }
@@ -183,6 +186,27 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
             platform.updated_at = platform.ahead.shows(server_now);
             unit.put_platform(platform.clone());
             Ok(platform)
+        })
+        .await
+}
+
+/// Sets what a platform's rail is told about it, or takes it away. Whoever calls has asked the rail
+/// whether it understands it.
+pub async fn set_rail_settings(
+    app: &App,
+    id: PlatformId,
+    settings: Option<Arc<str>>,
+) -> Result<(), Error> {
+    let server_now = app.server_now();
+    app.store()
+        .write(move |unit| {
+            let platform = owners::platform(unit, id)?;
+            unit.put_platform(Platform {
+                rail_settings: settings.clone(),
+                updated_at: platform.ahead.shows(server_now),
+                ..Platform::clone(&platform)
+            });
+            Ok(())
         })
         .await
 }

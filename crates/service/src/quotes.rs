@@ -23,7 +23,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::external_accounts::{self, Duplicate, NewExternalAccount};
+use crate::external_accounts::{self, Duplicate, NewExternalAccount, Report};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
 use crate::uma::{self, Agreed, Plan, Question, ToUma};
@@ -153,10 +153,18 @@ pub async fn create<R: Render<Quoted>>(
     } else {
         None
     };
+    let report = match &new.to {
+        To::Details(details) => {
+            let info = &details.info;
+            Some(external_accounts::inspect(app, keyed.platform, info, None).await?)
+        }
+        To::Account(_) | To::Uma(_) => None,
+    };
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
-        let quote = make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), drawn)?;
+        let quote =
+            make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;
         let quote = if new.immediately_execute {
             start(&unit_app, unit, quote, objection, drawn.other_side, drawn.now)?
         } else {
@@ -180,7 +188,8 @@ async fn ask_institution(
     let question = app
         .store()
         .write(move |unit| {
-            let Asked { platform, source, locked, plan, .. } = asked(unit, platform, &new, drawn)?;
+            let Asked { platform, source, locked, plan, .. } =
+                asked(unit, platform, &new, None, drawn)?;
             let sending = source.currency().ok_or_else(|| no_currency(&new))?;
             let Some(plan) = plan else { return Ok(None) };
             let receiver = receiver.clone();
@@ -212,6 +221,7 @@ fn asked(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     new: &NewQuote,
+    report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Asked, Error> {
     let platform = owners::platform(unit, platform)?;
@@ -225,7 +235,7 @@ fn asked(
             (Destination::Uma { address, currency }, Some(plan))
         }
         To::Account(_) | To::Details(_) => {
-            let destination = destination(unit, &platform, new, &holder, drawn)?;
+            let destination = destination(unit, &platform, new, &holder, report, drawn)?;
             is_looked_up(unit, &platform, new, &destination, &holder, drawn.now)?;
             limits::enabled(&platform, destination.currency(), Direction::Incoming)?;
             (destination, None)
@@ -284,7 +294,7 @@ pub(crate) fn make_and_start(
     new: &NewQuote,
     drawn: Drawn,
 ) -> Result<Quote, Error> {
-    let quote = make(app, unit, platform, new, None, drawn)?;
+    let quote = make(app, unit, platform, new, None, None, drawn)?;
     start(app, unit, quote, None, drawn.other_side, drawn.now)
 }
 
@@ -294,10 +304,11 @@ fn make(
     platform: PlatformId,
     new: &NewQuote,
     agreed: Option<&Agreed>,
+    report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Quote, Error> {
     let Asked { platform, holder, source, destination, locked, plan } =
-        asked(unit, platform, new, drawn)?;
+        asked(unit, platform, new, report, drawn)?;
     let now = drawn.now;
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
@@ -408,6 +419,7 @@ fn destination(
     platform: &Platform,
     new: &NewQuote,
     holder: &Holder,
+    report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Destination, Error> {
     let external = |unit: &mut Unit<'_, '_>, account: &ExternalAccount, field: &str| {
@@ -435,6 +447,7 @@ fn destination(
                 &details,
                 drawn.external_account,
                 Duplicate::Used,
+                report.ok_or_else(|| Error::Internal("no rail was asked".to_owned()))?,
                 drawn.now,
             )?;
             external(unit, &account, "destination.externalAccountDetails.customerId")
@@ -519,6 +532,7 @@ async fn ask_before(
         amount: limits::amount(minor, currency)?,
         party: Party::Account(Box::new(info.clone())),
         since: now,
+        settings: platform.rail_settings.clone(),
     };
     Ok(app.env().rail(platform.mode).check(&order).await.err())
 }

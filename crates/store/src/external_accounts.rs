@@ -28,6 +28,7 @@ struct Stored {
     platform_account_id: Option<String>,
     crypto_network: Option<String>,
     verification: Option<String>,
+    holder_name: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +103,7 @@ impl Stored {
             platform_account_id: account.platform_account_id.clone(),
             crypto_network: account.crypto_network.clone(),
             verification: account.verification.map(|result| result.name().to_owned()),
+            holder_name: account.holder_name.clone(),
         }
     }
 
@@ -214,6 +216,7 @@ impl Record for ExternalAccount {
                 .ok_or_else(|| row.corrupt("not the data of an account"))?,
             crypto_network: stored.crypto_network,
             verification: verification.transpose()?,
+            holder_name: stored.holder_name,
             created_at,
             updated_at,
         })

@@ -33,6 +33,7 @@ struct Settings {
     corridors: Vec<StoredCorridor>,
     signing_generation: u32,
     signing_rotated_at: Option<i64>,
+    rail: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,6 +153,7 @@ impl Record for Platform {
             corridors: self.corridors.iter().map(StoredCorridor::of).collect(),
             signing_generation: self.signing.newest,
             signing_rotated_at: self.signing.rotated_at.map(Timestamp::millis),
+            rail: self.rail_settings.as_deref().map(str::to_owned),
         };
         let settings = serde_json::to_string(&settings).expect("settings have text keys only");
         vec![
@@ -192,6 +194,7 @@ impl Record for Platform {
                 .map(StoredCorridor::into_domain)
                 .collect::<Option<_>>()
                 .ok_or_else(|| unknown(row))?,
+            rail_settings: settings.rail.map(Arc::from),
             manager_tokens: row.count()?,
             ahead: Ahead::from_millis(row.int()?)
                 .ok_or_else(|| row.corrupt("not how far a clock can be ahead"))?,

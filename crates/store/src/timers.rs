@@ -34,11 +34,13 @@ pub enum TimerKind {
     PayOnward,
     /// The next part of a file is gone through; the subject is the import.
     ImportCustomers,
+    /// The rail is asked what it knows about an external account, which is the subject.
+    AskAccount,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ExpireQuote,
         Self::AskRail,
         Self::ExpireInvitation,
@@ -46,6 +48,7 @@ impl TimerKind {
         Self::DecidePayment,
         Self::PayOnward,
         Self::ImportCustomers,
+        Self::AskAccount,
     ];
 
     /// The name in storage.
@@ -53,6 +56,7 @@ impl TimerKind {
         match self {
             Self::ExpireQuote => "EXPIRE_QUOTE",
             Self::AskRail => "ASK_RAIL",
+            Self::AskAccount => "ASK_ACCOUNT",
             Self::ExpireInvitation => "EXPIRE_INVITATION",
             Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
             Self::DecidePayment => "DECIDE_PAYMENT",

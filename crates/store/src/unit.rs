@@ -298,6 +298,11 @@ impl Unit<'_, '_> {
         self.put(account);
     }
 
+    /// Keeps an external account's change of state.
+    pub fn move_external_account(&mut self, moved: Moved<ExternalAccount>) {
+        self.put(moved.into_now());
+    }
+
     /// Marks what identifies an external account as used. The caller has read that it is free.
     pub fn claim_fingerprint(&mut self, fingerprint: Fingerprint) {
         self.put(fingerprint);

@@ -25,6 +25,7 @@ use engines::{Kind, Place, damage};
 use ledger::movements::{self, Target};
 use ledger::posting::Resolution;
 use store::Store;
+use store::books;
 use store::customers::UmaClaim;
 use store::engine::{Engine, SqliteFile};
 use store::external_accounts::{Fingerprint, fingerprint};
@@ -59,6 +60,9 @@ const UMA_HERE_IN: u128 = 153;
 const UMA_WAITS: u128 = 144;
 const UMA_WAITS_IN: u128 = 154;
 const UMA_IN: u128 = 155;
+const OUT_RETURNED: u128 = 132;
+const QUOTE_RETURNED: u128 = 133;
+const QUOTE_FUNDED_RETURNED: u128 = 134;
 
 /// A customer who was refused, and one whose identity is being checked.
 const REFUSED: u128 = 31;
@@ -142,6 +146,14 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         }
         advance(unit, number, events, at(220))?;
     }
+    begin(unit, transfer_out(OUT_RETURNED, 1, DOLLARS, 1_000));
+    let source = customer_account(1, "USD");
+    let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
+    unit.pend(transaction_id(OUT_RETURNED), &posting, at(210))?;
+    unit.resolve(transaction_id(OUT_RETURNED), Resolution::Post, at(220))?;
+    advance(unit, OUT_RETURNED, &[Event::Started, Event::Settled], at(220))?;
+    unit.post(transaction_id(OUT_RETURNED), &movements::reverse(&posting), at(230))?;
+    advance(unit, OUT_RETURNED, &[Event::Returned, Event::Refunded], at(230))?;
     let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
     begin(unit, domain::transaction::Transaction::pending(pulled));
@@ -238,6 +250,19 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
         advance_quote(unit, number, &[QuoteEvent::Failed], at(235))?;
     }
     gave_back(unit, QUOTE_FUNDED_FAILED, 10_000)?;
+
+    for number in [QUOTE_RETURNED, QUOTE_FUNDED_RETURNED] {
+        quoted(unit, number, number == QUOTE_FUNDED_RETURNED, euros);
+        executed(unit, number, rail)?;
+        unit.resolve(transaction_id(number), Resolution::Post, at(235))?;
+        advance(unit, number, &[Event::Settled], at(235))?;
+        advance_quote(unit, number, &[QuoteEvent::Delivered], at(235))?;
+        let settled = books::settled(&unit.postings(transaction_id(number))?).unwrap();
+        unit.post(transaction_id(number), &movements::reverse(&settled), at(240))?;
+        advance(unit, number, &[Event::Returned], at(240))?;
+    }
+    advance(unit, QUOTE_RETURNED, &[Event::Refunded], at(240))?;
+    gave_back(unit, QUOTE_FUNDED_RETURNED, 10_000)?;
 
     quoted(unit, QUOTE_FUNDED_DELIVERED, true, euros);
     executed(unit, QUOTE_FUNDED_DELIVERED, rail)?;
@@ -398,6 +423,8 @@ fn with_ids(sql: &str) -> String {
         ("$mismatched", uuid(QUOTE_MISMATCHED)),
         ("$funded_failed", uuid(QUOTE_FUNDED_FAILED)),
         ("$failed", uuid(QUOTE_FAILED)),
+        ("$came_back", uuid(QUOTE_RETURNED)),
+        ("$funded_back", uuid(QUOTE_FUNDED_RETURNED)),
         ("$open_quote", quote_id(QUOTE_OPEN).uuid()),
         ("$half_way", uuid(HALF_WAY)),
         ("$imported", uuid(IMPORTED)),
@@ -690,6 +717,17 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["T10"], "delete from timers where subject = $under_way"),
     corrupter(&["T10"], "delete from timers where subject = $open_quote"),
     corrupter(&["T10"], "update timers set kind = 'NEVER' where subject = $open_quote"),
+    // What came back is not what says so.
+    corrupter(
+        &["T8", "T9", "L10"],
+        "update postings set movement = 'FUNDING' where transaction_id = $funded_back \
+         and movement = 'RETURN'",
+    ),
+    corrupter(
+        &["L10"],
+        "update postings set movement = 'RECEIPT' where transaction_id = $came_back \
+         and movement = 'RETURN'",
+    ),
     // A timer is due by another platform's clock than its payment's, or by nobody's.
     corrupter(
         &["S4"],

@@ -531,6 +531,26 @@ pub enum PlatformCommand {
         --spread 0.005 --fixed-fee 200"
     )]
     SetPricing(SetPricing),
+
+    /// Sets rows of a platform's own for what payments and accounts do in the sandbox.
+    #[command(
+        after_help = "docs/sandbox.md says how rows are written. They come before the built-in \
+        ones, and hold at once, also on servers that run:\n  \
+        switchyard platform set-scenarios --platform PlatformConfig:... --file rows.toml"
+    )]
+    SetScenarios(SetScenarios),
+}
+
+/// Options of `platform set-scenarios`.
+#[derive(Debug, Clone, Args)]
+pub struct SetScenarios {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// The file with the rows. Without it, the built-in rows alone hold.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
 }
 
 /// Options of `platform create`.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use adapters::rails::scenarios::Scenarios;
 use domain::currency::Currency;
 use domain::customer::KycStatus;
 use domain::id::PlatformId;
@@ -18,7 +19,7 @@ use store::tokens::TokenFilter;
 use crate::command::{Failure, aligned, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
-    PlatformCommand, RevokeToken, SetPricing, TokenCommand,
+    PlatformCommand, RevokeToken, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::wiring::{self, Opened};
 
@@ -27,12 +28,15 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
     let opened = match command {
         // An operator may want a live platform only: then no sandbox is made by a first start.
         PlatformCommand::Create(_) => open(config)?,
-        PlatformCommand::List | PlatformCommand::SetPricing(_) => open_existing(config)?,
+        PlatformCommand::List
+        | PlatformCommand::SetPricing(_)
+        | PlatformCommand::SetScenarios(_) => open_existing(config)?,
     };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
+        PlatformCommand::SetScenarios(options) => set_scenarios(&opened.app, options).await,
     };
     wiring::close(opened).await;
     print(&done?)?;
@@ -194,6 +198,30 @@ async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<S
         decided => decided?,
     };
     Ok(format!("{} is {} now\n", customer.id, customer.kyc.status().name()))
+}
+
+async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<String, Failure> {
+    let platform = existing_platform(app, options.platform).await?;
+    if platform.mode == Mode::Live {
+        return Err(Failure::new(format!(
+            "{} moves real money, which goes its own way: scenarios are for sandboxes",
+            platform.id
+        )));
+    }
+    let settings = match &options.file {
+        Some(path) => {
+            let refused = |what: String| Failure::new(format!("{}: {what}", path.display()));
+            let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+            Scenarios::parse(&text).map_err(|error| refused(error.to_string()))?;
+            Some(Arc::from(text))
+        }
+        None => None,
+    };
+    platforms::set_rail_settings(app, platform.id, settings).await?;
+    Ok(match options.file {
+        Some(_) => format!("{} has rows of its own before the built-in ones\n", platform.id),
+        None => format!("{} has the built-in rows alone\n", platform.id),
+    })
 }
 
 async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure> {

@@ -528,6 +528,36 @@ fn the_operator_decides_about_identities_beside_the_server() {
 }
 
 #[test]
+fn the_operator_sets_scenarios_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let (_, list, _) = run(path, "platform list");
+    let id = list.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    let file = path.join("rows.toml");
+    let set = format!("platform set-scenarios --platform {id} --file {}", file.display());
+    check_refusal(switchyard(path, &set), 1, "rows.toml: ");
+    std::fs::write(&file, "[[payments]]\npath = []\n").unwrap();
+    check_refusal(switchyard(path, &set), 1, "row 1 of payments: say what it fits");
+    let rows = "[[accounts]]\nsuffix = '789'\npath = [{ status = 'INACTIVE' }]\n";
+    std::fs::write(&file, rows).unwrap();
+    let (code, out, err) = run(path, &set);
+    assert_eq!(
+        (code, out),
+        (0, format!("{id} has rows of its own before the built-in ones\n")),
+        "{err}"
+    );
+    let (code, out, _) = run(path, &format!("platform set-scenarios --platform {id}"));
+    assert_eq!((code, out), (0, format!("{id} has the built-in rows alone\n")));
+    let live = "platform create --uma-domain pay.example.com --live --name Live";
+    let (_, out, _) = run(path, live);
+    let live = out.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    let set = format!("platform set-scenarios --platform {live}");
+    check_refusal(switchyard(path, &set), 1, "moves real money");
+    drop(server);
+}
+
+#[test]
 fn platforms_are_made_and_priced() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

@@ -1,12 +1,17 @@
 //! Connections to payment rails.
 
 pub mod sandbox;
+pub mod scenarios;
 
 use std::future::ready;
 
 use domain::currency::Currency;
+use domain::external_account::Status;
 use domain::time::Timestamp;
-use ports::rail::{FundingInstruction, Instruction, PaymentRail, Pending, RailAnswer, RailFailure};
+use ports::rail::{
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
+    Pending, RailAnswer, RailFailure,
+};
 
 /// The rail of a live platform that no partner has been connected to: it takes no order and says
 /// so. Money that cannot be moved must not look as if it had been.
@@ -24,6 +29,18 @@ impl PaymentRail for Unconnected {
 
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailAnswer> {
         Box::pin(ready(RailAnswer::Failed(RailFailure::NotConnected)))
+    }
+
+    /// Nobody can say whether a bank account is whose it should be.
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        _: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+        let usable = AccountReport::usable();
+        let is_wallet = inquiry.account.account_type().is_wallet();
+        let status = if is_wallet { Status::Active } else { Status::Pending };
+        Box::pin(ready(Ok(AccountReport { status, ..usable })))
     }
 }
 

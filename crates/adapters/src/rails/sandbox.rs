@@ -1,78 +1,28 @@
 //! The rail of the sandbox: no network, no memory, no chance.
 //!
-//! What it answers follows from the order and the time alone, so a restart changes nothing and a
-//! test can be repeated. Outcomes are steered by the last three characters of the external
-//! account's own number or address; [`markdown`] prints what each does.
+//! What it answers follows from the order, the table of scenarios and the time alone, so a restart
+//! changes nothing and a test can be repeated. [`markdown`] prints what steers it.
 
-use std::fmt::Write as _;
 use std::future::ready;
 
 use domain::account_info::{AccountType, types};
 use domain::currency::Currency;
+use domain::external_account::Verification;
 use domain::time::Timestamp;
 use ports::rail::{
-    Cause, FundingInstruction, Instruction, Party, PaymentRail, Pending, RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
+    Pending, RailAnswer, RailFailure,
 };
 
-use crate::uma;
+use super::scenarios::{self, AccountState, Tables};
 
 /// How long an order takes to settle unless somebody configures it: long enough that a client sees
 /// in its first answers that payments take time, and well within the second in which the sandbox
 /// promises completion.
 pub const SETTLES_AFTER_MILLIS: i64 = 200;
 
-/// How long an order that times out stays undecided (contract 6.18: about 30 seconds).
-pub const TIMES_OUT_AFTER_MILLIS: i64 = 30_000;
-
-/// How long a payment takes that stays pending long (contract 6.18: about 6 minutes).
-pub const LONG_MILLIS: i64 = 360_000;
-
 /// The field by which a deposit is recognised.
 const REFERENCE: &str = "reference";
-
-/// What becomes of an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Pending for the usual time, then settled.
-    Settles,
-    /// Pending for [`LONG_MILLIS`], then settled.
-    SettlesLate,
-    /// Not even taken: refused before money is set aside.
-    NotTaken(RailFailure),
-    /// Failed at once.
-    Fails(RailFailure),
-    /// Refused by the receiving side at once.
-    Refused,
-    /// Pending for [`TIMES_OUT_AFTER_MILLIS`], then failed.
-    TimesOut,
-}
-
-/// What one suffix does.
-struct Row {
-    suffix: &'static str,
-    transfer: Outcome,
-    quote: Outcome,
-}
-
-/// The suffixes of contract 6.18: its column of transfers, and its older column of quotes, which
-/// is that of this specification's time. A suffix that is not here settles. A further behaviour is
-/// a further row.
-const SUFFIXES: &[Row] = &[
-    Row {
-        suffix: "002",
-        transfer: Outcome::Fails(RailFailure::InsufficientFunds),
-        quote: Outcome::NotTaken(RailFailure::InsufficientFunds),
-    },
-    Row {
-        suffix: "003",
-        transfer: Outcome::Fails(RailFailure::AccountInvalid),
-        quote: Outcome::Fails(RailFailure::AccountInvalid),
-    },
-    Row { suffix: "004", transfer: Outcome::Refused, quote: Outcome::Refused },
-    Row { suffix: "005", transfer: Outcome::TimesOut, quote: Outcome::TimesOut },
-    Row { suffix: "006", transfer: Outcome::Settles, quote: Outcome::Settles },
-    Row { suffix: "007", transfer: Outcome::Settles, quote: Outcome::Settles },
-];
 
 /// The payment rail of sandbox platforms. Stateless: clones and restarts answer alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,36 +42,6 @@ impl SandboxRail {
     pub const fn new(settles_after_millis: i64) -> Self {
         Self { settles_after_millis }
     }
-
-    fn answer(self, order: &Instruction, now: Timestamp) -> RailAnswer {
-        let after = |millis: i64, answer: RailAnswer| {
-            let decided_at = order.since.plus_millis(millis);
-            if now < decided_at { RailAnswer::Pending { ask_again_at: decided_at } } else { answer }
-        };
-        match outcome(order) {
-            Outcome::Settles => after(self.settles_after_millis.max(0), RailAnswer::Settled),
-            Outcome::SettlesLate => after(LONG_MILLIS, RailAnswer::Settled),
-            Outcome::NotTaken(failure) | Outcome::Fails(failure) => RailAnswer::Failed(failure),
-            Outcome::Refused => RailAnswer::Refused,
-            Outcome::TimesOut => {
-                after(TIMES_OUT_AFTER_MILLIS, RailAnswer::Failed(RailFailure::TimedOut))
-            }
-        }
-    }
-}
-
-/// What becomes of an order, by the other side and its cause.
-fn outcome(order: &Instruction) -> Outcome {
-    let account = match &order.party {
-        Party::Account(account) => account,
-        Party::Uma { address, .. } => return uma::sandbox::outcome(address),
-    };
-    let suffix = account.magic_suffix();
-    let row = SUFFIXES.iter().find(|row| suffix == Some(row.suffix));
-    row.map_or(Outcome::Settles, |row| match order.cause {
-        Cause::Transfer => row.transfer,
-        Cause::Quote => row.quote,
-    })
 }
 
 impl PaymentRail for SandboxRail {
@@ -150,15 +70,8 @@ impl PaymentRail for SandboxRail {
     }
 
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        let taken = match outcome(order) {
-            Outcome::NotTaken(failure) => Err(failure),
-            Outcome::Settles
-            | Outcome::SettlesLate
-            | Outcome::Fails(_)
-            | Outcome::Refused
-            | Outcome::TimesOut => Ok(()),
-        };
-        Box::pin(ready(taken))
+        let refusal = Tables::of(order.settings.as_deref()).refusal(order);
+        Box::pin(ready(refusal.map_or(Ok(()), Err)))
     }
 
     /// Nothing is decided before, so nothing is asked.
@@ -167,62 +80,65 @@ impl PaymentRail for SandboxRail {
     }
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
-        Box::pin(ready(self.answer(order, now)))
+        let tables = Tables::of(order.settings.as_deref());
+        Box::pin(ready(tables.answer(order, self.settles_after_millis, now)))
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+        Box::pin(ready(report(inquiry, now)))
     }
 }
 
-impl Outcome {
-    /// What happens, for people.
-    pub(crate) fn sentence(self) -> String {
-        match self {
-            Self::Settles => "succeeds".to_owned(),
-            Self::SettlesLate => {
-                format!("stays pending {} minutes, then succeeds", LONG_MILLIS / 60_000)
-            }
-            Self::NotTaken(failure) => format!("{}, refused with a 400", words(failure)),
-            Self::Fails(failure) => format!("{}, fails at once", words(failure)),
-            Self::Refused => "rejected by the bank".to_owned(),
-            Self::TimesOut => {
-                format!("stays pending {} seconds, then fails", TIMES_OUT_AFTER_MILLIS / 1_000)
-            }
-        }
+fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoSuchAccount> {
+    let account = &inquiry.account;
+    if account.account_type().is_wallet() {
+        return Ok(AccountReport::usable());
     }
-}
-
-fn words(failure: RailFailure) -> &'static str {
-    match failure {
-        RailFailure::InsufficientFunds => "insufficient funds",
-        RailFailure::AccountInvalid => "account closed or invalid",
-        RailFailure::TimedOut => "no answer in time",
-        RailFailure::NotConnected => "no connection",
-    }
-}
-
-/// The suffixes as a table in Markdown, for documents.
-pub fn markdown() -> String {
-    let mut table = String::from(
-        "# Steering the sandbox\n\n\
-         Written from the table in `crates/adapters/src/rails/sandbox.rs`. The last three characters \
-         of an external account's own number or address decide what becomes of a payment; of \
-         `user@domain` they are the last three of the user's part.\n\n\
-         | Suffix | Transfers | Quotes |\n|---|---|---|\n",
-    );
-    let mut line = |suffix: &str, transfer: Outcome, quote: Outcome| {
-        writeln!(table, "| {suffix} | {} | {} |", transfer.sentence(), quote.sentence())
-            .expect("writing to a string cannot fail");
+    let tables = Tables::of(inquiry.settings.as_deref());
+    let (AccountState { status, verification }, ask_again_at) =
+        tables.account(account, inquiry.since, now).ok_or(NoSuchAccount)?;
+    let given = account.beneficiary().map(|beneficiary| beneficiary.name());
+    let holder_name = match verification {
+        Verification::Matched => given.map(str::to_owned),
+        // A bank that knows the account under nearly that name: the first name is only a letter.
+        Verification::PartialMatch => given.map(|name| match name.split_once(' ') {
+            Some((first, rest)) => format!("{}. {rest}", first.chars().take(1).collect::<String>()),
+            None => format!("{name} Jr."),
+        }),
+        Verification::NotMatched
+        | Verification::Unsupported
+        | Verification::CheckedByReceivingFi
+        | Verification::Pending => None,
     };
-    for row in SUFFIXES {
-        line(&format!("`{}`", row.suffix), row.transfer, row.quote);
-    }
-    line("any other", Outcome::Settles, Outcome::Settles);
-    table
+    Ok(AccountReport { status, verification: Some(verification), holder_name, ask_again_at })
+}
+
+/// What steers the sandbox, in Markdown, for documents.
+pub fn markdown() -> String {
+    "# Steering the sandbox\n\n\
+     Written from `crates/adapters/src/rails/scenarios/builtin.toml`.\n\n"
+        .to_owned()
+        + &scenarios::markdown()
+        + "\n## Time\n\n\
+         `POST /sandbox/clock` with `{\"advanceBySeconds\": 60}` or \
+         `{\"advanceTo\": \"2030-01-01T00:00:00Z\"}` moves the clock of the calling platform on, \
+         never back, and `GET /sandbox/clock` shows it. What is due by then happens at once: what \
+         is pending for 30 seconds above takes a millisecond. No other platform is affected \
+         (`docs/decisions/0020`).\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rails::tests::{answer_of, order};
-    use std::collections::BTreeSet;
+    use crate::rails::tests::{account, answer_of, order};
+    use ports::rail::{Cause, Flow, Party};
+
+    /// How long the suffix 005 takes (contract 6.18: about 30 seconds).
+    const TIMES_OUT_AFTER_MILLIS: i64 = 30_000;
 
     const SINCE: Timestamp = Timestamp::from_millis(1_763_683_200_000);
 
@@ -254,6 +170,12 @@ mod tests {
         [answer.clone(), answer.clone(), answer.clone(), answer]
     }
 
+    fn comes_back() -> [RailAnswer; 4] {
+        let back_at = SETTLES_AFTER_MILLIS + 60_000;
+        let settled = RailAnswer::SettledForNow { ask_again_at: SINCE.plus_millis(back_at) };
+        [pending(SETTLES_AFTER_MILLIS), settled.clone(), settled.clone(), settled]
+    }
+
     fn settles() -> [RailAnswer; 4] {
         let settled = RailAnswer::Settled;
         [pending(SETTLES_AFTER_MILLIS), settled.clone(), settled.clone(), settled]
@@ -276,6 +198,7 @@ mod tests {
             check(cause, "003", Ok(()), failed(AccountInvalid));
             check(cause, "004", Ok(()), always(RailAnswer::Refused));
             check(cause, "005", Ok(()), times_out());
+            check(cause, "185", Ok(()), comes_back());
             for suffix in ["000", "001", "006", "007", "008", "009", "102", "999"] {
                 check(cause, suffix, Ok(()), settles());
             }
@@ -309,21 +232,95 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_three_characters_and_each_stands_once() {
-        let suffixes: BTreeSet<_> = SUFFIXES.iter().map(|row| row.suffix).collect();
-        assert_eq!(suffixes.len(), SUFFIXES.len());
-        assert!(suffixes.iter().all(|suffix| suffix.chars().count() == 3));
+    fn what_was_paid_out_comes_back_and_what_was_pulled_in_does_not() {
+        let order = order("USD_ACCOUNT", "accountNumber", "123456789185", Cause::Transfer);
+        let back_after = SETTLES_AFTER_MILLIS + 60_000;
+        assert_eq!(ask(SandboxRail::default(), &order, back_after), RailAnswer::Returned);
+        let order = Instruction { flow: Flow::PullIn, ..order };
+        for after in [SETTLES_AFTER_MILLIS, back_after] {
+            assert_eq!(ask(SandboxRail::default(), &order, after), RailAnswer::Settled);
+        }
     }
 
     #[test]
-    fn the_table_for_people_has_every_row() {
-        let table = markdown();
-        let rows = table.lines().filter(|line| line.starts_with('|')).count();
-        assert_eq!(rows, SUFFIXES.len() + 3);
-        assert!(table.contains(
-            "| `002` | insufficient funds, fails at once | insufficient funds, refused with a 400 |"
-        ));
-        assert!(table.contains("| `005` | stays pending 30 seconds, then fails |"));
-        assert!(table.ends_with("| any other | succeeds | succeeds |\n"));
+    fn an_operators_rows_come_first_and_the_built_in_ones_stay() {
+        let rows = "[[payments]]\nsuffix = '789'\npath = [{ state = 'REFUSED' }]\n\
+            [[payments]]\namount = 1000\ncause = 'quote'\n\
+            path = [{ state = 'NOT_TAKEN', reason = 'INSUFFICIENT_FUNDS' }]\n";
+        let with = |suffix: &str, cause| Instruction {
+            settings: Some(rows.into()),
+            ..order("USD_ACCOUNT", "accountNumber", &format!("123456{suffix}"), cause)
+        };
+        let rail = SandboxRail::default();
+        assert_eq!(ask(rail, &with("789", Cause::Transfer), 0), RailAnswer::Refused);
+        assert_eq!(ask(rail, &with("789", Cause::Quote), 0), RailAnswer::Refused);
+        let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+        assert_eq!(ask(rail, &with("003", Cause::Transfer), 0), failed);
+        let refusal = answer_of(rail.check(&with("555", Cause::Quote)));
+        assert_eq!(refusal, Err(RailFailure::InsufficientFunds));
+        // What this program cannot read does not change anything.
+        let unread = Instruction { settings: Some("x".into()), ..with("789", Cause::Transfer) };
+        assert_eq!(ask(rail, &unread, 0), pending(SETTLES_AFTER_MILLIS));
+    }
+
+    #[test]
+    fn an_account_is_what_its_suffix_says_and_changes_with_time() {
+        let report = |suffix: &str, after_millis: i64| {
+            let account = account("USD_ACCOUNT", "accountNumber", &format!("123456{suffix}"));
+            let inquiry = AccountInquiry { account, since: SINCE, settings: None };
+            answer_of(SandboxRail::default().inspect(&inquiry, SINCE.plus_millis(after_millis)))
+        };
+        for (suffix, verification, holder) in [
+            ("789", Verification::Matched, Some("Maria da Silva")),
+            ("102", Verification::NotMatched, None),
+            ("103", Verification::PartialMatch, Some("M. da Silva")),
+            ("104", Verification::Pending, None),
+            ("106", Verification::Unsupported, None),
+            ("107", Verification::CheckedByReceivingFi, None),
+        ] {
+            let expected = AccountReport {
+                verification: Some(verification),
+                holder_name: holder.map(str::to_owned),
+                ..AccountReport::usable()
+            };
+            assert_eq!(report(suffix, 0), Ok(expected), "{suffix}");
+        }
+        assert_eq!(report("105", 0), Err(NoSuchAccount));
+        let states = |suffix| {
+            [0, 59_999, 60_000].map(|after| report(suffix, after).expect("an account").status)
+        };
+        use domain::external_account::Status::{Active, Inactive, Pending, UnderReview};
+        assert_eq!(states("181"), [Pending, Pending, Active]);
+        assert_eq!(states("182"), [UnderReview, UnderReview, Active]);
+        assert_eq!(states("183"), [Active, Active, UnderReview]);
+        assert_eq!(states("184"), [Active, Active, Inactive]);
+        let due = report("181", 5).expect("an account").ask_again_at;
+        assert_eq!(due, Some(SINCE.plus_millis(60_000)));
+        let address = "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCF102";
+        let account = account("SOLANA_WALLET", "address", address);
+        let inquiry = AccountInquiry { account, since: SINCE, settings: None };
+        let report = answer_of(SandboxRail::default().inspect(&inquiry, SINCE));
+        assert_eq!(report, Ok(AccountReport::usable()));
+    }
+
+    #[test]
+    fn addresses_are_paid_as_their_users_say() {
+        let paid = |address: &str, after_millis: i64| {
+            let address = domain::uma_address::UmaAddress::parse(address).expect("an address");
+            let order = Instruction {
+                party: Party::Uma { address, invoice: None },
+                ..order("USD_ACCOUNT", "accountNumber", "123456789002", Cause::Quote)
+            };
+            ask(SandboxRail::default(), &order, after_millis)
+        };
+        let at = |user: &str, after| paid(&format!("${user}@sandbox.uma.money"), after);
+        assert_eq!(at("success.usd", SETTLES_AFTER_MILLIS), RailAnswer::Settled);
+        assert_eq!(at("pending.long.usd", 359_999), pending(360_000));
+        assert_eq!(at("pending.long.usd", 360_000), RailAnswer::Settled);
+        assert_eq!(at("fail.compliance.usd", 0), RailAnswer::Refused);
+        let nobody = RailAnswer::Failed(RailFailure::AccountInvalid);
+        assert_eq!(at("non.existent.usd", 0), nobody);
+        assert_eq!(paid("$success.usd@elsewhere.test", 0), nobody);
+        assert_eq!(paid("$fail.compliance.usd@elsewhere.test", 0), nobody);
     }
 }

@@ -32,10 +32,12 @@ pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instr
         amount: Money::positive(1_000, currency).expect("amount"),
         party: Party::Account(Box::new(account)),
         since: Timestamp::from_millis(1_763_683_200_000),
+        settings: None,
     }
 }
 
-fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
+/// The account of the type's examples, with one field changed.
+pub(super) fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
     let kind = AccountType::from_name(kind).expect("known type");
     let required = kind.fields.iter().filter(|field| field.presence == Presence::Required);
     let mut fields: BTreeMap<String, FieldValue> = required

@@ -1,8 +1,8 @@
 //! The institutions of the sandbox: no network, no memory, no chance.
 //!
 //! Every host `sandbox.*uma.money` gives out the addresses of one table, [`ADDRESSES`]; there is
-//! nobody else. What each does when it is looked up, asked for an invoice and paid, or pays, is
-//! data; [`markdown`] prints it for people.
+//! nobody else. What each does when it is looked up and asked for an invoice is data, and what
+//! becomes of payments is a table of scenarios; [`markdown`] prints both for people.
 
 use std::fmt::Write as _;
 use std::future::ready;
@@ -16,12 +16,12 @@ use domain::rate::round_to_digits;
 use domain::time::Timestamp;
 use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
-use ports::rail::{Pending, RailFailure};
+use ports::rail::Pending;
 use ports::rates::Rates;
 use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, UmaPeer};
 use rust_decimal::{Decimal, RoundingStrategy};
 
-use crate::rails::sandbox::Outcome;
+use crate::rails::scenarios::of_user;
 
 /// Millisatoshi in one bitcoin.
 const MSAT_PER_BITCOIN: i64 = 100_000_000_000;
@@ -58,43 +58,41 @@ struct Address {
     answer: Result<&'static [CounterpartyField], PeerFailure>,
     /// What it answers to a pay request: its fee, in smallest units.
     invoice: Result<i64, PeerFailure>,
-    /// What becomes of a payment to it or from it.
-    outcome: Outcome,
 }
 
 /// An address that is found and gives invoices.
-const fn found(user: &'static str, currency: &'static str, outcome: Outcome) -> Address {
-    Address { user, currency, answer: Ok(WANTED), invoice: Ok(0), outcome }
+const fn found(user: &'static str, currency: &'static str) -> Address {
+    Address { user, currency, answer: Ok(WANTED), invoice: Ok(0) }
 }
 
 /// An address that a lookup does not find.
 const fn hidden(user: &'static str, failure: PeerFailure) -> Address {
     let answer = Err(failure);
-    Address { answer, ..found(user, "USD", Outcome::Fails(RailFailure::AccountInvalid)) }
+    Address { answer, ..found(user, "USD") }
 }
 
 /// An address that is found and gives no invoice.
 const fn mute(user: &'static str, failure: PeerFailure) -> Address {
     let invoice = Err(failure);
-    Address { invoice, ..found(user, "USD", Outcome::Fails(RailFailure::AccountInvalid)) }
+    Address { invoice, ..found(user, "USD") }
 }
 
 /// The addresses of contract 6.18, and one for every other way in which a lookup can go. A further
 /// behaviour is a further row.
 const ADDRESSES: &[Address] = &[
-    found("success.usd", "USD", Outcome::Settles),
-    found("success.eur", "EUR", Outcome::Settles),
-    found("success.mxn", "MXN", Outcome::Settles),
-    found("success.inr", "INR", Outcome::Settles),
-    found("success.gbp", "GBP", Outcome::Settles),
-    found("success.brl", "BRL", Outcome::Settles),
-    found("success.php", "PHP", Outcome::Settles),
-    found("pending.long.usd", "USD", Outcome::SettlesLate),
-    found("fail.compliance.usd", "USD", Outcome::Refused),
-    found("fail.timeout.usd", "USD", Outcome::TimesOut),
-    found("fail.payment.usd", "USD", Outcome::Fails(RailFailure::AccountInvalid)),
-    Address { answer: Ok(DEMANDED), ..found("identity.usd", "USD", Outcome::Settles) },
-    Address { invoice: Ok(25), ..found("fee.eur", "EUR", Outcome::Settles) },
+    found("success.usd", "USD"),
+    found("success.eur", "EUR"),
+    found("success.mxn", "MXN"),
+    found("success.inr", "INR"),
+    found("success.gbp", "GBP"),
+    found("success.brl", "BRL"),
+    found("success.php", "PHP"),
+    found("pending.long.usd", "USD"),
+    found("fail.compliance.usd", "USD"),
+    found("fail.timeout.usd", "USD"),
+    found("fail.payment.usd", "USD"),
+    Address { answer: Ok(DEMANDED), ..found("identity.usd", "USD") },
+    Address { invoice: Ok(25), ..found("fee.eur", "EUR") },
     mute("fail.payreq.usd", PeerFailure::Unreachable),
     mute("fail.payreq.parse.usd", PeerFailure::Unreadable),
     hidden("non.existent.usd", PeerFailure::UnknownAddress),
@@ -119,9 +117,9 @@ fn row(address: &UmaAddress) -> Option<&'static Address> {
     ADDRESSES.iter().find(|row| is_ours(address.domain()) && row.user == user)
 }
 
-/// What becomes of a payment to an address, or from it.
-pub(crate) fn outcome(address: &UmaAddress) -> Outcome {
-    row(address).map_or(Outcome::Fails(RailFailure::AccountInvalid), |row| row.outcome)
+/// Whether an address can pay and be paid: what becomes of that, the scenarios of the rail say.
+pub(crate) fn is_known(address: &UmaAddress) -> bool {
+    row(address).is_some_and(|row| row.answer.is_ok() && row.invoice.is_ok())
 }
 
 /// The UMA network of sandbox platforms. Prices are the middle of the market.
@@ -252,8 +250,8 @@ fn payment_sentence(row: &Address) -> String {
             "the quote is refused: 400 `PARSE_PAYREQ_RESPONSE_ERROR`".to_owned()
         }
         (_, Err(_)) => "the quote is refused: 424 `PAYREQ_REQUEST_FAILED`".to_owned(),
-        (_, Ok(0)) => row.outcome.sentence(),
-        (_, Ok(fee)) => format!("{}; takes {fee} smallest units for it", row.outcome.sentence()),
+        (_, Ok(0)) => of_user(row.user),
+        (_, Ok(fee)) => format!("{}; takes {fee} smallest units for it", of_user(row.user)),
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use adapters::rails::sandbox::SandboxRail;
 use domain::time::Timestamp;
-use ports::rail::{FundingInstruction, Instruction, PaymentRail, Pending, RailAnswer, RailFailure};
+use ports::rail::{
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
+    Pending, RailAnswer, RailFailure,
+};
 use service::{App, jobs};
 use tokio::sync::Semaphore;
 
@@ -37,6 +40,14 @@ impl PaymentRail for Held {
 
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
         self.answers.check(order)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+        self.answers.inspect(inquiry, now)
     }
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {

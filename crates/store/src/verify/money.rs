@@ -157,21 +157,41 @@ fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
 fn fees(run: &mut Run<'_>, payment: &Payment) {
     let fees = &mut run.books.fees;
     // A receipt takes fees without a quote, so only what quotes exchange is compared.
-    for posting in payment.posted().filter(|posting| posting.movement == Movement::Exchange) {
-        for line in posting.entries.iter().filter(|line| line.side == Side::Credit) {
+    for posting in payment.posted() {
+        let earns = match posting.movement {
+            Movement::Exchange => Side::Credit,
+            // What came back took its fees with it.
+            Movement::Return => Side::Debit,
+            Movement::Deposit
+            | Movement::TransferOut
+            | Movement::TransferIn
+            | Movement::Receipt
+            | Movement::Delivery
+            | Movement::Funding
+            | Movement::Suspense
+            | Movement::SuspenseReturn => continue,
+        };
+        for line in posting.entries.iter().filter(|line| line.side == earns) {
             if let AccountKey::Fees { platform, currency } = line.account {
-                fees.entry((platform.uuid(), currency)).or_default().0 += i128::from(line.minor);
+                let sign = if earns == Side::Credit { 1 } else { -1 };
+                let earned = &mut fees.entry((platform.uuid(), currency)).or_default().0;
+                *earned += sign * i128::from(line.minor);
             }
         }
     }
+    let is_kept = payment
+        .transaction
+        .as_ref()
+        .is_none_or(|transaction| transaction.status == transaction::Status::Completed);
     for quote in &payment.quotes {
         run.findings.saw(Predicate::L10, 1);
         match quote.status {
-            domain::quote::Status::Completed => {
+            domain::quote::Status::Completed if is_kept => {
                 let key = (quote.platform, quote.sending_currency);
                 fees.entry(key).or_default().1 += i128::from(quote.fees_minor);
             }
-            domain::quote::Status::Pending
+            domain::quote::Status::Completed
+            | domain::quote::Status::Pending
             | domain::quote::Status::Processing
             | domain::quote::Status::Failed
             | domain::quote::Status::Expired => {}
@@ -320,7 +340,18 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
         transaction.source_account.and_then(|account| run.parties.internal(account))
     {
         let left = net(payment, |account| *account == AccountKey::Internal(source));
-        run.findings.demand(Predicate::T8, left == 0, || {
+        // What came back for an owner who was deleted in the meantime went to the platform.
+        let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
+        let kept = transaction.sending_currency.map_or(0, |currency| {
+            let platforms = InternalAccountId::of(platform, currency);
+            let counts = |account: &AccountKey| *account == AccountKey::Internal(platforms);
+            if has(payment, &[Movement::Return]) && platforms != source {
+                net(payment, counts)
+            } else {
+                0
+            }
+        });
+        run.findings.demand(Predicate::T8, left + kept == 0, || {
             format!("{name} was not made and changed {}", AccountKey::Internal(source))
         });
         return;
@@ -333,8 +364,8 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
     let owner = AccountKey::Internal(InternalAccountId::of(transaction.owner, currency));
     let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
     let platform = AccountKey::Internal(InternalAccountId::of(platform, currency));
-    let came =
-        sum(payment.posted(), Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
+    let came = payment.posted().filter(|posting| posting.movement != Movement::Return);
+    let came = sum(came, Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
     let waits = net(payment, |account| *account == AccountKey::Suspense(currency));
     let back = net(payment, |account| *account == owner || *account == platform);
     let is_whole = came == back && waits == 0;
@@ -346,12 +377,17 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
 /// T9.
 fn not_paid_and_returned(findings: &mut Findings, payment: &Payment) {
     findings.saw(Predicate::T9, 1);
-    let has =
-        |wanted: &[Movement]| payment.posted().any(|posting| wanted.contains(&posting.movement));
-    let paid = has(&[Movement::Exchange, Movement::TransferOut]);
-    findings.demand(Predicate::T9, !(paid && has(&[Movement::SuspenseReturn])), || {
+    let paid = has(payment, &[Movement::Exchange, Movement::TransferOut]);
+    let came_back = has(payment, &[Movement::Return]);
+    let was_given_back = has(payment, &[Movement::SuspenseReturn]);
+    findings.demand(Predicate::T9, came_back || !(paid && was_given_back), || {
         format!("{} was paid out and given back", payment.name())
     });
+}
+
+/// Whether a payment has a final posting for one of these reasons.
+fn has(payment: &Payment, wanted: &[Movement]) -> bool {
+    payment.posted().any(|posting| wanted.contains(&posting.movement))
 }
 
 /// Compares the books with the stored balances: L2 to L5, L10, H2.

@@ -171,7 +171,9 @@ fn quote_fits(findings: &mut Findings, payment: &Payment, transaction: &RawTrans
         format!("{name} and its quote do not name each other")
     });
     for quote in &payment.quotes {
-        findings.demand(Predicate::T3, fits(quote.status, transaction.status), || {
+        let was_delivered = history_has(transaction, transaction::Status::Completed);
+        let fits = fits(quote.status, transaction.status, was_delivered);
+        findings.demand(Predicate::T3, fits, || {
             format!(
                 "{name} is {}, Quote:{} is {}",
                 transaction.status.name(),
@@ -182,13 +184,23 @@ fn quote_fits(findings: &mut Findings, payment: &Payment, transaction: &RawTrans
     }
 }
 
-/// Whether a quote and its transaction can be in these statuses at once.
-fn fits(quote: quote::Status, transaction: transaction::Status) -> bool {
+/// Whether a transaction ever had this status.
+fn history_has(transaction: &RawTransaction, status: transaction::Status) -> bool {
+    let steps = named_steps(&transaction.history, &transaction::Status::ALL).unwrap_or_default();
+    steps.iter().any(|(had, _)| *had == status)
+}
+
+/// Whether a quote and its transaction can be in these statuses at once. A quote that was carried
+/// out stays so when the money comes back later.
+fn fits(quote: quote::Status, transaction: transaction::Status, was_delivered: bool) -> bool {
     use transaction::Status;
     match quote {
         quote::Status::Pending => transaction == Status::Pending,
         quote::Status::Processing => transaction == Status::Processing,
-        quote::Status::Completed => transaction == Status::Completed,
+        quote::Status::Completed => {
+            let came_back = matches!(transaction, Status::Failed | Status::Refunded);
+            transaction == Status::Completed || (was_delivered && came_back)
+        }
         quote::Status::Failed => {
             matches!(transaction, Status::Failed | Status::Rejected | Status::Refunded)
         }

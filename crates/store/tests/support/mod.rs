@@ -168,6 +168,7 @@ pub fn platform(number: u128) -> Platform {
         signing: Generations { newest: 2, rotated_at: Some(at(1)) },
         manager_tokens: 2,
         ahead: Ahead::from_millis(86_400_000).unwrap(),
+        rail_settings: Some("payments = []".into()),
         created_at: at(0),
         updated_at: at(1),
     }
@@ -182,6 +183,7 @@ pub fn bare_platform(number: u128) -> Platform {
         currencies: Vec::new(),
         corridors: Vec::new(),
         ahead: Ahead::NONE,
+        rail_settings: None,
         signing: Generations::FIRST,
         ..platform(number)
     }
@@ -344,6 +346,7 @@ pub fn usd_account(number: u128, platform: u128, owner: Owner) -> ExternalAccoun
         info: info("USD_ACCOUNT", &fields, Some(&["WIRE", "ACH"]), Some(beneficiary())),
         crypto_network: None,
         verification: Some(Verification::Matched),
+        holder_name: Some(format!("Ada {CANARY}")),
         created_at: at(number as i64),
         updated_at: at(number as i64),
     }
@@ -363,6 +366,7 @@ pub fn eur_account(number: u128, platform: u128, owner: Owner) -> ExternalAccoun
         platform_account_id: None,
         info: info("EUR_ACCOUNT", &fields, None, Some(holder)),
         verification: None,
+        holder_name: None,
         ..usd_account(number, platform, owner)
     }
 }

@@ -1,0 +1,134 @@
+//! What steers the sandbox: accounts that are not what they should be, and rows of an operator's.
+
+use serde_json::{Value, json};
+use service::platforms;
+
+use crate::pay::{Payer, sending, transfer};
+use crate::support::{Server, text, usd_external};
+
+/// Adds a bank account with this suffix.
+async fn added(payer: &Payer, suffix: &str) -> Value {
+    let body = usd_external(Some(&payer.customer), suffix);
+    payer.client.post("/customers/external-accounts", &body).await.expect(201).clone()
+}
+
+/// The account as the list shows it.
+async fn shown(payer: &Payer, account: &Value) -> Value {
+    let path = format!("/customers/external-accounts?customerId={}", payer.customer);
+    let list = payer.client.get(&path).await.expect(200).clone();
+    let mut rows = list["data"].as_array().expect("rows").iter();
+    rows.find(|row| row["id"] == account["id"]).expect("it is listed").clone()
+}
+
+#[tokio::test]
+async fn the_beneficiary_is_checked_when_an_account_is_added() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    for (suffix, status, holder) in [
+        ("789", "MATCHED", json!({ "fullName": "Ada Lovelace" })),
+        ("102", "NOT_MATCHED", Value::Null),
+        ("103", "PARTIAL_MATCH", json!({ "fullName": "A. Lovelace" })),
+        ("104", "PENDING", Value::Null),
+        ("106", "UNSUPPORTED", Value::Null),
+        ("107", "CHECKED_BY_RECEIVING_FI", Value::Null),
+    ] {
+        let account = added(&payer, suffix).await;
+        assert_eq!(account["beneficiaryVerificationStatus"], status, "{suffix}");
+        assert_eq!(account["beneficiaryVerifiedData"], holder, "{suffix}");
+        assert_eq!(shown(&payer, &account).await, account);
+        // A name that does not match keeps nobody from being paid.
+        let out = transfer(&payer.usd, &text(&account["id"]), 1);
+        payer.client.post("/transfer-out", &out).await.expect(201);
+    }
+    let wallet = crate::pay::usdc_wallet(&payer.customer, "102");
+    let wallet = payer.client.post("/customers/external-accounts", &wallet).await;
+    assert_eq!(wallet.expect(201)["beneficiaryVerificationStatus"], Value::Null);
+    server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_account_that_the_bank_does_not_know_is_refused() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let body = usd_external(Some(&payer.customer), "105");
+    let path = "/customers/external-accounts";
+    let refused = payer.client.post_once(path, "k", &body).await;
+    refused.refused(400, "INVALID_BANK_ACCOUNT");
+    let again = payer.client.post_once(path, "k", &body).await;
+    assert_eq!(again.bytes, refused.bytes);
+    let details = json!({
+        "destinationType": "EXTERNAL_ACCOUNT_DETAILS",
+        "externalAccountDetails": body,
+    });
+    let quote = sending(&crate::pay::from(&payer.usd), &details, 100);
+    payer.client.post("/quotes", &quote).await.refused(400, "INVALID_BANK_ACCOUNT");
+    assert_eq!(payer.client.count(path).await, 0);
+    server.verify();
+}
+
+#[tokio::test]
+async fn accounts_change_with_time_and_only_active_ones_are_paid() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    for (suffix, before, after) in [
+        ("181", "PENDING", "ACTIVE"),
+        ("182", "UNDER_REVIEW", "ACTIVE"),
+        ("183", "ACTIVE", "UNDER_REVIEW"),
+        ("184", "ACTIVE", "INACTIVE"),
+    ] {
+        let account = added(&payer, suffix).await;
+        let out = transfer(&payer.usd, &text(&account["id"]), 1);
+        for status in [before, after] {
+            assert_eq!(shown(&payer, &account).await["status"], status, "{suffix}");
+            let answer = payer.client.post("/transfer-out", &out).await;
+            if status == "ACTIVE" {
+                answer.expect(201);
+            } else {
+                let details = answer.refused(400, "INVALID_BANK_ACCOUNT");
+                assert_eq!(details["status"], status);
+            }
+            if status == before {
+                // A payment under way is not stopped by what becomes of the account.
+                let minute = json!({ "advanceBySeconds": 60 });
+                payer.client.post("/sandbox/clock", &minute).await.expect(200);
+                server.pass(0).await;
+            }
+        }
+    }
+    server.pass(1_000).await;
+    assert_eq!(payer.client.count("/transactions?type=OUTGOING&status=COMPLETED").await, 4);
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_operators_rows_hold_at_once_and_for_one_platform() {
+    let server = Server::new();
+    let (payer, other) = (Payer::with(&server, 1_000).await, Payer::with(&server, 1_000).await);
+    let rows = "[[payments]]\namount = 666\npath = [{ state = 'REFUSED' }]\n\
+                [[accounts]]\nsuffix = '789'\npath = [{ verification = 'NOT_MATCHED' }]\n";
+    let platform = payer.client.platform;
+    // Another process of the same database, as an operator's command is.
+    let operator = server.beside(7, std::sync::Arc::new(adapters::rails::Unconnected));
+    let set = platforms::set_rail_settings(&operator, platform, Some(rows.into())).await;
+    set.expect("they are set");
+    let pay = async |payer: &Payer, bank: &Value, minor: i64| {
+        let out = transfer(&payer.usd, &text(&bank["id"]), minor);
+        let out = payer.client.post("/transfer-out", &out).await.expect(201).clone();
+        server.pass(1_000).await;
+        payer.client.transaction(&out["id"]).await["status"].clone()
+    };
+    let (bank, others) = (added(&payer, "789").await, added(&other, "789").await);
+    assert_eq!(bank["beneficiaryVerificationStatus"], "NOT_MATCHED");
+    assert_eq!(others["beneficiaryVerificationStatus"], "MATCHED");
+    assert_eq!(pay(&payer, &bank, 666).await, "REJECTED");
+    assert_eq!(pay(&payer, &bank, 5).await, "COMPLETED");
+    assert_eq!(pay(&other, &others, 666).await, "COMPLETED");
+    // The rows that come with the program stay behind them.
+    let closed = added(&payer, "003").await;
+    assert_eq!(pay(&payer, &closed, 5).await, "FAILED");
+    let taken = platforms::set_rail_settings(&operator, platform, None).await;
+    taken.expect("they are taken away");
+    assert_eq!(pay(&payer, &bank, 666).await, "COMPLETED");
+    server.verify();
+}
