@@ -23,8 +23,10 @@ pub mod bulk;
 pub mod internal_accounts;
 pub mod external_accounts;
 pub mod transfers;
+pub mod crypto;
 pub mod exchange_rates;
 pub mod receivers;
+pub mod uma_providers;
 pub mod quotes;
 pub mod transactions;
 pub mod invitations;
@@ -85,6 +87,8 @@ fn routes(app: &App) -> Routes {
         .needs(MANAGE, routes!(external_accounts::create_of_platform))
         .needs(TRANSACT, routes!(transfers::transfer_out))
         .needs(TRANSACT, routes!(transfers::transfer_in))
+        .needs(TRANSACT, routes!(crypto::estimate_withdrawal_fee))
+        .needs(VIEW, routes!(uma_providers::list))
         .needs(VIEW, routes!(exchange_rates::list))
         .needs(VIEW_OR_TRANSACT, routes!(receivers::look_up_address))
         .needs(VIEW_OR_TRANSACT, routes!(receivers::look_up_account))

@@ -153,6 +153,15 @@ pub struct FundingInstruction {
     pub notes: String,
 }
 
+/// What a network takes for a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkFee {
+    /// Smallest units of the network's own asset.
+    pub amount: i64,
+    /// That asset.
+    pub asset: &'static str,
+}
+
 /// A connection to payment rails.
 pub trait PaymentRail: Send + Sync {
     /// How to pay in `currency` so that the deposit is recognised by `reference`. Empty where the
@@ -174,6 +183,12 @@ pub trait PaymentRail: Send + Sync {
         inquiry: &'a AccountInquiry,
         now: Timestamp,
     ) -> Pending<'a, Result<AccountReport, NoSuchAccount>>;
+
+    /// About what the network takes for a payment over a rail now; nothing where the rail is no
+    /// network with an asset of its own, or not connected.
+    fn network_fee(&self, _: Rail) -> Option<NetworkFee> {
+        None
+    }
 
     /// Gives the order, or, if it was given before, asks how it went.
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer>;

@@ -1,5 +1,6 @@
 //! UMA peers: other institutions that give out addresses, as reached over the protocol.
 
+use domain::currency::Currency;
 use domain::lookup::Offer;
 use domain::money::Money;
 use domain::platform::CounterpartyField;
@@ -88,9 +89,31 @@ pub enum PeerFailure {
     NoCommonVersion,
 }
 
+/// An institution that gives out addresses, as people choose among them (contract 6.15).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// Its name.
+    pub name: &'static str,
+    /// The domain of its addresses.
+    pub domain: &'static str,
+    /// The countries that it serves, by their ISO 3166-1 codes.
+    pub regions: &'static [&'static str],
+    /// What its customers can be paid in.
+    pub currencies: Vec<Currency>,
+    /// Where a picture of it is.
+    pub logo_url: Option<&'static str>,
+    /// Its legal entity identifier.
+    pub lei: Option<&'static str>,
+    /// Whether we deal with it.
+    pub is_allowed: bool,
+}
+
 /// The other institutions of the network. Every call crosses it, so none is made within a unit of
 /// work.
 pub trait UmaPeer: Send + Sync {
+    /// The institutions that are known, those that we do not deal with among them.
+    fn providers(&self) -> Vec<Provider>;
+
     /// Asks the institution of an address about it. Nothing moves and nothing is promised.
     fn look_up<'a>(
         &'a self,

@@ -8,10 +8,11 @@ use std::future::ready;
 use domain::account_info::{AccountType, types};
 use domain::currency::Currency;
 use domain::external_account::Verification;
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
-    Pending, RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NetworkFee, NoSuchAccount,
+    PaymentRail, Pending, RailAnswer, RailFailure,
 };
 
 use super::scenarios::{self, AccountState, Tables};
@@ -45,6 +46,20 @@ impl SandboxRail {
 }
 
 impl PaymentRail for SandboxRail {
+    /// What these networks took on a quiet day; the same every day.
+    fn network_fee(&self, rail: Rail) -> Option<NetworkFee> {
+        let fee = |amount, asset| Some(NetworkFee { amount, asset });
+        match rail {
+            Rail::Solana => fee(5_000, "SOL"),
+            Rail::Tron => fee(1_000_000, "TRX"),
+            Rail::Polygon => fee(1_000_000_000_000_000, "POL"),
+            Rail::Base => fee(2_000_000_000_000, "ETH"),
+            Rail::Ethereum => fee(500_000_000_000_000, "ETH"),
+            Rail::Spark => fee(0, "BTC"),
+            _ => None,
+        }
+    }
+
     /// Every account type that holds the currency, with made-up numbers and the reference.
     fn instructions(&self, currency: Currency, reference: &str) -> Vec<FundingInstruction> {
         let instruction = |account_type: &'static AccountType| {

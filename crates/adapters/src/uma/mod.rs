@@ -6,13 +6,17 @@ use std::future::ready;
 
 use domain::time::Timestamp;
 use ports::rail::Pending;
-use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, UmaPeer};
+use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, Provider, UmaPeer};
 
 /// The network of a live platform that is not connected to it: nobody can be reached.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unconnected;
 
 impl UmaPeer for Unconnected {
+    fn providers(&self) -> Vec<Provider> {
+        Vec::new()
+    }
+
     fn look_up<'a>(
         &'a self,
         _: &'a Inquiry,

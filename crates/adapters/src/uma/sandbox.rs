@@ -18,7 +18,7 @@ use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
 use ports::rail::Pending;
 use ports::rates::Rates;
-use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, UmaPeer};
+use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, Provider, UmaPeer};
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::rails::scenarios::of_user;
@@ -105,6 +105,16 @@ const ADDRESSES: &[Address] = &[
     hidden("fail.noversion.usd", PeerFailure::NoCommonVersion),
 ];
 
+/// The host of an institution that we do not deal with, whatever its address.
+const BLOCKED: &str = "sandbox.blocked.uma.money";
+
+/// The institutions of the sandbox that a list shows: name, domain, countries, and whether we deal
+/// with them. Other hosts of the sandbox answer like the first.
+const INSTITUTIONS: [(&str, &str, &[&str], bool); 2] = [
+    ("Sandbox Bank", "sandbox.uma.money", &["BR", "DE", "FR", "GB", "IN", "MX", "PH", "US"], true),
+    ("Blocked Sandbox Bank", BLOCKED, &["US"], false),
+];
+
 /// Whether a domain is one of the sandbox's (contract 6.18).
 fn is_ours(domain: &str) -> bool {
     let rest = domain.strip_prefix("sandbox.");
@@ -136,6 +146,9 @@ impl SandboxPeer {
 
     /// What an address says about itself.
     fn answer(&self, address: &UmaAddress, now: Timestamp) -> Result<Payee, PeerFailure> {
+        if address.domain() == BLOCKED {
+            return Err(PeerFailure::NotAllowed);
+        }
         let row = row(address).ok_or(PeerFailure::UnknownAddress)?;
         let payer_fields = row.answer?.to_vec();
         let offer = self.offer(row, now).ok_or(PeerFailure::Unreachable)?;
@@ -197,6 +210,23 @@ fn about_payee(field: &str) -> Option<&'static str> {
 }
 
 impl UmaPeer for SandboxPeer {
+    fn providers(&self) -> Vec<Provider> {
+        let paid = |row: &Address| Currency::from_code(row.currency);
+        let mut currencies: Vec<_> = ADDRESSES.iter().filter_map(paid).collect();
+        currencies.sort_by_key(|currency| currency.code());
+        currencies.dedup();
+        let provider = |(name, domain, regions, is_allowed)| Provider {
+            name,
+            domain,
+            regions,
+            currencies: currencies.clone(),
+            logo_url: None,
+            lei: None,
+            is_allowed,
+        };
+        INSTITUTIONS.into_iter().map(provider).collect()
+    }
+
     fn look_up<'a>(
         &'a self,
         inquiry: &'a Inquiry,

@@ -24,6 +24,8 @@ mod scenarios;
 mod transactions;
 mod transfers;
 mod webhooks;
+mod uma_providers;
+mod crypto;
 mod config;
 mod tokens;
 mod customers;

@@ -116,7 +116,8 @@ async fn permissions_are_those_of_the_design() {
     let server = Server::new();
     for operation in operations(&server) {
         let Operation { method, path, any_of } = operation;
-        let money = ["/quotes", "/transfer-", "/sandbox/", "/transactions", "/invitations"];
+        let money =
+            ["/crypto/", "/quotes", "/transfer-", "/sandbox/", "/transactions", "/invitations"];
         let expected: &[&str] = match method.as_str() {
             "GET" if path.starts_with("/receiver/") => &["VIEW", "TRANSACT"],
             // It makes a customer.
