@@ -127,7 +127,7 @@ pub async fn list(
     rows.truncate(limit);
     let rows = rows.into_iter().map(std::sync::Arc::new).collect();
     let page = Page { rows, has_more, total };
-    Ok(ok(&cursors.list(page, |row| place(row), |row| ProviderBody::from(row))))
+    Ok(ok(&cursors.list(page, place, |row| ProviderBody::from(row))))
 }
 
 /// What a cursor names an institution by.
