@@ -1,5 +1,7 @@
 //! Customers (specification 2.6; contract 6.3).
 
+use std::sync::Arc;
+
 use domain::account_info::{FieldError, Rule};
 use domain::clock::Ahead;
 use domain::code::letter;
@@ -13,6 +15,7 @@ use domain::transaction::Status;
 use domain::uma_address::UmaAddress;
 use store::customers::UmaClaim;
 use store::error::StoreError;
+use store::keyring::{Keyring, Purpose};
 use store::readers::View;
 use store::select::PageRequest;
 use store::transactions::TransactionFilter;
@@ -53,6 +56,34 @@ pub fn draw(app: &App, ahead: Ahead) -> Drawn {
     Drawn { id: app.new_owner_id(ahead, now), user }
 }
 
+impl Drawn {
+    /// The same, with the address that a platform's name for a customer always leads to. The key is
+    /// in it, so that nobody can tell the address by the name.
+    pub(crate) fn named(mut self, keyring: &Keyring, platform: PlatformId, name: &str) -> Self {
+        let platform = platform.uuid();
+        let parts = [platform.as_bytes().as_slice(), name.as_bytes()];
+        let digest = keyring.hash(Purpose::LinkedAddress, &parts);
+        self.user = digest.into_iter().take(USER_LENGTH).map(letter).collect();
+        self
+    }
+
+    fn address(&self, platform: &Platform) -> Result<UmaAddress, Error> {
+        let address = UmaAddress::at(&self.user, &platform.uma_domain);
+        address.map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// The customer who took the drawn address when it was made, and is still there.
+    pub(crate) fn holder(
+        &self,
+        unit: &mut Unit<'_, '_>,
+        platform: PlatformId,
+    ) -> Result<Option<Arc<Customer>>, Error> {
+        let address = self.address(&*owners::platform(unit, platform)?)?;
+        let Some(claim) = unit.get::<UmaClaim>(&address)? else { return Ok(None) };
+        Ok(Some(owners::customer(unit, platform, claim.customer)?))
+    }
+}
+
 /// Makes a customer. Its internal accounts exist from now on, one per supported currency.
 pub fn create(
     unit: &mut Unit<'_, '_>,
@@ -74,8 +105,7 @@ pub(crate) fn add(
     let platform = owners::platform(unit, platform)?;
     let uma_address = match &new.uma_address {
         Some(text) => own_address(&platform, text)?,
-        None => UmaAddress::at(&drawn.user, &platform.uma_domain)
-            .map_err(|error| Error::Internal(error.to_string()))?,
+        None => drawn.address(&platform)?,
     };
     claim(unit, &uma_address, drawn.id)?;
     let customer = Customer {

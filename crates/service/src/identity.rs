@@ -55,11 +55,28 @@ pub async fn link(
         .write(move |unit| {
             let customer = match known {
                 Some(id) => Customer::clone(&*owners::customer(unit, platform, id)?),
-                None => add(unit, platform, &request, &drawn)?,
+                None => first(unit, platform, &request, &drawn)?,
             };
             open(&unit_app, unit, customer, &request, &code, now)
         })
         .await
+}
+
+/// The customer of a name that had none when it was looked for. Requests of the same moment all
+/// found none: the first of them makes the customer, and the rest find it by its address.
+fn first(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    request: &LinkRequest,
+    drawn: &Drawn,
+) -> Result<Customer, Error> {
+    let named = drawn.clone().named(unit.keyring(), platform, &request.platform_customer_id);
+    match named.holder(unit, platform)? {
+        None => add(unit, platform, request, &named),
+        // The name's earlier customer was deleted, and its address stays its own.
+        Some(earlier) if earlier.is_deleted => add(unit, platform, request, drawn),
+        Some(customer) => Ok(Customer::clone(&customer)),
+    }
 }
 
 /// Makes the customer that a link is about. Nothing is known of it yet.

@@ -56,11 +56,13 @@ pub enum Purpose {
     WebhookSecret,
     /// The key of their other signature.
     WebhookSigning,
+    /// The address of the customer whom a platform's first link for a name makes.
+    LinkedAddress,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::ClientSecret,
         Self::Fingerprint,
         Self::Idempotency,
@@ -69,6 +71,7 @@ impl Purpose {
         Self::Code,
         Self::WebhookSecret,
         Self::WebhookSigning,
+        Self::LinkedAddress,
     ];
 
     const fn label(self) -> &'static [u8] {
@@ -81,6 +84,7 @@ impl Purpose {
             Self::Code => b"code",
             Self::WebhookSecret => b"webhook-secret",
             Self::WebhookSigning => b"webhook-signing",
+            Self::LinkedAddress => b"linked-address",
         }
     }
 }

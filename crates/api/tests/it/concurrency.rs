@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use domain::platform::Mode;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -111,6 +112,34 @@ async fn twenty_executions_of_a_quote_are_one() {
         assert_eq!(payer.balance().await, 999_000);
         server.verify();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn twenty_links_for_a_name_are_of_one_customer() {
+    let server = Server::new();
+    let client = server.platform_with(Mode::Sandbox, false).await;
+    for name in ["first", "second", "third"] {
+        let path = format!("/customers/kyc-link?platformCustomerId={name}");
+        let mut tasks = JoinSet::new();
+        for _ in 0..20 {
+            let (client, path) = (client.clone(), path.clone());
+            tasks.spawn(async move { client.get(&path).await });
+        }
+        let links = tasks.join_all().await;
+        let link = links[0].expect(200);
+        for other in &links {
+            assert_eq!(other.expect(200), link);
+        }
+        let of_name = format!("/customers?platformCustomerId={name}");
+        assert_eq!(client.count(&of_name).await, 1);
+        // A name can have a customer again once its first one was deleted.
+        let customer = format!("/customers/{}", text(&link["customerId"]));
+        client.delete(&customer).await.expect(200);
+        let next = client.get(&path).await.expect(200).clone();
+        assert_ne!(next["customerId"], link["customerId"]);
+        assert_eq!(client.count(&of_name).await, 1);
+    }
+    server.verify();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
