@@ -75,7 +75,7 @@ pub struct ListProviders {
     /// The `nextCursor` of the page before.
     cursor: Option<String>,
     /// `asc` or `desc`, by the domain.
-    #[param(default = "asc")]
+    #[param(default = "desc")]
     sort_order: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub async fn list(
         "desc" => Some(Order::Descending),
         _ => None,
     });
-    let order = order.unwrap_or(Order::Ascending);
+    let order = order.unwrap_or(Order::Descending);
     let list = match order {
         Order::Ascending => "uma-providers",
         Order::Descending => "uma-providers desc",

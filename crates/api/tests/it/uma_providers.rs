@@ -14,9 +14,9 @@ async fn institutions_are_listed_by_every_filter() {
     let server = Server::new();
     let client = server.platform().await;
     let list = client.get("/uma-providers").await.expect(200).clone();
-    assert_eq!(domains(&list), ["sandbox.blocked.uma.money", "sandbox.uma.money"]);
+    assert_eq!(domains(&list), ["sandbox.uma.money", "sandbox.blocked.uma.money"]);
     assert_eq!((&list["totalCount"], &list["hasMore"]), (&json!(2), &json!(false)));
-    let bank = &list["data"][1];
+    let bank = &list["data"][0];
     assert_eq!((&bank["name"], &bank["allowListStatus"]), (&json!("Sandbox Bank"), &json!(true)));
     assert!(bank["supportedCurrencies"].as_array().expect("all").len() >= 3, "{bank}");
     for (query, expected) in [
@@ -25,6 +25,7 @@ async fn institutions_are_listed_by_every_filter() {
         ("countryCode=AQ", vec![]),
         ("currencyCode=MXN&hasBlockedProviders=false", vec!["sandbox.uma.money"]),
         ("currencyCode=BTC", vec![]),
+        ("sortOrder=asc", vec!["sandbox.blocked.uma.money", "sandbox.uma.money"]),
         ("sortOrder=desc", vec!["sandbox.uma.money", "sandbox.blocked.uma.money"]),
     ] {
         let list = client.get(&format!("/uma-providers?{query}")).await.expect(200).clone();
@@ -48,7 +49,7 @@ async fn pages_of_institutions_join() {
     let cursor = text(&first["nextCursor"]);
     let path = format!("/uma-providers?limit=1&cursor={cursor}");
     let second = client.get(&path).await.expect(200).clone();
-    assert_eq!(domains(&second), ["sandbox.uma.money"]);
+    assert_eq!(domains(&second), ["sandbox.blocked.uma.money"]);
     assert_eq!((&second["hasMore"], second.get("nextCursor")), (&json!(false), None));
 }
 
