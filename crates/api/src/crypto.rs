@@ -110,10 +110,6 @@ impl Withdrawal {
             ApiError::new(Code::InvalidAmount, error.to_string()).with("field", "amount")
         })?;
         let (account, wallet) = checks.finish(account.zip(wallet))?;
-        if account.currency() != Some(currency) {
-            let message = format!("the account does not hold {}", currency.code());
-            return Err(ApiError::new(Code::InvalidCurrency, message));
-        }
         Ok(Self { account, amount, wallet })
     }
 }
@@ -148,7 +144,12 @@ pub async fn estimate_withdrawal_fee(
         net_amount: minor,
     };
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        owners::internal_account(unit, &platform, withdrawal.account)?;
+        let account = owners::internal_account(unit, &platform, withdrawal.account)?;
+        let (left, right) = (account.currency, withdrawal.amount.currency());
+        if left != right {
+            let what = "the account and the withdrawal";
+            return Err(Error::CurrencyMismatch { what, left, right });
+        }
         fee.ok_or_else(|| {
             Error::field("cryptoNetwork", "no partner is connected that pays out over it")
         })
