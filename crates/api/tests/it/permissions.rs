@@ -252,14 +252,57 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
     let to = |account: &str| json!({ "destinationType": "ACCOUNT", "accountId": account });
     let of = |id: &str| (id.to_owned(), nobodys(id));
     type MakeCall<'a> = Box<dyn Fn(&str) -> (&'static str, String, Value) + 'a>;
-    let get = |path: &'static str| -> MakeCall<'_> {
+    let get = |path: &str| -> MakeCall<'_> {
+        let path = path.to_owned();
         Box::new(move |id| ("GET", path.replace("{}", id), Value::Null))
     };
+    let lookup = format!("/receiver/external-account/{{}}?customerId={mine}");
+    let coins = other.account(Some(&customer), "USDC").await;
+    let file = "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"c.csv\"\r\n\r\n\
+        nothing\r\n--edge--\r\n";
+    let file = Call::raw(file).header("content-type", "multipart/form-data; boundary=edge");
+    let job = other.send("POST", "/customers/bulk/csv", file).await;
+    let job = text(&job.expect(202)["jobId"]);
     let mut calls: Vec<((String, String), MakeCall<'_>)> = vec![
         (of(&customer), get("/customers/{}")),
         (of(&token), get("/tokens/{}")),
         (of(&quote), get("/quotes/{}")),
         (of(&transaction), get("/transactions/{}")),
+        (of(&job), get("/customers/bulk/jobs/{}")),
+        (of(&external), get(&lookup)),
+        (
+            of(&transaction),
+            Box::new(|id| ("POST", format!("/transactions/{id}/approve"), json!({}))),
+        ),
+        (
+            of(&transaction),
+            Box::new(|id| ("POST", format!("/transactions/{id}/reject"), json!({}))),
+        ),
+        (
+            of(&customer),
+            Box::new(|id| {
+                let body = json!({
+                    "senderUmaAddress": "$success.usd@sandbox.uma.money",
+                    "customerId": id,
+                    "receivingCurrencyCode": "USD",
+                    "receivingCurrencyAmount": 100,
+                });
+                ("POST", "/sandbox/uma/receive".to_owned(), body)
+            }),
+        ),
+        (
+            of(&coins),
+            Box::new(|id| {
+                let body = json!({
+                    "internalAccountId": id,
+                    "currency": "USDC",
+                    "cryptoNetwork": "SOLANA_MAINNET",
+                    "amount": 5,
+                    "destinationAddress": "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtVK",
+                });
+                ("POST", "/crypto/estimate-withdrawal-fee".to_owned(), body)
+            }),
+        ),
         (
             of(&customer),
             Box::new(|id| {
@@ -350,6 +393,26 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
             of(account),
             Box::new(|id| ("POST", "/quotes".to_owned(), quoted(from(&usd), to(id)))),
         ));
+    }
+    // Every operation on something with an id is among them. Codes of invitations and addresses are
+    // no platform's own: whoever has one may use it.
+    let shared = ["{invitationCode}", "{receiverUmaAddress}"];
+    let document = api::document(&server.app);
+    for (template, item) in document["paths"].as_object().expect("paths") {
+        let Some((before, rest)) = template.split_once('{') else { continue };
+        if shared.iter().any(|name| template.contains(name)) {
+            continue;
+        }
+        let after = rest.split_once('}').expect("a name").1;
+        for method in item.as_object().expect("operations").keys() {
+            let is_called = calls.iter().any(|((id, _), call)| {
+                let (called, path, _) = call(id);
+                let path = path.split('?').next().unwrap_or_default().to_owned();
+                let of_id = path.strip_prefix(before).and_then(|path| path.strip_suffix(after));
+                called.eq_ignore_ascii_case(method) && of_id == Some(id.as_str())
+            });
+            assert!(is_called, "{method} {template} is not tried with another platform's id");
+        }
     }
     for ((theirs, nobodys), call) in &calls {
         let mut answers = Vec::new();
