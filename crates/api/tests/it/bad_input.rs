@@ -11,6 +11,8 @@ struct Stage {
     client: Client,
     customer: String,
     internal: String,
+    /// An account in a currency that wallets hold.
+    coins: String,
     external: String,
     quote: String,
     /// A quote that waits for a deposit.
@@ -28,6 +30,7 @@ impl Stage {
         let client = server.platform().await;
         let customer = client.customer().await;
         let internal = client.funded(&customer, "USD", 10_000).await;
+        let coins = client.account(Some(&customer), "USDC").await;
         let external = client.usd_external(&customer, "789").await;
         let eur = client.account(Some(&customer), "EUR").await;
         let quote = async |source: Value| {
@@ -53,6 +56,7 @@ impl Stage {
             client,
             customer,
             internal,
+            coins,
             external,
             quote,
             waiting,
@@ -85,6 +89,13 @@ impl Stage {
             "receivingCurrencyCode": "USD",
             "receivingCurrencyAmount": "AMOUNT",
         });
+        let estimate = json!({
+            "internalAccountId": self.coins,
+            "currency": "USDC",
+            "cryptoNetwork": "SOLANA_MAINNET",
+            "amount": "AMOUNT",
+            "destinationAddress": "7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCFLtVK",
+        });
         let fund = format!("/sandbox/internal-accounts/{}/fund", self.internal);
         let person = json!({ "customerType": "INDIVIDUAL", "fullName": "Eve" });
         let invite = json!({ "inviterUma": self.uma, "amountToSend": "AMOUNT" });
@@ -104,6 +115,7 @@ impl Stage {
             ("POST", "/platform/external-accounts".to_owned(), usd_external(None, "111")),
             ("POST", "/transfer-out".to_owned(), transfer(&self.internal, &self.external)),
             ("POST", "/transfer-in".to_owned(), transfer(&self.external, &self.internal)),
+            ("POST", "/crypto/estimate-withdrawal-fee".to_owned(), estimate),
             ("POST", "/quotes".to_owned(), quote),
             ("POST", fund, json!({ "amount": "AMOUNT" })),
             ("POST", "/sandbox/send".to_owned(), send),
@@ -304,7 +316,7 @@ async fn what_is_not_an_amount_is_refused_everywhere() {
             assert_eq!((answer.status, &answer.body["code"]), (400, &json!(expected)), "{what}");
         }
     }
-    assert_eq!(tested, 7);
+    assert_eq!(tested, 8);
     assert_eq!(stage.everything().await, before);
     stage.server.verify();
 }
