@@ -1,5 +1,5 @@
 //! Who a customer is: checks by a link, decisions of the operator, and what regulated platforms
-//! say (specification 3.5; contract 6.4). Every change of what is known goes through [`know`].
+//! say (specification 3.5; contract 6.4). Every change of what is known goes through `know`.
 
 use std::sync::Arc;
 

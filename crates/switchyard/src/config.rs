@@ -347,7 +347,7 @@ pub struct Serve {
     )]
     pub uma_domain: Option<UmaDomain>,
 
-    /// Where people reach this server's pages, such as https://pay.example.com [default:
+    /// Where people reach this server's pages: scheme and host, and perhaps a port [default:
     /// http://HOST:PORT].
     ///
     /// Links to invitations and identity checks begin with it.

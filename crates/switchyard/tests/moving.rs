@@ -395,7 +395,7 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     let page = include_str!("../../../docs/operating.md");
     let postgres = Database::fresh();
     let page = page.replace("postgres://pay@db.example/switchyard", &postgres.url());
-    let [backup, check, restore, there, check_there, back] = commands(&page)[..] else {
+    let [backup, check, restore, waiting, there, check_there, back] = commands(&page)[..] else {
         anyhow::bail!("the page has other commands than this test");
     };
     let folder = TempDir::new()?;
@@ -429,6 +429,7 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     ensure!(paste(check)?.contains(" 0 broken, 0 skipped"));
     ensure!(paste(restore)?.contains("the last change at"));
     ensure!(held(&folder.path().join("switchyard.db"))?.len() > 10);
+    paste(waiting)?;
     ensure!(paste(there)?.contains("moved"));
     ensure!(paste(check_there)?.contains(" 0 broken, 0 skipped"));
     ensure!(paste(back)?.contains("moved"));

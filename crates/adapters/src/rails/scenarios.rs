@@ -5,7 +5,7 @@
 //! contract 6.18; an operator puts rows of one platform before it. The first row that fits decides.
 //!
 //! Guarantee: a table that was read has an end for every payment, and nothing in it depends on
-//! anything but the order or the account, and the time. [`markdown`] prints the built-in one.
+//! anything but the order or the account, and the time. `markdown` prints the built-in one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
