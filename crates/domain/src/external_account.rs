@@ -3,6 +3,7 @@
 use crate::account_info::AccountInfo;
 use crate::currency::Currency;
 use crate::id::{ExternalAccountId, Owner, PlatformId};
+use crate::states;
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved};
 
@@ -182,6 +183,17 @@ impl ExternalAccount {
         self.updated_at = now.max(self.updated_at);
         Ok(Moved::new(from.name(), self))
     }
+}
+
+/// Every arrow, for people and tests.
+pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
+    states::arrows(
+        &Status::ALL,
+        &Event::ALL,
+        |from, event| from.after(*event),
+        Status::name,
+        |event| event.name(),
+    )
 }
 
 #[cfg(test)]

@@ -2,9 +2,35 @@
 
 use std::fmt::Write as _;
 
-use crate::customer::KycStatus;
-use crate::uma_address::UmaAddress;
 use crate::{bulk_import, external_account, invitation, kyc, quote, transaction};
+
+/// The arrows of a machine, each by the names of the status before, the event and the status after.
+pub(crate) fn arrows<S: Copy, E>(
+    states: &[S],
+    events: &[E],
+    after: impl Fn(S, &E) -> Option<S>,
+    state_name: impl Fn(S) -> &'static str,
+    event_name: impl Fn(&E) -> &'static str,
+) -> Vec<[&'static str; 3]> {
+    let mut all = Vec::new();
+    for from in states {
+        for event in events {
+            if let Some(to) = after(*from, event) {
+                all.push([state_name(*from), event_name(event), state_name(to)]);
+            }
+        }
+    }
+    all
+}
+
+/// Writes the arrows of a machine as a table.
+fn table(page: &mut String, title: &str, note: &str, arrows: &[[&'static str; 3]]) {
+    // Writing to a string cannot fail.
+    let _ = write!(page, "\n## {title}\n\n{note}| from | event | to |\n|---|---|---|\n");
+    for [from, event, to] in arrows {
+        let _ = writeln!(page, "| `{from}` | {event} | `{to}` |");
+    }
+}
 
 /// Every arrow of every machine, from the tables that the machines themselves use.
 pub fn markdown() -> String {
@@ -23,58 +49,13 @@ pub fn markdown() -> String {
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` | {} |", event.money());
         }
     }
-    page.push_str("\n## Quote\n\n| from | event | to |\n|---|---|---|\n");
-    for from in quote::Status::ALL {
-        for event in quote::Event::ALL {
-            let Some(to) = from.after(event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
-    page.push_str("\n## External account\n\n| from | event | to |\n|---|---|---|\n");
-    for from in external_account::Status::ALL {
-        for event in external_account::Event::ALL {
-            let Some(to) = from.after(event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
-    page.push_str(
-        "\n## Identity\n\nRegulated platforms know their customers themselves: what they state \
-         leads from every status to the one that they say.\n\n\
-         | from | event | to |\n|---|---|---|\n",
-    );
-    for from in KycStatus::ALL {
-        for event in kyc::Event::ALL {
-            let Some(to) = from.after(event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
-    page.push_str("\n## Identity check\n\n| from | event | to |\n|---|---|---|\n");
-    for from in kyc::CheckStatus::ALL {
-        for event in kyc::CheckEvent::ALL {
-            let Some(to) = kyc::check_arrow(from, event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
-    page.push_str("\n## Bulk import\n\n| from | event | to |\n|---|---|---|\n");
-    for from in bulk_import::Status::ALL {
-        for event in bulk_import::Event::ALL {
-            let Some(to) = from.after(event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
-    page.push_str("\n## Invitation\n\n| from | event | to |\n|---|---|---|\n");
-    let invitee = UmaAddress::parse("$invitee@example.com").expect("it is of the right form");
-    for from in invitation::Status::ALL {
-        for event in invitation::Event::all(invitee.clone()) {
-            let Some(to) = from.after(&event) else { continue };
-            let (from, to, name) = (from.name(), to.name(), event.name());
-            let _ = writeln!(page, "| `{from}` | {name} | `{to}` |");
-        }
-    }
+    table(&mut page, "Quote", "", &quote::arrows());
+    table(&mut page, "External account", "", &external_account::arrows());
+    let note = "Regulated platforms know their customers themselves: what they state leads from \
+                every status to the one that they say.\n\n";
+    table(&mut page, "Identity", note, &kyc::arrows());
+    table(&mut page, "Identity check", "", &kyc::check_arrows());
+    table(&mut page, "Bulk import", "", &bulk_import::arrows());
+    table(&mut page, "Invitation", "", &invitation::arrows());
     page
 }
