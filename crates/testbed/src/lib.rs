@@ -3,8 +3,8 @@
 //! [`postgres`] starts clusters of its own and makes a fresh database for each test; it can kill,
 //! freeze, restart, replicate and fail over what it started. [`proxy`] stands between a client and
 //! a server and cuts their connections at the worst moment. [`instance`] runs our own server, and
-//! [`recorder`] plays its clients and holds it to every answer. [`place`] is a database of whatever
-//! engine a run is about.
+//! [`recorder`] plays its clients and holds it to every answer; [`receiver`] plays those to whom it
+//! sends webhooks. [`place`] is a database of whatever engine a run is about.
 //!
 //! It knows no other crate of ours, and no crate needs it to run: only tests, measurements and the
 //! tasks of the repository do. What cannot be done here is said in an error with the output of the
@@ -17,6 +17,8 @@ pub mod proxy;
 pub mod instance;
 #[cfg(feature = "recorder")]
 pub mod recorder;
+#[cfg(feature = "receiver")]
+pub mod receiver;
 
 mod ports;
 mod wait;

@@ -1,7 +1,5 @@
 //! The keys of deliveries and the try-out of an endpoint, against a real receiver.
 
-use std::collections::HashMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use domain::platform::Mode;
@@ -11,61 +9,28 @@ use p256::ecdsa::{Signature, VerifyingKey};
 use p256::pkcs8::DecodePublicKey as _;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use testbed::receiver::{Answer, Received, Receiver};
 
 use crate::support::{Call, Client, Server, text};
-
-/// A delivery as a receiver gets it.
-struct Received {
-    path: String,
-    headers: HashMap<String, String>,
-    body: Vec<u8>,
-}
-
-/// Takes one delivery and answers it.
-async fn receive(listener: &TcpListener, answer: &str) -> Received {
-    let (mut stream, _) = listener.accept().await.expect("a connection");
-    let mut bytes = Vec::new();
-    loop {
-        let mut part = [0; 4_096];
-        let count = stream.read(&mut part).await.expect("a read");
-        bytes.extend_from_slice(&part[..count]);
-        let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8(bytes[..end].to_vec()).expect("text");
-        let mut lines = head.split("\r\n");
-        let path = lines.next().expect("a line").split(' ').nth(1).expect("a path").to_owned();
-        let headers: HashMap<_, _> = lines
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-            .collect();
-        let length: usize = headers["content-length"].parse().expect("a number");
-        if bytes.len() < end + 4 + length {
-            continue;
-        }
-        stream.write_all(answer.as_bytes()).await.expect("written");
-        return Received { path, headers, body: bytes.split_off(end + 4) };
-    }
-}
 
 /// Checks a delivery as the libraries of Standard Webhooks do, with one of the signatures.
 fn is_standard(received: &Received, secret: &str) -> bool {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").expect("a secret")).expect("base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
-    for part in [&received.headers["webhook-id"], &received.headers["webhook-timestamp"]] {
-        mac.update(part.as_bytes());
+    for name in ["webhook-id", "webhook-timestamp"] {
+        mac.update(received.header(name).as_bytes());
         mac.update(b".");
     }
     mac.update(&received.body);
     let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
-    received.headers["webhook-signature"].split(' ').any(|signature| signature == expected)
+    received.header("webhook-signature").split(' ').any(|signature| signature == expected)
 }
 
 /// Checks a delivery as existing clients do: `field` of the header is DER in base64.
 fn is_ecdsa(received: &Received, pem: &str, field: &str) -> bool {
     let key = VerifyingKey::from_public_key_pem(pem).expect("a public key");
     let header: Value =
-        serde_json::from_str(&received.headers["x-grid-signature"]).expect("JSON in the header");
+        serde_json::from_str(received.header("x-grid-signature")).expect("JSON in the header");
     assert_eq!(header["v"], "1");
     let Some(signature) = header[field].as_str() else { return false };
     let signature = STANDARD.decode(signature).expect("base64");
@@ -74,37 +39,39 @@ fn is_ecdsa(received: &Received, pem: &str, field: &str) -> bool {
 }
 
 /// Tries the platform's endpoint out: what the client was told, and what the receiver got.
-async fn try_out(client: &Client, listener: &TcpListener, path: &str) -> (Value, Received) {
-    let said = "HTTP/1.1 202 X\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
-    let nothing = json!({});
-    let (answer, received) = tokio::join!(client.post(path, &nothing), receive(listener, said));
-    (answer.expect(200).clone(), received)
+async fn try_out(client: &Client, receiver: &Receiver, path: &str) -> (Value, Received) {
+    let told = client.post(path, &json!({})).await.expect(200).clone();
+    let mut received = receiver.take();
+    assert_eq!(received.len(), 1, "{received:?}");
+    (told, received.remove(0))
 }
 
-async fn endpoint(client: &Client) -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/hooks", listener.local_addr().expect("an address"));
+/// A receiver that is the endpoint of a platform, and its address.
+async fn endpoint(client: &Client) -> (Receiver, String) {
+    let receiver = Receiver::start().expect("a receiver");
+    receiver.answer(Answer::status(202).body("hello"));
+    let url = receiver.url("/hooks");
     client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
-    (listener, url)
+    (receiver, url)
 }
 
 #[tokio::test]
 async fn an_endpoint_is_tried_out_with_a_signed_event() {
     let server = Server::new();
     let client = server.platform().await;
-    let (listener, url) = endpoint(&client).await;
+    let (receiver, url) = endpoint(&client).await;
     let keys = client.get("/webhooks/keys").await.expect(200).clone();
     assert!(keys.get("previous").is_none(), "{keys}");
     for path in ["/sandbox/webhooks/test", "/webhooks/test"] {
-        let (told, received) = try_out(&client, &listener, path).await;
+        let (told, received) = try_out(&client, &receiver, path).await;
         let expected = json!({ "response_status": 202, "url": url, "response_body": "hello" });
         assert_eq!(told, expected);
         assert_eq!(received.path, "/hooks");
-        assert_eq!(received.headers["content-type"], "application/json");
+        assert_eq!(received.header("content-type"), "application/json");
         let event: Value = serde_json::from_slice(&received.body).expect("JSON");
         let id = text(&event["id"]);
         assert!(id.starts_with("Webhook:"), "{event}");
-        assert_eq!(received.headers["webhook-id"], id);
+        assert_eq!(received.header("webhook-id"), id);
         let timestamp = text(&event["timestamp"]);
         assert_eq!(event, json!({ "id": id, "type": "TEST", "timestamp": timestamp, "data": {} }));
         assert!(is_standard(&received, &text(&keys["secret"])));
@@ -119,23 +86,22 @@ async fn an_endpoint_is_tried_out_with_a_signed_event() {
 async fn a_repeat_of_a_try_out_sends_nothing() {
     let server = Server::new();
     let client = server.platform().await;
-    let (listener, _) = endpoint(&client).await;
-    let said = "HTTP/1.1 500 X\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno";
+    let (receiver, _) = endpoint(&client).await;
+    receiver.answer(Answer::status(500).body("no"));
     let send = || client.send("POST", "/webhooks/test", Call::json(&json!({})).key("once"));
-    let (first, _) = tokio::join!(send(), receive(&listener, said));
+    let first = send().await;
     assert_eq!(first.expect(200)["response_status"], 500);
     let again = send().await;
     assert_eq!((&again.bytes, again.status), (&first.bytes, 200));
     assert_eq!(again.headers["idempotent-replayed"], "true");
-    let waiting = tokio::time::timeout(std::time::Duration::ZERO, listener.accept()).await;
-    assert!(waiting.is_err(), "somebody has connected");
+    assert_eq!(receiver.received().len(), 1);
 }
 
 #[tokio::test]
 async fn deliveries_are_signed_with_both_keys_for_a_day() {
     let server = Server::new();
     let client = server.platform().await;
-    let (listener, _) = endpoint(&client).await;
+    let (receiver, _) = endpoint(&client).await;
     let before = client.get("/webhooks/keys").await.expect(200).clone();
     let after = client.post("/webhooks/keys/rotate", &json!({})).await.expect(200).clone();
     assert_eq!(client.get("/webhooks/keys").await.expect(200), &after);
@@ -144,7 +110,7 @@ async fn deliveries_are_signed_with_both_keys_for_a_day() {
     for field in ["secret", "publicKey"] {
         assert_eq!(after["previous"][field], before[field]);
     }
-    let (_, received) = try_out(&client, &listener, "/webhooks/test").await;
+    let (_, received) = try_out(&client, &receiver, "/webhooks/test").await;
     for keys in [&before, &after] {
         assert!(is_standard(&received, &text(&keys["secret"])));
     }
@@ -153,7 +119,7 @@ async fn deliveries_are_signed_with_both_keys_for_a_day() {
     server.clock.advance_millis(86_400_000);
     let keys = client.get("/webhooks/keys").await.expect(200).clone();
     assert_eq!((&keys["secret"], keys.get("previous")), (&after["secret"], None));
-    let (_, received) = try_out(&client, &listener, "/webhooks/test").await;
+    let (_, received) = try_out(&client, &receiver, "/webhooks/test").await;
     assert!(!is_standard(&received, &text(&before["secret"])));
     assert!(is_standard(&received, &text(&after["secret"])));
     assert!(!is_ecdsa(&received, &text(&before["publicKey"]), "previous"));
@@ -178,8 +144,8 @@ async fn an_endpoint_that_cannot_be_reached_is_told() {
         .post("/sandbox/webhooks/test", &json!({}))
         .await
         .refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
-    let (listener, _) = endpoint(&client).await;
-    drop(listener);
+    let (receiver, _) = endpoint(&client).await;
+    drop(receiver);
     let gone = client.post("/sandbox/webhooks/test", &json!({})).await;
     gone.refused(400, "WEBHOOK_DELIVERY_ERROR");
 }
@@ -188,10 +154,9 @@ async fn an_endpoint_that_cannot_be_reached_is_told() {
 async fn a_live_platform_reaches_public_addresses_only() {
     let server = Server::new();
     let live = server.platform_with(Mode::Live, true).await;
-    let (listener, _) = endpoint(&live).await;
+    let (receiver, _) = endpoint(&live).await;
     let refused = live.post("/webhooks/test", &json!({})).await;
     refused.refused(400, "WEBHOOK_DELIVERY_ERROR");
-    let waiting = tokio::time::timeout(std::time::Duration::ZERO, listener.accept()).await;
-    assert!(waiting.is_err(), "somebody has connected");
+    assert_eq!(receiver.connections(), 0);
     live.post("/sandbox/webhooks/test", &json!({})).await.refused(403, "FORBIDDEN");
 }
