@@ -10,11 +10,15 @@ mod reach;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use domain::time::Timestamp;
+use ports::outbound::{
+    Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach, RetryAfter,
+};
 use ports::rail::Pending;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
@@ -26,8 +30,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a connection that nobody uses is kept for the next request.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Connections to one host that nobody uses.
-const IDLE_MAX: usize = 16;
+/// Connections to one host that nobody uses. As many as there may be requests at once to one host
+/// that answers quickly: with fewer, most requests would begin with a new connection.
+const IDLE_MAX: usize = 64;
 
 /// Bytes of an answer that are read: as many as anybody is shown.
 const ANSWER_MAX: usize = 4_096;
@@ -67,8 +72,12 @@ impl GuardedClient {
             post = post.header(name, value);
         }
         let answer = post.send().await.map_err(|error| failure(&error))?;
-        let status = answer.status().as_u16();
-        Ok(OutboundAnswer { status, body: first_bytes(answer).await? })
+        Ok(OutboundAnswer {
+            status: answer.status().as_u16(),
+            retry_after: retry_after(answer.headers()),
+            peer: answer.remote_addr().map(|peer| peer.ip()),
+            body: first_bytes(answer).await?,
+        })
     }
 }
 
@@ -144,6 +153,17 @@ fn failure(error: &reqwest::Error) -> OutboundFailure {
         cause = error.source();
     }
     if error.is_timeout() { OutboundFailure::TimedOut } else { OutboundFailure::Unreachable }
+}
+
+/// What the header says, in either of its forms. One that says neither is as if it was not there.
+fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(RetryAfter::Delay(Duration::from_secs(seconds)));
+    }
+    let moment = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let millis = i64::try_from(moment.as_millis()).ok()?;
+    Some(RetryAfter::At(Timestamp::from_millis(millis)))
 }
 
 /// The first bytes of a body; the rest is not read.

@@ -1,6 +1,9 @@
 //! Outbound requests: whatever this server asks of an address that somebody else chose.
 
+use std::net::IpAddr;
 use std::time::Duration;
+
+use domain::time::Timestamp;
 
 use crate::rail::Pending;
 
@@ -35,6 +38,32 @@ pub struct OutboundAnswer {
     pub status: u16,
     /// The first bytes of the body.
     pub body: Vec<u8>,
+    /// When the other side wants to be asked again, if it said so.
+    pub retry_after: Option<RetryAfter>,
+    /// The address that was connected to, where the client can tell.
+    pub peer: Option<IpAddr>,
+}
+
+/// When somebody wants to be asked again: the header `Retry-After` (RFC 9110, 10.2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryAfter {
+    /// So long after this answer.
+    Delay(Duration),
+    /// At this moment, by the clock of whoever said so.
+    At(Timestamp),
+}
+
+impl RetryAfter {
+    /// How long to wait from `now`; nothing if the moment has passed.
+    pub fn delay(self, now: Timestamp) -> Duration {
+        match self {
+            Self::Delay(delay) => delay,
+            Self::At(moment) => {
+                let millis = moment.millis().saturating_sub(now.millis());
+                Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+            }
+        }
+    }
 }
 
 /// Why there is no answer. None of them says more about an address than its owner knows.

@@ -1,8 +1,8 @@
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use futures_util::future::join_all;
+use testbed::receiver::{Answer, Receiver};
 
 use super::*;
 
@@ -14,22 +14,9 @@ fn request(url: &str, reach: Reach) -> OutboundRequest {
     OutboundRequest { url: url.to_owned(), reach, headers, body: b"{}".to_vec(), within: WITHIN }
 }
 
-async fn listener() -> (TcpListener, u16) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    (listener, port)
-}
-
-/// Reads a request to its end, which is that of its body `{}`.
-async fn read(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"{}") {
-        let mut part = [0; 1_024];
-        let count = stream.read(&mut part).await.expect("a read");
-        assert_ne!(count, 0, "{}", String::from_utf8_lossy(&bytes));
-        bytes.extend_from_slice(&part[..count]);
-    }
-    String::from_utf8(bytes).expect("text")
+/// Asks a receiver on this machine.
+async fn ask(client: &GuardedClient, url: &str) -> Result<OutboundAnswer, OutboundFailure> {
+    client.post(request(url, Reach::Loopback)).await
 }
 
 /// Everything that must not be reached from a live platform (reliability 4.6). Where the port
@@ -104,7 +91,8 @@ fn probes(port: u16) -> Vec<String> {
 
 #[tokio::test]
 async fn no_probe_of_a_live_platform_opens_a_connection() {
-    let (listener, port) = listener().await;
+    let receiver = Receiver::start().expect("a receiver");
+    let port = Url::parse(&receiver.url("/")).expect("a URL").port().expect("a port");
     let client = GuardedClient::default();
     for probe in probes(port) {
         let answer = client.post(request(&probe, Reach::Public)).await;
@@ -113,9 +101,9 @@ async fn no_probe_of_a_live_platform_opens_a_connection() {
         let is_name = probe.contains("localhost.") || probe.contains("good#");
         assert!(is_refused || (is_name && answer.is_err()), "{probe}: {answer:?}");
     }
-    // Whoever had connected would be waiting.
-    let waiting = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
-    assert!(waiting.is_err(), "{waiting:?} has connected");
+    // Whoever had connected before would be in the queue before this one.
+    ask(&client, &receiver.url("/")).await.expect("an answer");
+    assert_eq!(receiver.connections(), 1);
 }
 
 #[tokio::test]
@@ -125,63 +113,101 @@ async fn a_platform_without_real_money_reaches_this_machine_and_no_network_besid
     {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}/");
-            let answer = client.post(request(&url, Reach::Loopback)).await;
+            let answer = ask(&client, &url).await;
             assert!(matches!(answer, Err(OutboundFailure::Refused(_))), "{url}: {answer:?}");
         }
     }
-    let (listener, port) = listener().await;
+    let receiver = Receiver::start().expect("a receiver");
+    receiver.answer(Answer::status(418).body("hello"));
     for host in ["127.0.0.1", "localhost"] {
-        let url = format!("http://{host}:{port}/hook?a=b");
-        let serve = async {
-            let (mut stream, _) = listener.accept().await.expect("a connection");
-            let text = read(&mut stream).await;
-            let answer = "HTTP/1.1 418 X\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
-            stream.write_all(answer.as_bytes()).await.expect("written");
-            text
-        };
-        let (answer, seen) = tokio::join!(client.post(request(&url, Reach::Loopback)), serve);
-        let answer = answer.expect("an answer");
-        assert_eq!(answer, OutboundAnswer { status: 418, body: b"hello".to_vec() });
-        assert!(seen.starts_with("POST /hook?a=b HTTP/1.1\r\n"), "{seen}");
-        assert!(seen.contains("content-type: application/json\r\n"), "{seen}");
-        assert!(seen.contains("user-agent: switchyard/"), "{seen}");
+        let url = receiver.url("/hook?a=b").replace("127.0.0.1", host);
+        let answer = ask(&client, &url).await.expect("an answer");
+        let peer = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let expected =
+            OutboundAnswer { status: 418, body: b"hello".to_vec(), retry_after: None, peer };
+        assert_eq!(answer, expected);
+        let seen = receiver.take().remove(0);
+        assert_eq!((&*seen.method, &*seen.path, &*seen.body), ("POST", "/hook?a=b", &b"{}"[..]));
+        assert_eq!(seen.header("content-type"), "application/json");
+        assert!(seen.header("user-agent").starts_with("switchyard/"), "{seen:?}");
     }
 }
 
 #[tokio::test]
 async fn no_redirect_is_followed_and_a_long_answer_is_cut() {
     let client = GuardedClient::default();
-    let (elsewhere, other_port) = listener().await;
-    let (listener, port) = listener().await;
-    let serve = async {
-        let (mut stream, _) = listener.accept().await.expect("a connection");
-        read(&mut stream).await;
-        let body = "x".repeat(10 * ANSWER_MAX);
-        let head = format!(
-            "HTTP/1.1 307 X\r\nlocation: http://127.0.0.1:{other_port}/\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        let answer = head + &body;
-        // Who has seen enough may close before all is written.
-        let _ = stream.write_all(answer.as_bytes()).await;
-    };
-    let url = format!("http://127.0.0.1:{port}/");
-    let (answer, ()) = tokio::join!(client.post(request(&url, Reach::Loopback)), serve);
-    let answer = answer.expect("an answer");
+    let elsewhere = Receiver::start().expect("a receiver");
+    let receiver = Receiver::start().expect("a receiver");
+    let redirect = Answer::status(307).header("location", &elsewhere.url("/"));
+    receiver.answer(redirect.body("x".repeat(10 * ANSWER_MAX)));
+    let answer = ask(&client, &receiver.url("/")).await.expect("an answer");
     assert_eq!((answer.status, answer.body.len()), (307, ANSWER_MAX));
-    let waiting = tokio::time::timeout(Duration::ZERO, elsewhere.accept()).await;
-    assert!(waiting.is_err(), "the redirect was followed");
+    assert_eq!(elsewhere.connections(), 0, "the redirect was followed");
 }
 
 #[tokio::test]
 async fn who_does_not_answer_or_is_not_there_is_told_apart() {
     let client = GuardedClient::default();
-    let (silent, port) = listener().await;
-    let url = format!("http://127.0.0.1:{port}/");
+    let mut receiver = Receiver::start().expect("a receiver");
+    let url = receiver.url("/");
     let hurried =
-        OutboundRequest { within: Duration::from_millis(50), ..request(&url, Reach::Loopback) };
-    assert_eq!(client.post(hurried).await, Err(OutboundFailure::TimedOut));
-    drop(silent);
-    let answer = client.post(request(&url, Reach::Loopback)).await;
-    assert_eq!(answer, Err(OutboundFailure::Unreachable));
+        || OutboundRequest { within: Duration::from_millis(50), ..request(&url, Reach::Loopback) };
+    // The time is that of the whole exchange: an answer that begins does not stop it.
+    for answer in [Answer::status(200).held(), Answer::status(200).body("late").with_body_held()] {
+        receiver.answer(answer);
+        assert_eq!(client.post(hurried()).await, Err(OutboundFailure::TimedOut));
+    }
+    receiver.answer(Answer::closed());
+    assert_eq!(ask(&client, &url).await, Err(OutboundFailure::Unreachable));
+    receiver.kill();
+    assert_eq!(ask(&client, &url).await, Err(OutboundFailure::Unreachable));
+    receiver.resume().expect("the same port");
+    receiver.answer(Answer::status(204).after(Duration::from_millis(1)));
+    assert_eq!(ask(&client, &url).await.map(|answer| answer.status), Ok(204));
+}
+
+#[tokio::test]
+async fn when_to_ask_again_is_read_in_both_forms() {
+    let client = GuardedClient::default();
+    let receiver = Receiver::start().expect("a receiver");
+    let check = async |text: &str, expected: Option<RetryAfter>| {
+        receiver.answer(Answer::status(429).header("retry-after", text));
+        let answer = ask(&client, &receiver.url("/")).await.expect("an answer");
+        assert_eq!(answer.retry_after, expected, "{text}");
+    };
+    check("120", Some(RetryAfter::Delay(Duration::from_secs(120)))).await;
+    let moment = Timestamp::parse("2025-10-13T09:00:00.000Z").expect("an instant");
+    check("Mon, 13 Oct 2025 09:00:00 GMT", Some(RetryAfter::At(moment))).await;
+    for text in ["", "-1", "1.5", "soon", "2025-10-13", "99999999999999999999"] {
+        check(text, None).await;
+    }
+    let at = |seconds: i64| RetryAfter::At(moment).delay(moment.plus_millis(-1_000 * seconds));
+    assert_eq!((at(90), at(-90)), (Duration::from_secs(90), Duration::ZERO));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_at_once_share_few_connections() {
+    const AT_ONCE: usize = 64;
+    const ROUNDS: usize = 20;
+    let client = GuardedClient::default();
+    let receiver = Receiver::start().expect("a receiver");
+    // Another host that answers nobody is in nobody's way.
+    let hanging = Receiver::start().expect("a receiver");
+    hanging.answer(Answer::status(200).held());
+    let url = receiver.url("/");
+    let fast = async {
+        for _ in 0..ROUNDS {
+            let answers = join_all((0..AT_ONCE).map(|_| ask(&client, &url))).await;
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        }
+        assert_eq!(hanging.wait_for(AT_ONCE).await.expect("all of them").len(), AT_ONCE);
+        hanging.release();
+    };
+    let hanging_url = hanging.url("/");
+    let slow = join_all((0..AT_ONCE).map(|_| ask(&client, &hanging_url)));
+    let ((), slow) = tokio::join!(fast, slow);
+    assert!(slow.iter().all(Result::is_ok), "{slow:?}");
+    assert_eq!(receiver.received().len(), AT_ONCE * ROUNDS);
+    // A connection is opened beside the wait for one that is in use: some come to more than that.
+    assert!(receiver.connections() <= 2 * AT_ONCE, "{} connections", receiver.connections());
 }
