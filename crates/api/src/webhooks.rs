@@ -51,7 +51,7 @@ pub struct PreviousKeysBody {
 
 impl KeysBody {
     fn new(app: &App, platform: &Platform) -> Self {
-        let signer = Signer::of(app.store().keyring(), platform, app.now(platform.ahead));
+        let signer = Signer::of(app, platform, app.now(platform.ahead));
         let PublicKeys { secret, public_key } = signer.newest();
         let previous = signer.previous().map(|(keys, until)| PreviousKeysBody {
             secret: keys.secret,

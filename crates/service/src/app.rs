@@ -25,6 +25,7 @@ use uuid::Uuid;
 use crate::auth;
 use crate::error::Error;
 use crate::tenure::Tenure;
+use crate::webhooks::signature;
 
 /// The outside world, as ports, and what the operator has set.
 pub struct Env {
@@ -92,6 +93,7 @@ struct Inner {
     env: Env,
     ids: Mutex<IdSequence>,
     callers: auth::Remembered,
+    keys: signature::Remembered,
     server: Uuid,
     tenure: Mutex<Option<Tenure>>,
 }
@@ -110,6 +112,7 @@ impl App {
             env,
             ids: Mutex::new(IdSequence::default()),
             callers: auth::Remembered::default(),
+            keys: signature::Remembered::default(),
             server: Uuid::from_bytes(server),
             tenure: Mutex::new(None),
         }))
@@ -136,6 +139,10 @@ impl App {
 
     pub(crate) fn remembered_callers(&self) -> &auth::Remembered {
         &self.0.callers
+    }
+
+    pub(crate) fn remembered_keys(&self) -> &signature::Remembered {
+        &self.0.keys
     }
 
     /// The outside world.

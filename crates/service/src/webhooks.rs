@@ -63,7 +63,7 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
         body: Vec::new(),
     };
     event.body = app.render(&event, Subject::Nothing);
-    let signer = Signer::of(app.store().keyring(), platform, now);
+    let signer = Signer::of(app, platform, now);
     let request = OutboundRequest {
         url: url.clone(),
         reach: reach(platform.mode),

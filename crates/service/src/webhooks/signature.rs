@@ -1,9 +1,13 @@
 //! Signatures of deliveries, twice over the same bytes: as Standard Webhooks has it, and as the
 //! existing clients of the public API check it (design decision 11).
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use domain::event::Event;
+use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -13,8 +17,13 @@ use p256::pkcs8::{EncodePublicKey as _, LineEnding};
 use sha2::Sha256;
 use store::keyring::{Keyring, Purpose};
 
+use crate::app::App;
+
 /// What the secrets of Standard Webhooks begin with.
 const SECRET_PREFIX: &str = "whsec_";
+
+/// Generations whose keys are remembered. Whoever delivers for more platforms derives some again.
+const REMEMBERED_MAX: usize = 1_024;
 
 /// The keys of one generation. Prints nothing of itself.
 struct Pair {
@@ -63,6 +72,27 @@ impl Pair {
     }
 }
 
+/// Keys that were derived before: to derive them takes as long as a signature.
+#[derive(Default)]
+pub(crate) struct Remembered(Mutex<HashMap<(PlatformId, u32), Arc<Pair>>>);
+
+impl Remembered {
+    fn pair(&self, keyring: &Keyring, platform: &Platform, generation: u32) -> Arc<Pair> {
+        let key = (platform.id, generation);
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pair) = known().get(&key) {
+            return Arc::clone(pair);
+        }
+        let pair = Arc::new(Pair::derive(keyring, platform, generation));
+        let mut known = known();
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&pair));
+        pair
+    }
+}
+
 /// What a receiver needs to check signatures of one generation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKeys {
@@ -80,8 +110,8 @@ impl std::fmt::Debug for PublicKeys {
 
 /// Signs a platform's deliveries.
 pub struct Signer {
-    newest: Pair,
-    previous: Option<(Pair, Timestamp)>,
+    newest: Arc<Pair>,
+    previous: Option<(Arc<Pair>, Timestamp)>,
 }
 
 impl std::fmt::Debug for Signer {
@@ -92,12 +122,13 @@ impl std::fmt::Debug for Signer {
 
 impl Signer {
     /// With the keys that a platform has now: the newest, and for a day those before.
-    pub fn of(keyring: &Keyring, platform: &Platform, now: Timestamp) -> Self {
+    pub fn of(app: &App, platform: &Platform, now: Timestamp) -> Self {
+        let of =
+            |generation| app.remembered_keys().pair(app.store().keyring(), platform, generation);
         let previous = platform.signing.previous(now);
         Self {
-            newest: Pair::derive(keyring, platform, platform.signing.newest),
-            previous: previous
-                .map(|(generation, until)| (Pair::derive(keyring, platform, generation), until)),
+            newest: of(platform.signing.newest),
+            previous: previous.map(|(generation, until)| (of(generation), until)),
         }
     }
 
@@ -116,8 +147,9 @@ impl Signer {
     pub fn headers(&self, event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
         let (id, seconds) = (event.id.to_string(), (now.millis() / 1_000).to_string());
         let signed: [&[u8]; 5] = [id.as_bytes(), b".", seconds.as_bytes(), b".", &event.body];
-        let pairs = || std::iter::once(&self.newest).chain(self.previous.iter().map(|(it, _)| it));
-        let standard: Vec<_> = pairs().map(|pair| pair.standard(&signed)).collect();
+        let previous = self.previous.iter().map(|(pair, _)| pair);
+        let pairs = std::iter::once(&self.newest).chain(previous);
+        let standard: Vec<_> = pairs.map(|pair| pair.standard(&signed)).collect();
         let newest = self.newest.ecdsa(&event.body);
         let ecdsa = match &self.previous {
             None => format!(r#"{{"v":"1","s":"{newest}"}}"#),
