@@ -4,7 +4,8 @@
 //! freeze, restart, replicate and fail over what it started. [`proxy`] stands between a client and
 //! a server and cuts their connections at the worst moment. [`instance`] runs our own server, and
 //! [`recorder`] plays its clients and holds it to every answer; [`receiver`] plays those to whom it
-//! sends webhooks. [`place`] is a database of whatever engine a run is about.
+//! sends webhooks. [`place`] is a database of whatever engine a run is about, and [`packages`] is
+//! what users of ours have in other languages.
 //!
 //! It knows no other crate of ours, and no crate needs it to run: only tests, measurements and the
 //! tasks of the repository do. What cannot be done here is said in an error with the output of the
@@ -12,6 +13,7 @@
 
 pub mod postgres;
 pub mod place;
+pub mod packages;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod instance;

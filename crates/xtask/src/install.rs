@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use testbed::postgres::Binaries;
 
+use crate::node;
 use crate::python::Environment;
 use crate::workspace::{self, Workspace};
 
@@ -47,11 +48,19 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Python 3 with venv",
-        needed_by: "the run against the OpenAPI document",
+        needed_by: "the run against the OpenAPI document, and the checks of signatures",
         seen_by: Seen::Search(Environment::is_possible),
         apt: &["python3", "python3-venv"],
         brew: &["python"],
         by_hand: "install one that answers to `python3` and can `import ensurepip, venv`",
+    },
+    Need {
+        what: "Node.js with npm",
+        needed_by: "the checks of signatures",
+        seen_by: Seen::Search(node::is_possible),
+        apt: &["nodejs", "npm"],
+        brew: &["node"],
+        by_hand: "install them so that they answer to `node` and `npm`",
     },
 ];
 
@@ -76,6 +85,7 @@ pub fn run(workspace: &Workspace, check: bool) -> Result<()> {
     }
     if !check {
         Environment::prepare(workspace)?;
+        node::prepare(workspace)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod ci;
 mod contract;
 mod docs;
 mod install;
+mod node;
 mod python;
 mod suite;
 mod tidy;

@@ -57,6 +57,29 @@ impl Workspace {
         let folder = metadata["target_directory"].as_str();
         Ok(folder.context("cargo metadata names no target folder")?.into())
     }
+
+    /// Installs something into a folder, unless it was installed there for these files of the
+    /// repository, as they are now.
+    pub fn keep_installed(
+        &self,
+        folder: &Path,
+        files: &[&str],
+        install: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let mut required = Vec::new();
+        for file in files {
+            let bytes = std::fs::read(self.root.join(file));
+            required.append(&mut bytes.with_context(|| format!("reading {file}"))?);
+        }
+        let installed = folder.join("installed.txt");
+        if std::fs::read(&installed).is_ok_and(|installed| installed == required) {
+            return Ok(());
+        }
+        install()?;
+        // Last, so that what was not finished is installed anew.
+        std::fs::write(&installed, required)
+            .with_context(|| format!("writing {}", installed.display()))
+    }
 }
 
 /// Whether `program arguments` runs here and ends well; prints nothing.

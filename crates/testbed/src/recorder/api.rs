@@ -144,6 +144,20 @@ impl Api {
         serde_json::from_str(&text).with_context(|| format!("reading the answer of {path}"))
     }
 
+    /// Changes what is at `path`.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses.
+    pub async fn change(&self, path: &str, body: Value) -> Result<Value> {
+        let url = format!("{}/{VERSION}{path}", self.bases[self.next()]);
+        let request = self.http.patch(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
+        let answer = request.json(&body).send().await;
+        let answer = answer.with_context(|| format!("changing {path}"))?;
+        let answer = answer.error_for_status().with_context(|| format!("changing {path}"))?;
+        answer.json().await.with_context(|| format!("changing {path}"))
+    }
+
     fn next(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()
     }

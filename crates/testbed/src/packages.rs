@@ -1,0 +1,48 @@
+//! Packages of other languages, as users of ours have them. `cargo xtask install` brings them; here
+//! stands where they are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+/// The environment of Python below a target folder.
+pub fn python_folder(target: &Path) -> PathBuf {
+    target.join("python")
+}
+
+/// A program of an environment of Python.
+pub fn python_program(folder: &Path, name: &str) -> PathBuf {
+    folder.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name)
+}
+
+/// The folder below a target folder in which Node finds its packages, and for whatever lies in it.
+pub fn node_folder(target: &Path) -> PathBuf {
+    target.join("node")
+}
+
+/// The Python that has our packages.
+///
+/// # Errors
+///
+/// If it was not installed.
+pub fn python(target: &Path) -> Result<Command> {
+    let program = python_program(&python_folder(target), "python");
+    if !program.exists() {
+        bail!("{} is not there: run cargo xtask install", program.display());
+    }
+    Ok(Command::new(program))
+}
+
+/// A Node for scripts in [`node_folder`], which is made sure to have our packages.
+///
+/// # Errors
+///
+/// If they were not installed.
+pub fn node(target: &Path) -> Result<Command> {
+    let modules = node_folder(target).join("node_modules");
+    if !modules.exists() {
+        bail!("{} is not there: run cargo xtask install", modules.display());
+    }
+    Ok(Command::new("node"))
+}
