@@ -6,6 +6,7 @@ use serde::Serialize;
 use service::Env;
 use service::app::Subject;
 
+use crate::approvals::QuestionBody;
 use crate::bulk::BulkImportBody;
 use crate::customers::CustomerBody;
 use crate::invitations::InvitationBody;
@@ -30,6 +31,10 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
     match subject {
         Subject::Transaction(transaction, mode) => {
             envelope(event, &TransactionBody::new(transaction, env.rail(mode)))
+        }
+        Subject::Approval(transaction, mode, asked) => {
+            let transaction = TransactionBody::new(transaction, env.rail(mode));
+            envelope(event, &QuestionBody::new(transaction, asked))
         }
         Subject::Invitation(invitation) => {
             envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))

@@ -29,6 +29,7 @@ pub mod receivers;
 pub mod uma_providers;
 pub mod quotes;
 pub mod transactions;
+pub mod approvals;
 pub mod invitations;
 pub mod events;
 pub mod webhooks;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use domain::approval::Event;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
 use domain::id::{TransactionId, kind};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
-    Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
+    self, Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
 };
 use domain::uma_address::UmaAddress;
 use ports::rail::PaymentRail;
@@ -544,10 +545,9 @@ pub struct ApproveTransaction {
 /// Why the platform does not want a payment.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct RejectTransaction {
-    /// For the log of whoever looks for the cause; the payer is not told.
+    /// Is kept for whoever looks for the cause; the payer is not told.
     #[serde(default)]
     #[schema(nullable = false, max_length = 500, example = "RESTRICTED_JURISDICTION")]
-    #[expect(dead_code, reason = "it is checked, and may hold a customer's data")]
     reason: Option<String>,
 }
 
@@ -583,7 +583,7 @@ pub async fn approve(
     let (now, platform) = (app.now(caller.platform.ahead), caller.platform.id);
     let body = TransactionBody::of(&app, &caller.platform);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        incoming::approve(&app, unit, platform, id, &facts, now)
+        incoming::decide(&app, unit, platform, id, Event::CalledYes, &facts, now)
     };
     request.run(200, body, work).await
 }
@@ -605,13 +605,15 @@ pub async fn reject(
     Path(text): Path<String>,
     JsonIf(body): JsonIf<RejectTransaction>,
 ) -> Response {
-    let id = match body.and_then(|_| id(&text)) {
-        Ok(id) => id,
+    let (id, reason) = match body.and_then(|body| Ok((id(&text)?, body.reason))) {
+        Ok(parsed) => parsed,
         Err(refusal) => return request.refuse(refusal).await,
     };
     let (now, platform) = (app.now(caller.platform.ahead), caller.platform.id);
     let body = TransactionBody::of(&app, &caller.platform);
-    let work =
-        move |unit: &mut store::unit::Unit<'_, '_>| incoming::reject(&app, unit, platform, id, now);
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        let decision = Event::CalledNo(reason.clone());
+        incoming::decide(&app, unit, platform, id, decision, &transaction::Facts::new(), now)
+    };
     request.run(200, body, work).await
 }

@@ -108,7 +108,7 @@ const AMOUNTS: [&str; 5] =
     ["amount", "lockedCurrencyAmount", "currencyAmount", "amountToSend", "receivingCurrencyAmount"];
 
 /// Characters of one fact about a person.
-const FACT_MAX: usize = 500;
+pub const FACT_MAX: usize = 500;
 
 impl Checker {
     /// The checker of a request type.

@@ -32,6 +32,7 @@ pub mod lookup;
 pub mod transition;
 pub mod quote;
 pub mod transaction;
+pub mod approval;
 pub mod invitation;
 pub mod event;
 pub mod states;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{bulk_import, external_account, invitation, kyc, quote, transaction};
+use crate::{approval, bulk_import, external_account, invitation, kyc, quote, transaction};
 
 /// The arrows of a machine, each by the names of the status before, the event and the status after.
 pub(crate) fn arrows<S: Copy, E>(
@@ -49,6 +49,8 @@ pub fn markdown() -> String {
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` | {} |", event.money());
         }
     }
+    let note = "The question to a platform whether an incoming payment may go on.\n\n";
+    table(&mut page, "Approval", note, &approval::arrows());
     table(&mut page, "Quote", "", &quote::arrows());
     table(&mut page, "External account", "", &external_account::arrows());
     let note = "Regulated platforms know their customers themselves: what they state leads from \

@@ -9,7 +9,7 @@ use domain::customer::Customer;
 use domain::event::Event;
 use domain::id::{Id, IdSequence, Kind, moved_ahead};
 use domain::invitation::Invitation;
-use domain::platform::Mode;
+use domain::platform::{CounterpartyField, Mode};
 use domain::time::Timestamp;
 use domain::transaction::Transaction;
 use ports::clock::Clock;
@@ -22,6 +22,7 @@ use ports::uma::UmaPeer;
 use store::Store;
 use uuid::Uuid;
 
+use crate::approvals::{Lines, Said};
 use crate::auth;
 use crate::error::Error;
 use crate::tenure::Tenure;
@@ -45,6 +46,9 @@ pub struct Env {
     pub outbound: Arc<dyn Outbound>,
     /// Makes the bytes of an event; the shapes are the API's.
     pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
+    /// Reads the body of an answer to a question about an incoming payment. What cannot be read is
+    /// as if it were not said.
+    pub read_decision: fn(&[u8]) -> Said,
     /// Says why a row of an import was refused, as the report keeps it.
     pub render_refusal: fn(&Error) -> String,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
@@ -61,6 +65,9 @@ pub struct Env {
 pub enum Subject<'a> {
     /// A transaction of a platform of this mode.
     Transaction(&'a Transaction, Mode),
+    /// A transaction as before, about which its platform is asked, and what it is to say about its
+    /// customer.
+    Approval(&'a Transaction, Mode, &'a [CounterpartyField]),
     /// An invitation.
     Invitation(&'a Invitation),
     /// A customer.
@@ -94,6 +101,7 @@ struct Inner {
     ids: Mutex<IdSequence>,
     callers: auth::Remembered,
     keys: signature::Remembered,
+    lines: Lines,
     server: Uuid,
     tenure: Mutex<Option<Tenure>>,
 }
@@ -113,6 +121,7 @@ impl App {
             ids: Mutex::new(IdSequence::default()),
             callers: auth::Remembered::default(),
             keys: signature::Remembered::default(),
+            lines: Lines::default(),
             server: Uuid::from_bytes(server),
             tenure: Mutex::new(None),
         }))
@@ -135,6 +144,11 @@ impl App {
 
     pub(crate) fn set_tenure(&self, tenure: Option<Tenure>) {
         *self.0.tenure.lock().unwrap_or_else(PoisonError::into_inner) = tenure;
+    }
+
+    /// The questions under way to each platform.
+    pub(crate) fn lines(&self) -> &Lines {
+        &self.0.lines
     }
 
     pub(crate) fn remembered_callers(&self) -> &auth::Remembered {

@@ -2,11 +2,13 @@
 //! (contract 6.10, 7.3).
 //!
 //! Everything here begins with a payment that waits, and ends with the decision on it. Who decides
-//! is said in one place, [`Platform::first_decision`]; what asks the platform's webhook has the
-//! window to call [`approve`] or [`reject`].
+//! is said in one place, [`Platform::first_decision`]. A platform that is asked decides by its
+//! answer ([`crate::approvals`]), by a call, or by letting its time run out; whichever is first
+//! goes through [`decide`].
 
 use std::sync::Arc;
 
+use domain::approval::{Approval, Event as Decided, Outcome};
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead};
@@ -17,7 +19,7 @@ use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement, Source,
-    Status, Transaction, Uma, reference,
+    Transaction, Uma, reference,
 };
 use domain::uma_address::UmaAddress;
 use ledger::movements;
@@ -29,9 +31,6 @@ use crate::error::Error;
 use crate::quotes::{self, NewQuote};
 use crate::transfers::{self, Transfer};
 use crate::{jobs, lifecycle, limits, lookups, owners, pricing, uma};
-
-/// How long a platform has to decide, in milliseconds (contract 7.3): the payer waits.
-pub const DECISION_MILLIS: i64 = 5_000;
 
 /// Begins the receiver's side of a payment within this server, which `outgoing` pays. The id was
 /// drawn by the server's clock.
@@ -192,103 +191,130 @@ fn begin(
 ) -> Result<Transaction, Error> {
     let platform = owners::platform(unit, draft.platform)?;
     let transaction = Transaction::pending(draft);
-    lifecycle::begin(app, unit, transaction.clone())?;
     match platform.first_decision() {
-        Decision::Approved => go_on(app, unit, transaction, &Facts::new(), now),
+        Decision::Approved => {
+            lifecycle::begin(app, unit, transaction.clone())?;
+            go_on(app, unit, transaction, &Facts::new(), now)
+        }
         Decision::Asked => {
-            let subject = transaction.id().uuid();
-            let due_at = now.plus_millis(DECISION_MILLIS);
-            let kind = TimerKind::DecidePayment;
-            unit.set_timer(Timer::new(&platform, subject, kind, due_at, now));
+            let asked = asked(unit, &transaction)?;
+            lifecycle::begin_asking(app, unit, transaction.clone(), &asked)?;
+            let approval = Approval::asked(transaction.id(), platform.id, now);
+            set_time(unit, &platform, &approval, now);
+            unit.add_approval(approval);
             Ok(transaction)
         }
         Decision::NobodyToAsk => {
+            lifecycle::begin(app, unit, transaction.clone())?;
             let event = Event::Failed(FailureReason::PaymentApprovalWebhookError);
             stop(app, unit, transaction, event, now)
         }
     }
 }
 
-/// The platform's incoming payment that waits for its decision.
+/// Ends the payment when the time to decide is over.
+fn set_time(unit: &mut Unit<'_, '_>, platform: &Platform, approval: &Approval, now: Timestamp) {
+    let (subject, due_at) = (approval.transaction().uuid(), approval.decide_by());
+    unit.set_timer(Timer::new(platform, subject, TimerKind::DecidePayment, due_at, now));
+}
+
+/// The platform's incoming payment that waits for its decision, and the question.
 fn waiting(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     id: TransactionId,
     now: Timestamp,
-) -> Result<Transaction, Error> {
+) -> Result<(Transaction, Approval), Error> {
     let found = unit.get::<Transaction>(&id)?;
     let transaction = found
         .filter(|transaction| transaction.draft().platform == platform)
         .ok_or(Error::TransactionNotFound { id })?;
-    let status = transaction.status();
-    let draft = transaction.draft();
-    let is_incoming = draft.direction == Direction::Incoming && draft.uma.is_some();
+    let approval = unit.get::<Approval>(&id)?;
     // The timer may not have been there yet: the clock decides.
-    let is_over = now >= transaction.created_at().plus_millis(DECISION_MILLIS);
-    if !is_incoming || status != Status::Pending || is_over {
-        return Err(Error::NotPendingApproval { id, status });
-    }
-    Ok(Transaction::clone(&transaction))
+    let approval = approval
+        .filter(|approval| approval.is_open(now))
+        .ok_or(Error::NotPendingApproval { id, status: transaction.status() })?;
+    Ok((Transaction::clone(&transaction), Approval::clone(&approval)))
 }
 
-/// Approves an incoming payment, with what the platform says about its customer.
-pub fn approve(
+/// Decides on an incoming payment that waits, with what the platform says about its customer, or
+/// puts the decision off. Refuses what comes after the decision or the end of the time.
+pub fn decide(
     app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     id: TransactionId,
+    decision: Decided,
     receiver: &Facts,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let transaction = waiting(unit, platform, id, now)?;
-    go_on(app, unit, transaction, receiver, now)
+    let (transaction, approval) = waiting(unit, platform, id, now)?;
+    settle(app, unit, transaction, approval, decision, receiver, now)
 }
 
-/// Rejects an incoming payment.
-pub fn reject(
+/// Keeps what happened to a question, and does to its payment what it means.
+fn settle(
     app: &App,
     unit: &mut Unit<'_, '_>,
-    platform: PlatformId,
-    id: TransactionId,
+    transaction: Transaction,
+    approval: Approval,
+    decision: Decided,
+    receiver: &Facts,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let transaction = waiting(unit, platform, id, now)?;
-    stop(app, unit, transaction, Event::Refused, now)
+    let moved = approval.apply(decision, now)?;
+    let approval = moved.now().clone();
+    unit.move_approval(moved);
+    match approval.status().outcome() {
+        Outcome::Open => {
+            let platform = owners::platform(unit, approval.platform())?;
+            set_time(unit, &platform, &approval, now);
+            Ok(transaction)
+        }
+        Outcome::Approved => go_on(app, unit, transaction, receiver, now),
+        Outcome::Rejected => stop(app, unit, transaction, Event::Refused, now),
+        Outcome::Failed(reason) => stop(app, unit, transaction, Event::Failed(reason), now),
+    }
 }
 
 /// Ends an incoming payment on which nobody has decided in time. Does nothing to one that does not
-/// wait any more.
+/// wait any more, and waits on where the decision was put off.
 pub(crate) fn time_out(
     app: &App,
     unit: &mut Unit<'_, '_>,
     id: TransactionId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
-    if transaction.status() == Status::Pending {
-        let event = Event::Failed(FailureReason::PaymentApprovalTimedOut);
-        stop(app, unit, Transaction::clone(&transaction), event, now)?;
+    let (approval, transaction) = (unit.get::<Approval>(&id)?, unit.get::<Transaction>(&id)?);
+    let (Some(approval), Some(transaction)) = (approval, transaction) else { return Ok(()) };
+    if approval.is_open(now) {
+        let platform = owners::platform(unit, approval.platform())?;
+        set_time(unit, &platform, &approval, now);
+    } else if approval.status().outcome() == Outcome::Open {
+        let (transaction, approval) =
+            (Transaction::clone(&transaction), Approval::clone(&approval));
+        let decision = Decided::TimedOut;
+        settle(app, unit, transaction, approval, decision, &Facts::new(), now)?;
     }
     Ok(())
 }
 
-/// What the payer's platform insists to know about the receiver, and nobody has said.
-fn missing(
+/// What the payer's platform asks about the receiver of a payment, and nobody has said yet.
+fn asked(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
-    receiver: &Facts,
-) -> Result<bool, Error> {
-    let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(false) };
+) -> Result<Vec<CounterpartyField>, Error> {
+    let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(Vec::new()) };
     let theirs = owners::platform(unit, outgoing.draft().platform)?;
-    let asked = uma::asked_by(&theirs, transaction.draft().received.currency());
+    let mut asked = uma::asked_by(&theirs, transaction.draft().received.currency());
     let customer =
         owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
-    let mut known = match &customer {
+    let known = match &customer {
         owners::Holder::Customer(customer) => uma::about(customer, &asked),
         owners::Holder::Platform(_) => Facts::new(),
     };
-    known.extend(receiver.clone());
-    Ok(!uma::missing(&asked, &known).is_empty())
+    asked.retain(|field| !known.contains_key(field.name));
+    Ok(asked)
 }
 
 /// The transaction of whoever pays, of a payment within this server.
@@ -321,7 +347,8 @@ fn go_on(
     receiver: &Facts,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    if missing(unit, &transaction, receiver)? {
+    let asked = asked(unit, &transaction)?;
+    if !uma::missing(&asked, receiver).is_empty() {
         let event = Event::Failed(FailureReason::MissingMandatoryPayeeData);
         return stop(app, unit, transaction, event, now);
     }

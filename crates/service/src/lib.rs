@@ -26,6 +26,7 @@ pub mod uma;
 pub mod transfers;
 pub mod quotes;
 pub mod incoming;
+pub mod approvals;
 pub mod funding;
 pub mod invitations;
 pub mod webhooks;

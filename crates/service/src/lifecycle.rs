@@ -2,7 +2,7 @@
 //! transaction or a quote.
 
 use domain::event::{Event as Told, EventKind, event_id};
-use domain::platform::Platform;
+use domain::platform::{CounterpartyField, Platform};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event, Transaction};
@@ -16,6 +16,21 @@ use crate::owners;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     tell(app, unit, &transaction)?;
+    unit.add_transaction(transaction);
+    Ok(())
+}
+
+/// Adds a new incoming payment and asks its platform about it, which is to say `asked` about its
+/// customer.
+pub fn begin_asking(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    asked: &[CounterpartyField],
+) -> Result<(), Error> {
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    let subject = Subject::Approval(&transaction, platform.mode, asked);
+    unit.ask(told(app, &transaction, subject));
     unit.add_transaction(transaction);
     Ok(())
 }
@@ -37,11 +52,18 @@ pub fn advance(
 
 fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
+    let subject = Subject::Transaction(transaction, platform.mode);
+    unit.add_event(told(app, transaction, subject));
+    Ok(())
+}
+
+/// The event of a transaction's last change.
+fn told(app: &App, transaction: &Transaction, subject: Subject<'_>) -> Told {
     let resource = transaction.id().uuid();
     let number = transaction.version();
     let mut event = Told {
         id: event_id(resource, number),
-        platform: platform.id,
+        platform: transaction.draft().platform,
         kind: match transaction.draft().direction {
             Direction::Incoming => EventKind::IncomingPayment,
             Direction::Outgoing => EventKind::OutgoingPayment,
@@ -51,9 +73,8 @@ fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result
         at: transaction.updated_at(),
         body: Vec::new(),
     };
-    event.body = app.render(&event, Subject::Transaction(transaction, platform.mode));
-    unit.add_event(event);
-    Ok(())
+    event.body = app.render(&event, subject);
+    event
 }
 
 /// Adds a new quote of a platform, which expires by itself.

@@ -324,3 +324,16 @@ create table bulk_parts (
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};
+
+-- What platforms were asked about incoming payments, and what decided.
+create table approvals (
+    transaction_id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    status {text} not null,
+    asked_at {int8} not null,
+    decide_by {int8} not null,
+    updated_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null,
+    check (asked_at < decide_by and asked_at <= updated_at)
+) {wide};

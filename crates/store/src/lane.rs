@@ -17,6 +17,7 @@ use crate::callers::Callers;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
+use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::sql::{Connection, Turn};
 use crate::unit::{Batch, Changes, Ran, Unit};
@@ -110,12 +111,14 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Starts the lane's thread on a connection of its own. `timers_set` is notified after each
-    /// commit that set a timer, and `callers` counts those that may change who may do what.
+    /// commit that set a timer, `callers` counts those that may change who may do what, and
+    /// `questions` gets what platforms are to be asked about what was committed.
     pub(crate) fn start(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         timers_set: Arc<Notify>,
         callers: Arc<Callers>,
+        questions: Arc<Questions>,
         reach: Arc<Reach>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
@@ -125,6 +128,7 @@ impl Lane {
             cache: Cache::default(),
             timers_set,
             callers,
+            questions,
             reach: Arc::clone(&reach),
         };
         let thread = std::thread::Builder::new()
@@ -160,6 +164,7 @@ struct Writer {
     cache: Cache,
     timers_set: Arc<Notify>,
     callers: Arc<Callers>,
+    questions: Arc<Questions>,
     reach: Arc<Reach>,
 }
 
@@ -267,7 +272,8 @@ impl Writer {
         }
         self.cache.age();
         match self.run_and_write(items) {
-            Ok(changes) => {
+            Ok(mut changes) => {
+                let questions = changes.take_questions();
                 let sets_timer = changes.sets_timer();
                 if changes.changes_callers() {
                     self.callers.changed();
@@ -276,6 +282,7 @@ impl Writer {
                 if sets_timer {
                     self.timers_set.notify_one();
                 }
+                questions.into_iter().for_each(|question| self.questions.put(question));
                 Ok(())
             }
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),

@@ -28,6 +28,7 @@ pub mod external_accounts;
 pub mod lookups;
 pub mod quotes;
 pub mod transactions;
+pub mod approvals;
 pub mod invitations;
 pub mod identity_checks;
 pub mod bulk_imports;
@@ -43,6 +44,7 @@ pub mod copy;
 pub mod backup;
 pub mod cache;
 pub mod callers;
+pub mod questions;
 mod reach;
 mod lane;
 mod migrate;
@@ -61,6 +63,7 @@ use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
 use crate::lane::Lane;
+use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::readers::{Readers, View};
 use crate::unit::Unit;
@@ -109,6 +112,7 @@ pub struct Store {
     keyring: Arc<Keyring>,
     timers_set: Arc<Notify>,
     callers: Arc<Callers>,
+    questions: Arc<Questions>,
 }
 
 /// What ends when a store is closed: threads that finish once every [`Store`] handle is dropped.
@@ -136,16 +140,19 @@ impl Store {
         let listing = connect(engine.readers())?;
         let looking = connect(if writer.is_remote() { 0 } else { LOOKERS })?;
         let (reach, callers) = (Arc::new(Reach::default()), Arc::new(Callers::default()));
+        let questions = Arc::new(Questions::default());
         let (lane, lane_thread) = Lane::start(
             writer,
             Arc::clone(&keyring),
             Arc::clone(&timers_set),
             Arc::clone(&callers),
+            Arc::clone(&questions),
             Arc::clone(&reach),
         )?;
         let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach)?;
         threads.push(lane_thread);
-        Ok((Self { lane, readers, keyring, timers_set, callers }, Threads(threads)))
+        let store = Self { lane, readers, keyring, timers_set, callers, questions };
+        Ok((store, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -199,6 +206,11 @@ impl Store {
     /// Counts changes of tokens and platforms.
     pub fn callers(&self) -> &Callers {
         &self.callers
+    }
+
+    /// What platforms are to be asked about what was committed here.
+    pub fn questions(&self) -> &Questions {
+        &self.questions
     }
 
     /// Wakes whoever runs timers, after a commit that set one.

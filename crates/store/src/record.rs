@@ -268,6 +268,7 @@ tables! {
     lookups: domain::lookup::Lookup,
     quotes: domain::quote::Quote,
     transactions: domain::transaction::Transaction,
+    approvals: domain::approval::Approval,
     ledger_accounts: crate::books::LedgerAccount,
     idempotency: crate::idempotency::Answer,
     leases: crate::leases::Lease,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use domain::approval::Approval;
 use domain::bulk_import::{self, BulkImport};
 use domain::clock::Ahead;
 use domain::customer::Customer;
@@ -38,6 +39,8 @@ pub(crate) struct Changes {
     pub(crate) tables: Tables,
     pub(crate) postings: BTreeMap<TransactionId, Vec<PostingRow>>,
     pub(crate) events: Vec<Event>,
+    /// Events that their platforms are to answer.
+    questions: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
     /// By how many milliseconds the timers that were set before come nearer.
     nearer: BTreeMap<PlatformId, i64>,
@@ -50,6 +53,7 @@ impl Changes {
             self.postings.entry(transaction).or_default().extend(postings);
         }
         self.events.extend(newer.events);
+        self.questions.extend(newer.questions);
         for (platform, millis) in newer.nearer {
             self.bring_nearer(platform, millis);
         }
@@ -199,6 +203,11 @@ impl Changes {
         self.remember(cache);
     }
 
+    /// What platforms are to be asked once it is committed.
+    pub(crate) fn take_questions(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.questions)
+    }
+
     /// Whether it sets a timer, or brings some nearer.
     pub(crate) fn sets_timer(&self) -> bool {
         !self.nearer.is_empty() || self.timers.values().any(Option::is_some)
@@ -333,6 +342,16 @@ impl Unit<'_, '_> {
         self.put(moved.into_now());
     }
 
+    /// Adds a new question to a platform about an incoming payment.
+    pub fn add_approval(&mut self, approval: Approval) {
+        self.put(approval);
+    }
+
+    /// Keeps how such a question goes on.
+    pub fn move_approval(&mut self, moved: Moved<Approval>) {
+        self.put(moved.into_now());
+    }
+
     /// Adds a new invitation. The caller has read that its code is free.
     pub fn add_invitation(&mut self, invitation: Invitation) {
         self.put(invitation);
@@ -406,6 +425,13 @@ impl Unit<'_, '_> {
     /// Tells the platform.
     pub fn add_event(&mut self, event: Event) {
         self.local.events.push(event);
+    }
+
+    /// Tells the platform, and has this server ask it at once when this is committed
+    /// ([`crate::questions`]).
+    pub fn ask(&mut self, event: Event) {
+        self.local.questions.push(event.clone());
+        self.add_event(event);
     }
 
     /// Sets a timer, or moves the one with the same subject and kind.

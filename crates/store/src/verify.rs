@@ -16,6 +16,7 @@ mod states;
 mod money;
 mod numbers;
 mod people;
+mod approvals;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -99,6 +100,7 @@ predicates! {
     E5 "every claim, every word about an identity and the end of every import is told once",
     I1 "every stored answer is one that may be repeated, and opens with the key",
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
+    A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
     B1 "a quote to a UMA address stands on a lookup of its own payer that was still good",
     C1 "a customer's default deposit account is one of its own",
     C2 "every customer can be read and has its address to itself",
@@ -287,6 +289,7 @@ pub(crate) fn statements() -> Vec<String> {
         .chain(parties::statements())
         .chain(payment::statements())
         .chain(people::statements())
+        .chain(approvals::statements())
         .collect()
 }
 
@@ -304,7 +307,7 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 8] = [
+const PASSES: [Pass; 9] = [
     integrity,
     parties::check,
     timers,
@@ -313,6 +316,7 @@ const PASSES: [Pass; 8] = [
     money::check,
     numbers::check,
     people::check,
+    approvals::check,
 ];
 
 /// Checks every predicate in the transaction that the connection is in, and gives the accounts as

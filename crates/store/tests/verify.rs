@@ -12,6 +12,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use domain::approval;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::Owner;
@@ -353,6 +354,9 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     exchanged(unit, UMA_WAITS, Target::Transit, received)?;
     begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)));
     unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
+    unit.add_approval(approval(UMA_WAITS_IN, 1));
+    let decided = approval(UMA_HERE_IN, 2).apply(approval::Event::AnsweredYes, at(235)).unwrap();
+    unit.move_approval(decided);
 
     let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
     let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
@@ -781,7 +785,7 @@ const CORRUPTERS: &[Corrupter] = &[
          delete from postings where transaction_id = $uma_here_in",
     ),
     // A decision that nothing will ever ask for.
-    corrupter(&["T10"], "delete from timers where subject = $uma_waits_in"),
+    corrupter(&["T10", "A1"], "delete from timers where subject = $uma_waits_in"),
     // Another amount left over Lightning than the invoice asks for.
     corrupter(
         &["T7", "L9"],
@@ -861,7 +865,34 @@ const CORRUPTERS: &[Corrupter] = &[
         "update quotes set own_account = $ada where transaction_id = $expired",
     ),
     corrupter(&["N2", "N1"], "update transactions set payer = null where id = $transferred_in"),
+    // Payments about which nobody was asked; questions about nothing, decided otherwise, and
+    // another's to answer.
+    corrupter(&["A1"], "delete from approvals where transaction_id = $uma_waits_in"),
+    corrupter(
+        &["A1", "S2"],
+        "update approvals set transaction_id = $nothing where transaction_id = $uma_waits_in",
+    ),
+    corrupter(
+        &["A1", "S2"],
+        "update approvals set transaction_id = $uma_out where transaction_id = $uma_here_in",
+    ),
+    corrupter(
+        &["A1"],
+        "update approvals set status = 'CALLED_NO' where transaction_id = $uma_here_in",
+    ),
+    corrupter(
+        &["A1"],
+        "update approvals set status = 'PERHAPS' where transaction_id = $uma_here_in",
+    ),
+    corrupter(
+        &["S4"],
+        "update approvals set platform = $second_platform where transaction_id = $uma_waits_in",
+    ),
     // Sealed values of another key.
+    corrupter(
+        &["S2"],
+        "update approvals set sealed = zeroblob(64) where transaction_id = $uma_waits_in",
+    ),
     corrupter(&["S2"], "update customers set sealed = zeroblob(64) where id = $ada"),
     corrupter(&["S2"], "update transactions set sealed = zeroblob(64) where id = $out_pending"),
     corrupter(&["S2"], "update quotes set sealed = zeroblob(64) where transaction_id = $expired"),

@@ -16,6 +16,7 @@ pub mod first_start;
 pub mod serve;
 pub mod edge;
 pub mod health;
+pub mod asking;
 pub mod job_loop;
 pub mod shutdown;
 pub mod operator;

@@ -11,11 +11,15 @@ use tokio_util::sync::CancellationToken;
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, Serve};
 use crate::edge::{self, Limits};
-use crate::{first_start, health, job_loop, shutdown, telemetry, wiring};
+use crate::{asking, first_start, health, job_loop, shutdown, telemetry, wiring};
 
 /// A step of the jobs is a look at the rail and a commit. What it does not finish is due again
 /// after the next start.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The time that a platform has to answer, and a commit. Payments whose platform was not heard fail
+/// after the next start.
+const ASKING_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Serves until the process is asked to stop and what had begun is answered.
 pub async fn run(config: &Config, options: &Serve) -> Result<u8, Failure> {
@@ -96,22 +100,26 @@ async fn until_beside(
     beside: Router,
 ) {
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
+    // Requests that are answered while the server stops may have begun payments.
+    let answered = CancellationToken::new();
+    let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
     let router = api::router(app.clone()).merge(health::router(app, shutdown.clone()));
     let router = router.merge(beside);
     edge::serve(listener, router, Limits::default(), shutdown).await;
     upkeep.abort();
-    finish(jobs).await;
+    answered.cancel();
+    tokio::join!(finish(jobs, JOBS_TIMEOUT), finish(asking, ASKING_TIMEOUT));
 }
 
-/// Waits for the jobs, which were told to stop when the draining began.
-async fn finish(mut jobs: JoinHandle<()>) {
-    match tokio::time::timeout(JOBS_TIMEOUT, &mut jobs).await {
+/// Waits for a loop that was told to stop.
+async fn finish(mut jobs: JoinHandle<()>, limit: Duration) {
+    match tokio::time::timeout(limit, &mut jobs).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the job loop had ended by itself"),
+        Ok(Err(error)) => tracing::error!(%error, "a loop had ended by itself"),
         Err(_) => {
             jobs.abort();
-            tracing::warn!("jobs were still busy when the time to finish them was over");
+            tracing::warn!("a loop was still busy when the time to finish it was over");
         }
     }
 }

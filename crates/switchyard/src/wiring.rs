@@ -78,6 +78,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
         outbound: Arc::new(GuardedClient::default()),
         render_event: api::events::render,
+        read_decision: api::approvals::read,
         render_refusal: api::bulk::refusal,
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::pay::{Payer, from, sending, to, transfer};
-use crate::support::{Answer, Call, Server, text};
+use crate::support::{Answer, Call, Client, Server, text};
 
 /// How many answers have each status, after checking the code of the others.
 #[track_caller]
@@ -238,8 +238,8 @@ async fn an_external_account_given_at_once_is_made_once() {
 }
 
 /// Sends a request and goes away after it was polled this many times. Whether an answer came.
-async fn leave(payer: &Payer, path: &str, call: Call, polls: usize) -> bool {
-    let mut request = Box::pin(payer.client.send("POST", path, call));
+pub async fn leave(client: &Client, path: &str, call: Call, polls: usize) -> bool {
+    let mut request = Box::pin(client.send("POST", path, call));
     for _ in 0..polls {
         let ready = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_ready())).await;
         if ready {
@@ -260,7 +260,7 @@ async fn a_client_that_goes_away_leaves_the_whole_effect_or_none() {
     for polls in 1..40 {
         let key = format!("k{polls}");
         let call = Call::json(&body).key(&key);
-        let answered = leave(&payer, "/transfer-out", call, polls).await;
+        let answered = leave(&payer.client, "/transfer-out", call, polls).await;
         // A later change is behind it in the lane: what was left behind is done or never will be.
         payer.client.post("/customers", &json!({ "customerType": "INDIVIDUAL" })).await;
         let made = payer.client.count("/transactions?type=OUTGOING").await;
@@ -291,7 +291,7 @@ async fn a_client_that_goes_away_while_executing_leaves_the_whole_effect_or_none
         let destination = if polls % 2 == 0 { &eur } else { &bank };
         let quote = payer.client.quote(&sending(&from(&payer.usd), &to(destination), 100)).await;
         let path = format!("/quotes/{}/execute", text(&quote["id"]));
-        leave(&payer, &path, Call::default(), polls).await;
+        leave(&payer.client, &path, Call::default(), polls).await;
         payer.client.post("/customers", &json!({ "customerType": "INDIVIDUAL" })).await;
         let status = text(&payer.client.quote_again(&quote).await["status"]);
         let transaction = text(&payer.client.transaction_of(&quote).await["status"]);

@@ -18,6 +18,7 @@ mod quotes;
 mod receivers;
 mod uma;
 mod receive;
+mod approvals;
 mod returns;
 mod sandbox;
 mod scenarios;

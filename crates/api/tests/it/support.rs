@@ -224,6 +224,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         ]),
         outbound: Arc::new(GuardedClient::default()),
         render_event: api::events::render,
+        read_decision: api::approvals::read,
         render_refusal: api::bulk::refusal,
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,

@@ -262,7 +262,7 @@ async fn what_the_receivers_side_insists_on_is_given() {
 }
 
 /// A platform that asks about the other side of payments in euros.
-async fn asks(client: &Client, fields: Value) {
+pub async fn asks(client: &Client, fields: Value) {
     let config = client.get("/config").await.expect(200).clone();
     let mut currencies = config["supportedCurrencies"].clone();
     for currency in currencies.as_array_mut().expect("currencies") {
@@ -297,15 +297,15 @@ async fn what_is_known_about_the_receiver_is_on_the_payment() {
 }
 
 /// A payee on a platform, with its address and its account in euros.
-struct Payee {
-    client: Client,
-    customer: String,
-    address: String,
-    eur: String,
+pub struct Payee {
+    pub client: Client,
+    pub customer: String,
+    pub address: String,
+    pub eur: String,
 }
 
 impl Payee {
-    async fn on(client: &Client) -> Self {
+    pub async fn on(client: &Client) -> Self {
         let customer = client.customer().await;
         let address = address_of(client, &customer).await;
         let eur = client.account(Some(&customer), "EUR").await;
@@ -313,12 +313,12 @@ impl Payee {
     }
 
     /// The incoming payment.
-    async fn payment(&self) -> Value {
+    pub async fn payment(&self) -> Value {
         let path = format!("/transactions?type=INCOMING&customerId={}", self.customer);
         self.client.get(&path).await.expect(200)["data"][0].clone()
     }
 
-    async fn decide(&self, how: &str) -> Answer {
+    pub async fn decide(&self, how: &str) -> Answer {
         let id = text(&self.payment().await["id"]);
         self.client.post(&format!("/transactions/{id}/{how}"), &json!({})).await
     }
@@ -332,7 +332,7 @@ impl Payee {
 }
 
 /// The body of a quote from a payer's dollars to the euros of a payee.
-async fn to_payee(payer: &Payer, payee: &Payee, amount: i64) -> Value {
+pub async fn to_payee(payer: &Payer, payee: &Payee, amount: i64) -> Value {
     let mut body = body(payer, &payee.address, "SENDING", amount).await;
     body["destination"]["currency"] = json!("EUR");
     body

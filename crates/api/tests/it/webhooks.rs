@@ -14,7 +14,7 @@ use testbed::receiver::{Answer, Received, Receiver};
 use crate::support::{Call, Client, Server, text};
 
 /// Checks a delivery as the libraries of Standard Webhooks do, with one of the signatures.
-fn is_standard(received: &Received, secret: &str) -> bool {
+pub fn is_standard(received: &Received, secret: &str) -> bool {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").expect("a secret")).expect("base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
     for name in ["webhook-id", "webhook-timestamp"] {
@@ -27,7 +27,7 @@ fn is_standard(received: &Received, secret: &str) -> bool {
 }
 
 /// Checks a delivery as existing clients do: `field` of the header is DER in base64.
-fn is_ecdsa(received: &Received, pem: &str, field: &str) -> bool {
+pub fn is_ecdsa(received: &Received, pem: &str, field: &str) -> bool {
     let key = VerifyingKey::from_public_key_pem(pem).expect("a public key");
     let header: Value =
         serde_json::from_str(received.header("x-grid-signature")).expect("JSON in the header");

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use domain::approval;
 use domain::id::Owner;
 use domain::kyc::CheckEvent;
 use domain::rail::Rail;
@@ -108,6 +109,8 @@ async fn fill() -> Sqlite {
             for number in 1..=DEPOSITS {
                 deposited(unit, 1_000 + number)?;
             }
+            let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
+            unit.move_approval(asked.unwrap());
             under_way(unit)
         })
         .await;

@@ -73,6 +73,7 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     opened = invitations(opened).await;
     opened = identities(opened).await;
     opened = imports(opened).await;
+    opened = approvals(opened).await;
     opened = external_accounts(opened).await;
     opened = payments(opened).await;
     books_and_answers(opened).await;
@@ -95,6 +96,20 @@ async fn imports<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let done = done_part(bulk_import(2).1[0].clone());
     for record in parts.into_iter().chain([done]) {
         opened = check(opened, record, |unit, record| unit.put_part(record)).await;
+    }
+    opened
+}
+
+async fn approvals<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
+    use domain::approval::Event;
+    let all = Event::ALL.into_iter().chain([
+        Event::AnsweredNo(Some(CANARY.to_owned())),
+        Event::AnsweredIncomplete(vec!["TAX_ID", "EMAIL"]),
+    ]);
+    opened = check(opened, approval(1, 1), |unit, record| unit.add_approval(record)).await;
+    for (number, event) in (2..).zip(all) {
+        let moved = approval(number, 1).apply(event, at(231)).unwrap().into_now();
+        opened = check(opened, moved, |unit, record| unit.add_approval(record)).await;
     }
     opened
 }

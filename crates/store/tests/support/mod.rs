@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
+use domain::approval::Approval;
 use domain::bulk_import::{self, BulkImport, NewRow, Part, PartContent, Refusal};
 use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
@@ -592,6 +593,11 @@ pub fn event_of_import(import: &BulkImport) -> Event {
         at: import.progress().updated_at,
         body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
     }
+}
+
+/// A question to a platform about an incoming payment.
+pub fn approval(number: u128, platform: u128) -> Approval {
+    Approval::asked(transaction_id(number), platform_id(platform), at(230))
 }
 
 /// An open check of a customer of the first platform, with everything that is optional.

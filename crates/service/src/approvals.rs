@@ -1,0 +1,166 @@
+//! The call that asks a platform about an incoming payment (contract 7.3; reliability 5.3).
+//!
+//! It carries the event of the payment, signed like every delivery. It is made once, by the server
+//! that committed the payment and as soon as it is committed, beside the deliveries and their
+//! retries, which can never delay it. What is lost in a crash is not asked again: the timer of the
+//! payment ends it, and nothing is ever approved because nobody said no.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::approval::{Approval, Event as Decision};
+use domain::event::Event;
+use domain::id::{PlatformId, TransactionId};
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use domain::transaction::{Facts, Transaction};
+use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest};
+use tokio::sync::Semaphore;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::webhooks::reach;
+use crate::webhooks::signature::Signer;
+use crate::{incoming, owners};
+
+/// Questions to one platform that are under way at a time. One that answers in 100 ms decides on a
+/// thousand payments a second, and one that hangs takes up no more connections than these.
+const ASKED_AT_ONCE_MAX: usize = 100;
+
+/// What the body of an answer says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// About the customer who is paid.
+    pub receiver: Facts,
+    /// Why the payment is rejected.
+    pub reason: Option<String>,
+    /// What is to be known about the payer first.
+    pub required_fields: Vec<&'static str>,
+}
+
+/// The questions under way to each platform.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<HashMap<PlatformId, Arc<Semaphore>>>);
+
+impl Lines {
+    fn of(&self, platform: PlatformId) -> Arc<Semaphore> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = lines.entry(platform);
+        Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(ASKED_AT_ONCE_MAX))))
+    }
+}
+
+/// Asks a platform, and keeps what it answered if that still counts. `question` is the event of the
+/// payment as it was committed. Whatever goes wrong here leaves the payment to its time.
+pub async fn ask(app: &App, question: Event) {
+    let id = TransactionId::from_uuid(question.resource);
+    let line = app.lines().of(question.platform);
+    let _place = line.acquire().await;
+    match ask_now(app, question).await {
+        Ok(()) => {}
+        Err(Error::NotPendingApproval { status, .. }) => {
+            let status = status.name();
+            tracing::info!(transaction = %id, status, "an answer came too late and is ignored");
+        }
+        Err(error) => {
+            tracing::error!(transaction = %id, %error, "a platform's answer could not be kept");
+        }
+    }
+}
+
+async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
+    let (id, platform) = (TransactionId::from_uuid(question.resource), question.platform);
+    let found = app.store().look(move |view| {
+        Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Approval>(&id)?))
+    });
+    let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };
+    let now = app.now(platform.ahead);
+    if !approval.is_open(now) {
+        return Ok(());
+    }
+    let answer = post(app, &platform, question, &approval, now).await;
+    let (received_at, platform) = (app.server_now(), platform.id);
+    let said = match &answer {
+        Ok(answer) => (app.env().read_decision)(&answer.body),
+        Err(_) => Said::default(),
+    };
+    let status = answer.as_ref().map_or(0, |answer| answer.status);
+    let failure = answer.as_ref().err().map(ToString::to_string);
+    let decision = decision(&answer, &said);
+    tracing::info!(transaction = %id, status, failure, decision = decision.name(), "asked");
+    let unit_app = app.clone();
+    app.store()
+        .write(move |unit| {
+            let now = owners::platform(unit, platform)?.ahead.shows(received_at);
+            let (decision, receiver) = (decision.clone(), &said.receiver);
+            incoming::decide(&unit_app, unit, platform, id, decision, receiver, now)
+        })
+        .await
+        .map(drop::<Transaction>)
+}
+
+/// Sends the question. The whole exchange has the time that the payment has left.
+async fn post(
+    app: &App,
+    platform: &Platform,
+    question: Event,
+    approval: &Approval,
+    now: Timestamp,
+) -> Result<OutboundAnswer, OutboundFailure> {
+    // It was there when the payment began.
+    let url = platform.webhook_endpoint.clone().ok_or(OutboundFailure::Unreachable)?;
+    let left = approval.decide_by().millis().saturating_sub(now.millis());
+    let signer = Signer::of(app, platform, now);
+    let request = OutboundRequest {
+        url,
+        reach: reach(platform.mode),
+        headers: signer.headers(&question, now),
+        body: question.body,
+        within: Duration::from_millis(left.unsigned_abs()),
+    };
+    app.env().outbound.post(request).await
+}
+
+/// What an answer decides (contract 7.3). A 409 is an error too: nobody was asked before.
+fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &Said) -> Decision {
+    match answer.as_ref().map(|answer| answer.status) {
+        Ok(200) => Decision::AnsweredYes,
+        Ok(202) => Decision::PutOff,
+        Ok(403) => Decision::AnsweredNo(said.reason.clone()),
+        Ok(422) => Decision::AnsweredIncomplete(said.required_fields.clone()),
+        Ok(_) | Err(OutboundFailure::Refused(_) | OutboundFailure::Unreachable) => Decision::Failed,
+        Err(OutboundFailure::TimedOut) => Decision::TimedOut,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_decides_as_the_contract_says() {
+        let (reason, fields) = (Some("NO".to_owned()), vec!["TAX_ID"]);
+        let said =
+            Said { reason: reason.clone(), required_fields: fields.clone(), ..Said::default() };
+        for status in 100..=999 {
+            let body = Vec::new();
+            let answer = Ok(OutboundAnswer { status, body, retry_after: None, peer: None });
+            let expected = match status {
+                200 => Decision::AnsweredYes,
+                202 => Decision::PutOff,
+                403 => Decision::AnsweredNo(reason.clone()),
+                422 => Decision::AnsweredIncomplete(fields.clone()),
+                _ => Decision::Failed,
+            };
+            assert_eq!(decision(&answer, &said), expected, "{status}");
+        }
+        for (failure, expected) in [
+            (OutboundFailure::Refused("10.0.0.1".to_owned()), Decision::Failed),
+            (OutboundFailure::Unreachable, Decision::Failed),
+            (OutboundFailure::TimedOut, Decision::TimedOut),
+        ] {
+            assert_eq!(decision(&Err(failure), &said), expected);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Approvals in the store.
+
+use domain::approval::{Approval, Remark, Status};
+use domain::id::TransactionId;
+use domain::platform::COUNTERPARTY_FIELDS;
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::record::{Record, record_table};
+use crate::sql::{Row, Value};
+
+/// The parts of an approval that are kept inside the sealed column.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    required_fields: Vec<String>,
+}
+
+impl Record for Approval {
+    type Key = TransactionId;
+    const TABLE: &'static str = "approvals";
+    const COLUMNS: &'static [&'static str] =
+        &["transaction_id", "platform", "status", "asked_at", "decide_by", "updated_at", "sealed"];
+    record_table!(approvals);
+
+    fn key(&self) -> TransactionId {
+        self.transaction()
+    }
+
+    fn key_value(key: &TransactionId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let remark = self.remark();
+        let fields = remark.required_fields.iter().map(|field| (*field).to_owned());
+        let stored = Stored { reason: remark.reason.clone(), required_fields: fields.collect() };
+        let stored = serde_json::to_vec(&stored).expect("an approval has text keys only");
+        let place = self.transaction().uuid();
+        vec![
+            self.transaction().into(),
+            self.platform().into(),
+            Value::name(self.status().name()),
+            self.asked_at().into(),
+            self.decide_by().into(),
+            self.updated_at().into(),
+            keyring.seal(Self::TABLE, place.as_bytes(), &stored).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (transaction, platform): (TransactionId, _) = (row.id()?, row.id()?);
+        let status = row.named(Status::from_name)?;
+        let times = [row.time()?, row.time()?, row.time()?];
+        let stored = keyring.open(Self::TABLE, transaction.uuid().as_bytes(), &row.bytes()?)?;
+        let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let known = |name: String| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
+        let required_fields: Option<Vec<_>> =
+            stored.required_fields.into_iter().map(known).collect();
+        let required_fields = required_fields.ok_or_else(|| row.corrupt("unknown field"))?;
+        let remark = Remark { reason: stored.reason, required_fields };
+        Self::restore(transaction, platform, status, times, remark)
+            .ok_or_else(|| row.corrupt("times that contradict each other"))
+    }
+}
