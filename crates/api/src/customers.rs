@@ -646,7 +646,7 @@ pub async fn get(
     Path(customer): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&customer)?;
-    let found = app.store().look(move |view| view.get::<Customer>(&id)).await?;
+    let found = app.store().get::<Customer>(id).await?;
     let customer = found
         .filter(|customer| customer.platform == caller.platform.id)
         .ok_or(service::Error::CustomerNotFound { id })?;

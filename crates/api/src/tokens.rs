@@ -197,7 +197,7 @@ pub async fn get(
     Path(token): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&token)?;
-    let found = app.store().look(move |view| view.get::<Token>(&id)).await?;
+    let found = app.store().get::<Token>(id).await?;
     let token = found
         .filter(|token| token.platform == caller.platform.id && !token.revoked)
         .ok_or_else(|| ApiError::new(Code::TokenNotFound, "there is no such token"))?;

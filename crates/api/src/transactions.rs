@@ -516,7 +516,7 @@ pub async fn get(
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&text)?;
-    let found = app.store().look(move |view| view.get::<Transaction>(&id)).await?;
+    let found = app.store().get::<Transaction>(id).await?;
     let transaction = found
         .filter(|transaction| transaction.draft().platform == caller.platform.id)
         .ok_or(service::Error::TransactionNotFound { id })?;

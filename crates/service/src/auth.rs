@@ -10,6 +10,7 @@ use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
 use store::readers::View;
 use subtle::ConstantTimeEq;
+use tokio::sync::Mutex;
 
 use crate::app::App;
 
@@ -45,15 +46,28 @@ struct Known {
     /// [`store::callers::Callers::changes`] before the client was read.
     changes: u64,
     at: Timestamp,
+    /// Held by the request that looks again, so that of those that find what is known too old at
+    /// the same time only one does.
+    renewal: Arc<Mutex<()>>,
+}
+
+/// What is remembered of a client.
+enum Memory {
+    Fresh(Caller),
+    /// It was known a moment ago.
+    Stale(Arc<Mutex<()>>),
+    Nothing,
 }
 
 impl Remembered {
-    fn get(&self, client_id: &str, changes: u64, now: Timestamp) -> Option<Caller> {
+    fn get(&self, client_id: &str, changes: u64, now: Timestamp) -> Memory {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(client_id)?;
-        let age = now.millis().checked_sub(known.at.millis())?;
-        let is_fresh = known.changes == changes && (0..REMEMBERED_MILLIS).contains(&age);
-        is_fresh.then(|| known.caller.clone())
+        let Some(known) = known.get(client_id) else { return Memory::Nothing };
+        let age = now.millis().saturating_sub(known.at.millis());
+        match known.changes == changes && (0..REMEMBERED_MILLIS).contains(&age) {
+            true => Memory::Fresh(known.caller.clone()),
+            false => Memory::Stale(Arc::clone(&known.renewal)),
+        }
     }
 
     fn keep(&self, caller: Caller, changes: u64, at: Timestamp) {
@@ -61,7 +75,10 @@ impl Remembered {
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }
-        known.insert(caller.token.client_id.clone(), Known { caller, changes, at });
+        let client_id = caller.token.client_id.clone();
+        let before = known.get(&client_id).map(|known| Arc::clone(&known.renewal));
+        let renewal = before.unwrap_or_default();
+        known.insert(client_id, Known { caller, changes, at, renewal });
     }
 }
 
@@ -72,22 +89,36 @@ pub async fn authenticate(
     client_id: String,
     secret: String,
 ) -> Result<Option<Caller>, StoreError> {
-    let (changes, now) = (app.store().callers().changes(), app.server_now());
     let given = hash_secret(app.store().keyring(), &client_id, &secret);
-    let remembered = app.remembered_callers().get(&client_id, changes, now);
-    let caller = match remembered {
-        Some(caller) => Some(caller),
-        None => {
-            let found = app.store().look(move |view| find(view, &client_id)).await?;
-            if let Some(caller) = &found {
-                app.remembered_callers().keep(caller.clone(), changes, now);
+    let caller = match remembered(app, &client_id) {
+        Memory::Fresh(caller) => Some(caller),
+        Memory::Nothing => look(app, client_id).await?,
+        Memory::Stale(renewal) => {
+            let _renewing = renewal.lock().await;
+            match remembered(app, &client_id) {
+                Memory::Fresh(caller) => Some(caller),
+                Memory::Stale(_) | Memory::Nothing => look(app, client_id).await?,
             }
-            found
         }
     };
     let kept = caller.as_ref().map_or([0; 32], |caller| caller.token.secret_hash);
     let matches = bool::from(given.ct_eq(&kept));
     Ok(caller.filter(|caller| matches && !caller.token.revoked))
+}
+
+fn remembered(app: &App, client_id: &str) -> Memory {
+    let (changes, now) = (app.store().callers().changes(), app.server_now());
+    app.remembered_callers().get(client_id, changes, now)
+}
+
+/// Asks the database for a client, and remembers it.
+async fn look(app: &App, client_id: String) -> Result<Option<Caller>, StoreError> {
+    let (changes, now) = (app.store().callers().changes(), app.server_now());
+    let found = app.store().look(move |view| find(view, &client_id)).await?;
+    if let Some(caller) = &found {
+        app.remembered_callers().keep(caller.clone(), changes, now);
+    }
+    Ok(found)
 }
 
 fn find(view: &mut View<'_>, client_id: &str) -> Result<Option<Caller>, StoreError> {

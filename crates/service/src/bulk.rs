@@ -84,7 +84,7 @@ pub fn begin(
 pub(crate) async fn step(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (JobId::from_uuid(timer.subject), timer.clone());
     let platform = timer.platform;
-    let platform = app.store().look(move |view| view.get::<Platform>(&platform)).await;
+    let platform = app.store().get::<Platform>(platform).await;
     let ahead = platform.map_err(Error::Store)?.map(|platform| platform.ahead).unwrap_or_default();
     let drawn: Vec<_> = (0..PART_ROWS).map(|_| customers::draw(app, ahead)).collect();
     let (unit_app, server_now) = (app.clone(), app.server_now());

@@ -54,7 +54,7 @@ pub async fn inspect(
     info: &AccountInfo,
     since: Option<Timestamp>,
 ) -> Result<Report, Error> {
-    let found = app.store().look(move |view| view.get::<Platform>(&platform)).await;
+    let found = app.store().get::<Platform>(platform).await;
     let vanished = || Error::Internal(format!("the platform {platform} has vanished"));
     let platform = found.map_err(Error::Store)?.ok_or_else(vanished)?;
     let now = app.now(platform.ahead);

@@ -223,7 +223,7 @@ async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error>
 async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, key, platform) =
         (TransactionId::from_uuid(timer.subject), timer.key(), timer.platform);
-    let ahead = app.store().look(move |view| view.get::<Platform>(&platform)).await?;
+    let ahead = app.store().get::<Platform>(platform).await?;
     let ahead = ahead.map_or(Ahead::NONE, |platform| platform.ahead);
     let (unit_app, drawn) = (app.clone(), quotes::draw(app, ahead));
     let paid = app
@@ -282,7 +282,7 @@ async fn ask_rail(
 /// Asks the rail what it knows about an external account, and keeps what it said.
 async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, platform) = (ExternalAccountId::from_uuid(timer.subject), timer.platform);
-    let found = app.store().look(move |view| view.get::<ExternalAccount>(&id)).await;
+    let found = app.store().get::<ExternalAccount>(id).await;
     let report = match found.map_err(Error::Store)? {
         Some(account) => {
             Some(external_accounts::inspect(app, platform, &account.info, Some(timer.since)).await?)

@@ -469,7 +469,7 @@ pub async fn execute<R: Render<Quoted>>(
     let now = app.now(keyed.ahead);
     let other_side = app.new_id(Ahead::NONE, app.server_now());
     let platform = keyed.platform;
-    let found = app.store().look(move |view| view.get::<Quote>(&id)).await?;
+    let found = app.store().get::<Quote>(id).await?;
     let objection = match found.filter(|quote| quote.draft().platform == platform) {
         Some(quote) if quote.status() == Status::Pending => {
             let draft = quote.draft();

@@ -47,6 +47,7 @@ pub mod callers;
 pub mod questions;
 mod reach;
 mod lane;
+mod looks;
 mod migrate;
 mod packed;
 mod postgres;
@@ -65,7 +66,8 @@ use crate::keyring::Keyring;
 use crate::lane::Lane;
 use crate::questions::Questions;
 use crate::reach::Reach;
-use crate::readers::{Readers, View};
+use crate::readers::{Looking, Readers, View};
+use crate::record::Record;
 use crate::unit::Unit;
 
 /// Connections for looks at a few rows on the caller's thread. Looks do not wait within, so there
@@ -138,7 +140,10 @@ impl Store {
         let timers_set = Arc::new(Notify::new());
         let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
         let listing = connect(engine.readers())?;
-        let looking = connect(if writer.is_remote() { 0 } else { LOOKERS })?;
+        let looking = match writer.is_remote() {
+            true => Looking::Together(engine.reader()?),
+            false => Looking::Here(connect(LOOKERS)?),
+        };
         let (reach, callers) = (Arc::new(Reach::default()), Arc::new(Callers::default()));
         let questions = Arc::new(Questions::default());
         let (lane, lane_thread) = Lane::start(
@@ -174,6 +179,11 @@ impl Store {
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
         self.lane.write(scope, work).await
+    }
+
+    /// The row with this key, as it is now.
+    pub async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
+        self.readers.get::<R>(key).await
     }
 
     /// Looks at a few rows by their keys, from one snapshot. Where the database is in this process

@@ -1,5 +1,6 @@
 //! Readers: connections of their own, which never wait for the commit lane. Lists are read by
-//! threads; a few rows by key are looked at on the caller's thread where no network is between.
+//! threads. Rows by key are looked at on the caller's thread where no network is between; where
+//! there is one, looks at single rows share questions (`looks`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -9,8 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::looks::Looks;
 use crate::reach::Reach;
-use crate::record::{Record, load};
+use crate::record::{self, Record, load};
 use crate::sql::Connection;
 
 /// Reads that may wait before new ones are refused.
@@ -20,6 +22,21 @@ type Job = Box<dyn FnOnce(&mut View<'_>) + Send>;
 
 /// Connections that wait for somebody who looks at a few rows.
 type Idle = Mutex<Vec<Box<dyn Connection>>>;
+
+/// Connections for looks at rows by key.
+pub(crate) enum Looking {
+    /// Each is used on the thread of whoever asks.
+    Here(Vec<Box<dyn Connection>>),
+    /// A look waits for a network, which a thread of the runtime must not: many share a question.
+    Together(Box<dyn Connection>),
+}
+
+/// The way to them.
+#[derive(Clone)]
+enum Way {
+    Here(Arc<Idle>),
+    Together(Looks),
+}
 
 /// One consistent look at the database.
 pub struct View<'a> {
@@ -43,17 +60,16 @@ impl View<'_> {
 #[derive(Clone)]
 pub(crate) struct Readers {
     queue: SyncSender<Job>,
-    idle: Option<Arc<Idle>>,
+    way: Way,
     keyring: Arc<Keyring>,
     reach: Arc<Reach>,
 }
 
 impl Readers {
-    /// Starts one thread per connection of `listing`. `looking` are those for looks on the caller's
-    /// thread; none where that would make a thread of the runtime wait for a network.
+    /// Starts one thread per connection of `listing`, and what `looking` needs.
     pub(crate) fn start(
         listing: Vec<Box<dyn Connection>>,
-        looking: Vec<Box<dyn Connection>>,
+        looking: Looking,
         keyring: &Arc<Keyring>,
         reach: Arc<Reach>,
     ) -> Result<(Self, Vec<std::thread::JoinHandle<()>>), StoreError> {
@@ -66,9 +82,29 @@ impl Readers {
                 .spawn(move || run(connection, &keyring, &waiting))
                 .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
         });
-        let threads = threads.collect::<Result<_, _>>()?;
-        let idle = (!looking.is_empty()).then(|| Arc::new(Mutex::new(looking)));
-        Ok((Self { queue, idle, keyring: Arc::clone(keyring), reach }, threads))
+        let mut threads = threads.collect::<Result<Vec<_>, _>>()?;
+        let way = match looking {
+            Looking::Here(idle) => Way::Here(Arc::new(Mutex::new(idle))),
+            Looking::Together(connection) => {
+                let (looks, thread) = Looks::start(connection)?;
+                threads.push(thread);
+                Way::Together(looks)
+            }
+        };
+        Ok((Self { queue, way, keyring: Arc::clone(keyring), reach }, threads))
+    }
+
+    /// The row with this key, as it is now.
+    pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
+        match &self.way {
+            Way::Here(_) => self.look(move |view| view.get::<R>(&key)).await,
+            Way::Together(looks) => {
+                self.reach.check()?;
+                let found = looks.row(R::shape(), R::key_value(&key)).await?;
+                let read = |values| record::read::<R>(values, &self.keyring);
+                Ok(found.map(read).transpose()?.map(|(row, _)| Arc::new(row)))
+            }
+        }
     }
 
     /// Runs `look` on one snapshot, on the caller's thread if a connection is free.
@@ -88,7 +124,7 @@ impl Readers {
     }
 
     fn take_idle(&self) -> Option<(&Idle, Box<dyn Connection>)> {
-        let idle = self.idle.as_deref()?;
+        let Way::Here(idle) = &self.way else { return None };
         let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some((idle, connection))
     }

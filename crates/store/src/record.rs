@@ -149,6 +149,18 @@ fn version_of<R: Record>(cache: &mut Remembered, key: &R::Key) -> i64 {
     R::remembered(cache).get(key).map_or(0, |found| found.version)
 }
 
+/// A row and its version, which stands behind its columns.
+pub(crate) fn read<R: Record>(
+    mut values: Vec<Value>,
+    keyring: &Keyring,
+) -> Result<(R, i64), StoreError> {
+    let version = values.pop();
+    let mut row = Row::new(R::TABLE, R::COLUMNS, values);
+    let record = R::read(&mut row, keyring)?;
+    let Some(Value::Int(version)) = version else { return Err(row.corrupt("no version")) };
+    Ok((record, version))
+}
+
 /// Reads rows by their keys, one question for all of them. Keys without a row are found to have
 /// none.
 pub(crate) fn fetch<R: Record>(
@@ -158,11 +170,8 @@ pub(crate) fn fetch<R: Record>(
 ) -> Result<BTreeMap<R::Key, Found<R>>, StoreError> {
     let mut found: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Found::NOTHING)).collect();
     let keys: Vec<_> = found.keys().map(R::key_value).collect();
-    connection.fetch(R::shape(), &keys, &mut |mut values| {
-        let version = values.pop();
-        let mut row = Row::new(R::TABLE, R::COLUMNS, values);
-        let record = R::read(&mut row, keyring)?;
-        let Some(Value::Int(version)) = version else { return Err(row.corrupt("no version")) };
+    connection.fetch(R::shape(), &keys, &mut |values| {
+        let (record, version) = read::<R>(values, keyring)?;
         found.insert(record.key(), Found { row: Some(Arc::new(record)), version });
         Ok(())
     })?;

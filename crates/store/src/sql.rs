@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use crate::error::StoreError;
 
 /// A value of one column.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
     /// No value.
     Null,

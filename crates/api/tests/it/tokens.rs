@@ -3,6 +3,7 @@
 use domain::platform::Mode;
 use domain::token::{Permission, Permissions};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::{Client, START, Server, fields, text};
 
@@ -157,6 +158,30 @@ async fn a_deleted_token_opens_nothing_and_is_not_found() {
     assert_eq!(names(&client, "").await, ["test"]);
     assert_eq!(client.get("/tokens").await.expect(200)["totalCount"], 1);
     server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_that_come_together_are_let_in_together_or_not_at_all() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let made = make(&client, "busy", &["VIEW"]).await;
+    let busy =
+        server.client(client.platform, &text(&made["clientId"]), &text(&made["clientSecret"]));
+    let together = async || {
+        // What was known of the client is too old for each of them.
+        server.clock.advance_millis(1_000);
+        let asked = (0..64).map(|_| {
+            let busy = busy.clone();
+            async move { busy.get("/config").await.status }
+        });
+        asked.collect::<JoinSet<_>>().join_all().await
+    };
+    busy.get("/config").await.expect(200);
+    for _ in 0..3 {
+        assert_eq!(together().await, [200; 64]);
+    }
+    client.delete(&format!("/tokens/{}", text(&made["id"]))).await.expect(204);
+    assert_eq!(together().await, [401; 64]);
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Asks: does the lane take many writes at once, and does nobody else wait for it?
 
 use domain::platform::Platform;
+use domain::token::Token;
 use store::error::StoreError;
 use store::timers::TimerKind;
 
-use crate::support::*;
+use crate::support::{self, *};
 use crate::units::hold;
 use crate::{Provider, open};
 
@@ -43,6 +44,49 @@ pub async fn reads_never_wait_for_the_lane<P: Provider>() {
     let found = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?)).await;
     assert!(found.is_some());
     drop(held);
+}
+
+pub async fn many_looks_at_once_each_get_their_row<P: Provider>() {
+    const ROWS: u128 = 100;
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            for number in 1..=ROWS {
+                unit.put_platform(bare_platform(number));
+            }
+            unit.put_token(token(1, 1));
+            Ok(())
+        })
+        .await;
+    let mut looks = tokio::task::JoinSet::new();
+    // Each row twice, others that are not there, and a second table between them.
+    for number in (1..=2 * ROWS).chain(1..=ROWS) {
+        let store = opened.store.clone();
+        looks.spawn(async move {
+            let platform = store.get::<Platform>(platform_id(number)).await.unwrap();
+            let expected = (number <= ROWS).then(|| bare_platform(number));
+            assert_eq!(platform.as_deref(), expected.as_ref());
+            let token = store.get::<Token>(token(1, 1).id).await.unwrap();
+            assert_eq!(token.as_deref(), Some(&support::token(1, 1)));
+        });
+    }
+    while let Some(done) = looks.join_next().await {
+        done.unwrap();
+    }
+}
+
+pub async fn a_look_sees_what_was_written_before_it<P: Provider>() {
+    let opened = open::<P>();
+    for number in 1..=50 {
+        opened
+            .write(move |unit| {
+                unit.put_platform(bare_platform(number));
+                Ok(())
+            })
+            .await;
+        let found = opened.store.get::<Platform>(platform_id(number)).await.unwrap();
+        assert!(found.is_some(), "the platform {number}");
+    }
 }
 
 pub async fn a_full_queue_says_so<P: Provider>() {

@@ -205,6 +205,8 @@ macro_rules! suite {
                     a_discarded_change_is_not_written;
                 lane: many_writes_at_once_are_all_durable
                     reads_never_wait_for_the_lane
+                    many_looks_at_once_each_get_their_row
+                    a_look_sees_what_was_written_before_it
                     a_full_queue_says_so
                     a_caller_who_goes_away_changes_nothing_about_the_effect
                     a_read_that_panics_is_an_error_and_the_next_one_works

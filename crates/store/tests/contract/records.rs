@@ -24,7 +24,7 @@ use store::unit::Unit;
 use crate::support::*;
 use crate::{Opened, Provider, open};
 
-/// Writes a record, closes the store, and reads it in a view and in a unit.
+/// Writes a record, closes the store, and reads it in a view, in a unit and for itself.
 async fn check<P, R>(
     opened: Opened<P>,
     record: R,
@@ -47,6 +47,8 @@ where
     assert_eq!(found.as_deref(), Some(&record));
     let key = record.key();
     let found: Option<Arc<R>> = opened.write(move |unit| Ok(unit.get::<R>(&key)?)).await;
+    assert_eq!(found.as_deref(), Some(&record));
+    let found = opened.store.get::<R>(record.key()).await.unwrap();
     assert_eq!(found.as_deref(), Some(&record));
     opened
 }

@@ -1,6 +1,7 @@
 //! Asks: what happens while the database is not there, and is everything right when it is back?
 
 use store::error::StoreError;
+use store::leases::{Duty, Lease};
 use testbed::postgres::{Cluster, Replication, Shutdown};
 
 use crate::support::Refused;
@@ -26,6 +27,8 @@ async fn a_server_that_hangs_is_given_up_and_found_again() {
     }
     let read = served.store.read(|_| Ok::<_, StoreError>(())).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
+    let look = served.store.get::<Lease>(Duty::Jobs).await;
+    assert!(matches!(look, Err(StoreError::Unavailable(_))), "{look:?}");
     cluster.thaw().unwrap();
     paid_in_the_end(&served, 2).await;
     served.assert_paid(1..3).await;
@@ -42,6 +45,7 @@ async fn a_server_that_was_restarted_is_used_again_without_a_word() {
         cluster.restart(shutdown).unwrap();
         // Sessions that ended while nobody looked are no reason to refuse anybody.
         served.assert_paid(1..number + 1).await;
+        served.store.get::<Lease>(Duty::Jobs).await.unwrap();
     }
     cluster.kill().unwrap();
     let refused = served.pay(3).await;

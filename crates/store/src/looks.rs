@@ -1,0 +1,111 @@
+//! Looks at single rows where every question crosses a network: whoever waits shares a question.
+//!
+//! A look asks for one row by its key. One statement answers it from one snapshot that is newer
+//! than the look, and it does not matter who else is answered by the same statement. So a thread
+//! takes all looks that wait and asks once for each table: a busy moment makes larger questions
+//! instead of a longer queue, as on the commit lane.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::sql::{Connection, Shape, Value};
+
+/// Looks that may wait before new ones are refused.
+const QUEUE_MAX: usize = 4_096;
+
+/// Looks that are answered together. More would let the first wait for the last, whose rows are on
+/// the same wire.
+const TOGETHER_MAX: usize = 256;
+
+/// The values of a row, its version last, if there is one.
+type Found = Result<Option<Vec<Value>>, StoreError>;
+
+/// A row that somebody waits for.
+struct Look {
+    shape: &'static Shape,
+    key: Value,
+    reply: oneshot::Sender<Found>,
+}
+
+/// Those who wait for rows of one table, by key.
+type Waiting = HashMap<Value, Vec<oneshot::Sender<Found>>>;
+
+/// The way to those who look.
+#[derive(Clone)]
+pub(crate) struct Looks {
+    queue: SyncSender<Look>,
+}
+
+impl Looks {
+    /// Starts the thread. One has the largest questions, and no look waits longer than for the end
+    /// of the question before its own.
+    pub(crate) fn start(
+        connection: Box<dyn Connection>,
+    ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
+        let (queue, waiting) = sync_channel(QUEUE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("looks".to_owned())
+            .spawn(move || run(connection, &waiting))
+            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        Ok((Self { queue }, thread))
+    }
+
+    /// The row with this key.
+    pub(crate) async fn row(&self, shape: &'static Shape, key: Value) -> Found {
+        let (reply, answer) = oneshot::channel();
+        self.queue.try_send(Look { shape, key, reply }).map_err(|refused| match refused {
+            TrySendError::Full(_) => StoreError::Busy,
+            TrySendError::Disconnected(_) => StoreError::Closed,
+        })?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+fn run(mut connection: Box<dyn Connection>, waiting: &Receiver<Look>) {
+    while let Ok(first) = waiting.recv() {
+        let mut looks = vec![first];
+        looks.extend(waiting.try_iter().take(TOGETHER_MAX - 1));
+        if let Err(error) = connection.begin_read() {
+            for look in looks {
+                // Whoever asked may have gone away.
+                let _ = look.reply.send(Err(error.clone()));
+            }
+            continue;
+        }
+        for (shape, waiting) in by_table(looks) {
+            answer(&mut *connection, shape, waiting);
+        }
+        // Nothing was written, so leaving the transaction cannot lose anything.
+        let _ = connection.rollback();
+    }
+}
+
+fn by_table(looks: Vec<Look>) -> Vec<(&'static Shape, Waiting)> {
+    let mut tables: Vec<(&'static Shape, Waiting)> = Vec::new();
+    for Look { shape, key, reply } in looks {
+        let known = tables.iter().position(|(known, _)| std::ptr::eq(*known, shape));
+        let at = known.unwrap_or_else(|| {
+            tables.push((shape, Waiting::new()));
+            tables.len() - 1
+        });
+        tables[at].1.entry(key).or_default().push(reply);
+    }
+    tables
+}
+
+/// Asks for rows of one table, and answers each who waits for one.
+fn answer(connection: &mut dyn Connection, shape: &'static Shape, mut waiting: Waiting) {
+    let keys: Vec<_> = waiting.keys().cloned().collect();
+    let asked = connection.fetch(shape, &keys, &mut |row| {
+        for reply in row.first().and_then(|key| waiting.remove(key)).into_iter().flatten() {
+            let _ = reply.send(Ok(Some(row.clone())));
+        }
+        Ok(())
+    });
+    for reply in waiting.into_values().flatten() {
+        let _ = reply.send(asked.clone().map(|()| None));
+    }
+}
