@@ -89,7 +89,7 @@ pub(crate) async fn step(app: &App, tenure: Tenure, timer: &Timer) -> Result<(),
     let drawn: Vec<_> = (0..PART_ROWS).map(|_| customers::draw(app, ahead)).collect();
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             next_part(&unit_app, unit, id, &timer, &drawn, server_now)
         })

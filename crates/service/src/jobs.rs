@@ -152,7 +152,7 @@ async fn ring(
     let unit_app = app.clone();
     let moved = app
         .store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             unit.set_timer(later.clone());
             Ok::<_, Error>(())
@@ -168,7 +168,7 @@ async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Er
     let (id, timer) = (QuoteId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             quotes::expire(&unit_app, unit, id, now)?;
@@ -182,7 +182,7 @@ async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(
     let (id, timer) = (InvitationId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             invitations::expire(unit, id, now)?;
@@ -196,7 +196,7 @@ async fn expire_identity_check(app: &App, tenure: Tenure, timer: &Timer) -> Resu
     let (id, timer) = (IdentityCheckId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             identity::expire(&unit_app, unit, id, now)?;
@@ -210,7 +210,7 @@ async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error>
     let (id, timer) = (TransactionId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             unit.clear_timer(timer.key());
@@ -228,7 +228,7 @@ async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Erro
     let (unit_app, drawn) = (app.clone(), quotes::draw(app, ahead));
     let paid = app
         .store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             unit.clear_timer(key);
             incoming::pay_onward(&unit_app, unit, id, drawn)
@@ -241,7 +241,7 @@ async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Erro
     tracing::info!(transaction = %id, "an incoming payment stays where it came");
     let unit_app = app.clone();
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             unit.clear_timer(key);
             Ok(())
@@ -267,7 +267,7 @@ async fn ask_rail(
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let Some((flow, answer)) = &answer else {
                 unit.clear_timer(timer.key());
@@ -291,7 +291,7 @@ async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Err
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.store()
-        .write(move |unit| {
+        .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
             match &report {

@@ -3,9 +3,11 @@
 //! A thread of its own takes the units of work that wait, runs them in order in one database
 //! transaction, writes their changes, commits once and then answers each (group commit). A busy
 //! moment makes larger batches instead of a longer queue, and a hot account costs nothing extra.
-//! The queue is bounded: when it is full, the caller is told at once.
+//! The queue is bounded: when it is full, the caller is told at once. Requests go before jobs,
+//! which get half of the lane if they need it.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,14 @@ use crate::unit::{Batch, Changes, Ran, Unit};
 /// who would wait longer is better off being told to come back.
 const QUEUE_MAX: usize = 4_096;
 
-/// Units in one database transaction. More would hardly gain throughput and would let the first
-/// wait for the last.
-const BATCH_MAX: usize = 512;
+/// Units of requests in one database transaction, and as many of jobs. More would hardly gain
+/// throughput and would let the first wait for the last.
+const REQUESTS_MAX: usize = 256;
+
+/// Units of jobs in one database transaction when there are fewer of requests. Requests that come
+/// meanwhile wait for these, which takes a millisecond or two; fewer would make as many more
+/// transactions.
+const JOBS_MIN: usize = 16;
 
 /// What stops the process when a commit's outcome is unknown. The exit code is `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -44,6 +51,15 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
 
 /// How often a database that could not be reached is looked for.
 const PROBE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Who waits for a unit of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// A client.
+    Request,
+    /// Nobody who minds.
+    Job,
+}
 
 /// A unit of work on its way through the lane.
 trait Item: Send {
@@ -105,7 +121,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// The way into the lane.
 #[derive(Clone)]
 pub(crate) struct Lane {
-    queue: mpsc::Sender<Box<dyn Item>>,
+    queue: mpsc::Sender<(Rank, Box<dyn Item>)>,
     reach: Arc<Reach>,
 }
 
@@ -122,6 +138,9 @@ impl Lane {
         reach: Arc<Reach>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
+        // A transaction across a network costs several round trips, whatever is in it.
+        let jobs_min = if connection.is_remote() { REQUESTS_MAX } else { JOBS_MIN };
+        let queued = Queue { waiting, jobs: VecDeque::new(), jobs_min };
         let mut writer = Writer {
             connection,
             keyring,
@@ -133,14 +152,19 @@ impl Lane {
         };
         let thread = std::thread::Builder::new()
             .name("commit-lane".to_owned())
-            .spawn(move || writer.run(waiting))
+            .spawn(move || writer.run(queued))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
         Ok((Self { queue, reach }, thread))
     }
 
     /// Queues a unit of work and waits for its durable answer. `scope` is the request whose first
     /// answer it will look for.
-    pub(crate) async fn write<T, E, F>(&self, scope: Option<Scope>, work: F) -> Result<T, E>
+    pub(crate) async fn write<T, E, F>(
+        &self,
+        rank: Rank,
+        scope: Option<Scope>,
+        work: F,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
@@ -149,7 +173,7 @@ impl Lane {
         self.reach.check()?;
         let (reply, answer) = oneshot::channel();
         let item = Box::new(Work { work, scope, result: None, reply });
-        self.queue.try_send(item).map_err(|refused| match refused {
+        self.queue.try_send((rank, item)).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
         })?;
@@ -158,6 +182,55 @@ impl Lane {
 }
 
 /// The lane's end of the queue.
+struct Queue {
+    waiting: mpsc::Receiver<(Rank, Box<dyn Item>)>,
+    /// Units of jobs that were passed by requests.
+    jobs: VecDeque<Box<dyn Item>>,
+    jobs_min: usize,
+}
+
+impl Queue {
+    /// The next batch, requests first; none once the store is closed and everything is done.
+    fn next(&mut self) -> Option<Vec<Box<dyn Item>>> {
+        let mut batch = Vec::new();
+        if self.jobs.is_empty() {
+            let first = self.waiting.blocking_recv()?;
+            self.sort(first, &mut batch);
+        }
+        while batch.len() < REQUESTS_MAX
+            && self.jobs.len() < QUEUE_MAX
+            && let Ok(next) = self.waiting.try_recv()
+        {
+            self.sort(next, &mut batch);
+        }
+        let jobs = batch.len().max(self.jobs_min).min(self.jobs.len());
+        batch.extend(self.jobs.drain(..jobs));
+        Some(batch)
+    }
+
+    fn sort(&mut self, (rank, item): (Rank, Box<dyn Item>), requests: &mut Vec<Box<dyn Item>>) {
+        match rank {
+            Rank::Request => requests.push(item),
+            Rank::Job => self.jobs.push_back(item),
+        }
+    }
+
+    /// Units that are still to be taken.
+    fn len(&self) -> usize {
+        self.waiting.len() + self.jobs.len()
+    }
+
+    /// Answers everything that waits.
+    fn refuse(&mut self, error: &StoreError) {
+        let newer = std::iter::from_fn(|| self.waiting.try_recv().ok()).map(|(_, item)| item);
+        for mut item in self.jobs.drain(..).chain(newer) {
+            item.fail(error.clone());
+            item.answer();
+        }
+    }
+}
+
+/// What works the queue off.
 struct Writer {
     connection: Box<dyn Connection>,
     keyring: Arc<Keyring>,
@@ -169,16 +242,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, mut waiting: mpsc::Receiver<Box<dyn Item>>) {
-        while let Some(first) = waiting.blocking_recv() {
-            let mut items = vec![first];
-            while items.len() < BATCH_MAX
-                && let Ok(next) = waiting.try_recv()
-            {
-                items.push(next);
-            }
+    fn run(&mut self, mut queue: Queue) {
+        while let Some(mut items) = queue.next() {
             metrics::histogram!("switchyard_commit_batch_units").record(items.len() as f64);
-            metrics::gauge!("switchyard_commit_queue_units").set(waiting.len() as f64);
+            metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
             #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
             let started = std::time::Instant::now();
             self.reach.began();
@@ -189,7 +256,7 @@ impl Writer {
                 item.answer();
             }
             if let Err(StoreError::Unavailable(what)) = outcome {
-                self.wait_for_database(&mut waiting, &what);
+                self.wait_for_database(&mut queue, &what);
             }
         }
         if let Err(error) = self.connection.settle() {
@@ -199,15 +266,12 @@ impl Writer {
 
     /// Turns everybody away at once while the database cannot be reached, and looks for it. Whoever
     /// has waited for an answer up to now would wait for as long again.
-    fn wait_for_database(&mut self, waiting: &mut mpsc::Receiver<Box<dyn Item>>, what: &str) {
+    fn wait_for_database(&mut self, queue: &mut Queue, what: &str) {
         self.reach.lost();
         tracing::error!(what, "the database cannot be reached: requests are turned away");
         loop {
-            while let Ok(mut item) = waiting.try_recv() {
-                item.fail(StoreError::Unavailable(what.to_owned()));
-                item.answer();
-            }
-            if waiting.is_closed() {
+            queue.refuse(&StoreError::Unavailable(what.to_owned()));
+            if queue.waiting.is_closed() {
                 return;
             }
             pause(PROBE_PAUSE);

@@ -63,7 +63,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
-use crate::lane::Lane;
+use crate::lane::{Lane, Rank};
 use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::readers::{Looking, Readers, View};
@@ -168,7 +168,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(None, work).await
+        self.lane.write(Rank::Request, None, work).await
     }
 
     /// Like [`Store::write`], for a unit that will first look for the answer to this request.
@@ -178,7 +178,18 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(scope, work).await
+        self.lane.write(Rank::Request, scope, work).await
+    }
+
+    /// Like [`Store::write`], for work that no client waits for: requests that come later may go
+    /// first.
+    pub async fn write_behind<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
+    {
+        self.lane.write(Rank::Job, None, work).await
     }
 
     /// The row with this key, as it is now.

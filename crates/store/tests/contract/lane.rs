@@ -1,9 +1,12 @@
 //! Asks: does the lane take many writes at once, and does nobody else wait for it?
 
+use std::sync::{Arc, Mutex};
+
 use domain::platform::Platform;
 use domain::token::Token;
 use store::error::StoreError;
 use store::timers::TimerKind;
+use store::unit::Unit;
 
 use crate::support::{self, *};
 use crate::units::hold;
@@ -113,6 +116,30 @@ pub async fn a_full_queue_says_so<P: Provider>() {
         write.await.unwrap();
     }
     opened.store.write(|_| Ok::<_, StoreError>(())).await.unwrap();
+}
+
+pub async fn requests_go_before_jobs_and_jobs_get_their_turn<P: Provider>() {
+    const JOBS: usize = 100;
+    let opened = open::<P>();
+    let held = hold(&opened).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (store, ran) = (&opened.store, Arc::clone(&order));
+    let note = move |what: &'static str| {
+        let ran = Arc::clone(&ran);
+        move |_: &mut Unit<'_, '_>| {
+            ran.lock().unwrap().push(what);
+            Ok::<_, StoreError>(())
+        }
+    };
+    let jobs = (0..JOBS).map(|_| store.write_behind(note("job")));
+    let request = store.write(note("request"));
+    let all = futures_util::future::join(futures_util::future::join_all(jobs), request);
+    let (jobs, request) = tokio::join!(all, async { drop(held) }).0;
+    request.unwrap();
+    jobs.into_iter().for_each(|job| job.unwrap());
+    let order = order.lock().unwrap();
+    assert_eq!(order.len(), JOBS + 1);
+    assert_eq!(order[0], "request");
 }
 
 pub async fn a_caller_who_goes_away_changes_nothing_about_the_effect<P: Provider>() {

@@ -208,6 +208,7 @@ macro_rules! suite {
                     many_looks_at_once_each_get_their_row
                     a_look_sees_what_was_written_before_it
                     a_full_queue_says_so
+                    requests_go_before_jobs_and_jobs_get_their_turn
                     a_caller_who_goes_away_changes_nothing_about_the_effect
                     a_read_that_panics_is_an_error_and_the_next_one_works
                     timers_that_are_set_wake_their_job;
