@@ -102,6 +102,8 @@ codes! {
     TokenNotFound = 404 "TOKEN_NOT_FOUND",
     /// There is no invitation with this code.
     InvitationNotFound = 404 "INVITATION_NOT_FOUND",
+    /// There is no such delivery of an event.
+    DeliveryNotFound = 404 "DELIVERY_NOT_FOUND",
     /// There is nobody at the UMA address.
     UmaNotFound = 404 "UMA_NOT_FOUND",
     /// There is no such import of customers.
@@ -434,7 +436,13 @@ impl From<Error> for ApiError {
             }
             Error::NoRate { .. } => plain(Code::QuoteRequestFailed),
             Error::SelfPayment => plain(Code::SelfPayment),
-            Error::NoWebhookEndpoint => plain(Code::WebhookEndpointNotSet),
+            Error::NoWebhookEndpoint | Error::WebhookEndpointGone => {
+                plain(Code::WebhookEndpointNotSet)
+            }
+            Error::DeliveryNotFound { id } => {
+                plain(Code::DeliveryNotFound).with("deliveryId", id.to_string())
+            }
+            Error::ReplayTooLong => plain(Code::InvalidInput),
             Error::WebhookDelivery { .. } => plain(Code::WebhookDeliveryError),
             Error::QuoteExpired { id, expires_at } => plain(Code::QuoteExpired)
                 .with("quoteId", id.to_string())

@@ -1,16 +1,27 @@
-//! Events as they are sent (specification 6; design decision 10). The bytes are made once, with the
-//! change that they tell of.
+//! Events as they are sent (specification 6; design decision 10), and the feed of a platform's
+//! events for those who would rather pull. The bytes are made once, with the change that they tell
+//! of, and are the same wherever they appear.
 
-use domain::event::Event;
-use serde::Serialize;
-use service::Env;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use domain::event::{Event, EventKind};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use service::app::Subject;
+use service::{App, Env, Error};
+use store::error::StoreError;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::approvals::QuestionBody;
+use crate::auth::Caller;
 use crate::bulk::BulkImportBody;
 use crate::customers::CustomerBody;
+use crate::error::ApiError;
+use crate::extract::ok;
 use crate::invitations::InvitationBody;
+use crate::page::Cursors;
 use crate::transactions::TransactionBody;
+use crate::validate::Checks;
 
 /// The envelope of every event.
 #[derive(Serialize)]
@@ -53,4 +64,107 @@ fn envelope<D: Serialize>(event: &Event, data: &D) -> Vec<u8> {
         data,
     };
     serde_json::to_vec(&envelope).expect("bodies have text keys only")
+}
+
+/// An event, as it is delivered too.
+#[derive(ToSchema)]
+#[schema(as = Event)]
+#[expect(dead_code, reason = "it says what the stored bytes hold")]
+pub struct EventBody {
+    /// Its id, the same in every delivery.
+    #[schema(pattern = "^Webhook:")]
+    id: String,
+    /// What it tells of.
+    #[schema(rename = "type")]
+    r#type: String,
+    /// When it happened.
+    #[schema(format = DateTime)]
+    timestamp: String,
+    /// What changed, as it was then.
+    #[schema(value_type = Object)]
+    data: (),
+}
+
+/// Some of a platform's events.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = EventFeed)]
+pub struct FeedBody {
+    /// The events, oldest first, each in the bytes that are delivered.
+    #[schema(value_type = Vec<EventBody>)]
+    data: Vec<Box<RawValue>>,
+    /// Whether there are more already.
+    has_more: bool,
+    /// Where those that come begin; also where there are none yet.
+    next_cursor: String,
+}
+
+/// Which events are shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListEvents {
+    /// Of this type.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Without a cursor, those that happened then or later.
+    #[param(format = DateTime)]
+    start_date: Option<String>,
+    /// Without a cursor: `oldest` begins with the first event there is, `latest` with the next one
+    /// that happens.
+    #[param(default = "oldest")]
+    start: Option<String>,
+    /// Events at most.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the answer before.
+    cursor: Option<String>,
+}
+
+/// Shows the platform's events in the order in which they happened. Whoever asks again with the
+/// cursor of the last answer misses none.
+#[utoipa::path(get, path = "/events", tag = "Webhooks", params(ListEvents),
+    responses((status = 200, description = "Events, oldest first.", body = FeedBody)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListEvents>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let platform = caller.platform.id;
+    let cursors = Cursors::new(&app, platform, "events");
+    let (limit, after) =
+        cursors.numbered(&mut checks, query.limit.as_deref(), query.cursor.as_deref());
+    let kind = checks.named_if("type", query.kind.as_deref(), EventKind::from_name);
+    let since = checks.time_if("startDate", query.start_date.as_deref());
+    let is_latest = checks.named_if("start", query.start.as_deref(), |name| match name {
+        "oldest" => Some(false),
+        "latest" => Some(true),
+        _ => None,
+    });
+    checks.done()?;
+    let read = app.store().read(move |view| {
+        let after = match (after, since, is_latest) {
+            (Some(after), ..) => after,
+            (None, Some(since), _) => view.last_before(platform, since)?,
+            (None, None, Some(true)) => view.feed(platform, i64::MAX, None, 1)?.head,
+            (None, None, _) => 0,
+        };
+        view.feed(platform, after, kind, limit)
+    });
+    let feed = read.await.map_err(|error: StoreError| Error::Store(error))?;
+    let data: Result<Vec<_>, _> =
+        feed.events.into_iter().map(|numbered| raw(numbered.event)).collect();
+    Ok(ok(&FeedBody {
+        data: data?,
+        has_more: feed.until < feed.head,
+        next_cursor: cursors.behind(feed.until),
+    }))
+}
+
+/// The bytes of an event, to stand in an answer as they are.
+fn raw(event: Event) -> Result<Box<RawValue>, Error> {
+    let broken = || Error::Internal(format!("{} is not a text in JSON", event.id));
+    let text = String::from_utf8(event.body).map_err(|_| broken())?;
+    RawValue::from_string(text).map_err(|_| broken())
 }

@@ -32,6 +32,7 @@ pub mod transactions;
 pub mod approvals;
 pub mod invitations;
 pub mod events;
+pub mod deliveries;
 pub mod webhooks;
 pub mod sandbox;
 pub mod openapi;
@@ -111,6 +112,10 @@ fn routes(app: &App) -> Routes {
         .needs(MANAGE, routes!(webhooks::keys))
         .needs(MANAGE, routes!(webhooks::rotate))
         .needs(MANAGE, routes!(webhooks::test))
+        .needs(VIEW, routes!(deliveries::list))
+        .needs(MANAGE, routes!(deliveries::retry))
+        .needs(MANAGE, routes!(deliveries::replay))
+        .needs(VIEW, routes!(events::list))
         .needs(MANAGE, routes!(sandbox::test_webhook))
         .needs(VIEW, routes!(sandbox::clock))
         .needs(TRANSACT, routes!(sandbox::advance_clock))

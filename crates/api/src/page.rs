@@ -106,6 +106,24 @@ impl<'a> Cursors<'a> {
         PageRequest { limit: limit.unwrap_or(LIMIT_DEFAULT), after, order }
     }
 
+    /// Which part of a list that is numbered without holes a client wants: how many rows, and
+    /// behind which number.
+    pub fn numbered(
+        &self,
+        checks: &mut Checks,
+        limit: Option<&str>,
+        cursor: Option<&str>,
+    ) -> (u32, Option<i64>) {
+        let page = self.request(checks, limit, cursor, Order::Ascending);
+        let after = page.after.and_then(|last| i64::try_from(last.as_u128()).ok());
+        (page.limit, after)
+    }
+
+    /// The cursor of what comes behind a number.
+    pub fn behind(&self, number: i64) -> String {
+        self.write(Uuid::from_u128(u128::try_from(number).unwrap_or(0)))
+    }
+
     /// The body of a page.
     pub fn list<R, B>(
         &self,

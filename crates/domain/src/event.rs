@@ -8,7 +8,7 @@ use crate::id::{EventId, PlatformId};
 use crate::time::Timestamp;
 
 /// What an event is about; the `type` of its envelope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// An incoming transaction has a new status.
     IncomingPayment,

@@ -53,6 +53,8 @@ pub mod kind {
         Lookup = "Lookup";
         /// An event and every delivery of it.
         Event = "Webhook";
+        /// What became of an event on its way to the platform.
+        Delivery = "Delivery";
         /// An invitation; clients know it by its code.
         Invitation = "Invitation";
         /// An import of many customers.
@@ -86,6 +88,8 @@ pub type PlatformId = Id<kind::Platform>;
 pub type LookupId = Id<kind::Lookup>;
 /// Identifier of a [`kind::Event`].
 pub type EventId = Id<kind::Event>;
+/// Identifier of a [`kind::Delivery`].
+pub type DeliveryId = Id<kind::Delivery>;
 /// Identifier of a [`kind::Invitation`].
 pub type InvitationId = Id<kind::Invitation>;
 /// Identifier of a [`kind::Job`].

@@ -35,4 +35,6 @@ pub mod transaction;
 pub mod approval;
 pub mod invitation;
 pub mod event;
+pub mod network;
+pub mod delivery;
 pub mod states;

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{approval, bulk_import, external_account, invitation, kyc, quote, transaction};
+use crate::{
+    approval, bulk_import, delivery, external_account, invitation, kyc, quote, transaction,
+};
 
 /// The arrows of a machine, each by the names of the status before, the event and the status after.
 pub(crate) fn arrows<S: Copy, E>(
@@ -59,5 +61,6 @@ pub fn markdown() -> String {
     table(&mut page, "Identity check", "", &kyc::check_arrows());
     table(&mut page, "Bulk import", "", &bulk_import::arrows());
     table(&mut page, "Invitation", "", &invitation::arrows());
+    table(&mut page, "Delivery", "", &delivery::arrows());
     page
 }

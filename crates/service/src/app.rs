@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use domain::bulk_import::{BulkImport, Refusal};
 use domain::clock::Ahead;
 use domain::customer::Customer;
+use domain::delivery::Schedule;
 use domain::event::Event;
 use domain::id::{Id, IdSequence, Kind, moved_ahead};
 use domain::invitation::Invitation;
@@ -56,8 +58,28 @@ pub struct Env {
     pub public_url: String,
     /// How long a quote can be executed, in milliseconds.
     pub quote_lifetime_millis: i64,
+    /// How events are delivered.
+    pub webhooks: Delivering,
     /// Whether other servers may use the same database.
     pub shares_database: bool,
+}
+
+/// How events are delivered.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivering {
+    /// When what failed is attempted again.
+    pub schedule: Schedule,
+    /// How long an endpoint has for the whole of an exchange.
+    pub within: Duration,
+}
+
+impl Delivering {
+    /// How long an endpoint has when nothing else is said: three times what its owner is asked to
+    /// need at most (contract 7.4).
+    pub const WITHIN: Duration = Duration::from_secs(15);
+
+    /// As it is when nothing else is said.
+    pub const USUAL: Self = Self { schedule: Schedule::USUAL, within: Self::WITHIN };
 }
 
 /// What an event tells of.

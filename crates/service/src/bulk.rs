@@ -73,7 +73,7 @@ pub fn begin(
             unit.put_part(Part { import: id, number: 0, content });
             let moved = BulkImport::pending(draft(0, 1)).apply(Event::Broken, now)?;
             let import = moved.now().clone();
-            tell(app, unit, &import, std::slice::from_ref(refusal));
+            tell(app, unit, &import, std::slice::from_ref(refusal))?;
             unit.move_import(moved);
             Ok(import)
         }
@@ -125,7 +125,7 @@ fn next_part(
     let moved = BulkImport::clone(&import).apply(event, now)?;
     if is_last {
         let refused = refusals(number + 1, id, |key| unit.get::<Part>(key))?;
-        tell(app, unit, moved.now(), &refused);
+        tell(app, unit, moved.now(), &refused)?;
         unit.clear_timer(timer.key());
     } else {
         unit.set_timer(timer.again(&platform, now));
@@ -198,7 +198,12 @@ pub fn refusals(
 }
 
 /// Tells the platform how an import has ended.
-fn tell(app: &App, unit: &mut Unit<'_, '_>, import: &BulkImport, refused: &[Refusal]) {
+fn tell(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    import: &BulkImport,
+    refused: &[Refusal],
+) -> Result<(), Error> {
     let (resource, number) = (import.id().uuid(), 1);
     let mut event = Told {
         id: event_id(resource, number),
@@ -210,5 +215,6 @@ fn tell(app: &App, unit: &mut Unit<'_, '_>, import: &BulkImport, refused: &[Refu
         body: Vec::new(),
     };
     event.body = app.render(&event, Subject::Import(import, refused));
-    unit.add_event(event);
+    unit.add_event(event)?;
+    Ok(())
 }

@@ -7,10 +7,10 @@ use domain::time::Timestamp;
 use store::unit::Unit;
 
 use crate::error::Error;
-use crate::owners;
+use crate::{owners, webhooks};
 
-/// Moves a platform's clock on, and its timers with it: what is due by the new time is done as soon
-/// as this is committed.
+/// Moves a platform's clock on, and its timers and deliveries with it: what is due by the new time
+/// is done as soon as this is committed.
 pub fn advance(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
@@ -25,5 +25,6 @@ pub fn advance(
         };
         Error::field(field, refusal.to_string())
     })?;
+    webhooks::look_again(unit, platform.id)?;
     Ok(unit.move_clock(&platform, ahead))
 }

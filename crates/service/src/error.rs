@@ -5,7 +5,9 @@ use domain::account_info::FieldError;
 use domain::currency::Currency;
 use domain::customer::KycStatus;
 use domain::external_account;
-use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, QuoteId, TransactionId};
+use domain::id::{
+    CustomerId, DeliveryId, ExternalAccountId, InternalAccountId, QuoteId, TransactionId,
+};
 use domain::invitation;
 use domain::money::Money;
 use domain::quote;
@@ -330,6 +332,24 @@ pub enum Error {
     /// The platform has not said where its events go.
     #[error("the platform has no webhookEndpoint: set one with PATCH /config")]
     NoWebhookEndpoint,
+    /// The platform's endpoint has said that it wants no events any more.
+    #[error(
+        "the platform's webhookEndpoint answered 410 and gets no events any more: set it again \
+         with PATCH /config"
+    )]
+    WebhookEndpointGone,
+    /// There is no such delivery of the platform.
+    #[error("there is no delivery {id}")]
+    DeliveryNotFound {
+        /// What was asked for.
+        id: DeliveryId,
+    },
+    /// More events than one request sends again.
+    #[error(
+        "there are more than {max} events in this time: ask for a shorter one, or for some types",
+        max = crate::webhooks::again::REPLAYED_MAX
+    )]
+    ReplayTooLong,
     /// An endpoint did not take an event.
     #[error("{failure}")]
     WebhookDelivery {

@@ -213,7 +213,7 @@ pub(crate) fn know(
             body: Vec::new(),
         };
         event.body = app.render(&event, Subject::Customer(&customer));
-        unit.add_event(event);
+        unit.add_event(event)?;
     }
     Ok(customer)
 }

@@ -167,7 +167,7 @@ pub fn claim(
         body: Vec::new(),
     };
     event.body = app.render(&event, Subject::Invitation(&invitation));
-    unit.add_event(event);
+    unit.add_event(event)?;
     Ok(invitation)
 }
 

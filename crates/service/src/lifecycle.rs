@@ -30,7 +30,7 @@ pub fn begin_asking(
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, platform.mode, asked);
-    unit.ask(told(app, &transaction, subject));
+    unit.ask(told(app, &transaction, subject))?;
     unit.add_transaction(transaction);
     Ok(())
 }
@@ -53,7 +53,7 @@ pub fn advance(
 fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Transaction(transaction, platform.mode);
-    unit.add_event(told(app, transaction, subject));
+    unit.add_event(told(app, transaction, subject))?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::once::{Keyed, Render, Reply, once};
 use crate::tokens::NewToken;
-use crate::{owners, tokens};
+use crate::{owners, tokens, webhooks};
 
 /// What an operator says about a new platform.
 #[derive(Debug, Clone)]
@@ -138,6 +138,7 @@ pub async fn configure<R: Render<Platform>>(
         }
         if let Some(endpoint) = &change.webhook_endpoint {
             platform.webhook_endpoint = Some(endpoint.clone());
+            webhooks::open(unit, id)?;
         }
         platform.updated_at = now;
         unit.put_platform(platform.clone());

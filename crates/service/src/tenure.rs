@@ -28,6 +28,11 @@ pub struct Tenure {
 }
 
 impl Tenure {
+    /// Whether it is the same tenure, perhaps renewed.
+    pub(crate) fn is_of(self, other: Self) -> bool {
+        self.epoch == other.epoch
+    }
+
     /// Refuses to keep the result of a job if another server has taken over since it began.
     pub fn check(self, app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
         let lease = unit.get::<Lease>(&Duty::Jobs)?;

@@ -2,6 +2,9 @@
 //! 11).
 
 pub mod signature;
+pub mod dispatch;
+pub mod again;
+mod queue;
 
 use std::time::Duration;
 
@@ -9,6 +12,7 @@ use domain::event::{Event, EventKind};
 use domain::id::{EventId, PlatformId};
 use domain::platform::{Mode, Platform};
 use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use store::events::{Endpoint, Outbox};
 use store::unit::Unit;
 
 use crate::app::{App, Subject};
@@ -67,7 +71,8 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let request = OutboundRequest {
         url: url.clone(),
         reach: reach(platform.mode),
-        headers: signer.headers(&event, now),
+        // Receivers compare with the time on their own clocks, whatever the platform's shows.
+        headers: signer.headers(&event, app.server_now()),
         body: event.body,
         within: TEST_TIME,
     };
@@ -83,5 +88,29 @@ pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result
     platform.signing = platform.signing.rotated(now);
     platform.updated_at = now;
     unit.put_platform(platform.clone());
+    look_again(unit, id)?;
     Ok(platform)
+}
+
+/// Begins to deliver a platform's events to the endpoint that was set: those that come from now on,
+/// and what waits for the endpoint before, if that had not said that it was gone.
+pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
+    let outbox = unit.outbox(platform)?;
+    let begun = match outbox.endpoint {
+        Endpoint::Open => outbox,
+        Endpoint::None | Endpoint::Gone => {
+            Outbox { taken: outbox.head, opened: outbox.head, endpoint: Endpoint::Open, ..outbox }
+        }
+    };
+    unit.put_outbox(Outbox { news: true, ..begun });
+    Ok(())
+}
+
+/// Lets whoever delivers look at a platform and at what waits for it anew.
+pub(crate) fn look_again(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
+    let outbox = unit.outbox(platform)?;
+    if outbox.endpoint != Endpoint::None {
+        unit.put_outbox(Outbox { news: true, ..outbox });
+    }
+    Ok(())
 }

@@ -210,15 +210,29 @@ create table entries (
     primary key (transaction_id, number, line)
 ) {strict};
 
+-- The id of an event follows from its resource and number.
 create table events (
     resource {bytes} not null,
     number {int8} not null,
-    id {bytes} not null,
     platform {bytes} not null,
+    ordinal {int8} not null check (ordinal >= 1),
     kind {text} not null,
     at {int8} not null,
     sealed {bytes} not null,
     primary key (resource, number)
+) {strict};
+create unique index events_by_platform on events (platform, ordinal);
+
+-- How many events a platform has (`head`), up to which there are deliveries (`taken`),
+-- how many it had when its endpoint was set (`opened`), and whether that is to have those that come. `news` asks whoever delivers to look at everything anew.
+create table outboxes (
+    platform {bytes} not null primary key,
+    head {int8} not null check (head >= 0),
+    taken {int8} not null check (taken between 0 and head),
+    opened {int8} not null check (opened between 0 and taken),
+    endpoint {text} not null check (endpoint in ('NONE', 'OPEN', 'GONE')),
+    news {int8} not null check (news in (0, 1)),
+    version {int8} not null
 ) {strict};
 
 -- What time will do. A row is committed with its cause and goes with its effect. `due_at` is by the
@@ -337,3 +351,25 @@ create table approvals (
     version {int8} not null,
     check (asked_at < decide_by and asked_at <= updated_at)
 ) {wide};
+
+-- What became of events on their way to their platform's endpoint. `due_at` and `since` are by the
+-- platform's clock; what was attempted and answered is sealed.
+create table deliveries (
+    id {bytes} not null primary key,
+    platform {bytes} not null,
+    kind {text} not null,
+    resource {bytes} not null,
+    number {int8} not null,
+    ordinal {int8} not null check (ordinal >= 1),
+    plan {text} not null check (plan in ('RETRIED', 'ONCE', 'ASKED')),
+    status {text} not null check (status in ('PENDING', 'DELIVERED', 'DEAD')),
+    since {int8} not null,
+    due_at {int8},
+    failures {int8} not null check (failures >= 0),
+    updated_at {int8} not null,
+    sealed {bytes} not null,
+    version {int8} not null,
+    check ((status = 'PENDING') = (due_at is not null))
+) {changing};
+create index deliveries_by_platform on deliveries (platform, kind, status, id);
+create index deliveries_by_resource on deliveries (resource, kind, status, id);

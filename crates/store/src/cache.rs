@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use domain::id::TransactionId;
+use domain::id::{PlatformId, TransactionId};
 use ledger::account::AccountKey;
 
 use crate::books::PostingRow;
@@ -66,6 +66,7 @@ pub(crate) struct Cache {
     pub(crate) rows: Remembered,
     pub(crate) postings: Generations<TransactionId, Arc<Vec<PostingRow>>>,
     recent: Vec<AccountKey>,
+    told: Vec<PlatformId>,
 }
 
 impl Cache {
@@ -86,6 +87,19 @@ impl Cache {
         let mut recent = std::mem::take(&mut self.recent);
         recent.retain(|account| self.rows.ledger_accounts.get(account).is_none());
         recent
+    }
+
+    /// Keeps in mind which platforms a batch has told something.
+    pub(crate) fn has_told(&mut self, platforms: impl Iterator<Item = PlatformId>) {
+        self.told.clear();
+        self.told.extend(platforms.take(RECENT_MAX));
+    }
+
+    /// Platforms that the last batch told something and whose count is not known any more.
+    pub(crate) fn told(&mut self) -> Vec<PlatformId> {
+        let mut told = std::mem::take(&mut self.told);
+        told.retain(|platform| self.rows.outboxes.get(platform).is_none());
+        told
     }
 
     /// Forgets what was not used for long. Between batches only: within one, what was read must

@@ -127,12 +127,14 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Starts the lane's thread on a connection of its own. `timers_set` is notified after each
-    /// commit that set a timer, `callers` counts those that may change who may do what, and
-    /// `questions` gets what platforms are to be asked about what was committed.
+    /// commit that set a timer and `told` after each with something to be delivered; `callers`
+    /// counts those that may change who may do what, and `questions` gets what platforms are to be
+    /// asked about what was committed.
     pub(crate) fn start(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         timers_set: Arc<Notify>,
+        told: Arc<Notify>,
         callers: Arc<Callers>,
         questions: Arc<Questions>,
         reach: Arc<Reach>,
@@ -146,6 +148,7 @@ impl Lane {
             keyring,
             cache: Cache::default(),
             timers_set,
+            told,
             callers,
             questions,
             reach: Arc::clone(&reach),
@@ -236,6 +239,7 @@ struct Writer {
     keyring: Arc<Keyring>,
     cache: Cache,
     timers_set: Arc<Notify>,
+    told: Arc<Notify>,
     callers: Arc<Callers>,
     questions: Arc<Questions>,
     reach: Arc<Reach>,
@@ -338,7 +342,7 @@ impl Writer {
         match self.run_and_write(items) {
             Ok(mut changes) => {
                 let questions = changes.take_questions();
-                let sets_timer = changes.sets_timer();
+                let (sets_timer, tells) = (changes.sets_timer(), changes.tells());
                 if changes.changes_callers() {
                     self.callers.changed();
                 }
@@ -347,6 +351,9 @@ impl Writer {
                     self.timers_set.notify_one();
                 }
                 questions.into_iter().for_each(|question| self.questions.put(question));
+                if tells {
+                    self.told.notify_one();
+                }
                 Ok(())
             }
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),

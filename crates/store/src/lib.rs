@@ -34,6 +34,7 @@ pub mod identity_checks;
 pub mod bulk_imports;
 pub mod books;
 pub mod events;
+pub mod deliveries;
 pub mod timers;
 pub mod leases;
 pub mod idempotency;
@@ -85,6 +86,12 @@ pub fn statements() -> Vec<String> {
         timers::DUE,
         timers::NEXT_DUE,
         timers::NEARER,
+        events::FEED,
+        events::FEED_OF_KIND,
+        events::ONE,
+        events::WHEN,
+        events::OUTBOXES_WITH_NEWS,
+        events::OPEN_OUTBOXES,
         backup::SUMMARY,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
@@ -113,6 +120,7 @@ pub struct Store {
     readers: Readers,
     keyring: Arc<Keyring>,
     timers_set: Arc<Notify>,
+    told: Arc<Notify>,
     callers: Arc<Callers>,
     questions: Arc<Questions>,
 }
@@ -137,7 +145,7 @@ impl Store {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring)?;
         let keyring = Arc::new(keyring);
-        let timers_set = Arc::new(Notify::new());
+        let (timers_set, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
         let listing = connect(engine.readers())?;
         let looking = match writer.is_remote() {
@@ -150,13 +158,14 @@ impl Store {
             writer,
             Arc::clone(&keyring),
             Arc::clone(&timers_set),
+            Arc::clone(&told),
             Arc::clone(&callers),
             Arc::clone(&questions),
             Arc::clone(&reach),
         )?;
         let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach)?;
         threads.push(lane_thread);
-        let store = Self { lane, readers, keyring, timers_set, callers, questions };
+        let store = Self { lane, readers, keyring, timers_set, told, callers, questions };
         Ok((store, Threads(threads)))
     }
 
@@ -232,6 +241,11 @@ impl Store {
     /// What platforms are to be asked about what was committed here.
     pub fn questions(&self) -> &Questions {
         &self.questions
+    }
+
+    /// Wakes whoever delivers events, after a commit that added one.
+    pub fn told(&self) -> &Notify {
+        &self.told
     }
 
     /// Wakes whoever runs timers, after a commit that set one.

@@ -285,6 +285,8 @@ tables! {
     identity_checks: domain::kyc::IdentityCheck,
     bulk_imports: domain::bulk_import::BulkImport,
     bulk_parts: domain::bulk_import::Part,
+    outboxes: crate::events::Outbox,
+    deliveries: domain::delivery::Delivery,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

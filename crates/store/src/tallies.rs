@@ -13,7 +13,7 @@ use crate::readers::View;
 use crate::select::{Branch, numbered};
 use crate::sql::{Change, Row, Shape, Value, Write};
 use crate::strands::{Facet, Ids, Index, Part, Strand, bucket};
-use crate::{customers, external_accounts, quotes, tokens, transactions};
+use crate::{customers, deliveries, external_accounts, quotes, tokens, transactions};
 
 /// The table of tallies.
 pub(crate) static TALLIES: Shape = Shape::new(
@@ -227,6 +227,8 @@ pub(crate) fn indexes() -> impl Iterator<Item = &'static Index> {
         &external_accounts::BY_PLATFORM,
         &external_accounts::BY_OWNER,
         &tokens::BY_PLATFORM,
+        &deliveries::BY_PLATFORM,
+        &deliveries::BY_RESOURCE,
     ])
 }
 

@@ -7,6 +7,7 @@ use domain::approval::Approval;
 use domain::bulk_import::{self, BulkImport};
 use domain::clock::Ahead;
 use domain::customer::Customer;
+use domain::delivery::{Delivery, Draft, Plan};
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::{PlatformId, TransactionId};
@@ -25,7 +26,7 @@ use crate::books::{self, PostingRow};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
-use crate::events;
+use crate::events::{self, Numbered};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
@@ -38,7 +39,7 @@ use crate::timers::{self, Timer, TimerKey};
 pub(crate) struct Changes {
     pub(crate) tables: Tables,
     pub(crate) postings: BTreeMap<TransactionId, Vec<PostingRow>>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<Numbered>,
     /// Events that their platforms are to answer.
     questions: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
@@ -79,6 +80,7 @@ impl Changes {
 
     fn remember(self, cache: &mut Cache) {
         cache.used(self.tables.ledger_accounts.keys().copied());
+        cache.has_told(self.tables.outboxes.keys().copied());
         self.tables.remember(&mut cache.rows);
         for (transaction, newer) in self.postings {
             let known = cache.postings.get(&transaction);
@@ -155,6 +157,7 @@ impl<'a> Batch<'a> {
         if self.connection.is_remote() {
             self.missing.rows.idempotency.extend(scopes);
             self.missing.rows.ledger_accounts.extend(self.cache.recent());
+            self.missing.rows.outboxes.extend(self.cache.told());
             self.fetch()?;
         }
         Ok(())
@@ -213,6 +216,11 @@ impl Changes {
         !self.nearer.is_empty() || self.timers.values().any(Option::is_some)
     }
 
+    /// Whether there is something to be delivered.
+    pub(crate) fn tells(&self) -> bool {
+        !self.tables.outboxes.is_empty()
+    }
+
     /// Whether it changes who may do what.
     pub(crate) fn changes_callers(&self) -> bool {
         !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty()
@@ -250,6 +258,24 @@ impl Unit<'_, '_> {
         let row = found.row.clone();
         R::remembered(&mut self.batch.cache.rows).insert(key.clone(), found);
         Ok(row)
+    }
+
+    /// The rows with these keys, in their order, as the units before this one left them. What is
+    /// not there yet is asked for together.
+    pub fn get_all<R: Record>(
+        &mut self,
+        keys: &[R::Key],
+    ) -> Result<Vec<Option<Arc<R>>>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        let mut waits = None;
+        for key in keys {
+            match self.get(key) {
+                Ok(row) => rows.push(row),
+                Err(StoreError::NotFetched) => waits = Some(StoreError::NotFetched),
+                Err(error) => return Err(error),
+            }
+        }
+        waits.map_or(Ok(rows), Err)
     }
 
     /// Gives up for now: the unit is run again when what it needs was fetched, together with what
@@ -390,7 +416,7 @@ impl Unit<'_, '_> {
     /// Keeps the first answer to an idempotency key. The caller has read that there is none. Bytes
     /// that an event of this unit has too are kept once.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
-        let part = self.local.events.iter().find_map(|event| Part::of(event, body));
+        let part = self.local.events.iter().find_map(|it| Part::of(&it.event, body));
         let body = part.map_or_else(|| Body::Own(body.to_vec()), Body::PartOf);
         self.put(Answer { scope, at, status, body });
     }
@@ -407,6 +433,7 @@ impl Unit<'_, '_> {
 
     fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
         let near = self.local.events.iter().chain(&self.batch.changes.events);
+        let near = near.map(|numbered| &numbered.event);
         let near = near.chain(self.batch.events.get(&part.resource).into_iter().flatten());
         if let Some(bytes) = near.into_iter().find_map(|event| part.cut(event)) {
             return Ok(bytes);
@@ -422,16 +449,18 @@ impl Unit<'_, '_> {
         self.part_of_event(part)
     }
 
-    /// Tells the platform.
-    pub fn add_event(&mut self, event: Event) {
+    pub(crate) fn push_event(&mut self, event: Numbered) {
         self.local.events.push(event);
     }
 
     /// Tells the platform, and has this server ask it at once when this is committed
-    /// ([`crate::questions`]).
-    pub fn ask(&mut self, event: Event) {
-        self.local.questions.push(event.clone());
-        self.add_event(event);
+    /// ([`crate::questions`]). Its delivery is made here: nobody else attempts it.
+    pub fn ask(&mut self, event: Event) -> Result<(), StoreError> {
+        let ordinal = self.add_event(event.clone())?;
+        let draft = Draft::new(&event, ordinal, Plan::Asked);
+        self.add_delivery(Delivery::pending(draft, event.at));
+        self.local.questions.push(event);
+        Ok(())
     }
 
     /// Sets a timer, or moves the one with the same subject and kind.

@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use domain::approval;
 use domain::currency::Currency;
 use domain::customer::Customer;
+use domain::delivery::{self, Attempt, Delivery, Draft as DeliveryDraft, Outcome, Plan};
 use domain::id::Owner;
 use domain::invitation;
 use domain::kyc::CheckEvent;
@@ -29,6 +30,7 @@ use store::Store;
 use store::books;
 use store::customers::UmaClaim;
 use store::engine::{Engine, SqliteFile};
+use store::events::{Endpoint, Numbered, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
@@ -119,7 +121,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
 
 fn deposits(unit: &mut Unit<'_, '_>) -> Result {
     for (number, platform, customer) in [(DEPOSITED, 1, 1), (DEPOSITED_ELSEWHERE, 2, 3)] {
-        begin(unit, deposit(number, platform, customer, 100_000, "USD"));
+        begin(unit, deposit(number, platform, customer, 100_000, "USD"))?;
         advance(unit, number, &[Event::Started, Event::Settled], at(200))?;
         let account = customer_account(customer, "USD");
         let posting = movements::deposit(Rail::Ach, account, money(100_000, "USD")).unwrap();
@@ -137,7 +139,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         (OUT_REJECTED, &[Event::Refused], Some(Resolution::Void)),
     ];
     for (number, events, resolution) in ends {
-        begin(unit, transfer_out(number, 1, DOLLARS, 1_000));
+        begin(unit, transfer_out(number, 1, DOLLARS, 1_000))?;
         let source = customer_account(1, "USD");
         let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
         unit.pend(transaction_id(number), &posting, at(210))?;
@@ -147,7 +149,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         }
         advance(unit, number, events, at(220))?;
     }
-    begin(unit, transfer_out(OUT_RETURNED, 1, DOLLARS, 1_000));
+    begin(unit, transfer_out(OUT_RETURNED, 1, DOLLARS, 1_000))?;
     let source = customer_account(1, "USD");
     let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
     unit.pend(transaction_id(OUT_RETURNED), &posting, at(210))?;
@@ -157,7 +159,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     advance(unit, OUT_RETURNED, &[Event::Returned, Event::Refunded], at(230))?;
     let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
-    begin(unit, domain::transaction::Transaction::pending(pulled));
+    begin(unit, domain::transaction::Transaction::pending(pulled))?;
     let account = customer_account(1, "USD");
     let posting = movements::transfer_in(Rail::Ach, account, money(700, "USD")).unwrap();
     unit.pend(transaction_id(TRANSFERRED_IN), &posting, at(206))?;
@@ -167,7 +169,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
 }
 
 /// Makes a quote from the customer's dollars, or from money that comes just in time.
-fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountRef) {
+fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountRef) -> Result {
     let source = if in_time {
         Source::RealtimeFunding { currency: currency("USD") }
     } else {
@@ -175,7 +177,7 @@ fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountR
     };
     let (quote, transaction) = quote(number, 1, source, target);
     unit.add_quote(quote);
-    begin(unit, transaction);
+    begin(unit, transaction)
 }
 
 /// Executes a quote over a rail, or between accounts here.
@@ -219,20 +221,20 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     let rail = Target::Rail(Rail::Sepa);
     let failed = Event::Failed(FailureReason::QuoteExecutionFailed);
 
-    quoted(unit, QUOTE_DELIVERED, false, AccountRef::Internal(here));
+    quoted(unit, QUOTE_DELIVERED, false, AccountRef::Internal(here))?;
     executed(unit, QUOTE_DELIVERED, Target::Internal(here))?;
     advance(unit, QUOTE_DELIVERED, &[Event::Settled], at(230))?;
     advance_quote(unit, QUOTE_DELIVERED, &[QuoteEvent::Delivered], at(230))?;
 
-    quoted(unit, QUOTE_UNDER_WAY, false, euros);
+    quoted(unit, QUOTE_UNDER_WAY, false, euros)?;
     executed(unit, QUOTE_UNDER_WAY, rail)?;
     unit.set_timer(under_way(uuid(QUOTE_UNDER_WAY), TimerKind::AskRail));
 
-    quoted(unit, QUOTE_EXPIRED, false, euros);
+    quoted(unit, QUOTE_EXPIRED, false, euros)?;
     advance(unit, QUOTE_EXPIRED, &[Event::Expired], at(600))?;
     advance_quote(unit, QUOTE_EXPIRED, &[QuoteEvent::Expired], at(600))?;
 
-    quoted(unit, QUOTE_MISMATCHED, true, euros);
+    quoted(unit, QUOTE_MISMATCHED, true, euros)?;
     let posting = movements::suspense(Rail::Ach, money(9_000, "USD")).unwrap();
     unit.post(transaction_id(QUOTE_MISMATCHED), &posting, at(230))?;
     let mismatch = Event::Failed(FailureReason::FundingAmountMismatch);
@@ -240,11 +242,11 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     advance_quote(unit, QUOTE_MISMATCHED, &[QuoteEvent::Failed], at(230))?;
     gave_back(unit, QUOTE_MISMATCHED, 9_000)?;
 
-    quoted(unit, QUOTE_OPEN, true, AccountRef::Internal(here));
+    quoted(unit, QUOTE_OPEN, true, AccountRef::Internal(here))?;
     unit.set_timer(under_way(quote_id(QUOTE_OPEN).uuid(), TimerKind::ExpireQuote));
 
     for number in [QUOTE_FUNDED_FAILED, QUOTE_FAILED] {
-        quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros);
+        quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros)?;
         executed(unit, number, rail)?;
         unit.resolve(transaction_id(number), Resolution::Void, at(235))?;
         advance(unit, number, &[failed], at(235))?;
@@ -253,7 +255,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     gave_back(unit, QUOTE_FUNDED_FAILED, 10_000)?;
 
     for number in [QUOTE_RETURNED, QUOTE_FUNDED_RETURNED] {
-        quoted(unit, number, number == QUOTE_FUNDED_RETURNED, euros);
+        quoted(unit, number, number == QUOTE_FUNDED_RETURNED, euros)?;
         executed(unit, number, rail)?;
         unit.resolve(transaction_id(number), Resolution::Post, at(235))?;
         advance(unit, number, &[Event::Settled], at(235))?;
@@ -265,7 +267,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     advance(unit, QUOTE_RETURNED, &[Event::Refunded], at(240))?;
     gave_back(unit, QUOTE_FUNDED_RETURNED, 10_000)?;
 
-    quoted(unit, QUOTE_FUNDED_DELIVERED, true, euros);
+    quoted(unit, QUOTE_FUNDED_DELIVERED, true, euros)?;
     executed(unit, QUOTE_FUNDED_DELIVERED, rail)?;
     unit.resolve(transaction_id(QUOTE_FUNDED_DELIVERED), Resolution::Post, at(235))?;
     advance(unit, QUOTE_FUNDED_DELIVERED, &[Event::Settled], at(235))?;
@@ -273,25 +275,26 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
 }
 
 /// Invitations: one open, one claimed, and one that has ended in each other way.
-fn invitations(unit: &mut Unit<'_, '_>) {
+fn invitations(unit: &mut Unit<'_, '_>) -> Result {
     let open = invitation(OPEN_INVITATION);
     unit.set_timer(under_way(open.id().uuid(), TimerKind::ExpireInvitation));
     unit.add_invitation(open);
     unit.add_invitation(bare_invitation(3));
     let claimed = invitation::Event::Claimed(uma_address(9));
     let claimed = ended_invitation(CLAIMED_INVITATION, claimed);
-    unit.add_event(event_of_claim(claimed.now()));
+    unit.add_event(event_of_claim(claimed.now()))?;
     unit.move_invitation(claimed);
     for (number, event) in [(4, invitation::Event::Expired), (5, invitation::Event::Cancelled)] {
         unit.move_invitation(ended_invitation(number, event));
     }
+    Ok(())
 }
 
 /// Identities: one decided twice, one that waits for the person, and one check that is over.
-fn identities(unit: &mut Unit<'_, '_>) {
+fn identities(unit: &mut Unit<'_, '_>) -> Result {
     let refused = refused_customer(REFUSED);
     for number in [1, 2] {
-        unit.add_event(event_of_kyc(&refused, number));
+        unit.add_event(event_of_kyc(&refused, number))?;
     }
     let check = identity_check(OPEN_CHECK, WAITING);
     unit.set_timer(under_way(check.id().uuid(), TimerKind::ExpireIdentityCheck));
@@ -303,17 +306,18 @@ fn identities(unit: &mut Unit<'_, '_>) {
         unit.claim_uma_address(UmaClaim { address, customer: id });
         unit.put_customer(customer);
     }
+    Ok(())
 }
 
 /// Makes a quote to a UMA address, which stands on its lookup.
-fn looked_up(unit: &mut Unit<'_, '_>, number: u128, payee: Option<u128>) -> (i64, Money) {
+fn looked_up(unit: &mut Unit<'_, '_>, number: u128, payee: Option<u128>) -> Result<(i64, Money)> {
     let source = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
     let (quote, transaction) = uma_quote(number, 1, source, payee);
     let price = quote.draft().price;
     unit.add_lookup(lookup(number, 1, 1));
     unit.add_quote(quote);
-    begin(unit, transaction);
-    (price.own_fees().minor(), price.received.money())
+    begin(unit, transaction)?;
+    Ok((price.own_fees().minor(), price.received.money()))
 }
 
 fn exchanged(unit: &mut Unit<'_, '_>, number: u128, target: Target, leaves: Money) -> Result {
@@ -336,23 +340,23 @@ fn settled(unit: &mut Unit<'_, '_>, number: u128) -> Result {
 /// Payments to and from UMA addresses, here and elsewhere, under way and done.
 fn uma(unit: &mut Unit<'_, '_>) -> Result {
     let msat = Money::new(MSAT, Currency::MSAT).unwrap();
-    looked_up(unit, UMA_OUT, None);
+    looked_up(unit, UMA_OUT, None)?;
     exchanged(unit, UMA_OUT, Target::Rail(Rail::Lightning), msat)?;
     settled(unit, UMA_OUT)?;
-    looked_up(unit, UMA_OUT_OPEN, None);
+    looked_up(unit, UMA_OUT_OPEN, None)?;
     unit.set_timer(under_way(quote_id(UMA_OUT_OPEN).uuid(), TimerKind::ExpireQuote));
 
     // To a customer of the other platform, and to one of the same.
-    let (_, received) = looked_up(unit, UMA_HERE, Some(3));
+    let (_, received) = looked_up(unit, UMA_HERE, Some(3))?;
     exchanged(unit, UMA_HERE, Target::Transit, received)?;
-    begin(unit, uma_in(UMA_HERE_IN, 2, 3, received, Some(UMA_HERE)));
+    begin(unit, uma_in(UMA_HERE_IN, 2, 3, received, Some(UMA_HERE)))?;
     settled(unit, UMA_HERE)?;
     let posting = movements::delivery(customer_account(3, "EUR"), received).unwrap();
     unit.post(transaction_id(UMA_HERE_IN), &posting, at(235))?;
     advance(unit, UMA_HERE_IN, &[Event::Started, Event::Settled], at(235))?;
-    let (_, received) = looked_up(unit, UMA_WAITS, Some(2));
+    let (_, received) = looked_up(unit, UMA_WAITS, Some(2))?;
     exchanged(unit, UMA_WAITS, Target::Transit, received)?;
-    begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)));
+    begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)))?;
     unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
     unit.add_approval(approval(UMA_WAITS_IN, 1));
     let decided = approval(UMA_HERE_IN, 2).apply(approval::Event::AnsweredYes, at(235)).unwrap();
@@ -360,7 +364,7 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
 
     let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
     let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
-    begin(unit, uma_in(UMA_IN, 1, 1, received.money(), None));
+    begin(unit, uma_in(UMA_IN, 1, 1, received.money(), None))?;
     advance(unit, UMA_IN, &[Event::Started, Event::Settled], at(240))?;
     let posting =
         movements::receipt(Rail::Lightning, to, platform_id(1), sent, fees, received).unwrap();
@@ -368,7 +372,7 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
 }
 
 /// Imports: one half-way, and one at its end.
-fn imports(unit: &mut Unit<'_, '_>) {
+fn imports(unit: &mut Unit<'_, '_>) -> Result {
     use domain::bulk_import::{Counts, Event};
     let half = Event::Progressed(Counts { successful: 1, failed: 0 });
     let end = Event::Finished(Counts { successful: 0, failed: 1 });
@@ -379,9 +383,39 @@ fn imports(unit: &mut Unit<'_, '_>) {
     unit.put_part(second);
     let (import, parts) = bulk_import(IMPORTED);
     let import = import.apply(half, at(800)).unwrap().into_now().apply(end, at(801)).unwrap();
-    unit.add_event(event_of_import(import.now()));
+    unit.add_event(event_of_import(import.now()))?;
     unit.move_import(import);
     parts.into_iter().for_each(|part| unit.put_part(done_part(part)));
+    Ok(())
+}
+
+/// Deliveries: of the first platform's events, one was received, one given up, one has failed once,
+/// and one is still to be attempted.
+fn deliveries(unit: &mut Unit<'_, '_>, events: &[Numbered]) -> Result {
+    let now = at(900);
+    let attempt = |status| Attempt {
+        at: now,
+        millis: 7,
+        peer: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+        outcome: Outcome::Answered { status, body: CANARY.as_bytes().to_vec() },
+    };
+    let steps = [
+        Some(delivery::Event::Received(attempt(200))),
+        Some(delivery::Event::GivenUp(Some(attempt(500)))),
+        Some(delivery::Event::Failed(attempt(500), at(901))),
+        None,
+    ];
+    for (step, numbered) in steps.into_iter().zip(events) {
+        let draft = DeliveryDraft::new(&numbered.event, numbered.ordinal, Plan::Retried);
+        let delivery = Delivery::pending(draft, now);
+        match step {
+            Some(step) => unit.move_delivery(delivery.apply(step, now).unwrap()),
+            None => unit.add_delivery(delivery),
+        }
+    }
+    let outbox = unit.outbox(platform_id(1))?;
+    unit.put_outbox(Outbox { taken: 4, endpoint: Endpoint::Open, ..outbox });
+    Ok(())
 }
 
 /// Makes a sound database with something of every kind in it.
@@ -393,13 +427,15 @@ fn build(engine: &dyn Engine) {
             parties(unit);
             deposits(unit)?;
             transfers(unit)?;
-            invitations(unit);
-            identities(unit);
-            imports(unit);
+            invitations(unit)?;
+            identities(unit)?;
+            imports(unit)?;
             quotes(unit)?;
             uma(unit)
         });
         built.await.unwrap();
+        let feed = store.read(|view| view.feed(platform_id(1), 0, None, 4)).await.unwrap();
+        store.write(move |unit| deliveries(unit, &feed.events)).await.unwrap();
     });
     drop(store);
     threads.join();
@@ -445,6 +481,7 @@ fn with_ids(sql: &str) -> String {
         ("$nothing", uuid(999_999)),
         ("$ada", customer_id(1).uuid()),
         ("$elsewhere", customer_id(3).uuid()),
+        ("$first_platform", platform_id(1).uuid()),
         ("$second_platform", platform_id(2).uuid()),
         ("$account_of_another", account_id(OF_ANOTHER).uuid()),
     ]
@@ -455,6 +492,11 @@ fn with_ids(sql: &str) -> String {
         ("$exchange_usd", vec![3, 0x03, 0x48]),
         ("$ada_usd", internal(customer_account(1, "USD"))),
         ("$elsewhere_usd", internal(customer_account(3, "USD"))),
+        ("$forged_out_pending", {
+            let place = [&uuid(OUT_PENDING).as_bytes()[..], &1_u32.to_be_bytes()].concat();
+            // As it is packed when packing does not pay.
+            keyring().seal("events", &place, b"\0{\"id\":\"Webhook:forged\"}")
+        }),
     ])
     .collect();
     names.into_iter().rev().fold(sql.to_owned(), |sql, (name, bytes)| {
@@ -745,26 +787,43 @@ const CORRUPTERS: &[Corrupter] = &[
     // Time was moved where money is real.
     corrupter(&["P1"], "update platforms set mode = 'LIVE' where name = 'Platform 2'"),
     // A change that nobody was told, and one that did not happen.
-    corrupter(&["E1"], "delete from events where resource = $out_settled and number = 2"),
-    corrupter(&["E1"], "update events set resource = $nothing where resource = $out_pending"),
+    corrupter(&["E1", "E6"], "delete from events where resource = $out_settled and number = 2"),
+    corrupter(&["E1", "W1"], "update events set resource = $nothing where resource = $out_pending"),
     // An event that a receiver cannot recognise.
-    corrupter(&["E2"], "update events set id = $nothing where resource = $out_pending"),
+    corrupter(
+        &["E2"],
+        "update events set sealed = $forged_out_pending where resource = $out_pending",
+    ),
     // An event that cannot be opened.
     corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
     // An event at another time than its step.
-    corrupter(&["E4"], "update events set at = at + 1 where resource = $out_pending"),
+    corrupter(&["E4", "W1"], "update events set at = at + 1 where resource = $out_pending"),
     // An import whose end nobody was told of.
-    corrupter(&["E5"], "delete from events where resource = $imported"),
+    corrupter(&["E5", "E6"], "delete from events where resource = $imported"),
     // A decision about an identity that nobody was told of, and one that was not made.
-    corrupter(&["E5"], "delete from events where resource = $refused and number = 2"),
+    corrupter(&["E5", "E6"], "delete from events where resource = $refused and number = 2"),
     corrupter(&["E5"], "update customers set kyc_changes = 3 where id = $refused"),
     corrupter(&["E4"], "update events set at = at + 1 where resource = $refused and number = 1"),
     // A claim that nobody was told of, and an event without one.
-    corrupter(&["E5"], "delete from events where resource = $claimed_invitation"),
+    corrupter(&["E5", "E6"], "delete from events where resource = $claimed_invitation"),
     corrupter(
-        &["E5", "E2", "E3"],
+        &["E5", "E3"],
         "update events set resource = $nothing where resource = $claimed_invitation",
     ),
+    // Events that were not counted.
+    corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
+    corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
+    // An event that nobody delivers, and a delivery of none.
+    corrupter(&["W1", "N1"], "delete from deliveries where ordinal = 4"),
+    corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),
+    corrupter(&["W1"], "update outboxes set taken = 5 where platform = $first_platform"),
+    // A delivery that was never received.
+    corrupter(
+        &["W2", "N1"],
+        "update deliveries set status = 'DELIVERED', due_at = null where ordinal = 4",
+    ),
+    // An attempt that went to this machine, of a platform whose money is real.
+    corrupter(&["W3", "P1"], "update platforms set mode = 'LIVE' where name = 'Platform 1'"),
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
@@ -911,8 +970,9 @@ const CORRUPTERS: &[Corrupter] = &[
     // Payments and events that reach another platform's.
     corrupter(&["S4", "N2"], "update transactions set owner = $elsewhere where id = $deposited"),
     corrupter(
-        &["S4"],
-        "update events set platform = $second_platform where resource = $out_pending",
+        &["S4", "E6", "W1"],
+        "update events set platform = $second_platform, ordinal = ordinal + 1000 \
+         where resource = $out_pending",
     ),
 ];
 
@@ -959,7 +1019,7 @@ fn without_a_key_what_is_sealed_is_skipped(kind: Kind) {
     assert!(report.is_sound());
     let skipped = report.checks.iter().filter(|check| check.skipped.is_some());
     let skipped: BTreeSet<_> = skipped.map(|check| check.predicate).collect();
-    assert_eq!(skipped, BTreeSet::from(["E3", "I1", "S2"]));
+    assert_eq!(skipped, BTreeSet::from(["E2", "E3", "I1", "S2", "W2", "W3"]));
     assert_eq!(broken(&damaged(kind, sql, Some(&keyring()))), BTreeSet::from(["E3", "I1", "S2"]));
 }
 
@@ -1000,7 +1060,7 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
 fn many_breaks_are_counted_and_few_are_named(kind: Kind) {
     let mut sql = String::new();
     for number in 0..150 {
-        let values = format!("zeroblob(16), {number}, zeroblob(16), $ada, 'X', 0, x''");
+        let values = format!("zeroblob(16), {number}, $ada, {number} + 1, 'X', 0, x''");
         write!(sql, "insert into events values ({values});").unwrap();
     }
     let report = damaged(kind, &sql, None);
@@ -1041,7 +1101,7 @@ fn a_long_history_is_read_in_parts(kind: Kind) {
     }
     let report = verify(&*engine, Some(&keyring())).unwrap();
     let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();
-    assert_eq!((broken(&report), events.breaks.len()), (BTreeSet::from(["E1"]), 4));
+    assert_eq!((broken(&report), events.breaks.len()), (BTreeSet::from(["E1", "E6"]), 4));
 }
 
 fn it_reads_beside_a_store_that_is_in_use(kind: Kind) {
@@ -1075,7 +1135,7 @@ fn it_reads_beside_a_store_that_is_in_use(kind: Kind) {
 }
 
 fn deposit_more(unit: &mut Unit<'_, '_>, number: u128) -> Result {
-    begin(unit, deposit(number, 1, 1, 5, "USD"));
+    begin(unit, deposit(number, 1, 1, 5, "USD"))?;
     let posting =
         movements::deposit(Rail::Ach, customer_account(1, "USD"), money(5, "USD")).unwrap();
     let later = at(number as i64 + 600);

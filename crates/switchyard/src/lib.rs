@@ -12,6 +12,7 @@ pub mod command;
 pub mod keyfile;
 pub mod telemetry;
 pub mod wiring;
+pub mod delivery_loop;
 pub mod first_start;
 pub mod serve;
 pub mod edge;

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, Serve};
 use crate::edge::{self, Limits};
-use crate::{asking, first_start, health, job_loop, shutdown, telemetry, wiring};
+use crate::{asking, delivery_loop, first_start, health, job_loop, shutdown, telemetry, wiring};
 
-/// A step of the jobs is a look at the rail and a commit. What it does not finish is due again
-/// after the next start.
+/// A step of the jobs is a look at the rail and a commit, and deliveries end soon. What it does not
+/// finish is due again after the next start.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that a platform has to answer, and a commit. Payments whose platform was not heard fail
@@ -103,23 +103,28 @@ async fn until_beside(
     // Requests that are answered while the server stops may have begun payments.
     let answered = CancellationToken::new();
     let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
+    let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
     let router = api::router(app.clone()).merge(health::router(app, shutdown.clone()));
     let router = router.merge(beside);
     edge::serve(listener, router, Limits::default(), shutdown).await;
     upkeep.abort();
     answered.cancel();
-    tokio::join!(finish(jobs, JOBS_TIMEOUT), finish(asking, ASKING_TIMEOUT));
+    tokio::join!(
+        finish("jobs", jobs, JOBS_TIMEOUT),
+        finish("deliveries", deliveries, JOBS_TIMEOUT),
+        finish("questions", asking, ASKING_TIMEOUT),
+    );
 }
 
 /// Waits for a loop that was told to stop.
-async fn finish(mut jobs: JoinHandle<()>, limit: Duration) {
-    match tokio::time::timeout(limit, &mut jobs).await {
+async fn finish(name: &str, mut running: JoinHandle<()>, limit: Duration) {
+    match tokio::time::timeout(limit, &mut running).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "a loop had ended by itself"),
+        Ok(Err(error)) => tracing::error!(%error, name, "a loop had ended by itself"),
         Err(_) => {
-            jobs.abort();
-            tracing::warn!("a loop was still busy when the time to finish it was over");
+            running.abort();
+            tracing::warn!(name, "still busy when the time to finish was over");
         }
     }
 }

@@ -110,6 +110,30 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     ),
     (
         Kind::Counter,
+        "switchyard_webhook_attempts_total",
+        Unit::Count,
+        "Attempts to deliver events, by what came of them.",
+    ),
+    (
+        Kind::Histogram,
+        "switchyard_webhook_attempt_seconds",
+        Unit::Seconds,
+        "From the start of an attempt to deliver an event to its end.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_webhook_pending",
+        Unit::Count,
+        "Deliveries that wait for an endpoint to take them.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_webhook_oldest_seconds",
+        Unit::Seconds,
+        "Age of the oldest event that waits to be delivered.",
+    ),
+    (
+        Kind::Counter,
         "switchyard_http_requests_total",
         Unit::Count,
         "Requests answered, by route, method and status.",

@@ -20,6 +20,7 @@ use ports::identity::Identification;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
+use service::app::Delivering;
 use service::{App, Env};
 use store::keyring::Keyring;
 use store::{Store, Threads};
@@ -82,6 +83,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         render_refusal: api::bulk::refusal,
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
+        webhooks: Delivering::USUAL,
         shares_database: false,
     }
 }

@@ -49,6 +49,8 @@ impl Stage {
         let waiting = text(&quote(source).await["id"]);
         let (quote, transaction) = (text(&made["id"]), text(&made["transactionId"]));
         let uma = client.uma_address(&customer).await;
+        let nobody = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
+        client.patch("/config", &nobody).await.expect(200);
         let invitation = client.post("/invitations", &json!({ "inviterUma": uma })).await;
         let invitation = text(&invitation.expect(201)["code"]);
         Self {
@@ -99,6 +101,7 @@ impl Stage {
         let fund = format!("/sandbox/internal-accounts/{}/fund", self.internal);
         let person = json!({ "customerType": "INDIVIDUAL", "fullName": "Eve" });
         let invite = json!({ "inviterUma": self.uma, "amountToSend": "AMOUNT" });
+        let replay = json!({ "from": "2025-01-01T00:00:00Z", "to": "2025-01-02T00:00:00Z" });
         let claim = json!({ "inviteeUma": "$grace@uma.test" });
         let all = [
             ("POST", "/invitations".to_owned(), invite),
@@ -120,6 +123,7 @@ impl Stage {
             ("POST", fund, json!({ "amount": "AMOUNT" })),
             ("POST", "/sandbox/send".to_owned(), send),
             ("POST", "/sandbox/uma/receive".to_owned(), receive),
+            ("POST", "/webhooks/replay".to_owned(), replay),
             ("POST", "/sandbox/clock".to_owned(), json!({ "advanceBySeconds": 1 })),
         ];
         all.map(|(method, path, body)| (method, path, body.to_string())).into()

@@ -5,6 +5,7 @@
 mod support;
 mod pay;
 
+mod deliveries;
 mod documents;
 mod pulled_quotes;
 mod story;

@@ -4,7 +4,9 @@ use base64::Engine as _;
 use domain::platform::Mode;
 use domain::token::{Permission, Permissions};
 use serde_json::{Value, json};
+use service::webhooks::dispatch::Dispatcher;
 
+use crate::deliveries::deliver;
 use crate::support::{Answer, Call, Client, Server, text, usd_external};
 
 /// An operation of the OpenAPI document, on a resource that does not exist.
@@ -26,6 +28,7 @@ fn operations(server: &Server) -> Vec<Operation> {
                 .replace("{quoteId}", "Quote:00000000-0000-7000-8000-000000000000")
                 .replace("{transactionId}", "Transaction:00000000-0000-7000-8000-000000000000")
                 .replace("{jobId}", "Job:00000000-0000-7000-8000-000000000000")
+                .replace("{deliveryId}", "Delivery:00000000-0000-7000-8000-000000000000")
                 .replace("{invitationCode}", "aaaaaaaaaaaaaaaa")
                 .replace("{receiverUmaAddress}", "$nobody@uma.test")
                 .replace("{accountId}", "InternalAccount:00000000-0000-7000-8000-000000000348");
@@ -212,6 +215,8 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
     let bank = client.usd_external(&mine, "789").await;
     let own = client.account(None, "USD").await;
     // What the other platform has.
+    let nobody = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
+    other.patch("/config", &nobody).await.expect(200);
     let customer = other.customer().await;
     let internal = other.funded(&customer, "USD", 10_000).await;
     let platforms = other.account(None, "USD").await;
@@ -233,6 +238,9 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
         .await;
     let quote = quote.expect(201).clone();
     let (quote, transaction) = (text(&quote["id"]), text(&quote["transactionId"]));
+    deliver(&server, &mut Dispatcher::new(server.app.clone())).await;
+    let delivery = other.get("/webhooks/deliveries").await.expect(200).clone();
+    let delivery = text(&delivery["data"][0]["id"]);
     let transfer = |source: &str, destination: &str| {
         json!({
             "source": { "accountId": source },
@@ -269,6 +277,10 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
         (of(&quote), get("/quotes/{}")),
         (of(&transaction), get("/transactions/{}")),
         (of(&job), get("/customers/bulk/jobs/{}")),
+        (
+            of(&delivery),
+            Box::new(|id| ("POST", format!("/webhooks/deliveries/{id}/retry"), json!({}))),
+        ),
         (of(&external), get(&lookup)),
         (
             of(&transaction),

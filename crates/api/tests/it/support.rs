@@ -28,6 +28,7 @@ use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
 use serde_json::{Value, json};
+use service::app::Delivering;
 use service::platforms::NewPlatform;
 use service::tokens::NewToken;
 use service::{App, Env, Error, jobs, platforms, tokens};
@@ -228,6 +229,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         render_refusal: api::bulk::refusal,
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,
+        webhooks: Delivering::USUAL,
         shares_database: false,
     }
 }

@@ -132,6 +132,11 @@ impl Signer {
         }
     }
 
+    /// Whether one of the keys does not sign any more at a time.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.previous.as_ref().is_some_and(|(_, until)| now >= *until)
+    }
+
     /// The keys that a receiver needs now.
     pub fn newest(&self) -> PublicKeys {
         self.newest.public()

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events;
+use crate::events::{self, Numbered};
 use crate::external_accounts::read_owner;
 use crate::idempotency::{Answer, Body, Part};
 use crate::keyring::Keyring;
@@ -366,7 +366,7 @@ fn parts_of_events(
     let mut lengths = BTreeMap::new();
     run.connection.fetch(&events::EVENTS, &keys, &mut |values| {
         // An event that cannot be read is E1's and E3's to name.
-        if let Ok(event) = events::read(values, keyring) {
+        if let Ok(Numbered { event, .. }) = events::read(values, keyring) {
             lengths.insert((event.resource, event.number), event.body.len());
         }
         Ok(())

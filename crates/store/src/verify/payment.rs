@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
-use domain::event::EventKind;
+use domain::event::{EventKind, event_id};
 use domain::id::Owner;
 use domain::lookup::Lookup;
 use domain::quote::{self, Quote};
@@ -17,10 +17,12 @@ use ledger::movements::Movement;
 use ledger::posting::Resolution;
 use uuid::Uuid;
 
-use super::{Predicate, Run, money, numbers, shown, states};
+use super::{Findings, Predicate, Run, money, numbers, shown, states};
 use crate::books::{self, RowPhase};
 use crate::error::StoreError;
+use crate::events;
 use crate::external_accounts::read_owner;
+use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 use crate::transactions::read_history;
@@ -57,9 +59,10 @@ const ENTRIES: &str = "select transaction_id, number, line, account, side, amoun
 const ENTRY_COLUMNS: &[&str] =
     &["transaction_id", "number", "line", "account", "side", "amount", "currency"];
 
-const EVENTS: &str = "select resource, number, id, platform, kind, at, sealed \
+const EVENTS: &str = "select resource, number, platform, ordinal, kind, at, sealed \
     from events where resource > $1 and resource <= $2 order by resource, number";
-const EVENT_COLUMNS: &[&str] = &["resource", "number", "id", "platform", "kind", "at", "sealed"];
+const EVENT_COLUMNS: &[&str] =
+    &["resource", "number", "platform", "ordinal", "kind", "at", "sealed"];
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
     [transactions(), quotes()].into_iter().chain([POSTINGS, ENTRIES, EVENTS].map(str::to_owned))
@@ -159,11 +162,35 @@ pub(super) struct RawLine {
 /// A row of `events`.
 pub(super) struct RawEvent {
     pub(super) number: u32,
-    pub(super) id: Uuid,
     pub(super) platform: Uuid,
+    pub(super) ordinal: i64,
     pub(super) kind: EventKind,
     pub(super) at: Timestamp,
     pub(super) sealed: Vec<u8>,
+}
+
+impl RawEvent {
+    /// E2 and E3: it opens, and its bytes say the id that its resource and number give.
+    pub(super) fn opens(
+        &self,
+        findings: &mut Findings,
+        keyring: Option<&Keyring>,
+        resource: Uuid,
+        of: impl Fn() -> String,
+    ) {
+        let Some(keyring) = keyring else { return };
+        for predicate in [Predicate::E2, Predicate::E3] {
+            findings.saw(predicate, 1);
+        }
+        let place = events::place(resource, self.number);
+        let Ok(body) = events::open(keyring, &place, &self.sealed) else {
+            return findings.broke(Predicate::E3, format!("{} does not open", of()));
+        };
+        let id = format!("\"id\":\"{}\"", event_id(resource, self.number));
+        let says_it = body.windows(id.len()).any(|window| window == id.as_bytes());
+        findings
+            .demand(Predicate::E2, says_it, || format!("{} has an id that is not its own", of()));
+    }
 }
 
 impl Payment {
@@ -370,8 +397,8 @@ impl Chunk {
                 let resource = row.uuid()?;
                 let event = RawEvent {
                     number: row.count()?,
-                    id: row.uuid()?,
                     platform: row.uuid()?,
+                    ordinal: row.int()?,
                     kind: row.named(EventKind::from_name)?,
                     at: row.time()?,
                     sealed: row.bytes()?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use domain::currency::Currency;
-use domain::event::{EventKind, event_id};
+use domain::event::EventKind;
 use domain::id::{LookupId, QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::payment::{Payment, RawLookup, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Predicate, Run};
 use crate::error::StoreError;
-use crate::events;
 use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
@@ -413,29 +412,21 @@ fn check_events(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
     };
     let mut before = None;
     for event in &payment.events {
-        for predicate in [Predicate::E2, Predicate::E3, Predicate::E4] {
-            findings.saw(predicate, 1);
-        }
+        findings.saw(Predicate::E4, 1);
         let of = || format!("event {} of {name}", event.number);
         findings
             .demand(Predicate::E1, event.kind == kind, || format!("{} is not of its kind", of()));
-        let derived = event_id(payment.id, event.number).uuid();
-        findings.demand(Predicate::E2, event.id == derived, || {
-            format!("{} has an id that is not its own", of())
-        });
-        if let Some(keyring) = keyring {
-            let place = events::place(payment.id, event.number);
-            let opens = events::open(keyring, &place, &event.sealed).is_ok();
-            findings.demand(Predicate::E3, opens, || format!("{} does not open", of()));
-        }
+        event.opens(findings, *keyring, payment.id, of);
         let step = (event.number as usize).checked_sub(1);
         let step = step.and_then(|index| transaction.history.get(index));
         // An event without a step is E1's to name.
         let is_then = step.is_none_or(|(_, at)| *at == event.at);
         findings.demand(Predicate::E4, is_then, || format!("{} is not of its step's time", of()));
-        let is_later = before.is_none_or(|before| before <= event.at);
+        let now = (event.at, event.ordinal);
+        let is_later =
+            before.is_none_or(|before: (Timestamp, i64)| before.0 <= now.0 && before.1 < now.1);
         findings.demand(Predicate::E4, is_later, || format!("{} is before the last one", of()));
-        before = Some(event.at);
+        before = Some(now);
     }
 }
 

@@ -242,13 +242,13 @@ async fn transactions<P: Provider>() -> Opened<P> {
             }
             unit.put_customer(customer(3, 2));
             unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
-            begin(unit, deposit(1, 1, 1, 10, "USD"));
-            begin(unit, deposit(2, 1, 2, 10, "EUR"));
-            begin(unit, transfer_out(3, 1, 7, 10));
-            begin(unit, transfer_out(4, 2, 7, 10));
+            begin(unit, deposit(1, 1, 1, 10, "USD"))?;
+            begin(unit, deposit(2, 1, 2, 10, "EUR"))?;
+            begin(unit, transfer_out(3, 1, 7, 10))?;
+            begin(unit, transfer_out(4, 2, 7, 10))?;
             advance(unit, 4, &[transaction::Event::Refused], at(40))?;
-            begin(unit, deposit(5, 2, 3, 10, "USD"));
-            begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None));
+            begin(unit, deposit(5, 2, 3, 10, "USD"))?;
+            begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None))?;
             Ok(())
         })
         .await;

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use domain::approval;
+use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan};
 use domain::id::Owner;
 use domain::kyc::CheckEvent;
 use domain::rail::Rail;
@@ -15,6 +16,7 @@ use store::copy::{CopyError, Proof, Step, copy};
 use store::customers::UmaClaim;
 use store::engine::{Engine, SqliteFile};
 use store::error::StoreError;
+use store::events::{Endpoint, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
@@ -67,8 +69,22 @@ fn invited(unit: &mut Unit<'_, '_>) {
     parts.into_iter().for_each(|part| unit.put_part(part));
 }
 
+/// What became of an event on its way.
+fn delivered(unit: &mut Unit<'_, '_>) -> Result {
+    let event = event(&deposit(1_001, 1, 1, 100, "USD"));
+    let delivery = Delivery::pending(Draft::new(&event, 1, Plan::Retried), at(9_000));
+    let outcome = Outcome::Answered { status: 500, body: CANARY.as_bytes().to_vec() };
+    let peer = Some(std::net::Ipv4Addr::LOCALHOST.into());
+    let attempt = Attempt { at: at(9_000), millis: 7, peer, outcome };
+    let failed = delivery::Event::Failed(attempt, at(9_500));
+    unit.move_delivery(delivery.apply(failed, at(9_000)).unwrap());
+    let outbox = unit.outbox(platform_id(1))?;
+    unit.put_outbox(Outbox { taken: 1, endpoint: Endpoint::Open, ..outbox });
+    Ok(())
+}
+
 fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {
-    begin(unit, deposit(number, 1, 1, 100, "USD"));
+    begin(unit, deposit(number, 1, 1, 100, "USD"))?;
     advance(unit, number, &[Event::Started, Event::Settled], at(5_000))?;
     let posting =
         movements::deposit(Rail::Ach, customer_account(1, "USD"), money(100, "USD")).unwrap();
@@ -76,7 +92,7 @@ fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {
 }
 
 fn under_way(unit: &mut Unit<'_, '_>) -> Result {
-    begin(unit, transfer_out(UNDER_WAY, 1, 1, 70));
+    begin(unit, transfer_out(UNDER_WAY, 1, 1, 70))?;
     let source = customer_account(1, "USD");
     let posting = movements::transfer_out(source, Rail::Ach, money(70, "USD")).unwrap();
     unit.pend(transaction_id(UNDER_WAY), &posting, at(9_100))?;
@@ -85,7 +101,7 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
     let subject = quote.id().uuid();
     unit.add_quote(quote);
-    begin(unit, transaction);
+    begin(unit, transaction)?;
     unit.set_timer(timer(subject, TimerKind::ExpireQuote, at(9_300), at(9_100)));
     Ok(())
 }
@@ -111,7 +127,8 @@ async fn fill() -> Sqlite {
             }
             let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
             unit.move_approval(asked.unwrap());
-            under_way(unit)
+            under_way(unit)?;
+            delivered(unit)
         })
         .await;
     opened.close()

@@ -40,8 +40,8 @@ async fn filled<P: Provider>() -> Opened<P> {
             let in_time = Source::RealtimeFunding { currency: currency("USD") };
             let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
             unit.add_quote(quote);
-            begin(unit, transaction);
-            begin(unit, transfer_out(2, 1, 1, 10));
+            begin(unit, transaction)?;
+            begin(unit, transfer_out(2, 1, 1, 10))?;
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
             unit.keep_answer(scope, at(1), 201, &body);

@@ -240,7 +240,7 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
             let in_time = Source::RealtimeFunding { currency: currency("USD") };
             let (quote, transaction) = quote(1, 1, in_time, there);
             unit.add_quote(quote);
-            begin(unit, transaction);
+            begin(unit, transaction)?;
             Ok(())
         })
         .await;

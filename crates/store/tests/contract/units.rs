@@ -43,7 +43,7 @@ pub async fn hold<P: Provider>(opened: &Opened<P>) -> mpsc::Sender<()> {
 fn leave_everything(unit: &mut Unit<'_, '_>) -> Result {
     unit.put_platform(platform(1));
     unit.put_customer(customer(1, 1));
-    begin(unit, deposit(1, 1, 1, 10, "USD"));
+    begin(unit, deposit(1, 1, 1, 10, "USD"))?;
     let posting =
         movements::deposit(Rail::Ach, customer_account(1, "USD"), money(10, "USD")).unwrap();
     unit.post(transaction_id(1), &posting, at(1))?;
@@ -142,7 +142,7 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     let again = |number: u128| {
         opened.store.write(move |unit| {
             unit.put_platform(platform(number));
-            begin(unit, deposit(number, number, 1, 10, "USD"));
+            begin(unit, deposit(number, number, 1, 10, "USD"))?;
             Ok::<_, Refused>(())
         })
     };

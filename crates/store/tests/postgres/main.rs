@@ -57,7 +57,7 @@ impl Served {
     /// Pays into the account of all, as the payment with this number.
     async fn pay(&self, number: u128) -> Result {
         let write = self.store.write(move |unit| {
-            begin(unit, deposit(number, 1, 1, PAID, "USD"));
+            begin(unit, deposit(number, 1, 1, PAID, "USD"))?;
             let account = customer_account(1, "USD");
             let posting = movements::deposit(Rail::Ach, account, money(PAID, "USD")).unwrap();
             Ok::<_, Refused>(unit.post(transaction_id(number), &posting, at(1))?)

@@ -591,7 +591,7 @@ pub fn event_of_import(import: &BulkImport) -> Event {
         resource,
         number,
         at: import.progress().updated_at,
-        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+        body: body(resource, number),
     }
 }
 
@@ -631,7 +631,7 @@ pub fn event_of_kyc(customer: &Customer, number: u32) -> Event {
         resource,
         number,
         at: at(800),
-        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+        body: body(resource, number),
     }
 }
 
@@ -645,7 +645,7 @@ pub fn event_of_claim(invitation: &Invitation) -> Event {
         resource,
         number,
         at: invitation.claim().unwrap().1,
-        body: format!("{{\"name\": \"{CANARY}\"}}").into_bytes(),
+        body: body(resource, number),
     }
 }
 
@@ -732,6 +732,12 @@ pub fn uma_in(
     Transaction::pending(draft)
 }
 
+/// The bytes of an event.
+fn body(resource: Uuid, number: u32) -> Vec<u8> {
+    let id = event_id(resource, number);
+    format!(r#"{{"id":"{id}","change":{number},"memo":"{CANARY}"}}"#).into_bytes()
+}
+
 /// The event about a transaction's latest change.
 pub fn event(transaction: &Transaction) -> Event {
     let (resource, number) = (transaction.id().uuid(), transaction.version());
@@ -745,14 +751,15 @@ pub fn event(transaction: &Transaction) -> Event {
         resource,
         number,
         at: transaction.updated_at(),
-        body: format!("{{\"change\": {number}, \"memo\": \"{CANARY}\"}}").into_bytes(),
+        body: body(resource, number),
     }
 }
 
 /// Adds a transaction and tells the platform.
-pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) {
-    unit.add_event(event(&transaction));
+pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
+    unit.add_event(event(&transaction))?;
     unit.add_transaction(transaction);
+    Ok(())
 }
 
 /// Moves transactions and tells the platform.
@@ -765,7 +772,7 @@ pub fn advance(
     for step in events {
         let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
         let moved = Transaction::clone(&transaction).apply(*step, now).unwrap();
-        unit.add_event(event(moved.now()));
+        unit.add_event(event(moved.now()))?;
         unit.move_transaction(moved);
     }
     Ok(())

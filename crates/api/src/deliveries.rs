@@ -1,0 +1,285 @@
+//! What became of events on their way to the platform's endpoint, and sending them again.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use domain::delivery::{Attempt, Delivery, Outcome, Status};
+use domain::event::{EventKind, event_id};
+use domain::id::{DeliveryId, kind};
+use serde::{Deserialize, Serialize};
+use service::App;
+use service::webhooks::again::{self, Replay};
+use store::deliveries::DeliveryFilter;
+use store::select::Order;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::auth::Caller;
+use crate::error::{ApiError, Code, ErrorBody};
+use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::page::{Cursors, List};
+use crate::validate::{Checks, schema_of};
+
+/// One attempt to deliver an event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookAttempt)]
+pub struct AttemptBody {
+    /// When it began.
+    #[schema(format = DateTime)]
+    at: String,
+    /// How long it took, in milliseconds.
+    duration_millis: u32,
+    /// The status that the endpoint answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    response_status: Option<u16>,
+    /// The first bytes of its answer, of the last attempts; what is not text stands as replacement
+    /// characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    response_body: Option<String>,
+    /// Why there is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failure: Option<String>,
+}
+
+impl From<&Attempt> for AttemptBody {
+    fn from(attempt: &Attempt) -> Self {
+        let (mut response_status, mut response_body, mut failure) = (None, None, None);
+        match &attempt.outcome {
+            Outcome::Answered { status, body } => {
+                response_status = Some(*status);
+                response_body = Some(String::from_utf8_lossy(body).into_owned());
+            }
+            Outcome::Refused(why) => failure = Some(why.clone()),
+            Outcome::Unreachable => failure = Some("the endpoint could not be reached".to_owned()),
+            Outcome::TimedOut => failure = Some("the endpoint did not answer in time".to_owned()),
+        }
+        Self {
+            at: attempt.at.to_string(),
+            duration_millis: attempt.millis,
+            response_status,
+            response_body,
+            failure,
+        }
+    }
+}
+
+/// The delivery of one event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookDelivery)]
+pub struct DeliveryBody {
+    /// System id.
+    #[schema(pattern = "^Delivery:")]
+    id: String,
+    /// The event's id, as the endpoint sees it.
+    #[schema(pattern = "^Webhook:")]
+    event_id: String,
+    /// The event's type.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// System id of what the event is about. Invitations have a code instead, which is secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    resource_id: Option<String>,
+    /// `PENDING`, `DELIVERED` or `DEAD`.
+    status: &'static str,
+    /// When the event happened.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When something happened to the delivery last.
+    #[schema(format = DateTime)]
+    updated_at: String,
+    /// When it is attempted next, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    next_attempt_at: Option<String>,
+    /// Every attempt, oldest first.
+    attempts: Vec<AttemptBody>,
+}
+
+impl From<&Delivery> for DeliveryBody {
+    fn from(delivery: &Delivery) -> Self {
+        let (draft, progress) = (delivery.draft(), delivery.progress());
+        Self {
+            id: draft.id.to_string(),
+            event_id: event_id(draft.resource, draft.number).to_string(),
+            kind: draft.kind.name(),
+            resource_id: prefix(draft.kind).map(|prefix| format!("{prefix}:{}", draft.resource)),
+            status: progress.status.name(),
+            created_at: draft.id.created_at().to_string(),
+            updated_at: progress.updated_at.to_string(),
+            next_attempt_at: progress.due_at.map(|due_at| due_at.to_string()),
+            attempts: progress.attempts.iter().map(AttemptBody::from).collect(),
+        }
+    }
+}
+
+/// What ids of the resources begin with that events of a kind are about.
+fn prefix(kind: EventKind) -> Option<&'static str> {
+    use domain::id::Kind as _;
+    match kind {
+        EventKind::IncomingPayment | EventKind::OutgoingPayment => Some(kind::Transaction::PREFIX),
+        EventKind::KycStatus => Some(kind::Customer::PREFIX),
+        EventKind::BulkUpload => Some(kind::Job::PREFIX),
+        EventKind::Test => Some(kind::Platform::PREFIX),
+        EventKind::InvitationClaimed => None,
+    }
+}
+
+/// Which deliveries are listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ListDeliveries {
+    /// In this status.
+    status: Option<String>,
+    /// Of events of this type.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Of events about the resource with this system id.
+    resource_id: Option<String>,
+    /// Of events that happened then or later.
+    #[param(format = DateTime)]
+    start_date: Option<String>,
+    /// Of events that happened then or earlier.
+    #[param(format = DateTime)]
+    end_date: Option<String>,
+    /// Rows of a page.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100, default = 20)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// The uuid of a system id, whatever it names.
+fn resource(checks: &mut Checks, text: Option<&str>) -> Option<Uuid> {
+    let text = text?;
+    let known = EventKind::ALL.into_iter().filter_map(prefix);
+    let uuid = known
+        .filter_map(|prefix| text.strip_prefix(prefix)?.strip_prefix(':'))
+        .find_map(|rest| Uuid::try_parse(rest).ok());
+    if uuid.is_none() {
+        checks.refuse("resourceId", "is not the system id of something that events are about");
+    }
+    uuid
+}
+
+/// Lists the deliveries of the platform's events, the newest events first.
+#[utoipa::path(get, path = "/webhooks/deliveries", tag = "Webhooks", params(ListDeliveries),
+    responses((status = 200, description = "A page of deliveries.",
+        body = List<DeliveryBody>)))]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ListDeliveries>,
+) -> Result<Response, ApiError> {
+    let mut checks = Checks::new();
+    let platform = caller.platform.id;
+    let cursors = Cursors::new(&app, platform, "deliveries");
+    let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
+    let page = cursors.request(&mut checks, limit, cursor, Order::Descending);
+    let filter = DeliveryFilter {
+        resource: resource(&mut checks, query.resource_id.as_deref()),
+        kind: checks.named_if("type", query.kind.as_deref(), EventKind::from_name),
+        status: checks.named_if("status", query.status.as_deref(), Status::from_name),
+        created_after: checks.time_if("startDate", query.start_date.as_deref()),
+        created_before: checks.time_if("endDate", query.end_date.as_deref()),
+    };
+    checks.done()?;
+    let page = app.store().read(move |view| view.deliveries(platform, &filter, page)).await?;
+    Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| DeliveryBody::from(row))))
+}
+
+/// Sends the event of a delivery again, whatever became of it before.
+#[utoipa::path(post, path = "/webhooks/deliveries/{deliveryId}/retry", tag = "Webhooks",
+    params(("deliveryId" = String, Path, description = "System id of the delivery.")),
+    responses(
+        (status = 200, description = "The delivery, which is attempted now.", body = DeliveryBody),
+        (status = 400, description = "There is no endpoint.", body = ErrorBody),
+    ))]
+pub async fn retry(
+    State(app): State<App>,
+    caller: Caller,
+    Path(text): Path<String>,
+    request: Once,
+) -> Response {
+    let Ok(id) = DeliveryId::parse(&text) else {
+        let shown: String = text.chars().take(80).collect();
+        let refusal =
+            ApiError::new(Code::DeliveryNotFound, format!("there is no delivery {shown}"))
+                .with("deliveryId", shown);
+        return request.refuse(refusal).await;
+    };
+    let (platform, now) = (caller.platform.id, app.now(caller.platform.ahead));
+    let body = |delivery: &Delivery| DeliveryBody::from(delivery);
+    request.run(200, body, move |unit| again::retry(unit, platform, id, now)).await
+}
+
+/// Which events are sent again.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookReplayRequest)]
+pub struct ReplayRequest {
+    /// Those that happened then or later.
+    #[schema(format = DateTime)]
+    from: String,
+    /// Those that happened before.
+    #[schema(format = DateTime)]
+    to: String,
+    /// Of these types; of all if it is left out.
+    #[schema(max_items = 7)]
+    types: Option<Vec<String>>,
+}
+
+schema_of!(ReplayRequest);
+
+/// What is sent again.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = WebhookReplay)]
+pub struct ReplayBody {
+    /// How many events are sent again.
+    events: usize,
+}
+
+/// Sends the events of a time again, each with the id and the bytes that it always had.
+#[utoipa::path(post, path = "/webhooks/replay", tag = "Webhooks", request_body = ReplayRequest,
+    responses(
+        (status = 200, description = "How many events are delivered again.", body = ReplayBody),
+        (status = 400, description = "There is no endpoint, or there are too many events.",
+            body = ErrorBody),
+    ))]
+pub async fn replay(
+    State(app): State<App>,
+    request: Once,
+    Json(body): Json<ReplayRequest>,
+) -> Response {
+    let wanted = match body.and_then(|body| wanted(&body)) {
+        Ok(wanted) => wanted,
+        Err(refusal) => return request.refuse(refusal).await,
+    };
+    let render = renderer(200, |events: &usize| ReplayBody { events: *events });
+    respond(again::replay(&app, request.keyed(), wanted, render).await)
+}
+
+fn wanted(body: &ReplayRequest) -> Result<Replay, ApiError> {
+    let mut checks = Checks::new();
+    let from = checks.time_if("from", Some(&body.from));
+    let to = checks.time_if("to", Some(&body.to));
+    let mut kinds = BTreeSet::new();
+    for (index, name) in body.types.iter().flatten().enumerate() {
+        let field = format!("types[{index}]");
+        kinds.extend(checks.named_if(&field, Some(name), EventKind::from_name));
+    }
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        checks.refuse("to", "must be later than from");
+    }
+    let replay = from.zip(to).map(|(from, to)| Replay { from, to, kinds });
+    checks.finish(replay)
+}

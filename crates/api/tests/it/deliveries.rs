@@ -1,0 +1,380 @@
+//! Deliveries: what an endpoint gets, in which order, how often, and what its answers lead to.
+//! Against a real receiver, with the clock moved by hand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use service::webhooks::dispatch::Dispatcher;
+use testbed::receiver::{Answer, Received, Receiver};
+
+use crate::pay::{Payer, transfer};
+use crate::support::{Call, Client, Server, text};
+
+/// Delivers until nothing is due.
+pub async fn deliver(server: &Server, dispatcher: &mut Dispatcher) {
+    loop {
+        let step = dispatcher.step().await.expect("a step");
+        assert!(step.is_ours);
+        let is_due = step.next.is_some_and(|next| next <= server.app.server_now());
+        if dispatcher.under_way() > 0 {
+            dispatcher.attempted().await;
+        } else if !step.more && !is_due {
+            return;
+        }
+    }
+}
+
+/// A payer whose platform has an endpoint that got what came of setting it.
+struct Told {
+    server: Server,
+    payer: Payer,
+    external: String,
+    receiver: Receiver,
+    dispatcher: Dispatcher,
+}
+
+impl Told {
+    async fn new() -> Self {
+        let server = Server::new();
+        let payer = Payer::with(&server, 1_000_000).await;
+        let external = payer.bank("789").await;
+        let receiver = Receiver::start().expect("a receiver");
+        let url = receiver.url("/hooks");
+        let mut dispatcher = Dispatcher::new(server.app.clone());
+        payer.client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
+        deliver(&server, &mut dispatcher).await;
+        receiver.take();
+        Self { server, payer, external, receiver, dispatcher }
+    }
+
+    /// Makes a payment and gives its id.
+    async fn pay(&self) -> String {
+        let body = transfer(&self.payer.usd, &self.external, 100);
+        text(&self.payer.client.post("/transfer-out", &body).await.expect(201)["id"])
+    }
+
+    async fn deliver(&mut self) {
+        deliver(&self.server, &mut self.dispatcher).await;
+    }
+
+    /// Moves the clock, does what is due and delivers.
+    async fn pass(&mut self, millis: i64) {
+        self.server.pass(millis).await;
+        self.deliver().await;
+    }
+
+    async fn deliveries(&self, query: &str) -> Vec<Value> {
+        rows(&self.payer.client, &format!("/webhooks/deliveries{query}")).await
+    }
+}
+
+async fn rows(client: &Client, path: &str) -> Vec<Value> {
+    let body = client.get(path).await.expect(200).clone();
+    body["data"].as_array().expect("rows").clone()
+}
+
+fn event(received: &Received) -> Value {
+    serde_json::from_slice(&received.body).expect("JSON")
+}
+
+/// The statuses that were told about each payment, in the order in which they came.
+fn statuses(received: &[Received]) -> BTreeMap<String, Vec<String>> {
+    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for event in received.iter().map(event).filter(|event| event["type"] == "OUTGOING_PAYMENT") {
+        told.entry(text(&event["data"]["id"])).or_default().push(text(&event["data"]["status"]));
+    }
+    told
+}
+
+const WHOLE: [&str; 3] = ["PENDING", "PROCESSING", "COMPLETED"];
+
+#[tokio::test]
+async fn every_change_of_a_payment_arrives_once_and_in_order() {
+    let mut told = Told::new().await;
+    let mut expected = BTreeMap::new();
+    for _ in 0..20 {
+        expected.insert(told.pay().await, WHOLE.map(str::to_owned).to_vec());
+    }
+    told.pass(5_000).await;
+    let received = told.receiver.take();
+    assert_eq!(statuses(&received), expected);
+    for received in &received {
+        assert_eq!(received.header("webhook-id"), text(&event(received)["id"]));
+    }
+    told.deliver().await;
+    assert!(told.receiver.take().is_empty());
+    let deliveries = told.deliveries("?status=DELIVERED&type=OUTGOING_PAYMENT&limit=100").await;
+    assert_eq!(deliveries.len(), 60);
+    for delivery in deliveries {
+        let attempts = delivery["attempts"].as_array().expect("attempts");
+        assert_eq!((attempts.len(), &attempts[0]["responseStatus"]), (1, &json!(200)));
+    }
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn a_resource_that_fails_holds_up_nothing_but_itself() {
+    let mut told = Told::new().await;
+    let poisoned = told.pay().await;
+    let bad = poisoned.clone();
+    told.receiver.answer_by(move |received| {
+        let is_bad = event(received)["data"]["id"] == json!(bad);
+        Answer::status(if is_bad { 500 } else { 200 }).body("an answer")
+    });
+    let other = told.pay().await;
+    told.pass(5_000).await;
+    let seen = statuses(&told.receiver.take());
+    assert_eq!(seen[&other], WHOLE);
+    assert!(seen[&poisoned].iter().all(|status| status == "PENDING"), "{seen:?}");
+    let query = format!("?resourceId={poisoned}");
+    let mut waiting = told.deliveries(&query).await;
+    waiting.reverse();
+    assert_eq!(waiting.len(), 3);
+    assert!(waiting.iter().all(|delivery| delivery["status"] == "PENDING"), "{waiting:?}");
+    let attempt = &waiting[0]["attempts"][0];
+    assert_eq!(
+        (&attempt["responseStatus"], &attempt["responseBody"]),
+        (&json!(500), &json!("an answer"))
+    );
+    assert_eq!(waiting[1]["attempts"], json!([]));
+    told.receiver.answer(Answer::status(204));
+    told.pass(60_000).await;
+    assert_eq!(statuses(&told.receiver.take())[&poisoned], WHOLE);
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_away_is_asked_now_and_then_and_gets_everything_when_it_is_back() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(503));
+    let mut payments = Vec::new();
+    for _ in 0..30 {
+        payments.push(told.pay().await);
+    }
+    told.pass(5_000).await;
+    // A day in steps of ten minutes: the pauses grow to half an hour.
+    told.receiver.take();
+    let mut asked = 0;
+    for _ in 0..24 * 6 {
+        told.pass(600_000).await;
+        asked += told.receiver.take().len();
+    }
+    assert!((40..=70).contains(&asked), "asked {asked} times in a day");
+    told.receiver.answer(Answer::status(200));
+    told.pass(1_800_000).await;
+    let seen = statuses(&told.receiver.take());
+    for payment in payments {
+        assert_eq!(seen[&payment], WHOLE);
+    }
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn after_a_week_nothing_is_attempted_until_somebody_asks_for_it() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::closed());
+    let payment = told.pay().await;
+    told.pass(5_000).await;
+    for _ in 0..8 * 24 {
+        told.pass(3_600_000).await;
+    }
+    let dead = told.deliveries(&format!("?resourceId={payment}&status=DEAD")).await;
+    assert_eq!(dead.len(), 3, "{dead:?}");
+    told.receiver.take();
+    told.receiver.answer(Answer::status(200));
+    told.pass(3_600_000).await;
+    assert!(statuses(&told.receiver.take()).is_empty());
+    let first = dead.last().expect("a delivery");
+    let path = format!("/webhooks/deliveries/{}/retry", text(&first["id"]));
+    let again = told.payer.client.post(&path, &json!({})).await.expect(200).clone();
+    assert_eq!(again["status"], "PENDING");
+    told.deliver().await;
+    let received = told.receiver.take();
+    assert_eq!(received.len(), 1);
+    assert_eq!(event(&received[0])["id"], first["eventId"]);
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn answers_end_a_delivery_as_the_contract_says() {
+    let mut told = Told::new().await;
+    for (answer, status) in [(200, "DELIVERED"), (204, "DELIVERED"), (409, "DELIVERED")] {
+        told.receiver.answer(Answer::status(answer));
+        let payment = told.pay().await;
+        told.deliver().await;
+        let rows = told.deliveries(&format!("?resourceId={payment}")).await;
+        assert_eq!(rows[0]["status"], status, "{answer}");
+    }
+    for answer in [301, 400, 404, 500] {
+        told.receiver.answer(Answer::status(answer));
+        let payment = told.pay().await;
+        told.deliver().await;
+        let rows = told.deliveries(&format!("?resourceId={payment}")).await;
+        assert_eq!((&rows[0]["status"], rows.len()), (&json!("PENDING"), 1), "{answer}");
+        told.receiver.answer(Answer::status(200));
+        told.pass(5_000).await;
+    }
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_gets_nothing_until_it_is_set_again() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(410));
+    let payment = told.pay().await;
+    told.pass(5_000).await;
+    assert_eq!(told.receiver.take().len(), 1);
+    let dead = told.deliveries(&format!("?resourceId={payment}")).await;
+    assert!(dead.iter().all(|delivery| delivery["status"] == "DEAD"), "{dead:?}");
+    told.receiver.answer(Answer::status(200));
+    told.pay().await;
+    told.pass(600_000).await;
+    assert!(told.receiver.take().is_empty());
+    let path = format!("/webhooks/deliveries/{}/retry", text(&dead[0]["id"]));
+    let refused = told.payer.client.post(&path, &json!({})).await;
+    refused.refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
+    let url = told.receiver.url("/new");
+    let client = &told.payer.client;
+    client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
+    let payment = told.pay().await;
+    told.pass(5_000).await;
+    assert_eq!(statuses(&told.receiver.take())[&payment], WHOLE);
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn who_asks_to_be_left_alone_is() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(429).header("retry-after", "120"));
+    told.pay().await;
+    told.deliver().await;
+    assert_eq!(told.receiver.take().len(), 1);
+    told.receiver.answer(Answer::status(200));
+    told.pay().await;
+    told.pass(110_000).await;
+    assert!(told.receiver.take().is_empty());
+    told.pass(30_000).await;
+    assert_eq!(statuses(&told.receiver.take()).len(), 2);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_holds_up_no_other_platform() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(200).held());
+    let other = Payer::with(&told.server, 1_000_000).await;
+    let external = other.bank("789").await;
+    let fast = Receiver::start().expect("a receiver");
+    let url = fast.url("/");
+    other.client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
+    for _ in 0..100 {
+        told.pay().await;
+        other.client.post("/transfer-out", &transfer(&other.usd, &external, 1)).await.expect(201);
+    }
+    told.server.pass(5_000).await;
+    let told_other = async {
+        loop {
+            let step = told.dispatcher.step().await.expect("a step");
+            let payments = statuses(&fast.received());
+            if payments.len() == 100 && payments.values().all(|told| *told == WHOLE) {
+                return;
+            }
+            if !step.more {
+                told.dispatcher.attempted().await;
+            }
+        }
+    };
+    // The one that hangs is still being asked when the other has everything.
+    let within = tokio::time::timeout(Duration::from_secs(10), told_other).await;
+    assert!(within.is_ok(), "{:?}", statuses(&fast.received()).len());
+    assert!(told.dispatcher.under_way() > 0);
+    told.receiver.release();
+}
+
+#[tokio::test]
+async fn what_was_not_kept_when_the_server_died_is_delivered_by_the_next() {
+    let mut told = Told::new().await;
+    let payment = told.pay().await;
+    told.server.pass(5_000).await;
+    // The first attempts are made, and nobody writes down what came of them.
+    told.dispatcher.step().await.expect("a step");
+    told.dispatcher.step().await.expect("a step");
+    told.dispatcher.attempted().await;
+    let Told { server, receiver, dispatcher, payer, .. } = told;
+    drop((dispatcher, payer));
+    let server = server.restart();
+    let mut dispatcher = Dispatcher::new(server.app.clone());
+    deliver(&server, &mut dispatcher).await;
+    let received = receiver.take();
+    let mut seen = statuses(&received)[&payment].clone();
+    seen.dedup();
+    assert_eq!(seen, WHOLE);
+    server.verify();
+}
+
+#[tokio::test]
+async fn events_of_a_time_are_sent_again_in_their_own_bytes() {
+    let mut told = Told::new().await;
+    let payment = told.pay().await;
+    told.pass(5_000).await;
+    let first = told.receiver.take();
+    let client = &told.payer.client;
+    let body = json!({
+        "from": "2020-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z", "types": ["OUTGOING_PAYMENT"],
+    });
+    let replay = || client.send("POST", "/webhooks/replay", Call::json(&body).key("again"));
+    assert_eq!(replay().await.expect(200), &json!({ "events": 3 }));
+    assert_eq!(replay().await.expect(200), &json!({ "events": 3 }));
+    told.deliver().await;
+    let again = told.receiver.take();
+    assert_eq!(statuses(&again)[&payment], WHOLE);
+    let bodies = |all: &[Received]| {
+        let payments = all.iter().filter(|it| event(it)["type"] == "OUTGOING_PAYMENT");
+        payments.map(|received| received.body.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(bodies(&first), bodies(&again));
+    let nothing = json!({ "from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z" });
+    let none = told.payer.client.post("/webhooks/replay", &nothing).await;
+    assert_eq!(none.expect(200), &json!({ "events": 0 }));
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn events_can_be_pulled_in_their_order_and_none_is_missed() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000_000).await;
+    let external = payer.bank("789").await;
+    let start = payer.client.get("/events?start=latest").await.expect(200).clone();
+    assert_eq!((&start["data"], &start["hasMore"]), (&json!([]), &json!(false)));
+    let mut expected = BTreeMap::new();
+    for _ in 0..5 {
+        let body = transfer(&payer.usd, &external, 100);
+        let paid = payer.client.post("/transfer-out", &body).await.expect(201).clone();
+        expected.insert(text(&paid["id"]), WHOLE.map(str::to_owned).to_vec());
+        server.pass(5_000).await;
+    }
+    let mut cursor = text(&start["nextCursor"]);
+    let (mut told, mut ids): (BTreeMap<String, Vec<String>>, Vec<String>) = Default::default();
+    loop {
+        let path = format!("/events?cursor={cursor}&limit=4&type=OUTGOING_PAYMENT");
+        let page = payer.client.get(&path).await.expect(200).clone();
+        for event in page["data"].as_array().expect("events") {
+            let data = &event["data"];
+            told.entry(text(&data["id"])).or_default().push(text(&data["status"]));
+            ids.push(text(&event["id"]));
+        }
+        cursor = text(&page["nextCursor"]);
+        if page["hasMore"] == json!(false) {
+            break;
+        }
+    }
+    assert_eq!(told, expected);
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 15);
+    let other = server.platform().await;
+    let stolen = other.get(&format!("/events?cursor={cursor}")).await;
+    stolen.refused(400, "INVALID_INPUT");
+    let since = payer.client.get("/events?startDate=2100-01-01T00:00:00Z").await;
+    assert_eq!(since.expect(200)["data"], json!([]));
+}

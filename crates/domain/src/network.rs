@@ -1,0 +1,54 @@
+//! Which addresses are the public internet (reliability 4.6).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// IPv4 networks that are not the public internet (IANA's registry of special addresses).
+static SPECIAL_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
+    [
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    ]
+    .map(|net| net.parse().expect("a network"))
+    .to_vec()
+});
+
+/// The only IPv6 network that is given out for the public internet, and what is special in it.
+static GLOBAL_V6: LazyLock<Ipv6Net> = LazyLock::new(|| "2000::/3".parse().expect("a network"));
+static SPECIAL_V6: LazyLock<Vec<Ipv6Net>> = LazyLock::new(|| {
+    ["2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"]
+        .map(|net| net.parse().expect("a network"))
+        .to_vec()
+});
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !SPECIAL_V4.iter().any(|net| net.contains(&address))
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    GLOBAL_V6.contains(&address) && !SPECIAL_V6.iter().any(|net| net.contains(&address))
+}
+
+/// Whether an address is on the public internet: what this machine, its neighbours or nobody has is
+/// not.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}

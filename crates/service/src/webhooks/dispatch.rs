@@ -1,0 +1,510 @@
+//! Delivers events (contract 7.4; reliability 5.2).
+//!
+//! One server of those that share a database delivers, by the lease under which it does what is due
+//! ([`crate::tenure`]). Each step keeps what came of attempts and takes new events on, in one unit
+//! of work, and then begins the attempts whose turn it is. Whatever is not kept when the process
+//! dies is attempted again: at least once. No loop and no sleep is here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Schedule, Status, Verdict};
+use domain::event::Event;
+use domain::id::{DeliveryId, PlatformId};
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use ports::outbound::{OutboundFailure, OutboundRequest};
+use store::deliveries::DeliveryFilter;
+use store::error::StoreError;
+use store::events::{Endpoint, Feed, Numbered, Outbox};
+use store::select::{Order, PageRequest};
+use store::unit::Unit;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::tenure::{self, Tenure};
+use crate::webhooks::queue::{LOADED_MAX, Queue, Turn};
+use crate::webhooks::reach;
+use crate::webhooks::signature::Signer;
+
+/// Events of one platform that are taken on in one step.
+const TAKEN_MAX: u32 = 512;
+
+/// What came of one attempt.
+struct Made {
+    platform: PlatformId,
+    resource: Uuid,
+    delivery: DeliveryId,
+    /// Nothing if the event could not be read.
+    attempt: Option<Attempt>,
+    /// For how many milliseconds the endpoint wants to be left alone.
+    retry_after: Option<i64>,
+    /// Spreads the next attempt.
+    random: u64,
+}
+
+/// New events of a platform.
+struct Taken {
+    platform: Arc<Platform>,
+    after: i64,
+    feed: Feed,
+}
+
+/// New deliveries, with their events.
+type Added = Vec<(Arc<Delivery>, Numbered)>;
+
+/// What a step has kept.
+struct Kept {
+    deliveries: BTreeMap<DeliveryId, Arc<Delivery>>,
+    added: Vec<(PlatformId, Added)>,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Whether this server delivers; if not, another one does.
+    pub is_ours: bool,
+    /// Whether there is more to do already.
+    pub more: bool,
+    /// When there is something to do, by the server's clock, if nothing happens before.
+    pub next: Option<Timestamp>,
+}
+
+/// Delivers the events of all platforms.
+pub struct Dispatcher {
+    app: App,
+    tenure: Option<Tenure>,
+    queues: HashMap<PlatformId, Queue>,
+    attempts: JoinSet<Made>,
+    made: Vec<Made>,
+}
+
+impl Dispatcher {
+    /// One that has nothing to do yet.
+    pub fn new(app: App) -> Self {
+        Self {
+            app,
+            tenure: None,
+            queues: HashMap::new(),
+            attempts: JoinSet::new(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Waits until an attempt has ended; for ever if none is under way.
+    pub async fn attempted(&mut self) {
+        match self.attempts.join_next().await {
+            Some(made) => self.made.extend(made.ok()),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How many attempts are under way.
+    pub fn under_way(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Keeps what came of attempts, takes new events on, and begins what is due, unless another
+    /// server does.
+    pub async fn step(&mut self) -> Result<Step, Error> {
+        self.keep_up(true).await
+    }
+
+    /// The last step: begins nothing any more.
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        self.keep_up(false).await.map(|_| ())
+    }
+
+    async fn keep_up(&mut self, begins: bool) -> Result<Step, Error> {
+        let Some(tenure) = tenure::hold(&self.app).await? else {
+            self.forget();
+            return Ok(Step { is_ours: false, more: false, next: None });
+        };
+        if !self.tenure.is_some_and(|known| known.is_of(tenure)) {
+            self.forget();
+            self.tenure = Some(tenure);
+            let open = self.app.store().read(|view| view.open_outboxes()).await;
+            for outbox in open.map_err(Error::Store)? {
+                self.load(outbox).await?;
+            }
+        }
+        while let Some(made) = self.attempts.try_join_next() {
+            self.made.extend(made.ok());
+        }
+        let news = self.app.store().read(|view| view.outboxes_with_news()).await;
+        let (mut taken, mut reloaded, mut more) = (Vec::new(), Vec::new(), false);
+        for outbox in news.map_err(Error::Store)? {
+            if outbox.news {
+                reloaded.push(outbox.platform);
+                continue;
+            }
+            if !self.queues.contains_key(&outbox.platform) {
+                self.load(outbox).await?;
+            }
+            more |= self.take(outbox, &mut taken).await?;
+        }
+        more |= !reloaded.is_empty();
+        let result = self.keep(tenure, taken, reloaded.clone()).await;
+        if matches!(result, Err(Error::Superseded)) {
+            self.forget();
+        }
+        result?;
+        // Only now that it is written down as seen: what changes from here on is news again.
+        reloaded.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
+        for id in reloaded {
+            let outbox = self.app.store().look(move |view| view.get::<Outbox>(&id)).await;
+            if let Some(outbox) = outbox.map_err(Error::Store)? {
+                self.load(*outbox).await?;
+            }
+        }
+        if begins {
+            self.begin();
+        }
+        self.measure();
+        more |= self.queues.values().any(|queue| queue.is_gone && queue.len() > 0);
+        let next = self
+            .queues
+            .values()
+            .filter_map(|queue| Some(queue.platform.ahead.on_server(queue.next_at()?)));
+        Ok(Step { is_ours: true, more, next: next.min() })
+    }
+
+    /// Drops everything: another server goes on.
+    fn forget(&mut self) {
+        self.tenure = None;
+        self.queues.clear();
+        self.made.clear();
+        self.attempts.abort_all();
+        self.attempts = JoinSet::new();
+    }
+
+    /// Loads what waits for a platform's endpoint, in the place of what is known of it.
+    async fn load(&mut self, outbox: Outbox) -> Result<(), Error> {
+        let id = outbox.platform;
+        let filter = DeliveryFilter { status: Some(Status::Pending), ..DeliveryFilter::default() };
+        let limit = u32::try_from(LOADED_MAX).unwrap_or(u32::MAX);
+        let page = PageRequest { limit, after: None, order: Order::Ascending };
+        let found = self
+            .app
+            .store()
+            .read(move |view| {
+                let platform = view.get::<Platform>(&id)?;
+                Ok::<_, StoreError>((platform, view.deliveries(id, &filter, page)?))
+            })
+            .await
+            .map_err(Error::Store)?;
+        let (Some(platform), page) = found else {
+            return Err(Error::Internal(format!("{id} has events and is not there")));
+        };
+        let now = self.app.now(platform.ahead);
+        let signer = Signer::of(&self.app, &platform, now);
+        let queue = self.queues.entry(id);
+        let queue = queue.or_insert_with(|| Queue::new(Arc::clone(&platform), signer, now));
+        queue.clear();
+        queue.signer = Arc::new(Signer::of(&self.app, &platform, now));
+        queue.platform = platform;
+        queue.is_gone = outbox.endpoint == Endpoint::Gone;
+        queue.has_more = page.has_more;
+        let mut waiting = page.rows;
+        waiting.retain(|delivery| delivery.draft().plan != Plan::Asked);
+        waiting.sort_by_key(|delivery| delivery.draft().ordinal);
+        for delivery in waiting {
+            queue.push(&delivery, None);
+        }
+        Ok(())
+    }
+
+    /// Reads new events of a platform, as far as there is room for them. Whether there are more.
+    async fn take(&mut self, outbox: Outbox, taken: &mut Vec<Taken>) -> Result<bool, Error> {
+        let Some(queue) = self.queues.get(&outbox.platform) else { return Ok(false) };
+        if outbox.endpoint != Endpoint::Open || outbox.taken >= outbox.head || !queue.has_room() {
+            return Ok(false);
+        }
+        let (id, after) = (outbox.platform, outbox.taken);
+        let feed = self.app.store().read(move |view| view.feed(id, after, None, TAKEN_MAX)).await;
+        let feed = feed.map_err(Error::Store)?;
+        let more = feed.until < feed.head;
+        taken.push(Taken { platform: Arc::clone(&queue.platform), after, feed });
+        Ok(more)
+    }
+
+    /// Keeps everything that has come up, in one unit of work.
+    async fn keep(
+        &mut self,
+        tenure: Tenure,
+        taken: Vec<Taken>,
+        reloaded: Vec<PlatformId>,
+    ) -> Result<(), Error> {
+        let schedule = self.app.env().webhooks.schedule;
+        let mut given_up = Vec::new();
+        for queue in self.queues.values_mut() {
+            let now = self.app.now(queue.platform.ahead);
+            given_up.extend(queue.give_up(&schedule, now).into_iter().map(|id| (id, now)));
+        }
+        let made = std::mem::take(&mut self.made);
+        let is_nothing = made.is_empty() && taken.is_empty() && given_up.is_empty();
+        if is_nothing && reloaded.is_empty() {
+            return Ok(());
+        }
+        let mut ahead = HashMap::new();
+        for (id, queue) in &self.queues {
+            ahead.insert(*id, self.app.now(queue.platform.ahead));
+        }
+        let made = Arc::new(made);
+        let (unit_app, unit_made) = (self.app.clone(), Arc::clone(&made));
+        let kept = self
+            .app
+            .store()
+            .write(move |unit| {
+                tenure.check(&unit_app, unit)?;
+                let deliveries = keep_attempts(unit, &unit_made, &schedule, &ahead)?;
+                for (id, now) in &given_up {
+                    let Some(delivery) = unit.get::<Delivery>(id)? else { continue };
+                    let gone = delivery::Event::GivenUp(None);
+                    if let Ok(moved) = Delivery::clone(&delivery).apply(gone, *now) {
+                        unit.move_delivery(moved);
+                    }
+                }
+                let mut added = Vec::new();
+                for taken in &taken {
+                    added.push((taken.platform.id, take_on(unit, taken, &ahead)?));
+                }
+                for id in &reloaded {
+                    let outbox = unit.outbox(*id)?;
+                    unit.put_outbox(Outbox { news: false, ..outbox });
+                }
+                Ok::<_, Error>(Kept { deliveries, added })
+            })
+            .await;
+        let kept = match kept {
+            Ok(kept) => kept,
+            Err(error) => {
+                // They are kept with the next step.
+                self.made = Arc::into_inner(made).unwrap_or_default();
+                return Err(error);
+            }
+        };
+        for made in made.iter() {
+            self.learn(made, kept.deliveries.get(&made.delivery).map(AsRef::as_ref), &schedule);
+        }
+        for (platform, added) in kept.added {
+            let Some(queue) = self.queues.get_mut(&platform) else { continue };
+            for (delivery, numbered) in added {
+                queue.push(&delivery, Some(numbered.event));
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns from an attempt how the endpoint is.
+    fn learn(&mut self, made: &Made, delivery: Option<&Delivery>, schedule: &Schedule) {
+        let Some(queue) = self.queues.get_mut(&made.platform) else { return };
+        let now = self.app.now(queue.platform.ahead);
+        let verdict = made.attempt.as_ref().map(Attempt::verdict);
+        let outcome = match verdict {
+            Some(Verdict::Received) => "received",
+            Some(Verdict::Gone) => "gone",
+            Some(Verdict::Failed) => "failed",
+            None => "unreadable",
+        };
+        metrics::counter!("switchyard_webhook_attempts_total", "outcome" => outcome).increment(1);
+        match verdict {
+            Some(Verdict::Received) => queue.succeeded(now),
+            Some(Verdict::Gone) => {
+                tracing::warn!(platform = %made.platform, "the webhook endpoint is gone (410)");
+                queue.is_gone = true;
+            }
+            Some(Verdict::Failed) => queue.failed(schedule, made.random, made.retry_after, now),
+            None => {}
+        }
+        queue.finished(made.resource, made.delivery, delivery);
+    }
+
+    /// Begins every attempt whose turn it is.
+    fn begin(&mut self) {
+        for queue in self.queues.values_mut() {
+            let now = self.app.now(queue.platform.ahead);
+            if queue.signer.is_over(now) {
+                queue.signer = Arc::new(Signer::of(&self.app, &queue.platform, now));
+            }
+            while let Some(turn) = queue.next(now) {
+                let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
+                let signer = Arc::clone(&queue.signer);
+                self.attempts.spawn(async move { attempt(app, platform, signer, turn).await });
+            }
+        }
+    }
+
+    /// Tells how much waits, and for how long.
+    fn measure(&self) {
+        let waiting: usize = self.queues.values().map(Queue::len).sum();
+        let ages = self.queues.values().filter_map(|queue| {
+            let now = self.app.now(queue.platform.ahead);
+            Some(now.millis().saturating_sub(queue.oldest()?.millis()).max(0))
+        });
+        let oldest = ages.max().unwrap_or(0);
+        metrics::gauge!("switchyard_webhook_pending").set(waiting as f64);
+        metrics::gauge!("switchyard_webhook_oldest_seconds").set(oldest as f64 / 1_000.0);
+    }
+}
+
+/// Keeps what came of attempts, and gives the deliveries as they are then.
+fn keep_attempts(
+    unit: &mut Unit<'_, '_>,
+    made: &[Made],
+    schedule: &Schedule,
+    now: &HashMap<PlatformId, Timestamp>,
+) -> Result<BTreeMap<DeliveryId, Arc<Delivery>>, Error> {
+    let ids: Vec<_> = made.iter().map(|made| made.delivery).collect();
+    let found = unit.get_all::<Delivery>(&ids)?;
+    let mut kept = BTreeMap::new();
+    for (made, found) in made.iter().zip(found) {
+        let Some(delivery) = found else { continue };
+        let Some(now) = now.get(&made.platform).copied() else { continue };
+        let event = match &made.attempt {
+            Some(attempt) => {
+                let failures = delivery.progress().failures.saturating_add(1);
+                let pause = schedule.pause_asked(failures, made.random, made.retry_after);
+                delivery.after(attempt.clone(), schedule, pause, now)
+            }
+            None => delivery::Event::GivenUp(None),
+        };
+        if made.attempt.as_ref().is_some_and(|it| it.verdict() == Verdict::Gone) {
+            let outbox = unit.outbox(made.platform)?;
+            if outbox.endpoint == Endpoint::Open {
+                unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
+            }
+        }
+        // One that has ended meanwhile stays as it is.
+        let delivery = match Delivery::clone(&delivery).apply(event, now) {
+            Ok(moved) => {
+                let delivery = Arc::new(moved.now().clone());
+                unit.move_delivery(moved);
+                delivery
+            }
+            Err(_) => delivery,
+        };
+        kept.insert(made.delivery, delivery);
+    }
+    Ok(kept)
+}
+
+/// Makes the deliveries of new events.
+fn take_on(
+    unit: &mut Unit<'_, '_>,
+    taken: &Taken,
+    now: &HashMap<PlatformId, Timestamp>,
+) -> Result<Added, Error> {
+    let platform = taken.platform.id;
+    let outbox = unit.outbox(platform)?;
+    let Some(now) = now.get(&platform).copied() else { return Ok(Vec::new()) };
+    // The endpoint was set anew meanwhile: it begins with what comes then.
+    if outbox.endpoint != Endpoint::Open || outbox.taken != taken.after {
+        return Ok(Vec::new());
+    }
+    let events = &taken.feed.events;
+    let ids: Vec<_> = events.iter().map(|it| delivery::delivery_id(&it.event)).collect();
+    let known = unit.get_all::<Delivery>(&ids)?;
+    let mut added = Vec::new();
+    for (numbered, known) in events.iter().zip(known) {
+        // Somebody else has made it: whoever asks the platform, or a replay.
+        if known.is_some() {
+            continue;
+        }
+        let event = &numbered.event;
+        let draft = Draft::new(event, numbered.ordinal, Plan::of(event.kind));
+        let delivery = Delivery::pending(draft, now);
+        unit.add_delivery(delivery.clone());
+        added.push((Arc::new(delivery), numbered.clone()));
+    }
+    unit.put_outbox(Outbox { taken: taken.feed.until, ..outbox });
+    Ok(added)
+}
+
+/// Makes one attempt.
+async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: Turn) -> Made {
+    let Turn { id, resource, number, event } = turn;
+    let event = match event {
+        Some(event) => Ok(Some(event)),
+        None => {
+            let found = app.store().look(move |view| view.event(resource, number)).await;
+            found.map(|event| event.map(Arc::new))
+        }
+    };
+    let random = u64::from_be_bytes(app.random());
+    let made = |attempt, retry_after| Made {
+        platform: platform.id,
+        resource,
+        delivery: id,
+        attempt,
+        retry_after,
+        random,
+    };
+    match event {
+        Ok(Some(event)) => {
+            let (attempt, retry_after) = post(&app, &platform, &signer, &event).await;
+            made(Some(attempt), retry_after)
+        }
+        Ok(None) | Err(StoreError::Sealed { .. } | StoreError::Corrupt { .. }) => {
+            tracing::error!(delivery = %id, "an event that is to be delivered cannot be read");
+            made(None, None)
+        }
+        Err(error) => {
+            tracing::warn!(delivery = %id, %error, "an event could not be read now");
+            let at = app.now(platform.ahead);
+            let outcome = Outcome::Unreachable;
+            made(Some(Attempt { at, millis: 0, peer: None, outcome }), None)
+        }
+    }
+}
+
+/// Sends an event to its platform's endpoint once. Gives what came of it, and for how many
+/// milliseconds the endpoint wants to be left alone.
+pub(super) async fn post(
+    app: &App,
+    platform: &Platform,
+    signer: &Signer,
+    event: &Event,
+) -> (Attempt, Option<i64>) {
+    let at = app.now(platform.ahead);
+    let refused = |why: &str| {
+        let outcome = Outcome::Refused(why.to_owned());
+        (Attempt { at, millis: 0, peer: None, outcome }, None)
+    };
+    let Some(url) = platform.webhook_endpoint.clone() else {
+        return refused("the platform has no endpoint");
+    };
+    let started = app.server_now();
+    let request = OutboundRequest {
+        url,
+        reach: reach(platform.mode),
+        // Receivers compare with the time on their own clocks, whatever the platform's shows.
+        headers: signer.headers(event, started),
+        body: event.body.clone(),
+        within: app.env().webhooks.within,
+    };
+    let answer = app.env().outbound.post(request).await;
+    let millis = app.server_now().millis().saturating_sub(started.millis()).max(0);
+    let millis = u32::try_from(millis).unwrap_or(u32::MAX);
+    metrics::histogram!("switchyard_webhook_attempt_seconds").record(f64::from(millis) / 1_000.0);
+    match answer {
+        Ok(answer) => {
+            let asked = answer.retry_after.map(|asked| asked.delay(app.server_now()).as_millis());
+            let asked = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
+            let mut body = answer.body;
+            body.truncate(delivery::ANSWER_MAX);
+            let outcome = Outcome::Answered { status: answer.status, body };
+            (Attempt { at, millis, peer: answer.peer, outcome }, asked)
+        }
+        Err(failure) => {
+            let outcome = match failure {
+                OutboundFailure::Refused(why) => Outcome::Refused(why),
+                OutboundFailure::Unreachable => Outcome::Unreachable,
+                OutboundFailure::TimedOut => Outcome::TimedOut,
+            };
+            (Attempt { at, millis, peer: None, outcome }, None)
+        }
+    }
+}

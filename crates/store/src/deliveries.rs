@@ -1,0 +1,261 @@
+//! Deliveries in the store.
+
+use std::net::IpAddr;
+
+use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
+use domain::event::EventKind;
+use domain::id::{DeliveryId, PlatformId};
+use domain::time::Timestamp;
+use domain::transition::Moved;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::readers::View;
+use crate::record::{Record, record_table};
+use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
+use crate::sql::{Row, Value};
+use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
+use crate::unit::Unit;
+
+/// An attempt as it is kept inside the sealed column.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    at: i64,
+    ms: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "bytes")]
+    body: Vec<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
+}
+
+/// Bytes of an answer, which need not be text, as base64.
+mod bytes {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        STANDARD.decode(String::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+impl Stored {
+    fn of(attempt: &Attempt) -> Self {
+        let mut stored = Self {
+            at: attempt.at.millis(),
+            ms: attempt.millis,
+            peer: attempt.peer,
+            status: None,
+            body: Vec::new(),
+            refused: None,
+            late: false,
+        };
+        match &attempt.outcome {
+            Outcome::Answered { status, body } => {
+                stored.status = Some(*status);
+                stored.body.clone_from(body);
+            }
+            Outcome::Refused(why) => stored.refused = Some(why.clone()),
+            Outcome::Unreachable => {}
+            Outcome::TimedOut => stored.late = true,
+        }
+        stored
+    }
+
+    fn into_domain(self) -> Attempt {
+        let outcome = match (self.status, self.refused) {
+            (Some(status), _) => Outcome::Answered { status, body: self.body },
+            (None, Some(why)) => Outcome::Refused(why),
+            (None, None) if self.late => Outcome::TimedOut,
+            (None, None) => Outcome::Unreachable,
+        };
+        let at = Timestamp::from_millis(self.at);
+        Attempt { at, millis: self.ms, peer: self.peer, outcome }
+    }
+}
+
+impl Record for Delivery {
+    type Key = DeliveryId;
+    const TABLE: &'static str = "deliveries";
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "platform",
+        "kind",
+        "resource",
+        "number",
+        "ordinal",
+        "plan",
+        "status",
+        "since",
+        "due_at",
+        "failures",
+        "updated_at",
+        "sealed",
+    ];
+    record_table!(deliveries);
+
+    fn key(&self) -> DeliveryId {
+        self.id()
+    }
+
+    fn key_value(key: &DeliveryId) -> Value {
+        (*key).into()
+    }
+
+    fn strands(&self) -> (Uuid, Vec<Strand>) {
+        let draft = self.draft();
+        let facet = facet(draft.kind, self.status());
+        (draft.id.uuid(), strands(draft.platform.uuid(), draft.resource, facet).to_vec())
+    }
+
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+        let (draft, progress) = (self.draft(), self.progress());
+        let attempts: Vec<_> = progress.attempts.iter().map(Stored::of).collect();
+        let stored = serde_json::to_vec(&attempts).expect("attempts have text keys only");
+        vec![
+            draft.id.into(),
+            draft.platform.into(),
+            Value::name(draft.kind.name()),
+            draft.resource.into(),
+            draft.number.into(),
+            draft.ordinal.into(),
+            Value::name(draft.plan.name()),
+            Value::name(progress.status.name()),
+            progress.since.into(),
+            Value::or_null(progress.due_at),
+            progress.failures.into(),
+            progress.updated_at.into(),
+            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+        ]
+    }
+
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let draft = Draft {
+            id: row.id()?,
+            platform: row.id()?,
+            kind: row.named(EventKind::from_name)?,
+            resource: row.uuid()?,
+            number: row.count()?,
+            ordinal: row.int()?,
+            plan: row.named(Plan::from_name)?,
+        };
+        let (status, since) = (row.named(Status::from_name)?, row.time()?);
+        let (due_at, failures, updated_at) = (row.time_or_null()?, row.count()?, row.time()?);
+        let stored = keyring.open(Self::TABLE, draft.id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored: Vec<Stored> =
+            serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let attempts = stored.into_iter().map(Stored::into_domain).collect();
+        let progress = Progress { status, since, due_at, failures, updated_at, attempts };
+        Self::restore(draft, progress).ok_or_else(|| row.corrupt("parts that do not fit together"))
+    }
+}
+
+/// The index of the list of a platform's deliveries.
+pub(crate) static BY_PLATFORM: Index = Index {
+    tag: 13,
+    table: "deliveries",
+    columns: &["platform", "kind", "status"],
+    condition: None,
+    values: |facet| {
+        let kind = EventKind::ALL.into_iter().find(|kind| *kind as u8 == facet.group);
+        let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
+        vec![
+            Value::or_null(kind.map(|kind| Value::name(kind.name()))),
+            Value::or_null(status.map(|status| Value::name(status.name()))),
+        ]
+    },
+    passing: &[],
+    usual: None,
+    spans: SPANS_OF_PLATFORM,
+};
+
+/// The index of the list of deliveries about one resource.
+pub(crate) static BY_RESOURCE: Index = Index {
+    tag: 14,
+    columns: &["resource", "kind", "status"],
+    passing: &[Status::Pending as u16],
+    usual: Some(Status::Delivered as u16),
+    spans: SPANS_OF_PARTY,
+    ..BY_PLATFORM
+};
+
+/// The facet of a delivery in its lists.
+pub(crate) fn facet(kind: EventKind, status: Status) -> Facet {
+    Facet { group: kind as u8, state: status as u16 }
+}
+
+/// The strands of its lists that a delivery is in.
+pub(crate) fn strands(platform: Uuid, resource: Uuid, facet: Facet) -> [Strand; 2] {
+    [
+        Strand { index: &BY_PLATFORM, leader: platform, facet },
+        Strand { index: &BY_RESOURCE, leader: resource, facet },
+    ]
+}
+
+/// Which deliveries are listed. Bounds are inclusive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeliveryFilter {
+    /// Of events about this resource, by its uuid.
+    pub resource: Option<Uuid>,
+    /// Of events of this kind.
+    pub kind: Option<EventKind>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// Of events that happened then or later.
+    pub created_after: Option<Timestamp>,
+    /// Of events that happened then or earlier.
+    pub created_before: Option<Timestamp>,
+}
+
+impl View<'_> {
+    /// A platform's deliveries.
+    pub fn deliveries(
+        &mut self,
+        platform: PlatformId,
+        filter: &DeliveryFilter,
+        page: PageRequest,
+    ) -> Result<Page<Delivery>, StoreError> {
+        let (index, leader) = match filter.resource {
+            Some(resource) => (&BY_RESOURCE, resource),
+            None => (&BY_PLATFORM, platform.uuid()),
+        };
+        let branch =
+            Branch { index, leaders: [leader; 2], group: filter.kind.map(|kind| kind as u8) };
+        let mut rest = Conditions::default();
+        if filter.resource.is_some() {
+            rest.and("platform = ?", [platform.into()]);
+        }
+        let query = Query {
+            ways: vec![Way { branches: vec![branch], conditions: Conditions::default() }],
+            group: filter.kind.map(|kind| kind as u8),
+            state: filter.status.map(|status| status as u16),
+            ids: Ids::made(filter.created_after, filter.created_before),
+            rest,
+        };
+        self.list(query, page)
+    }
+}
+
+impl Unit<'_, '_> {
+    /// Adds a delivery. The caller has read that there is none.
+    pub fn add_delivery(&mut self, delivery: Delivery) {
+        self.put(delivery);
+    }
+
+    /// Keeps a delivery's change of state.
+    pub fn move_delivery(&mut self, moved: Moved<Delivery>) {
+        self.put(moved.into_now());
+    }
+}
