@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 use crate::unit::Unit;
 
 /// A ledger account with its balance.
@@ -339,38 +339,48 @@ pub(crate) fn of_transactions(
         return Ok(found);
     }
     let keys: Vec<_> = found.keys().map(|transaction| Value::from(*transaction)).collect();
-    let missing = |row: &Row| row.corrupt("not a transaction that was asked for");
-    connection.fetch(&POSTINGS, &keys, &mut |values| {
-        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
+    let wanted = [&POSTINGS, &ENTRIES].map(|shape| Keys { shape, keys: keys.clone() });
+    connection.fetch_all(&wanted, &mut |place, values| {
+        let Keys { shape, .. } = wanted[place];
+        let row = &mut Row::new(shape.table, shape.columns, values);
         let transaction = row.id()?;
-        let posting = PostingRow {
-            transaction,
-            number: row.count()?,
-            movement: row.named(Movement::from_name)?,
-            phase: phase(row)?,
-            at: row.time()?,
-            entries: Vec::new(),
-        };
-        found.get_mut(&transaction).ok_or_else(|| missing(row))?.push(posting);
-        Ok(())
-    })?;
-    connection.fetch(&ENTRIES, &keys, &mut |values| {
-        let row = &mut Row::new(ENTRIES.table, ENTRIES.columns, values);
-        let (transaction, number, _) = (row.id()?, row.count()?, row.int()?);
-        let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
-        let (minor, currency) = (row.int()?, row.currency_of_books()?);
-        let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
-        let entry = Entry::new(account, side, amount).map_err(|error| row.corrupt(error))?;
-        let postings: &mut Vec<PostingRow> =
-            found.get_mut(&transaction).ok_or_else(|| missing(row))?;
+        let postings: &mut Vec<PostingRow> = found
+            .get_mut(&transaction)
+            .ok_or_else(|| row.corrupt("not a transaction that was asked for"))?;
+        if std::ptr::eq(shape, &POSTINGS) {
+            postings.push(posting(transaction, row)?);
+            return Ok(());
+        }
+        let number = row.count()?;
         let posting = postings
             .iter_mut()
             .find(|posting| posting.number == number)
             .ok_or_else(|| row.corrupt("an entry without its posting"))?;
-        posting.entries.push(entry);
+        posting.entries.push(entry(row)?);
         Ok(())
     })?;
     Ok(found)
+}
+
+/// A posting without its entries.
+fn posting(transaction: TransactionId, row: &mut Row) -> Result<PostingRow, StoreError> {
+    Ok(PostingRow {
+        transaction,
+        number: row.count()?,
+        movement: row.named(Movement::from_name)?,
+        phase: phase(row)?,
+        at: row.time()?,
+        entries: Vec::new(),
+    })
+}
+
+/// An entry, from its line on.
+fn entry(row: &mut Row) -> Result<Entry, StoreError> {
+    let _line = row.int()?;
+    let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
+    let (minor, currency) = (row.int()?, row.currency_of_books()?);
+    let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
+    Entry::new(account, side, amount).map_err(|error| row.corrupt(error))
 }
 
 pub(crate) fn phase(row: &mut Row) -> Result<RowPhase, StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! A look asks for one row by its key. One statement answers it from one snapshot that is newer
 //! than the look, and it does not matter who else is answered by the same statement. So a thread
-//! takes all looks that wait and asks once for each table: a busy moment makes larger questions
+//! takes all looks that wait and asks for all of them at once: a busy moment makes larger questions
 //! instead of a longer queue, as on the commit lane.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
-use crate::sql::{Connection, Shape, Value};
+use crate::sql::{Connection, Keys, Shape, Value};
 
 /// Looks that may wait before new ones are refused.
 const QUEUE_MAX: usize = 4_096;
@@ -75,9 +75,7 @@ fn run(mut connection: Box<dyn Connection>, waiting: &Receiver<Look>) {
             }
             continue;
         }
-        for (shape, waiting) in by_table(looks) {
-            answer(&mut *connection, shape, waiting);
-        }
+        answer(&mut *connection, by_table(looks));
         // Nothing was written, so leaving the transaction cannot lose anything.
         let _ = connection.rollback();
     }
@@ -96,16 +94,21 @@ fn by_table(looks: Vec<Look>) -> Vec<(&'static Shape, Waiting)> {
     tables
 }
 
-/// Asks for rows of one table, and answers each who waits for one.
-fn answer(connection: &mut dyn Connection, shape: &'static Shape, mut waiting: Waiting) {
-    let keys: Vec<_> = waiting.keys().cloned().collect();
-    let asked = connection.fetch(shape, &keys, &mut |row| {
-        for reply in row.first().and_then(|key| waiting.remove(key)).into_iter().flatten() {
+/// Asks for rows, and answers each who waits for one.
+fn answer(connection: &mut dyn Connection, mut tables: Vec<(&'static Shape, Waiting)>) {
+    let keys = tables.iter().map(|(shape, waiting)| {
+        let keys = waiting.keys().cloned().collect();
+        Keys { shape, keys }
+    });
+    let wanted: Vec<_> = keys.collect();
+    let asked = connection.fetch_all(&wanted, &mut |place, row| {
+        let replies = row.first().and_then(|key| tables[place].1.remove(key));
+        for reply in replies.into_iter().flatten() {
             let _ = reply.send(Ok(Some(row.clone())));
         }
         Ok(())
     });
-    for reply in waiting.into_values().flatten() {
+    for reply in tables.into_iter().flat_map(|(_, waiting)| waiting.into_values().flatten()) {
         let _ = reply.send(asked.clone().map(|()| None));
     }
 }

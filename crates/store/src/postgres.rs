@@ -31,14 +31,14 @@ use tokio_postgres::types::{ToSql, Type};
 
 use self::address::Address;
 use self::failure::Failure;
-use self::link::{Link, Patience, Question, Reached};
+use self::link::{Answer, Link, Patience, Question, Reached};
 use self::texts::Texts;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::migrate;
-use crate::sql::{Change, Connection, Row, Shape, Turn, Value, Write};
+use crate::sql::{Change, Connection, Keys, Row, Shape, Turn, Value, Write};
 
 /// Reader connections. Each waits for a network most of the time, and each is a process of the
 /// server, of which there are a hundred by default for all servers of ours.
@@ -430,6 +430,37 @@ impl Postgres {
         Ok(texts)
     }
 
+    /// What stands before the next question: the beginning of a transaction that reads, if one is
+    /// to begin.
+    fn beginning(&mut self) -> Beginning {
+        match self.state {
+            State::WillRead => {
+                self.state = State::Reads;
+                self.beginning
+            }
+            State::Free | State::Reads | State::Writes(_) => &[],
+        }
+    }
+
+    /// Asks for rows of several tables at once, and gives them with the place of their table.
+    fn rows_of_all(&mut self, wanted: &[Keys]) -> Result<Vec<(usize, Answer)>, Failure> {
+        let texts = wanted.iter().map(|Keys { shape, .. }| self.texts(shape));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let mut parts = Vec::new();
+        for (place, Keys { keys, .. }) in wanted.iter().enumerate() {
+            parts.extend(keys.chunks(ROWS_MAX).map(|keys| (place, keys)));
+        }
+        let parameters: Vec<_> =
+            parts.iter().map(|(_, keys)| [keys as &(dyn ToSql + Sync)]).collect();
+        let questions = parts.iter().zip(&parameters);
+        let questions = questions
+            .map(|((place, _), parameters)| Question { sql: &texts[*place].fetch, parameters });
+        let before = self.beginning();
+        let questions: Vec<_> = before.iter().copied().chain(questions).collect();
+        let answers = self.link.ask(&questions)?.into_iter().skip(before.len());
+        Ok(parts.iter().map(|(place, _)| *place).zip(answers).collect())
+    }
+
     /// Asks for rows, within a transaction that reads if one is to begin.
     fn rows(
         &mut self,
@@ -438,19 +469,17 @@ impl Postgres {
         columns: usize,
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), Failure> {
-        let before: &[Question<'_>] = match self.state {
-            State::WillRead => self.beginning,
-            State::Free | State::Reads | State::Writes(_) => &[],
-        };
-        if self.state == State::WillRead {
-            self.state = State::Reads;
-        }
-        self.link.stream(before, Question { sql, parameters }, &mut |row| {
-            let values = (0..columns)
-                .map(|column| row.try_get(column).map_err(|error| Failure::from(error).error));
-            each(values.collect::<Result<Vec<_>, _>>()?)
-        })
+        let before = self.beginning();
+        self.link
+            .stream(before, Question { sql, parameters }, &mut |row| each(values_of(row, columns)?))
     }
+}
+
+/// The first columns of a row.
+fn values_of(row: &tokio_postgres::Row, columns: usize) -> Result<Vec<Value>, StoreError> {
+    (0..columns)
+        .map(|column| row.try_get(column).map_err(|error| Failure::from(error).error))
+        .collect()
 }
 
 impl Connection for Postgres {
@@ -555,6 +584,20 @@ impl Connection for Postgres {
         for keys in keys.chunks(ROWS_MAX) {
             let result = self.rows(&texts.fetch, &[&keys], shape.width(), each);
             self.after(result)?;
+        }
+        Ok(())
+    }
+
+    fn fetch_all(
+        &mut self,
+        wanted: &[Keys],
+        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let answers = self.rows_of_all(wanted);
+        for (place, answer) in self.after(answers)? {
+            for row in &answer.rows {
+                each(place, values_of(row, wanted[place].shape.width())?)?;
+            }
         }
         Ok(())
     }

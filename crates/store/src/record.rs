@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::cache::Generations;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 use crate::strands::Strand;
 use crate::tallies::Deltas;
 
@@ -249,19 +249,32 @@ macro_rules! tables {
         }
 
         impl Wanted {
-            /// Fetches every row that is wanted, a question for each table.
+            /// Fetches every row that is wanted, of all tables at once. Keys without a row are
+            /// found to have none.
             pub(crate) fn fetch(
                 self,
                 connection: &mut dyn Connection,
                 keyring: &Keyring,
                 cache: &mut Remembered,
             ) -> Result<(), StoreError> {
+                let mut wanted = Vec::new();
                 $(if !self.$field.is_empty() {
-                    for (key, found) in fetch::<$record>(connection, keyring, self.$field)? {
-                        cache.$field.insert(key, found);
+                    let keys = self.$field.iter().map(<$record as Record>::key_value).collect();
+                    wanted.push(Keys { shape: <$record as Record>::shape(), keys });
+                    for key in self.$field {
+                        cache.$field.insert(key, Found::NOTHING);
                     }
                 })*
-                Ok(())
+                connection.fetch_all(&wanted, &mut |place, values| {
+                    let shape = wanted[place].shape;
+                    $(if std::ptr::eq(shape, <$record as Record>::shape()) {
+                        let (row, version) = read::<$record>(values, keyring)?;
+                        let key = row.key();
+                        cache.$field.insert(key, Found { row: Some(Arc::new(row)), version });
+                        return Ok(());
+                    })*
+                    Err(StoreError::Engine(format!("{} is no table of records", shape.table)))
+                })
             }
         }
     };

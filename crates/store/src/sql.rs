@@ -338,6 +338,15 @@ impl Shape {
     }
 }
 
+/// Rows of one table that are wanted: those whose first column is one of these.
+#[derive(Debug)]
+pub struct Keys {
+    /// The table.
+    pub shape: &'static Shape,
+    /// The values of its first column.
+    pub keys: Vec<Value>,
+}
+
 /// What is done to rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -412,6 +421,19 @@ pub trait Connection: Send {
         keys: &[Value],
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
+
+    /// What [`Connection::fetch`] does, for several tables: where that crosses a network, all are
+    /// asked at once. `each` gets the place of the table in `wanted` with each row.
+    fn fetch_all(
+        &mut self,
+        wanted: &[Keys],
+        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for (place, Keys { shape, keys }) in wanted.iter().enumerate() {
+            self.fetch(shape, keys, &mut |values| each(place, values))?;
+        }
+        Ok(())
+    }
 
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
