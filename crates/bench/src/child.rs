@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use crate::http::{Client, Heads};
 use crate::place::Place;
+use crate::receivers::Receivers;
 use crate::time::{now, pause};
 
 /// The key that all databases of the benchmark are sealed with. They hold nothing of anybody's.
@@ -91,13 +92,29 @@ impl Starter {
         child
     }
 
-    /// Fills an empty database with customers and payments.
-    pub fn generate(&self, place: &Place, payers: u64, payments: u64) -> Result<()> {
+    /// Fills an empty database with customers and payments, whose events wait for these endpoints.
+    pub fn generate(
+        &self,
+        place: &Place,
+        payers: u64,
+        payments: u64,
+        endpoints: &[&str],
+    ) -> Result<()> {
         let mut command = self.command("generate", place);
         command.args(["--payers", &payers.to_string(), "--payments", &payments.to_string()]);
+        if !endpoints.is_empty() {
+            command.arg("--endpoints").args(endpoints);
+        }
         let status = command.status()?;
         ensure!(status.success(), "the data was not generated: {status}");
         Ok(())
+    }
+
+    /// Starts those to whom events are delivered.
+    pub fn receive(&self) -> Result<Receivers> {
+        let mut command = Command::new(&self.program);
+        command.arg("receivers").env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
+        Receivers::of(command.spawn().context("starting the receivers")?)
     }
 
     /// Starts a server on a database and waits until it is ready.
@@ -154,6 +171,20 @@ impl Server {
             kibibytes.map(|count: u64| count * 1024).with_context(|| format!("{path} lacks {name}"))
         };
         Ok(Memory { resident: bytes("VmRSS")?, own: bytes("RssAnon")?, peak: bytes("VmHWM")? })
+    }
+
+    /// How many events the platform of the first token has.
+    pub fn events(&self) -> Result<u64> {
+        let (mut client, mut count, mut from) = (self.client(), 0, "start=oldest".to_owned());
+        loop {
+            let page = client.get(&format!("/events?limit=100&{from}"))?;
+            count += page["data"].as_array().context("a page has data")?.len() as u64;
+            if page["hasMore"] != true {
+                return Ok(count);
+            }
+            let cursor = page["nextCursor"].as_str().context("a page has a cursor")?;
+            from = format!("cursor={cursor}");
+        }
     }
 
     /// Waits until no payment is under way, and tells how long that took.

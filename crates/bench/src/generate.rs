@@ -1,11 +1,11 @@
 //! Fills a database with payments, faster than clients could: through the same use cases, but each
 //! from its beginning to its end in one unit of work, so that `switchyard verify` finds nothing.
 //!
-//! What is made: one platform with the token of the benchmark, customers with a bank account and
-//! money each, and payments of all of them in an even order. Most have settled; some were refused,
-//! and some are deposits. Each has its events, its postings and, if a client would have asked for
-//! it, the answer under an idempotency key. Time is made up and ends now, so the payments lie in
-//! the past as if they had come one by one.
+//! What is made: one platform with the token of the benchmark, and others if they are wanted;
+//! customers with a bank account and money each, and payments of all of them in an even order. Most
+//! have settled; some were refused, and some are deposits. Each has its events, its postings and,
+//! if a client would have asked for it, the answer under an idempotency key. Time is made up and
+//! ends now, so the payments lie in the past as if they had come one by one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use domain::customer::{Identity, Individual, KycStatus};
 use domain::id::{
     ExternalAccountId, Id, InternalAccountId, Kind, Owner, PlatformId, TransactionId,
 };
+use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event};
 use ledger::posting::Resolution;
@@ -31,6 +32,8 @@ use ports::entropy::Entropy as _;
 use ports::rail::AccountReport;
 use service::customers::{self, NewCustomer};
 use service::external_accounts::{self, Duplicate, NewExternalAccount};
+use service::once::Keyed;
+use service::platforms::{self, ConfigChange, NewPlatform};
 use service::transfers::{self, Transfer};
 use service::{App, Error, funding, lifecycle, owners};
 use store::idempotency::scope;
@@ -77,7 +80,8 @@ struct Payer {
 }
 
 /// Fills the database, which must be empty: customers with a first deposit each, then payments.
-pub fn run(database_url: &str, payers: u64, payments: u64) -> Result<()> {
+/// With `endpoints` there is a platform for each of them, all of whose events are to go there.
+pub fn run(database_url: &str, payers: u64, payments: u64, endpoints: &[String]) -> Result<()> {
     let line = ["switchyard", "serve", "--database-url", database_url];
     let line = line.map(std::ffi::OsString::from);
     let config = match config::read(line, |name| std::env::var_os(name)) {
@@ -91,7 +95,8 @@ pub fn run(database_url: &str, payers: u64, payments: u64) -> Result<()> {
     // Units begin in the order in which they are made only if one thread runs them all.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let times = i64::try_from(payments + 2 * payers)?;
+        let platforms = endpoints.len().max(1) as u64;
+        let times = i64::try_from((payments + 2 * payers) * platforms)?;
         let first = SystemClock.now().plus_millis(-times * INTERVAL_MILLIS);
         let clock = ManualClock::new(first);
         let mut env = wiring::default_env();
@@ -100,12 +105,31 @@ pub fn run(database_url: &str, payers: u64, payments: u64) -> Result<()> {
         let app = opened.app.clone();
         let domain = options.uma_domain_at(options.listen.port);
         let made = first_start::run(&app, config.credentials.as_ref(), domain).await?;
-        let platform = made.context("the database is not empty")?.platform;
-        let filling = Filling { app, clock, platform };
-        filling.run(payers, payments).await?;
+        let mut platform = made.context("the database is not empty")?.platform;
+        for number in 0..platforms {
+            if number > 0 {
+                platform = another_platform(&app, platform).await?;
+            }
+            let endpoint = endpoints.get(number as usize);
+            let filling = Filling { app: app.clone(), clock: clock.clone(), platform };
+            filling.run(payers, payments, endpoint).await?;
+        }
         wiring::close(opened).await;
         Ok(())
     })
+}
+
+/// A platform as the first one is.
+async fn another_platform(app: &App, like: PlatformId) -> Result<PlatformId> {
+    let found = app.store().read(move |view| view.get::<Platform>(&like)).await;
+    let found = found?.context("the first platform is there")?;
+    let new = NewPlatform {
+        name: "another".to_owned(),
+        mode: found.mode,
+        uma_domain: found.uma_domain.clone(),
+        is_regulated: found.is_regulated,
+    };
+    Ok(platforms::create(app, new).await?.id)
 }
 
 struct Filling {
@@ -115,8 +139,11 @@ struct Filling {
 }
 
 impl Filling {
-    async fn run(&self, payers: u64, payments: u64) -> Result<()> {
+    async fn run(&self, payers: u64, payments: u64, endpoint: Option<&String>) -> Result<()> {
         let began = now();
+        if let Some(endpoint) = endpoint {
+            self.set_endpoint(endpoint).await?;
+        }
         let payers = self.payers(payers).await?;
         let (count, customers_took) = (payers.len(), seconds(began.elapsed()));
         let began = now();
@@ -137,6 +164,15 @@ impl Filling {
              {rate:.0} a second",
             seconds(took)
         );
+        Ok(())
+    }
+
+    async fn set_endpoint(&self, endpoint: &str) -> Result<()> {
+        let keyed = Keyed { scope: None, platform: self.platform, ahead: Ahead::NONE };
+        let webhook_endpoint = Some(endpoint.to_owned());
+        let change = ConfigChange { webhook_endpoint, ..ConfigChange::default() };
+        let render = renderer(200, |_: &Platform| ());
+        platforms::configure(&self.app, keyed, change, render).await?;
         Ok(())
     }
 

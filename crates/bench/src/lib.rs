@@ -17,6 +17,7 @@ pub mod sessions;
 pub mod yardsticks;
 pub mod row_locks;
 pub mod child;
+pub mod receivers;
 pub mod place;
 pub mod postgres;
 pub mod generate;

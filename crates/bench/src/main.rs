@@ -12,7 +12,7 @@ use bench::place::{Engine, Ground};
 use bench::postgres::Cluster;
 use bench::report::Report;
 use bench::rows::Row;
-use bench::{cells, child, generate, yardsticks};
+use bench::{cells, child, generate, receivers, yardsticks};
 use clap::{Args, Parser, Subcommand};
 
 /// The same as in the product, so that the server under test is the server.
@@ -86,7 +86,13 @@ enum Task {
         /// Payments of all of them
         #[arg(long, value_name = "COUNT")]
         payments: u64,
+        /// Where events go; with several, each is the endpoint of a platform of its own, which has
+        /// all of these customers and payments
+        #[arg(long, value_name = "URL", num_args = 1..)]
+        endpoints: Vec<String>,
     },
+    /// Receives events, and counts them
+    Receivers,
     /// Simulates 10⁹ payments a day with the figures that are kept, and writes it into the document
     Cells,
 }
@@ -104,9 +110,10 @@ fn main() -> ExitCode {
         Some(Task::Server { options }) => {
             child::end_with_parent().and_then(|()| yardsticks::serve(&options))
         }
-        Some(Task::Generate { database_url, payers, payments }) => {
-            generate::run(&database_url, payers, payments).map(|()| 0)
+        Some(Task::Generate { database_url, payers, payments, endpoints }) => {
+            generate::run(&database_url, payers, payments, &endpoints).map(|()| 0)
         }
+        Some(Task::Receivers) => child::end_with_parent().and_then(|()| receivers::run()),
         Some(Task::Cells) => cells::write(Path::new(RESULTS), Path::new(SCALING)).map(|()| 0),
     };
     result.map_or_else(

@@ -33,6 +33,9 @@ const CONNECTIONS: usize = 64;
 /// Pages that transactions to look at are taken from, at each end of the list.
 const LOOK_PAGES: usize = 5;
 
+/// Customers of each platform whose events are delivered.
+const TOLD_PAYERS: u64 = 1_000;
+
 /// A page of a list as clients ask for it by default.
 const PAGE_ROWS: usize = 20;
 
@@ -60,6 +63,8 @@ pub struct Plan {
     pub small: u64,
     /// Payments in the large one.
     pub large: u64,
+    /// Payments of each of the two platforms whose events are delivered.
+    pub told: u64,
     /// Whether the large one is kept for later runs, and taken over from an earlier one.
     pub keeps_large: bool,
 }
@@ -73,6 +78,7 @@ impl Plan {
         latency_duration: Duration::from_secs(30),
         small: 10_000,
         large: 10_000_000,
+        told: 30_000,
         keeps_large: false,
     };
 
@@ -84,6 +90,7 @@ impl Plan {
         latency_duration: Duration::from_secs(3),
         small: 10_000,
         large: 100_000,
+        told: 5_000,
         keeps_large: false,
     };
 
@@ -98,13 +105,14 @@ impl Plan {
 
     /// The plan as conditions of its figures.
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { rounds, warm_up, duration, latency_duration, small, large, .. } = self;
+        let Self { rounds, warm_up, duration, latency_duration, small, large, told, .. } = self;
         let loads = format!(
             "{rounds} rounds in turn, {duration:?} each after {warm_up:?}, {CONNECTIONS} \
              connections; latency {latency_duration:?} at half of the peak"
         );
         let data = format!(
-            "{small} payments in the small database, {large} in the large one, {PAYERS} customers"
+            "{small} payments in the small database, {large} in the large one, {PAYERS} customers; \
+             events of {told} payments of each of two platforms"
         );
         vec![Condition::new("load", loads), Condition::new("data", data)]
     }
@@ -181,6 +189,7 @@ const ON_SMALL: &[Row] = &[
 /// What a server on a large database tells, some of it in turn with one on a small database.
 const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages];
 
+const DELIVERIES: &[Row] = &[Row::Deliveries];
 const DISK: &[Row] = &[Row::Disk];
 const TWO_SERVERS: &[Row] = &[Row::TwoServers];
 
@@ -206,6 +215,9 @@ pub fn run(
     };
     if run.wants(ON_EMPTY) {
         note("an empty database", run.empty());
+    }
+    if run.wants(DELIVERIES) {
+        note("deliveries", run.deliveries());
     }
     if run.wants(&[ON_SMALL, DISK, TWO_SERVERS].concat()) {
         let small = run.database("small", plan.small)?;
@@ -266,7 +278,7 @@ impl Run<'_> {
     fn database(&self, name: &str, payments: u64) -> Result<Place> {
         println!("{}: a {name} database", self.ground.engine());
         let place = self.ground.fresh(name)?;
-        self.starter.generate(&place, PAYERS, payments)?;
+        self.starter.generate(&place, PAYERS, payments, &[])?;
         Ok(place)
     }
 
@@ -302,6 +314,40 @@ impl Run<'_> {
         let own = median(own);
         let note = format!("an empty database; {own:.1} MB without pages of the program's file");
         self.figure(Row::MemoryRest, median(megabytes), Vec::new(), note);
+        Ok(())
+    }
+
+    /// The events of two platforms wait when the server starts. What counts is what the receiver of
+    /// one has seen, each event once, from the first to the last.
+    fn deliveries(&mut self) -> Result<()> {
+        let (mut rates, mut events, mut again, mut hanging) = (Vec::new(), 0, 0, 0);
+        for _ in 0..self.plan.rounds {
+            let mut receivers = self.starter.receive()?;
+            let place = self.ground.fresh("deliveries")?;
+            let endpoints = [&*receivers.fast, &receivers.hanging];
+            self.starter.generate(&place, TOLD_PAYERS, self.plan.told, &endpoints)?;
+            let server = self.starter.serve(&place)?;
+            let counted = receivers.when_quiet()?;
+            let all = server.events()?;
+            ensure!(counted.events == all, "{counted:?} came of {all} events");
+            ensure!(counted.hanging > 0, "the endpoint that hangs was not asked");
+            println!(
+                "{:<10} {:<30} {:>9.0}/s   {} events",
+                self.ground.engine().to_string(),
+                "deliveries",
+                counted.per_second(),
+                counted.events
+            );
+            server.stop()?;
+            rates.push(counted.per_second());
+            (events, hanging) = (counted.events, counted.hanging);
+            again += counted.requests - counted.events;
+        }
+        let note = format!(
+            "{events} events, each in a request of its own that is signed twice; {again} came \
+             again; {hanging} requests to the other endpoint had no answer"
+        );
+        self.figure(Row::Deliveries, median(rates), Vec::new(), note);
         Ok(())
     }
 

@@ -26,6 +26,8 @@ pub enum Row {
     Pages,
     /// Payments in a large database against a small one.
     Growth,
+    /// Events that an endpoint gets while another one hangs.
+    Deliveries,
     /// Disk for each payment.
     Disk,
     /// Memory of a server that does nothing.
@@ -62,7 +64,7 @@ impl Goal {
 
 impl Row {
     /// All rows, in the order of the report.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Transfer,
         Self::Hot,
         Self::RowLocks,
@@ -71,6 +73,7 @@ impl Row {
         Self::Get,
         Self::Pages,
         Self::Growth,
+        Self::Deliveries,
         Self::Disk,
         Self::MemoryRest,
         Self::MemoryLoad,
@@ -90,6 +93,9 @@ impl Row {
             Self::Get => "`GET /transactions/{id}` ÷ authenticated no-op GET",
             Self::Pages => "list page, large database ÷ small, the worst of them",
             Self::Growth => "transfer-out, large database ÷ small",
+            Self::Deliveries => {
+                "webhook deliveries to a fast receiver while another endpoint hangs"
+            }
             Self::Disk => "disk per payment, all included",
             Self::MemoryRest => "memory at rest",
             Self::MemoryLoad => "memory under load, peak",
@@ -110,6 +116,7 @@ impl Row {
             | Self::Pages
             | Self::Growth
             | Self::TwoServers => "",
+            Self::Deliveries => "/s",
             Self::Latency => "ms",
             Self::Disk => "kB",
             Self::MemoryRest | Self::MemoryLoad => "MB",
@@ -131,6 +138,7 @@ impl Row {
             (Self::Get, _) => Some(Goal::AtLeast(0.5)),
             (Self::Pages, _) => Some(Goal::AtMost(1.5)),
             (Self::Growth, _) => Some(Goal::AtLeast(0.8)),
+            (Self::Deliveries, _) => Some(Goal::AtLeast(5_000.0)),
             (Self::Disk, _) => Some(Goal::AtMost(2.5)),
             (Self::MemoryRest, _) => Some(Goal::AtMost(30.0)),
             (Self::MemoryLoad, _) => Some(Goal::AtMost(200.0)),
@@ -151,6 +159,7 @@ impl Row {
             | Self::Get
             | Self::Pages
             | Self::Growth
+            | Self::Deliveries
             | Self::Disk
             | Self::MemoryRest
             | Self::MemoryLoad

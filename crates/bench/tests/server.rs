@@ -37,7 +37,7 @@ fn load_on_postgres_is_answered_and_leaves_sound_books() {
 fn check(ground: &Ground, logs: &Path) {
     let starter = Starter::new(Path::new(env!("CARGO_BIN_EXE_bench")), logs);
     let place = ground.fresh(&format!("sound-{}", std::process::id())).expect("a place");
-    starter.generate(&place, PAYERS, PAYMENTS).expect("data");
+    starter.generate(&place, PAYERS, PAYMENTS, &[]).expect("data");
     let empty = place.bytes().expect("files");
     let server = starter.serve(&place).expect("a server");
 
@@ -81,6 +81,34 @@ fn check(ground: &Ground, logs: &Path) {
     let keyring = Keyring::new(&child::SECRET_KEY);
     let report = verify(&*config.database.engine(), Some(&keyring)).expect("a look");
     assert!(report.is_sound(), "{}", switchyard::verify::human(&report));
+}
+
+#[test]
+fn every_event_in_a_file_is_delivered_while_another_endpoint_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    delivers(&Ground::Sqlite(folder.path().to_owned()), folder.path());
+}
+
+#[test]
+fn every_event_on_postgres_is_delivered_while_another_endpoint_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::at(postgres::shared().url()).expect("the server of all tests");
+    delivers(&Ground::Postgres(cluster), folder.path());
+}
+
+fn delivers(ground: &Ground, logs: &Path) {
+    let starter = Starter::new(Path::new(env!("CARGO_BIN_EXE_bench")), logs);
+    let mut receivers = starter.receive().expect("receivers");
+    let place = ground.fresh(&format!("told-{}", std::process::id())).expect("a place");
+    let endpoints = [&*receivers.fast, &receivers.hanging];
+    starter.generate(&place, PAYERS, PAYMENTS, &endpoints).expect("data");
+    let server = starter.serve(&place).expect("a server");
+    let counted = receivers.when_quiet().expect("events");
+    assert!(counted.events > PAYMENTS, "{counted:?}");
+    assert_eq!(counted.events, server.events().expect("a feed"), "{counted:?}");
+    assert_eq!(counted.requests, counted.events, "none came twice");
+    assert!(counted.hanging > 0 && counted.per_second() > 0.0, "{counted:?}");
+    server.stop().expect("an orderly end");
 }
 
 #[test]
