@@ -1,6 +1,8 @@
 //! `switchyard demo`: the whole story on a database that is thrown away afterwards, told through
 //! the same HTTP that clients use, and checked at every step.
 
+mod endpoint;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use ledger::t_accounts;
 use ports::entropy::Entropy as _;
 use reqwest::{Client, Method};
 use serde_json::{Map, Value, json};
+use service::webhooks::signature::PublicKeys;
 use service::{App, Env};
 use store::books::{PostingRow, RowPhase};
 use store::error::StoreError;
@@ -26,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::command::{Failure, aligned, print};
 use crate::config::{ClientCredentials, EXIT_OK, KeySource, Listen, SecretKey};
 use crate::database::Database;
+use crate::demo::endpoint::Endpoint;
 use crate::first_start::FirstStart;
 use crate::keyfile::KEY_BYTES;
 use crate::wiring::Opened;
@@ -39,6 +43,9 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// An answer of this machine to itself that takes longer will not come.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Between two events that reach an endpoint of this machine.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
 /// Transactions of the story, and some.
 const TRANSACTIONS_MAX: u32 = 100;
@@ -88,14 +95,17 @@ async fn in_folder(folder: &Path) -> Result<u8, Failure> {
 
 async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(), Failure> {
     let mut story = Story::new(base_url, &first.credentials)?;
+    let mut endpoint = Endpoint::open().await?;
+    story.set_endpoint(&endpoint).await?;
     let customer = story.customer().await?;
     let dollars = story.account(&customer, "USD").await?;
     let euros = story.account(&customer, "EUR").await?;
     story.fund(&dollars).await?;
     story.exchange(&dollars, &euros).await?;
-    story.pay_out(&customer, &dollars).await?;
-    story.be_refused(&customer, &dollars).await?;
+    let paid = story.pay_out(&customer, &dollars).await?;
+    let refused = story.be_refused(&customer, &dollars).await?;
     story.balances(&customer).await?;
+    story.be_told(&mut endpoint, &[(&paid, "COMPLETED"), (&refused, "REJECTED")]).await?;
     let names = Names::new(&customer)?;
     let platform = first.platform;
     books(&opened.app, platform, names).await.and_then(|books| print(&books))
@@ -135,6 +145,13 @@ impl Story {
         let client = client.map_err(|error| Failure::new(format!("no HTTP client: {error}")))?;
         print(&format!("A throw-away server listens at {base_url}\n"))?;
         Ok(Self { client, base_url: base_url.to_owned(), credentials: credentials.clone() })
+    }
+
+    async fn set_endpoint(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        title("where events go")?;
+        let body = json!({ "webhookEndpoint": endpoint.url() });
+        let answer = self.call(Method::PATCH, "/config", Some(&body), None, &["webhookEndpoint"]);
+        answer.await?.expect(200).map(|_| ())
     }
 
     async fn customer(&mut self) -> Result<String, Failure> {
@@ -196,7 +213,7 @@ impl Story {
         same(&transaction["receivedAmount"]["amount"], &quote["totalReceivingAmount"])
     }
 
-    async fn pay_out(&mut self, customer: &str, dollars: &str) -> Result<(), Failure> {
+    async fn pay_out(&mut self, customer: &str, dollars: &str) -> Result<String, Failure> {
         title("200.00 USD to a bank account; a repeat with the same key pays once")?;
         let account = self.bank_account(customer, "123456789").await?;
         let body = transfer(dollars, &account, 20_000);
@@ -207,17 +224,21 @@ impl Story {
         }
         let (sent, repeated) = (sent.expect(201)?, repeated.expect(201)?);
         same(&repeated, &sent)?;
-        let settled = self.ended(&text(&sent, "id")?).await?;
-        same(&settled["status"], &json!("COMPLETED"))
+        let id = text(&sent, "id")?;
+        let settled = self.ended(&id).await?;
+        same(&settled["status"], &json!("COMPLETED"))?;
+        Ok(id)
     }
 
-    async fn be_refused(&mut self, customer: &str, dollars: &str) -> Result<(), Failure> {
+    async fn be_refused(&mut self, customer: &str, dollars: &str) -> Result<String, Failure> {
         title("100.00 USD to an account whose bank refuses them: the money comes back")?;
         // The last three digits choose what the bank of the sandbox does.
         let account = self.bank_account(customer, "123456004").await?;
         let sent = self.send("demo-refused", &transfer(dollars, &account, 10_000)).await?;
-        let refused = self.ended(&text(&sent.expect(201)?, "id")?).await?;
-        same(&refused["status"], &json!("REJECTED"))
+        let id = text(&sent.expect(201)?, "id")?;
+        let refused = self.ended(&id).await?;
+        same(&refused["status"], &json!("REJECTED"))?;
+        Ok(id)
     }
 
     async fn balances(&mut self, customer: &str) -> Result<(), Failure> {
@@ -228,6 +249,39 @@ impl Story {
         self.account(customer, "EUR").await?;
         // 1000.00 came, 500.00 were exchanged, 200.00 were paid out and 100.00 came back.
         same(&left["data"][0]["balance"]["amount"], &json!(30_000))
+    }
+
+    /// Shows what the endpoint was sent and whether the platform's keys have signed it, until the
+    /// payments have come to these statuses there too.
+    async fn be_told(&self, endpoint: &mut Endpoint, ends: &[(&str, &str)]) -> Result<(), Failure> {
+        title("what the endpoint was told meanwhile, in requests that are signed twice")?;
+        let keys = self.get("/webhooks/keys", &["publicKey"]).await?.expect(200)?;
+        let (secret, public_key) = (text(&keys, "secret")?, text(&keys, "publicKey")?);
+        let keys = PublicKeys { secret, public_key };
+        let mut missing = ends.to_vec();
+        let late = || Failure::new(format!("the endpoint was not told of {ends:?} in time"));
+        while !missing.is_empty() {
+            let told = tokio::time::timeout(TOLD_WITHIN, endpoint.next()).await;
+            let told = told.ok().flatten().ok_or_else(late)?;
+            let (is_standard, is_ecdsa) = told.signatures(&keys);
+            let event = told.event()?;
+            let (kind, data) = (text(&event, "type")?, &event["data"]);
+            let (id, status) = (data["id"].as_str(), data["status"].as_str());
+            let said = [Some(&*kind), status, id].into_iter().flatten().collect::<Vec<_>>();
+            let signed = |is_good: bool| if is_good { "good" } else { "WRONG" };
+            print(&format!(
+                "  POST {}\n       {}\n       webhook-signature: {}   X-Grid-Signature: {}\n",
+                endpoint::PATH,
+                said.join(" "),
+                signed(is_standard),
+                signed(is_ecdsa),
+            ))?;
+            if !(is_standard && is_ecdsa) {
+                return Err(Failure::new("an event was delivered with a signature that is wrong"));
+            }
+            missing.retain(|end| Some(*end) != id.zip(status));
+        }
+        Ok(())
     }
 
     async fn bank_account(&self, customer: &str, number: &str) -> Result<String, Failure> {

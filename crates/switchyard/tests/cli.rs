@@ -312,7 +312,8 @@ fn the_demo_tells_its_story() {
     let folder = TempDir::new().unwrap();
     let (code, out, err) = run(folder.path(), "demo");
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    for part in ["\"REJECTED\"", "Idempotent-Replayed: true", "Dr Ada USD", " 0 broken"] {
+    let told = "webhook-signature: good   X-Grid-Signature: good";
+    for part in ["\"REJECTED\"", "Idempotent-Replayed: true", told, "Dr Ada USD", " 0 broken"] {
         assert!(out.contains(part), "{part} is missing in\n{out}");
     }
     assert!(!out.contains("client secret"), "{out}");

@@ -11,9 +11,9 @@ use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use p256::ecdsa::signature::Signer as _;
-use p256::ecdsa::{Signature, SigningKey};
-use p256::pkcs8::{EncodePublicKey as _, LineEnding};
+use p256::ecdsa::signature::{Signer as _, Verifier as _};
+use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
+use p256::pkcs8::{DecodePublicKey as _, EncodePublicKey as _, LineEnding};
 use sha2::Sha256;
 use store::keyring::{Keyring, Purpose};
 
@@ -21,6 +21,9 @@ use crate::app::App;
 
 /// What the secrets of Standard Webhooks begin with.
 const SECRET_PREFIX: &str = "whsec_";
+
+/// What signatures of Standard Webhooks with a secret begin with.
+const STANDARD_PREFIX: &str = "v1,";
 
 /// Generations whose keys are remembered. Whoever delivers for more platforms derives some again.
 const REMEMBERED_MAX: usize = 1_024;
@@ -47,13 +50,9 @@ impl Pair {
         Self { secret, signing }
     }
 
-    fn standard(&self, signed: &[&[u8]]) -> String {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes a key of any length");
-        for part in signed {
-            mac.update(part);
-        }
-        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    fn standard(&self, id: &str, seconds: &str, body: &[u8]) -> String {
+        let mac = standard(&self.secret, id, seconds, body);
+        format!("{STANDARD_PREFIX}{}", STANDARD.encode(mac.finalize().into_bytes()))
     }
 
     /// ECDSA over SHA-256 of the body, DER, in base64.
@@ -70,6 +69,21 @@ impl Pair {
             public_key: pem,
         }
     }
+}
+
+/// What Standard Webhooks signs with a secret.
+fn standard(secret: &[u8; 32], id: &str, seconds: &str, body: &[u8]) -> Hmac<Sha256> {
+    let mac = Hmac::<Sha256>::new_from_slice(secret);
+    let mut mac = mac.expect("HMAC takes a key of any length");
+    for part in [id.as_bytes(), b".", seconds.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    mac
+}
+
+/// The secret behind its text.
+fn read_secret(text: &str) -> Option<[u8; 32]> {
+    STANDARD.decode(text.strip_prefix(SECRET_PREFIX)?).ok()?.try_into().ok()
 }
 
 /// Keys that were derived before: to derive them takes as long as a signature.
@@ -102,6 +116,26 @@ pub struct PublicKeys {
     pub public_key: String,
 }
 
+impl PublicKeys {
+    /// Whether a header `webhook-signature` has the secret's signature of a delivery. How old the
+    /// delivery is stands in `seconds`, the header `webhook-timestamp`, and is not judged here.
+    pub fn is_standard(&self, header: &str, id: &str, seconds: &str, body: &[u8]) -> bool {
+        let Some(secret) = read_secret(&self.secret) else { return false };
+        let given = header.split(' ').filter_map(|it| it.strip_prefix(STANDARD_PREFIX));
+        given
+            .filter_map(|it| STANDARD.decode(it).ok())
+            .any(|signature| standard(&secret, id, seconds, body).verify_slice(&signature).is_ok())
+    }
+
+    /// Whether `signature`, DER in base64, is the public key's of a body.
+    pub fn is_ecdsa(&self, signature: &str, body: &[u8]) -> bool {
+        let key = VerifyingKey::from_public_key_pem(&self.public_key);
+        let signature = STANDARD.decode(signature).ok();
+        let signature = signature.and_then(|der| Signature::from_der(&der).ok());
+        key.ok().zip(signature).is_some_and(|(key, it)| key.verify(body, &it).is_ok())
+    }
+}
+
 impl std::fmt::Debug for PublicKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PublicKeys(..)")
@@ -121,6 +155,15 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
+    /// With a secret as receivers have it, and a signing key that `draw` makes. None if the text is
+    /// no secret.
+    pub fn with_secret(secret: &str, draw: impl FnMut() -> [u8; 32]) -> Option<Self> {
+        let secret = read_secret(secret)?;
+        let signing = std::iter::repeat_with(draw).find_map(|it| SigningKey::from_slice(&it).ok());
+        let signing = signing.expect("all but a few of 2^128 draws are scalars of the curve");
+        Some(Self { newest: Arc::new(Pair { secret, signing }), previous: None })
+    }
+
     /// With the keys that a platform has now: the newest, and for a day those before.
     pub fn of(app: &App, platform: &Platform, now: Timestamp) -> Self {
         let of =
@@ -150,22 +193,26 @@ impl Signer {
     /// The headers of a delivery of an event at a time. A receiver that knows either generation's
     /// keys finds its signature among them.
     pub fn headers(&self, event: &Event, now: Timestamp) -> Vec<(&'static str, String)> {
-        let (id, seconds) = (event.id.to_string(), (now.millis() / 1_000).to_string());
-        let signed: [&[u8]; 5] = [id.as_bytes(), b".", seconds.as_bytes(), b".", &event.body];
+        self.headers_of(&event.id.to_string(), &event.body, now)
+    }
+
+    /// The same for the id of an event and its bytes.
+    pub fn headers_of(&self, id: &str, body: &[u8], now: Timestamp) -> Vec<(&'static str, String)> {
+        let seconds = (now.millis() / 1_000).to_string();
         let previous = self.previous.iter().map(|(pair, _)| pair);
         let pairs = std::iter::once(&self.newest).chain(previous);
-        let standard: Vec<_> = pairs.map(|pair| pair.standard(&signed)).collect();
-        let newest = self.newest.ecdsa(&event.body);
+        let standard: Vec<_> = pairs.map(|pair| pair.standard(id, &seconds, body)).collect();
+        let newest = self.newest.ecdsa(body);
         let ecdsa = match &self.previous {
             None => format!(r#"{{"v":"1","s":"{newest}"}}"#),
             Some((pair, _)) => {
-                let previous = pair.ecdsa(&event.body);
+                let previous = pair.ecdsa(body);
                 format!(r#"{{"v":"1","s":"{newest}","previous":"{previous}"}}"#)
             }
         };
         vec![
             ("content-type", "application/json".to_owned()),
-            ("webhook-id", id),
+            ("webhook-id", id.to_owned()),
             ("webhook-timestamp", seconds),
             ("webhook-signature", standard.join(" ")),
             ("x-grid-signature", ecdsa),
