@@ -11,10 +11,12 @@ use std::str::FromStr;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use domain::currency::Currency;
+use domain::event::EventKind;
 use domain::id::{CustomerId, PlatformId, TokenId};
 use domain::pricing::Fees;
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
+use http::Uri;
 use rust_decimal::Decimal;
 
 use crate::database::Database;
@@ -172,6 +174,7 @@ pub fn read(
         Command::Migrate(_)
         | Command::Serve(_)
         | Command::Demo
+        | Command::Listen(_)
         | Command::Verify(_)
         | Command::Backup(_)
         | Command::Restore(_)
@@ -272,9 +275,23 @@ pub enum Command {
     /// Shows the whole story on a throw-away database and exits.
     ///
     /// A customer, funding, a quote with foreign exchange, its execution, a payment to a bank
-    /// account and one that the bank refuses, the ledger's accounts, and the check of it all.
+    /// account and one that the bank refuses, the events that its endpoint is sent, the ledger's
+    /// accounts, and the check of it all.
     #[command(after_help = "Example:\n  switchyard demo")]
     Demo,
+
+    /// Sends a platform's events to a developer's machine, as they happen.
+    ///
+    /// It asks a server for the events of the platform whose token is in SWITCHYARD_CLIENT_ID and
+    /// SWITCHYARD_CLIENT_SECRET, which must be allowed to VIEW and to MANAGE, and posts each to a
+    /// URL, in order, with the bytes that the platform's endpoint gets. It signs them with the
+    /// platform's webhook secret, and with a key of its own whose public key it prints at the
+    /// start. Each event is a line with what the URL answered. It sends nothing twice, does not
+    /// change what the platform's endpoint gets, and goes on until it is interrupted.
+    #[command(
+        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks"
+    )]
+    Listen(Forward),
 
     /// Checks that everything the system promises about its data holds.
     ///
@@ -455,6 +472,42 @@ impl fmt::Display for Listen {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
+}
+
+/// Options of `listen`.
+#[derive(Debug, Clone, Args)]
+pub struct Forward {
+    /// Where events are posted to.
+    #[arg(long, value_name = "URL", value_parser = parse_web_url)]
+    pub forward_to: Uri,
+
+    /// The server that has them.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_API", hide_env_values = true)]
+    #[arg(default_value = "http://127.0.0.1:8080")]
+    pub api: PublicUrl,
+
+    /// Only events of these types, such as OUTGOING_PAYMENT,KYC_STATUS.
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_event_kind)]
+    pub events: Vec<EventKind>,
+}
+
+fn parse_web_url(text: &str) -> Result<Uri, ConfigError> {
+    let refused = || {
+        ConfigError(
+            "must be http:// or https:// with a host, such as http://localhost:3000/hooks"
+                .to_owned(),
+        )
+    };
+    let url: Uri = text.parse().map_err(|_| refused())?;
+    let is_web = matches!(url.scheme_str(), Some("http" | "https"));
+    if is_web && url.host().is_some_and(|host| !host.is_empty()) { Ok(url) } else { Err(refused()) }
+}
+
+fn parse_event_kind(text: &str) -> Result<EventKind, ConfigError> {
+    EventKind::from_name(text).ok_or_else(|| {
+        let names = EventKind::ALL.map(EventKind::name).join(", ");
+        ConfigError(format!("must be one of {names}"))
+    })
 }
 
 /// Options of `verify`.

@@ -29,3 +29,4 @@ pub mod copies;
 pub mod files;
 pub mod progress;
 pub mod demo;
+pub mod listen;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use switchyard::command::Failure;
 use switchyard::config::{self, Command, Config};
 use switchyard::telemetry::{self, FILTER_VARIABLES};
-use switchyard::{backup, demo, migrate, operator, restore, serve, verify};
+use switchyard::{backup, demo, listen, migrate, operator, restore, serve, verify};
 
 /// A payment makes and frees some hundred small values on two threads: this allocator takes half
 /// the time of the system's for that and gives memory back.
@@ -31,6 +31,7 @@ fn run(config: &Config) -> Result<u8, Failure> {
     match &config.command {
         Command::Serve(options) => in_runtime(serve::run(config, options)),
         Command::Demo => in_runtime(demo::run()),
+        Command::Listen(options) => in_runtime(listen::run(config.credentials.as_ref(), options)),
         Command::Platform(command) => in_runtime(operator::platform(config, command)),
         Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
