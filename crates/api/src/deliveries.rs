@@ -125,6 +125,7 @@ fn prefix(kind: EventKind) -> Option<&'static str> {
     match kind {
         EventKind::IncomingPayment | EventKind::OutgoingPayment => Some(kind::Transaction::PREFIX),
         EventKind::KycStatus => Some(kind::Customer::PREFIX),
+        EventKind::AccountStatus => Some(kind::InternalAccount::PREFIX),
         EventKind::BulkUpload => Some(kind::Job::PREFIX),
         EventKind::Test => Some(kind::Platform::PREFIX),
         EventKind::InvitationClaimed => None,

@@ -18,6 +18,7 @@ use crate::bulk::BulkImportBody;
 use crate::customers::CustomerBody;
 use crate::error::ApiError;
 use crate::extract::ok;
+use crate::internal_accounts::ChangedAccountBody;
 use crate::invitations::InvitationBody;
 use crate::page::Cursors;
 use crate::transactions::TransactionBody;
@@ -46,6 +47,10 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
         Subject::Approval(transaction, mode, asked) => {
             let transaction = TransactionBody::new(transaction, env.rail(mode));
             envelope(event, &QuestionBody::new(transaction, asked))
+        }
+        Subject::Account(changed) => {
+            let rail = env.rail(changed.platform.mode);
+            envelope(event, &ChangedAccountBody::new(rail, changed))
         }
         Subject::Invitation(invitation) => {
             envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))

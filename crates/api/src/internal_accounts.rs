@@ -8,8 +8,10 @@ use domain::id::{InternalAccountId, Owner};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Side};
+use ports::rail::PaymentRail;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::balances::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
 use store::readers::View;
@@ -19,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::ok;
-use crate::instructions::{InstructionsBody, instructions};
+use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{All, Cursors, List};
 use crate::validate::Checks;
 use crate::wire::{AmountBody, currency};
@@ -85,7 +87,7 @@ impl AccountView {
         Ok(Self::new(id, owner, owner_created_at, currency, row.as_deref()))
     }
 
-    fn new(
+    pub(crate) fn new(
         id: InternalAccountId,
         owner: Owner,
         created_at: Timestamp,
@@ -104,16 +106,15 @@ impl AccountView {
 }
 
 impl InternalAccountBody {
-    /// The body of an account of `platform` or of one of its customers.
-    pub fn new(app: &App, platform: &Platform, account: &AccountView) -> Self {
+    /// The body of an account of a platform whose money moves on `rail`.
+    pub fn new(rail: &dyn PaymentRail, account: &AccountView) -> Self {
         let reference = reference(account.id);
         let is_platforms = matches!(account.owner, Owner::Platform(_));
         Self {
             id: account.id.to_string(),
             balance: AmountBody::new(account.available, account.currency),
-            funding_payment_instructions: instructions(
-                app,
-                platform,
+            funding_payment_instructions: of_rail(
+                rail,
                 account.currency,
                 &reference,
                 Some(is_platforms),
@@ -121,6 +122,37 @@ impl InternalAccountBody {
             created_at: account.created_at.to_string(),
             updated_at: account.updated_at.to_string(),
             customer_id: account.owner.customer().map(|id| id.to_string()),
+        }
+    }
+}
+
+/// What a platform is told of an account whose balance has changed (contract 7.2).
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedAccountBody {
+    #[serde(flatten)]
+    account: InternalAccountBody,
+    old_balance: AmountBody,
+    new_balance: AmountBody,
+}
+
+impl ChangedAccountBody {
+    /// The account after the change, and what could be spent before and after.
+    pub fn new(rail: &dyn PaymentRail, changed: &ChangedAccount) -> Self {
+        let ChangedAccount { platform, owner, change } = changed;
+        let currency = change.account.currency().expect("only a currency's account has a balance");
+        let created_at = owner.created_at(platform);
+        let account = AccountView::new(
+            change.account,
+            owner.owner(),
+            created_at,
+            currency,
+            Some(&change.row),
+        );
+        Self {
+            account: InternalAccountBody::new(rail, &account),
+            old_balance: AmountBody::new(change.before, currency),
+            new_balance: AmountBody::new(account.available, currency),
         }
     }
 }
@@ -160,7 +192,7 @@ pub async fn list_of_platform(
             currencies.into_iter().map(read).collect::<Result<Vec<_>, StoreError>>()
         })
         .await?;
-    let body = |account| InternalAccountBody::new(&app, &platform, account);
+    let body = |account| InternalAccountBody::new(app.env().rail(platform.mode), account);
     Ok(ok(&All { data: accounts.iter().map(body).collect() }))
 }
 
@@ -251,7 +283,8 @@ pub async fn list_of_customers(
             Ok::<_, StoreError>(store::select::Page { rows, has_more, total })
         })
         .await?;
-    let body = |account: &AccountView| InternalAccountBody::new(&app, &platform, account);
+    let rail = app.env().rail(platform.mode);
+    let body = |account: &AccountView| InternalAccountBody::new(rail, account);
     Ok(ok(&cursors.list(accounts, |account| account.id.uuid(), body)))
 }
 

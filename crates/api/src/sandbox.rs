@@ -180,7 +180,9 @@ pub async fn fund(
     let transaction = app.new_id(platform.ahead, now);
     let shape = {
         let (app, platform) = (app.clone(), platform.clone());
-        move |account: &AccountView| InternalAccountBody::new(&app, &platform, account)
+        move |account: &AccountView| {
+            InternalAccountBody::new(app.env().rail(platform.mode), account)
+        }
     };
     request
         .run(200, shape, move |unit| {

@@ -35,7 +35,7 @@ use service::external_accounts::{self, Duplicate, NewExternalAccount};
 use service::once::Keyed;
 use service::platforms::{self, ConfigChange, NewPlatform};
 use service::transfers::{self, Transfer};
-use service::{App, Error, funding, lifecycle, owners};
+use service::{App, Error, balances, funding, lifecycle, owners};
 use store::idempotency::scope;
 use store::timers::TimerKind;
 use store::unit::Unit;
@@ -275,7 +275,7 @@ impl Payment {
         if self.number.is_multiple_of(DEPOSIT_EVERY) {
             let amount = self.amount_minor();
             funding::deposit(app, unit, platform, payer.internal, amount, *id, *at)?;
-            return Ok(());
+            return balances::tell(app, unit);
         }
         let transfer = Transfer {
             internal: payer.internal,
@@ -303,7 +303,8 @@ impl Payment {
         unit.resolve(*id, resolution, later)?;
         lifecycle::advance(app, unit, transaction, event, later)?;
         unit.clear_timer((id.uuid(), TimerKind::AskRail));
-        Ok(())
+        // In production each payment is a unit of its own.
+        balances::tell(app, unit)
     }
 }
 

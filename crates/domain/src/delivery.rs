@@ -85,6 +85,7 @@ impl Plan {
             | EventKind::OutgoingPayment
             | EventKind::InvitationClaimed
             | EventKind::KycStatus
+            | EventKind::AccountStatus
             | EventKind::BulkUpload => Self::Retried,
         }
     }

@@ -18,6 +18,8 @@ pub enum EventKind {
     InvitationClaimed,
     /// What is known of a customer's identity is final, for now.
     KycStatus,
+    /// What is available on an internal account has changed.
+    AccountStatus,
     /// Somebody tries an endpoint out. Never stored.
     Test,
     /// An import of many customers has ended.
@@ -26,11 +28,12 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::IncomingPayment,
         Self::OutgoingPayment,
         Self::InvitationClaimed,
         Self::KycStatus,
+        Self::AccountStatus,
         Self::Test,
         Self::BulkUpload,
     ];
@@ -42,6 +45,7 @@ impl EventKind {
             Self::OutgoingPayment => "OUTGOING_PAYMENT",
             Self::InvitationClaimed => "INVITATION_CLAIMED",
             Self::KycStatus => "KYC_STATUS",
+            Self::AccountStatus => "ACCOUNT_STATUS",
             Self::Test => "TEST",
             Self::BulkUpload => "BULK_UPLOAD",
         }

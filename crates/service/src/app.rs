@@ -22,10 +22,12 @@ use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
 use store::Store;
+use store::unit::Unit;
 use uuid::Uuid;
 
 use crate::approvals::{Lines, Said};
 use crate::auth;
+use crate::balances::{self, ChangedAccount};
 use crate::error::Error;
 use crate::tenure::Tenure;
 use crate::webhooks::signature;
@@ -90,6 +92,8 @@ pub enum Subject<'a> {
     /// A transaction as before, about which its platform is asked, and what it is to say about its
     /// customer.
     Approval(&'a Transaction, Mode, &'a [CounterpartyField]),
+    /// An internal account whose balance has changed.
+    Account(&'a ChangedAccount),
     /// An invitation.
     Invitation(&'a Invitation),
     /// A customer.
@@ -152,6 +156,41 @@ impl App {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// Changes something, by a unit that may move money: it ends by telling platforms of the
+    /// balances that it has changed. Requests that may be repeated have [`crate::once::once`].
+    pub async fn write<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
+    {
+        self.store().write(self.telling(work)).await
+    }
+
+    /// Like [`App::write`], behind whatever requests wait for: for jobs.
+    pub(crate) async fn write_behind<T, F>(&self, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
+    {
+        self.store().write_behind(self.telling(work)).await
+    }
+
+    /// The unit that does `work` and then tells of balances.
+    fn telling<T, F>(
+        &self,
+        mut work: F,
+    ) -> impl FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + use<T, F>
+    where
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
+    {
+        let app = self.clone();
+        move |unit| {
+            let done = work(unit)?;
+            balances::tell(&app, unit)?;
+            Ok(done)
+        }
     }
 
     /// What tells this server from others on the same database.

@@ -90,14 +90,13 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     let decision = decision(&answer, &said);
     tracing::info!(transaction = %id, status, failure, decision = decision.name(), "asked");
     let unit_app = app.clone();
-    app.store()
-        .write(move |unit| {
-            let now = owners::platform(unit, platform)?.ahead.shows(received_at);
-            let (decision, receiver) = (decision.clone(), &said.receiver);
-            incoming::decide(&unit_app, unit, platform, id, decision, receiver, now)
-        })
-        .await
-        .map(drop::<Transaction>)
+    app.write(move |unit| {
+        let now = owners::platform(unit, platform)?.ahead.shows(received_at);
+        let (decision, receiver) = (decision.clone(), &said.receiver);
+        incoming::decide(&unit_app, unit, platform, id, decision, receiver, now)
+    })
+    .await
+    .map(drop::<Transaction>)
 }
 
 /// Sends the question. The whole exchange has the time that the payment has left.

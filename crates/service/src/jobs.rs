@@ -92,31 +92,30 @@ async fn with_orders(
     if due.is_empty() {
         return Ok(Vec::new());
     }
-    app.store()
-        .write(move |unit| {
-            let mut orders = Vec::with_capacity(due.len());
-            let mut first_wait = Ok(());
-            for timer in &due {
-                let order = match timer.kind {
-                    TimerKind::AskRail => order(unit, timer),
-                    TimerKind::ExpireQuote
-                    | TimerKind::ExpireInvitation
-                    | TimerKind::ExpireIdentityCheck
-                    | TimerKind::AskAccount
-                    | TimerKind::DecidePayment
-                    | TimerKind::PayOnward
-                    | TimerKind::ImportCustomers => Ok(None),
-                };
-                // All are gone through even so, so that what they wait for is fetched together.
-                if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
-                    first_wait = Err(StoreError::NotFetched);
-                }
-                orders.push((timer.clone(), order));
+    app.write(move |unit| {
+        let mut orders = Vec::with_capacity(due.len());
+        let mut first_wait = Ok(());
+        for timer in &due {
+            let order = match timer.kind {
+                TimerKind::AskRail => order(unit, timer),
+                TimerKind::ExpireQuote
+                | TimerKind::ExpireInvitation
+                | TimerKind::ExpireIdentityCheck
+                | TimerKind::AskAccount
+                | TimerKind::DecidePayment
+                | TimerKind::PayOnward
+                | TimerKind::ImportCustomers => Ok(None),
+            };
+            // All are gone through even so, so that what they wait for is fetched together.
+            if matches!(order, Err(Error::Store(StoreError::NotFetched))) {
+                first_wait = Err(StoreError::NotFetched);
             }
-            first_wait?;
-            Ok(orders)
-        })
-        .await
+            orders.push((timer.clone(), order));
+        }
+        first_wait?;
+        Ok(orders)
+    })
+    .await
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
@@ -151,7 +150,6 @@ async fn ring(
     };
     let unit_app = app.clone();
     let moved = app
-        .store()
         .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             unit.set_timer(later.clone());
@@ -167,56 +165,52 @@ async fn ring(
 async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (QuoteId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            quotes::expire(&unit_app, unit, id, now)?;
-            unit.clear_timer(timer.key());
-            Ok(())
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        quotes::expire(&unit_app, unit, id, now)?;
+        unit.clear_timer(timer.key());
+        Ok(())
+    })
+    .await
 }
 
 async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (InvitationId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            invitations::expire(unit, id, now)?;
-            unit.clear_timer(timer.key());
-            Ok(())
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        invitations::expire(unit, id, now)?;
+        unit.clear_timer(timer.key());
+        Ok(())
+    })
+    .await
 }
 
 async fn expire_identity_check(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (IdentityCheckId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            identity::expire(&unit_app, unit, id, now)?;
-            unit.clear_timer(timer.key());
-            Ok(())
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        identity::expire(&unit_app, unit, id, now)?;
+        unit.clear_timer(timer.key());
+        Ok(())
+    })
+    .await
 }
 
 async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (TransactionId::from_uuid(timer.subject), timer.clone());
     let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            unit.clear_timer(timer.key());
-            incoming::time_out(&unit_app, unit, id, now)
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        unit.clear_timer(timer.key());
+        incoming::time_out(&unit_app, unit, id, now)
+    })
+    .await
 }
 
 /// Pays money that has come in out to where its owner wants it. Where that is refused, it stays.
@@ -227,7 +221,6 @@ async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Erro
     let ahead = ahead.map_or(Ahead::NONE, |platform| platform.ahead);
     let (unit_app, drawn) = (app.clone(), quotes::draw(app, ahead));
     let paid = app
-        .store()
         .write_behind(move |unit| {
             tenure.check(&unit_app, unit)?;
             unit.clear_timer(key);
@@ -240,13 +233,12 @@ async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Erro
     }
     tracing::info!(transaction = %id, "an incoming payment stays where it came");
     let unit_app = app.clone();
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            unit.clear_timer(key);
-            Ok(())
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        unit.clear_timer(key);
+        Ok(())
+    })
+    .await
 }
 
 /// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
@@ -266,17 +258,16 @@ async fn ask_rail(
         None => None,
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let Some((flow, answer)) = &answer else {
-                unit.clear_timer(timer.key());
-                return Ok(());
-            };
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
-        })
-        .await
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let Some((flow, answer)) = &answer else {
+            unit.clear_timer(timer.key());
+            return Ok(());
+        };
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
+    })
+    .await
 }
 
 /// Asks the rail what it knows about an external account, and keeps what it said.
@@ -290,19 +281,18 @@ async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Err
         None => None,
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
-    app.store()
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-            match &report {
-                Some(report) => external_accounts::keep_report(unit, &timer, report, now),
-                None => {
-                    unit.clear_timer(timer.key());
-                    Ok(())
-                }
+    app.write_behind(move |unit| {
+        tenure.check(&unit_app, unit)?;
+        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
+        match &report {
+            Some(report) => external_accounts::keep_report(unit, &timer, report, now),
+            None => {
+                unit.clear_timer(timer.key());
+                Ok(())
             }
-        })
-        .await
+        }
+    })
+    .await
 }
 
 /// What the rail is asked about a transaction; nothing if it has ended.

@@ -13,6 +13,7 @@ pub mod once;
 pub mod owners;
 pub mod limits;
 pub mod lifecycle;
+pub mod balances;
 pub mod platforms;
 pub mod clock;
 pub mod tokens;

@@ -7,6 +7,7 @@ use store::idempotency::Scope;
 use store::unit::Unit;
 
 use crate::app::App;
+use crate::balances;
 use crate::error::Error;
 
 /// A request that may be repeated.
@@ -45,13 +46,13 @@ where
     R: Render<T>,
     F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
 {
-    let now = app.server_now();
+    let (now, unit_app) = (app.server_now(), app.clone());
     app.store()
         .write_once(keyed.scope, move |unit| {
             if let Some(reply) = stored(unit, keyed)? {
                 return Ok(reply);
             }
-            let result = work(unit);
+            let result = work(unit).and_then(|done| balances::tell(&unit_app, unit).map(|()| done));
             if let Err(error) = &result {
                 if error.is_failure() {
                     return Err(error.clone());

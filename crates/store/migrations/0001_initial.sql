@@ -181,6 +181,8 @@ create table ledger_accounts (
     credits_pending {int8} not null check (credits_pending >= 0),
     credits_posted {int8} not null check (credits_posted >= 0),
     updated_at {int8} not null,
+    told_times {int8} not null check (told_times >= 0),
+    told_minor {int8} not null,
     version {int8} not null,
     check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
 ) {strict};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::id::{CustomerId, PlatformId, TransactionId};
+use domain::id::{CustomerId, InternalAccountId, PlatformId, TransactionId};
 use domain::money::Money;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Balance, Counters, Side};
@@ -31,6 +31,28 @@ pub struct LedgerAccount {
     pub balance: Balance,
     /// When they last changed.
     pub updated_at: Timestamp,
+    /// What its platform knows, if it is an internal account; nobody is told of others.
+    pub told: Told,
+}
+
+/// What a platform was told of an internal account's balance.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    /// How often: the number of the account's latest event.
+    pub times: u32,
+    /// What was available when it was told last, in smallest units.
+    pub available: i64,
+}
+
+/// A change of what is available on an internal account, by one unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BalanceChange {
+    /// The account.
+    pub account: InternalAccountId,
+    /// What was available before, in smallest units.
+    pub before: i64,
+    /// The account as the unit leaves it, with this change among those that were told.
+    pub row: LedgerAccount,
 }
 
 impl Record for LedgerAccount {
@@ -45,6 +67,8 @@ impl Record for LedgerAccount {
         "credits_pending",
         "credits_posted",
         "updated_at",
+        "told_times",
+        "told_minor",
     ];
     record_table!(ledger_accounts);
 
@@ -67,6 +91,8 @@ impl Record for LedgerAccount {
             counters.credits_pending.into(),
             counters.credits_posted.into(),
             self.updated_at.into(),
+            self.told.times.into(),
+            self.told.available.into(),
         ]
     }
 
@@ -86,7 +112,9 @@ impl Record for LedgerAccount {
             credits_posted: row.int()?,
         };
         let balance = Balance::from_counters(counters).map_err(|error| row.corrupt(error))?;
-        Ok(Self { account, balance, updated_at: row.time()? })
+        let updated_at = row.time()?;
+        let told = Told { times: row.count()?, available: row.int()? };
+        Ok(Self { account, balance, updated_at, told })
     }
 }
 
@@ -171,17 +199,29 @@ impl From<ApplyError<StoreError>> for BookError {
 struct Books<'u, 'b, 'a> {
     unit: &'u mut Unit<'b, 'a>,
     now: Timestamp,
+    /// What is known of the accounts that were read.
+    told: BTreeMap<AccountKey, Told>,
+}
+
+impl<'u, 'b, 'a> Books<'u, 'b, 'a> {
+    fn new(unit: &'u mut Unit<'b, 'a>, now: Timestamp) -> Self {
+        Self { unit, now, told: BTreeMap::new() }
+    }
 }
 
 impl Balances for Books<'_, '_, '_> {
     type Error = StoreError;
 
     fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
-        self.unit.balance(account)
+        let Some(row) = self.unit.get::<LedgerAccount>(account)? else { return Ok(Balance::ZERO) };
+        self.told.insert(*account, row.told);
+        Ok(row.balance)
     }
 
     fn set(&mut self, account: AccountKey, balance: Balance) {
-        self.unit.put_ledger_account(LedgerAccount { account, balance, updated_at: self.now });
+        let told = self.told.get(&account).copied().unwrap_or_default();
+        let row = LedgerAccount { account, balance, updated_at: self.now, told };
+        self.unit.put_ledger_account(row);
     }
 }
 
@@ -198,7 +238,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
-        apply::post(&mut Books { unit: self, now }, posting)?;
+        apply::post(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Posted, now)
     }
 
@@ -209,7 +249,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
-        apply::pend(&mut Books { unit: self, now }, posting)?;
+        apply::pend(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Pending, now)
     }
 
@@ -231,7 +271,7 @@ impl Unit<'_, '_> {
         let posting = Posting::new(pending.movement, pending.entries.clone()).map_err(|error| {
             StoreError::Corrupt { place: "entries".to_owned(), what: error.to_string() }
         })?;
-        apply::resolve(&mut Books { unit: self, now }, &posting, resolution)?;
+        apply::resolve(&mut Books::new(self, now), &posting, resolution)?;
         self.add_posting(PostingRow {
             transaction,
             number: next_number(&rows),
@@ -241,6 +281,26 @@ impl Unit<'_, '_> {
             entries: Vec::new(),
         });
         Ok(())
+    }
+
+    /// The internal accounts on which this unit has left more or less than their platforms know of.
+    /// They are taken as told with it, so whoever asks tells them, at the end of the unit: each
+    /// account once, however often the unit has moved its money.
+    pub fn tell_balances(&mut self) -> Vec<BalanceChange> {
+        let mut changes = Vec::new();
+        for row in self.changed_ledger_accounts() {
+            let AccountKey::Internal(account) = row.account else { continue };
+            let (before, available) = (row.told.available, row.balance.available(Side::Credit));
+            if available != before {
+                let told = Told { times: row.told.times + 1, available };
+                let row = LedgerAccount { told, ..LedgerAccount::clone(&row) };
+                changes.push(BalanceChange { account, before, row });
+            }
+        }
+        for change in &changes {
+            self.put_ledger_account(change.row.clone());
+        }
+        changes
     }
 
     fn append(

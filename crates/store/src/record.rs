@@ -94,6 +94,11 @@ impl<R: Record> Slots<R> {
         self.0.keys()
     }
 
+    /// The changed rows, in the order of their keys.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<R>> {
+        self.0.values()
+    }
+
     /// Whether no row has changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -511,6 +511,11 @@ impl Unit<'_, '_> {
         added && before.is_none_or(|found| found.row.is_none())
     }
 
+    /// The ledger accounts that this unit has changed, in the order of their keys.
+    pub(crate) fn changed_ledger_accounts(&self) -> Vec<Arc<books::LedgerAccount>> {
+        self.local.tables.ledger_accounts.rows().map(Arc::clone).collect()
+    }
+
     pub(crate) fn put_ledger_account(&mut self, account: books::LedgerAccount) {
         self.put(account);
     }

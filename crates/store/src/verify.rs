@@ -18,6 +18,7 @@ mod numbers;
 mod people;
 mod approvals;
 mod deliveries;
+mod balances;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +27,7 @@ use ledger::account::{AccountKey, Counters};
 use ledger::audit::Sums;
 use uuid::Uuid;
 
+use self::balances::Accounts;
 use self::money::Books;
 use self::numbers::Numbers;
 use self::parties::Parties;
@@ -103,6 +105,7 @@ predicates! {
     W1 "every delivery is that of an event, and every event that was taken has one",
     W2 "what was delivered was received by its last attempt, and what is dead was not",
     W3 "no attempt went to an address that its platform may not reach",
+    E7 "every change of an internal account's balance is told, and the last word is what it is",
     I1 "every stored answer is one that may be repeated, and opens with the key",
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
     A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
@@ -258,8 +261,9 @@ struct Run<'a> {
     /// Sides of payments within this server whose other side was not met yet, by whoever pays.
     here: BTreeMap<Uuid, states::Side>,
     numbers: Numbers,
-    /// Events that are about no payment.
+    /// Events that are about no payment and no account.
     others: Others,
+    accounts: Accounts,
 }
 
 impl Run<'_> {
@@ -296,6 +300,7 @@ pub(crate) fn statements() -> Vec<String> {
         .chain(people::statements())
         .chain(approvals::statements())
         .chain(deliveries::statements())
+        .chain(balances::statements())
         .collect()
 }
 
@@ -313,7 +318,7 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 10] = [
+const PASSES: [Pass; 11] = [
     integrity,
     parties::check,
     timers,
@@ -324,6 +329,7 @@ const PASSES: [Pass; 10] = [
     numbers::check,
     people::check,
     approvals::check,
+    balances::check,
 ];
 
 /// Checks every predicate in the transaction that the connection is in, and gives the accounts as
@@ -351,6 +357,7 @@ fn judge(
         here: BTreeMap::new(),
         numbers: Numbers::default(),
         others: Others::default(),
+        accounts: Accounts::default(),
     };
     if !schema_is_known(&mut run) {
         for check in &mut run.findings.checks {

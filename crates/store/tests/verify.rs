@@ -431,7 +431,8 @@ fn build(engine: &dyn Engine) {
             identities(unit)?;
             imports(unit)?;
             quotes(unit)?;
-            uma(unit)
+            uma(unit)?;
+            tell_balances(unit)
         });
         built.await.unwrap();
         let feed = store.read(|view| view.feed(platform_id(1), 0, None, 4)).await.unwrap();
@@ -491,6 +492,7 @@ fn with_ids(sql: &str) -> String {
         ("$rail_usd", vec![2, 1, 0x03, 0x48]),
         ("$exchange_usd", vec![3, 0x03, 0x48]),
         ("$ada_usd", internal(customer_account(1, "USD"))),
+        ("$adas_usd", customer_account(1, "USD").uuid().as_bytes().to_vec()),
         ("$elsewhere_usd", internal(customer_account(3, "USD"))),
         ("$forged_out_pending", {
             let place = [&uuid(OUT_PENDING).as_bytes()[..], &1_u32.to_be_bytes()].concat();
@@ -590,18 +592,21 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance without entries.
     corrupter(
         &["L3"],
-        "insert into ledger_accounts values (x'0300d0', 'DKK', 0, 0, 0, 0, 0, 0, 1)",
+        "insert into ledger_accounts values (x'0300d0', 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, 1)",
     ),
     // A balance was lost.
     corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
     // More was taken from an account than was on it.
     corrupter(
-        &["L4", "L2", "L3"],
+        &["L4", "L2", "L3", "E7"],
         "update ledger_accounts set debits_posted = credits_posted + 1 \
          where account = $ada_usd",
     ),
     // An account that must stay covered is said not to have to.
-    corrupter(&["L4"], "update ledger_accounts set must_stay_covered = 0 where account = $ada_usd"),
+    corrupter(
+        &["L4", "E7"],
+        "update ledger_accounts set must_stay_covered = 0 where account = $ada_usd",
+    ),
     // Amounts that no payment may have.
     corrupter(
         &["L5"],
@@ -947,6 +952,18 @@ const CORRUPTERS: &[Corrupter] = &[
         &["S4"],
         "update approvals set platform = $second_platform where transaction_id = $uma_waits_in",
     ),
+    // A balance of which a platform was told otherwise, one of which it was told less often than is
+    // said, one of which nothing is known, and one of which another was told.
+    corrupter(
+        &["E7"],
+        "update ledger_accounts set told_minor = told_minor + 1 where account = $ada_usd",
+    ),
+    corrupter(&["E7", "E6"], "delete from events where resource = $adas_usd"),
+    corrupter(&["E7", "E3"], "update events set resource = $nothing where resource = $adas_usd"),
+    corrupter(
+        &["S4", "E6"],
+        "update events set platform = $second_platform where resource = $adas_usd",
+    ),
     // Sealed values of another key.
     corrupter(
         &["S2"],
@@ -1140,7 +1157,8 @@ fn deposit_more(unit: &mut Unit<'_, '_>, number: u128) -> Result {
         movements::deposit(Rail::Ach, customer_account(1, "USD"), money(5, "USD")).unwrap();
     let later = at(number as i64 + 600);
     unit.post(transaction_id(number), &posting, later)?;
-    advance(unit, number, &[Event::Started, Event::Settled], later)
+    advance(unit, number, &[Event::Started, Event::Settled], later)?;
+    tell_balances(unit)
 }
 
 macro_rules! on_every_engine {

@@ -13,6 +13,7 @@ mod tenure;
 mod clock;
 mod concurrency;
 mod events;
+mod balances;
 mod exchange_rates;
 mod idempotency;
 mod quotes;

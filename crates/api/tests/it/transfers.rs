@@ -4,7 +4,7 @@ use domain::clock::Ahead;
 use domain::id::{InternalAccountId, PlatformId};
 use domain::platform::Mode;
 use serde_json::{Value, json};
-use service::{Error, funding};
+use service::funding;
 
 use crate::pay::{Payer, transfer, usd, usdc_wallet};
 use crate::support::{START, Server, text, usd_external};
@@ -332,7 +332,7 @@ async fn deposit(server: &Server, platform: PlatformId, account: &str, amount: i
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         funding::deposit(&app, unit, platform, account, amount, id, now)
     };
-    server.app.store().write(work).await.map_err(|error: Error| error).expect("a deposit");
+    server.app.write(work).await.expect("a deposit");
 }
 
 #[tokio::test]

@@ -389,7 +389,7 @@ impl Chunk {
     }
 
     fn read_events(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
-        let Run { connection, findings, keyring, others, .. } = run;
+        let Run { connection, findings, keyring, others, accounts, .. } = run;
         connection.query(EVENTS, bounds, EVENT_COLUMNS.len(), &mut |values| {
             let name = format!("an event of Transaction:{}", shown(values.first()));
             let row = &mut Row::new("events", EVENT_COLUMNS, values);
@@ -409,6 +409,11 @@ impl Chunk {
                 Ok((resource, event)) => match event.kind {
                     EventKind::IncomingPayment | EventKind::OutgoingPayment => {
                         self.payment(resource).events.push(event);
+                    }
+                    EventKind::AccountStatus => {
+                        let of = || format!("event {} of {resource}", event.number);
+                        event.opens(findings, *keyring, resource, of);
+                        accounts.keep(resource, event.number, event.platform);
                     }
                     EventKind::InvitationClaimed
                     | EventKind::KycStatus

@@ -128,6 +128,7 @@ async fn fill() -> Sqlite {
             let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
             unit.move_approval(asked.unwrap());
             under_way(unit)?;
+            tell_balances(unit)?;
             delivered(unit)
         })
         .await;
@@ -234,7 +235,8 @@ pub async fn a_source_that_changed_is_copied_anew<P: Provider>() {
     let (source, target) = (filled().await, P::new());
     interrupted(&*source.engine(), &*target.engine(), 12);
     let opened = open_again(source);
-    opened.write(|unit| deposited(unit, 1_900)).await;
+    let more = |unit: &mut Unit<'_, '_>| deposited(unit, 1_900).and_then(|()| tell_balances(unit));
+    opened.write(more).await;
     let source = opened.close();
     let (proof, steps) = moved(&*source.engine(), &*target.engine()).unwrap();
     assert!(steps.contains(&Step::StartingOver), "{steps:?}");

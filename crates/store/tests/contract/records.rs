@@ -14,7 +14,7 @@ use domain::token::{Permissions, Token};
 use domain::transaction::{self, AccountRef, FailureReason, Source, Transaction};
 use ledger::account::AccountKey;
 use ledger::movements;
-use store::books::LedgerAccount;
+use store::books::{LedgerAccount, Told};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
 use store::idempotency::{Answer, Body};
@@ -200,13 +200,19 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
         .write(|unit| {
             let to = customer_account(1, "USD");
             let posting = movements::deposit(Rail::Ach, to, money(7, "USD")).unwrap();
-            Ok(unit.post(transaction_id(11), &posting, at(30))?)
+            unit.post(transaction_id(11), &posting, at(30))?;
+            tell_balances(unit)
         })
         .await;
     let opened = opened.reopen();
     let account = AccountKey::Internal(customer_account(1, "USD"));
     let found = opened.read(move |view| Ok(view.ledger_account(&account)?)).await.unwrap();
-    let expected = LedgerAccount { account, updated_at: at(30), balance: found.balance };
+    let expected = LedgerAccount {
+        account,
+        updated_at: at(30),
+        balance: found.balance,
+        told: Told { times: 1, available: 7 },
+    };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
         let answer =

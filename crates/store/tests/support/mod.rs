@@ -762,6 +762,25 @@ pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     Ok(())
 }
 
+/// Tells the platforms of the balances that the unit has changed.
+pub fn tell_balances(unit: &mut Unit<'_, '_>) -> Result {
+    for change in unit.tell_balances() {
+        let (resource, number) = (change.account.uuid(), change.row.told.times);
+        let elsewhere = customer_account(3, "USD").owner_uuid();
+        let platform = if change.account.owner_uuid() == elsewhere { 2 } else { 1 };
+        unit.add_event(Event {
+            id: event_id(resource, number),
+            platform: platform_id(platform),
+            kind: EventKind::AccountStatus,
+            resource,
+            number,
+            at: change.row.updated_at,
+            body: body(resource, number),
+        })?;
+    }
+    Ok(())
+}
+
 /// Moves transactions and tells the platform.
 pub fn advance(
     unit: &mut Unit<'_, '_>,

@@ -1,0 +1,63 @@
+//! What platforms are told of their internal accounts (design decision 10): every unit that
+//! changes what is available on one ends with an event about it, one for each account. That none is
+//! left out is one of the predicates of `verify`: an account's row says what was told last.
+
+use std::sync::Arc;
+
+use domain::customer::Customer;
+use domain::event::{Event, EventKind, event_id};
+use domain::id::{CustomerId, PlatformId};
+use domain::platform::Platform;
+use store::books::BalanceChange;
+use store::unit::Unit;
+
+use crate::app::{App, Subject};
+use crate::error::Error;
+use crate::owners::{self, Holder};
+
+/// An internal account whose balance has changed.
+#[derive(Debug, Clone)]
+pub struct ChangedAccount {
+    /// Its platform, or its owner's.
+    pub platform: Arc<Platform>,
+    /// Whose it is.
+    pub owner: Holder,
+    /// What has changed.
+    pub change: BalanceChange,
+}
+
+/// Tells of every balance that the unit has changed and that was not told yet. Whoever brings units
+/// to the lane calls it at their end: [`App::write`] and [`crate::once::once`].
+pub fn tell(app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
+    for change in unit.tell_balances() {
+        let account = changed(unit, change)?;
+        let (resource, row) = (account.change.account.uuid(), &account.change.row);
+        let number = row.told.times;
+        let mut event = Event {
+            id: event_id(resource, number),
+            platform: account.platform.id,
+            kind: EventKind::AccountStatus,
+            resource,
+            number,
+            at: row.updated_at,
+            body: Vec::new(),
+        };
+        event.body = app.render(&event, Subject::Account(&account));
+        unit.add_event(event)?;
+    }
+    Ok(())
+}
+
+/// Finds out whose an account is. Most are a customer's, whom the unit has read already.
+fn changed(unit: &mut Unit<'_, '_>, change: BalanceChange) -> Result<ChangedAccount, Error> {
+    let owner = change.account.owner_uuid();
+    let (platform, owner) = match unit.get::<Customer>(&CustomerId::from_uuid(owner))? {
+        Some(customer) => (owners::platform(unit, customer.platform)?, Holder::Customer(customer)),
+        None => {
+            let platform = owners::platform(unit, PlatformId::from_uuid(owner))?;
+            let id = platform.id;
+            (platform, Holder::Platform(id))
+        }
+    };
+    Ok(ChangedAccount { platform, owner, change })
+}
