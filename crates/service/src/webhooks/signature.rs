@@ -1,5 +1,8 @@
 //! Signatures of deliveries, twice over the same bytes: as Standard Webhooks has it, and as the
 //! existing clients of the public API check it (design decision 11).
+//!
+//! The same body has the same ECDSA signature every time (RFC 6979). Libraries that sign in a third
+//! of the time draw on chance of their own, which here comes through its port alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
