@@ -109,6 +109,9 @@ pub enum Outcome {
     TimedOut,
 }
 
+/// After how long a question is forgotten, in milliseconds: some times what an answer may take.
+const FORGOTTEN_MILLIS: i64 = 60_000;
+
 /// Bytes of an answer that are kept: enough for an error's message.
 pub const ANSWER_MAX: usize = 512;
 
@@ -142,15 +145,20 @@ pub enum Verdict {
 
 impl Attempt {
     /// What it means: any 2xx is received, 409 says that it was there already, and 410 that nothing
-    /// is wanted any more (contract 7.4).
-    pub fn verdict(&self) -> Verdict {
-        match self.outcome {
-            Outcome::Answered { status: 200..=299 | 409, .. } => Verdict::Received,
-            Outcome::Answered { status: 410, .. } => Verdict::Gone,
-            Outcome::Answered { .. }
-            | Outcome::Refused(_)
-            | Outcome::Unreachable
-            | Outcome::TimedOut => Verdict::Failed,
+    /// is wanted any more (contract 7.4). Whoever was asked may also have answered that it rejects
+    /// or that it needs to know more (contract 7.3).
+    pub fn verdict(&self, plan: Plan) -> Verdict {
+        match (&self.outcome, plan) {
+            (Outcome::Answered { status: 200..=299 | 409, .. }, _)
+            | (Outcome::Answered { status: 403 | 422, .. }, Plan::Asked) => Verdict::Received,
+            (Outcome::Answered { status: 410, .. }, Plan::Retried | Plan::Once) => Verdict::Gone,
+            (
+                Outcome::Answered { .. }
+                | Outcome::Refused(_)
+                | Outcome::Unreachable
+                | Outcome::TimedOut,
+                _,
+            ) => Verdict::Failed,
         }
     }
 }
@@ -360,6 +368,11 @@ impl Delivery {
         now >= self.progress.since.plus_millis(schedule.horizon_millis)
     }
 
+    /// Whether this is a question whose asker must have died: none waits for that long.
+    pub fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.draft.plan == Plan::Asked && now >= self.progress.since.plus_millis(FORGOTTEN_MILLIS)
+    }
+
     /// What an attempt does to this delivery. `pause` is how long the next one has to wait.
     pub fn after(
         &self,
@@ -368,7 +381,7 @@ impl Delivery {
         pause: i64,
         now: Timestamp,
     ) -> Event {
-        match attempt.verdict() {
+        match attempt.verdict(self.draft.plan) {
             Verdict::Received => Event::Received(attempt),
             Verdict::Gone => Event::GivenUp(Some(attempt)),
             Verdict::Failed => {
@@ -522,10 +535,16 @@ mod tests {
             (500, Verdict::Failed),
         ];
         for (status, verdict) in table {
-            assert_eq!(answered(status).verdict(), verdict, "{status}");
+            assert_eq!(answered(status).verdict(Plan::Retried), verdict, "{status}");
         }
         for outcome in [Outcome::TimedOut, Outcome::Unreachable, Outcome::Refused(String::new())] {
-            assert_eq!(attempt(outcome).verdict(), Verdict::Failed);
+            assert_eq!(attempt(outcome).verdict(Plan::Retried), Verdict::Failed);
+        }
+        for status in [200, 202, 403, 409, 422] {
+            assert_eq!(answered(status).verdict(Plan::Asked), Verdict::Received, "{status}");
+        }
+        for status in [302, 400, 410, 500] {
+            assert_eq!(answered(status).verdict(Plan::Asked), Verdict::Failed, "{status}");
         }
     }
 

@@ -20,7 +20,7 @@ pub enum EventKind {
     KycStatus,
     /// What is available on an internal account has changed.
     AccountStatus,
-    /// Somebody tries an endpoint out. Never stored.
+    /// An endpoint was set, or is tried out. One that is tried out is stored nowhere.
     Test,
     /// An import of many customers has ended.
     BulkUpload,

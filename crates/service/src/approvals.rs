@@ -13,16 +13,15 @@ use domain::approval::{Approval, Event as Decision};
 use domain::event::Event;
 use domain::id::{PlatformId, TransactionId};
 use domain::platform::Platform;
-use domain::time::Timestamp;
 use domain::transaction::{Facts, Transaction};
-use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest};
+use ports::outbound::{OutboundAnswer, OutboundFailure};
 use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::webhooks::reach;
+use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
-use crate::{incoming, owners};
+use crate::{incoming, owners, webhooks};
 
 /// Questions to one platform that are under way at a time. One that answers in 100 ms decides on a
 /// thousand payments a second, and one that hangs takes up no more connections than these.
@@ -79,7 +78,10 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     if !approval.is_open(now) {
         return Ok(());
     }
-    let answer = post(app, &platform, question, &approval, now).await;
+    let left = approval.decide_by().millis().saturating_sub(now.millis());
+    let (signer, left) =
+        (Signer::of(app, &platform, now), Duration::from_millis(left.unsigned_abs()));
+    let Exchange { attempt, answer, .. } = exchange(app, &platform, &signer, &question, left).await;
     let (received_at, platform) = (app.server_now(), platform.id);
     let said = match &answer {
         Ok(answer) => (app.env().read_decision)(&answer.body),
@@ -93,32 +95,18 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     app.write(move |unit| {
         let now = owners::platform(unit, platform)?.ahead.shows(received_at);
         let (decision, receiver) = (decision.clone(), &said.receiver);
-        incoming::decide(&unit_app, unit, platform, id, decision, receiver, now)
+        let decided = incoming::decide(&unit_app, unit, platform, id, decision, receiver, now);
+        if let Err(error) = &decided {
+            if error.is_failure() {
+                return Err(error.clone());
+            }
+            unit.discard();
+        }
+        // Also what came too late has been attempted.
+        webhooks::keep_question(unit, &question, &attempt, now)?;
+        Ok(decided.map(drop::<Transaction>))
     })
-    .await
-    .map(drop::<Transaction>)
-}
-
-/// Sends the question. The whole exchange has the time that the payment has left.
-async fn post(
-    app: &App,
-    platform: &Platform,
-    question: Event,
-    approval: &Approval,
-    now: Timestamp,
-) -> Result<OutboundAnswer, OutboundFailure> {
-    // It was there when the payment began.
-    let url = platform.webhook_endpoint.clone().ok_or(OutboundFailure::Unreachable)?;
-    let left = approval.decide_by().millis().saturating_sub(now.millis());
-    let signer = Signer::of(app, platform, now);
-    let request = OutboundRequest {
-        url,
-        reach: reach(platform.mode),
-        headers: signer.headers(&question, now),
-        body: question.body,
-        within: Duration::from_millis(left.unsigned_abs()),
-    };
-    app.env().outbound.post(request).await
+    .await?
 }
 
 /// What an answer decides (contract 7.3). A 409 is an error too: nobody was asked before.

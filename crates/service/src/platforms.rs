@@ -124,6 +124,7 @@ pub async fn configure<R: Render<Platform>>(
     let now = app.now(keyed.ahead);
     let id = keyed.platform;
     let in_use = currencies_in_use(app, id, &change).await?;
+    let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let mut platform = Platform::clone(&*owners::platform(unit, id)?);
         if let Some(currencies) = &change.currencies {
@@ -139,6 +140,7 @@ pub async fn configure<R: Render<Platform>>(
         if let Some(endpoint) = &change.webhook_endpoint {
             platform.webhook_endpoint = Some(endpoint.clone());
             webhooks::open(unit, id)?;
+            webhooks::tell_endpoint(&unit_app, unit, id, now)?;
         }
         platform.updated_at = now;
         unit.put_platform(platform.clone());

@@ -4,13 +4,16 @@
 pub mod signature;
 pub mod dispatch;
 pub mod again;
+pub(crate) mod exchange;
 mod queue;
 
 use std::time::Duration;
 
-use domain::event::{Event, EventKind};
+use domain::delivery::{self, Attempt, Delivery, Schedule};
+use domain::event::{Event, EventKind, event_id};
 use domain::id::{EventId, PlatformId};
 use domain::platform::{Mode, Platform};
+use domain::time::Timestamp;
 use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
 use store::events::{Endpoint, Outbox};
 use store::unit::Unit;
@@ -103,6 +106,48 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
         }
     };
     unit.put_outbox(Outbox { news: true, ..begun });
+    Ok(())
+}
+
+/// Keeps what came of a question to a platform, which is attempted once (contract 7.3).
+pub(crate) fn keep_question(
+    unit: &mut Unit<'_, '_>,
+    question: &Event,
+    attempt: &Attempt,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let id = delivery::delivery_id(question);
+    let Some(delivery) = unit.get::<Delivery>(&id)? else { return Ok(()) };
+    // A question is asked once, so that nothing waits.
+    let event = delivery.after(attempt.clone(), &Schedule::USUAL, 0, now);
+    if let Ok(moved) = Delivery::clone(&delivery).apply(event, now) {
+        unit.move_delivery(moved);
+    }
+    Ok(())
+}
+
+/// Tells a platform's endpoint that it was set (contract 7.4).
+pub(crate) fn tell_endpoint(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    // No other event is about a platform, so that the count of all of its events numbers these.
+    let number = unit.outbox(platform)?.head.saturating_add(1);
+    let number = u32::try_from(number)
+        .map_err(|_| Error::Internal(format!("{platform} has too many events")))?;
+    let mut event = Event {
+        id: event_id(platform.uuid(), number),
+        platform,
+        kind: EventKind::Test,
+        resource: platform.uuid(),
+        number,
+        at: now,
+        body: Vec::new(),
+    };
+    event.body = app.render(&event, Subject::Nothing);
+    unit.add_event(event)?;
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 //! code 2; secrets come from the environment or a file, never from a flag that other users of the
 //! machine can see, and neither an error nor `Debug` shows one.
 
+mod webhooks;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
@@ -19,6 +21,7 @@ use domain::uma_address::UmaDomain;
 use http::Uri;
 use rust_decimal::Decimal;
 
+pub use self::webhooks::Webhooks;
 use crate::database::Database;
 use crate::keyfile::{KEY_BYTES, parse_key};
 use crate::telemetry::LogFormat;
@@ -386,6 +389,10 @@ pub struct Serve {
     /// A file of exchange rates to use instead of the built-in ones.
     #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE", hide_env_values = true)]
     pub rates_file: Option<PathBuf>,
+
+    /// How events are delivered.
+    #[command(flatten)]
+    pub webhooks: Webhooks,
 }
 
 impl Serve {

@@ -54,7 +54,8 @@ pub fn env_of(options: &Serve, public_url: String) -> Result<Env, Failure> {
             .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
         None => FixedRates::builtin(),
     };
-    Ok(env(rates, options.quote_lifetime_seconds, public_url))
+    let delivering = options.webhooks.delivering();
+    Ok(Env { webhooks: delivering, ..env(rates, options.quote_lifetime_seconds, public_url) })
 }
 
 /// The world outside a command that serves nobody.

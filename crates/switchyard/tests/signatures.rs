@@ -57,6 +57,8 @@ async fn users_find_deliveries_signed_and_everything_else_not() {
     let world = World { api, receiver: Receiver::start().unwrap() };
     let endpoint = json!({ "webhookEndpoint": world.receiver.url("/hooks") });
     world.api.change("/config", endpoint).await.unwrap();
+    // It is told that it was set.
+    world.receiver.wait_for(1).await.unwrap();
 
     let first = world.api.get("/webhooks/keys").await.unwrap();
     let early = world.delivery("early").await;

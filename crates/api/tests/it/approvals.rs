@@ -4,11 +4,13 @@
 use domain::approval::Approval;
 use domain::id::TransactionId;
 use serde_json::{Value, json};
+use service::webhooks::dispatch::Dispatcher;
 use service::{Error, approvals};
 use testbed::receiver::{Answer, Receiver};
 use tokio::task::JoinHandle;
 
 use crate::concurrency::leave;
+use crate::deliveries::deliver;
 use crate::pay::Payer;
 use crate::support::{Call, Client, Server, text};
 use crate::uma::{Payee, asks, to_payee};
@@ -116,6 +118,16 @@ async fn the_question_is_the_signed_event_of_the_payment() {
     assert_eq!(body["data"], data);
     // The same bytes are the event that was committed.
     assert_eq!(asking.server.told(&payment["id"]).await[0], data);
+    // And it is in the log of deliveries, which has attempted nothing else so far.
+    let path = format!("/webhooks/deliveries?resourceId={}", text(&payment["id"]));
+    let log = asking.payee.client.get(&path).await.expect(200)["data"].clone();
+    let [delivery] = log.as_array().expect("deliveries").as_slice() else { panic!("{log}") };
+    assert_eq!((&delivery["eventId"], &delivery["status"]), (&body["id"], &json!("DELIVERED")));
+    assert_eq!(delivery["attempts"][0]["responseStatus"], 200);
+    // Whoever delivers the rest leaves it alone.
+    deliver(&asking.server, &mut Dispatcher::new(asking.server.app.clone())).await;
+    let again = asking.receiver.take();
+    assert!(again.iter().all(|it| it.header("webhook-id") != body["id"]), "{again:?}");
     asking.server.verify();
 }
 

@@ -1,7 +1,7 @@
 //! Deliveries: what an endpoint gets, in which order, how often, and what its answers lead to.
 //! Against a real receiver, with the clock moved by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -379,4 +379,24 @@ async fn events_can_be_pulled_in_their_order_and_none_is_missed() {
     stolen.refused(400, "INVALID_INPUT");
     let since = payer.client.get("/events?startDate=2100-01-01T00:00:00Z").await;
     assert_eq!(since.expect(200)["data"], json!([]));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_set_is_told_so_once() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(500));
+    let url = told.receiver.url("/other");
+    let client = &told.payer.client;
+    client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
+    told.deliver().await;
+    let received = told.receiver.take();
+    assert_eq!((received.len(), received[0].path.as_str()), (1, "/other"));
+    let test = event(&received[0]);
+    assert_eq!((&test["type"], &test["data"]), (&json!("TEST"), &json!({})));
+    told.pass(3_600_000).await;
+    assert!(told.receiver.take().is_empty());
+    let all = told.deliveries("?type=TEST").await;
+    let statuses: BTreeSet<_> = all.iter().map(|delivery| text(&delivery["status"])).collect();
+    assert_eq!(statuses, ["DEAD", "DELIVERED"].map(str::to_owned).into());
+    told.server.verify();
 }

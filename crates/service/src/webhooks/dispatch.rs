@@ -9,11 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Schedule, Status, Verdict};
-use domain::event::Event;
 use domain::id::{DeliveryId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use ports::outbound::{OutboundFailure, OutboundRequest};
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
 use store::events::{Endpoint, Feed, Numbered, Outbox};
@@ -25,8 +23,8 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
+use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::queue::{LOADED_MAX, Queue, Turn};
-use crate::webhooks::reach;
 use crate::webhooks::signature::Signer;
 
 /// Events of one platform that are taken on in one step.
@@ -208,10 +206,14 @@ impl Dispatcher {
         queue.is_gone = outbox.endpoint == Endpoint::Gone;
         queue.has_more = page.has_more;
         let mut waiting = page.rows;
-        waiting.retain(|delivery| delivery.draft().plan != Plan::Asked);
         waiting.sort_by_key(|delivery| delivery.draft().ordinal);
         for delivery in waiting {
-            queue.push(&delivery, None);
+            match delivery.draft().plan {
+                Plan::Retried | Plan::Once => queue.push(&delivery, None),
+                // Whoever asked has died before it could write down what came of it.
+                Plan::Asked if delivery.is_forgotten(now) => queue.abandon(delivery.id()),
+                Plan::Asked => {}
+            }
         }
         Ok(())
     }
@@ -302,7 +304,7 @@ impl Dispatcher {
     fn learn(&mut self, made: &Made, delivery: Option<&Delivery>, schedule: &Schedule) {
         let Some(queue) = self.queues.get_mut(&made.platform) else { return };
         let now = self.app.now(queue.platform.ahead);
-        let verdict = made.attempt.as_ref().map(Attempt::verdict);
+        let verdict = made.attempt.as_ref().map(|attempt| attempt.verdict(Plan::Retried));
         let outcome = match verdict {
             Some(Verdict::Received) => "received",
             Some(Verdict::Gone) => "gone",
@@ -371,7 +373,7 @@ fn keep_attempts(
             }
             None => delivery::Event::GivenUp(None),
         };
-        if made.attempt.as_ref().is_some_and(|it| it.verdict() == Verdict::Gone) {
+        if made.attempt.as_ref().is_some_and(|it| it.verdict(Plan::Retried) == Verdict::Gone) {
             let outbox = unit.outbox(made.platform)?;
             if outbox.endpoint == Endpoint::Open {
                 unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
@@ -444,7 +446,9 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: T
     };
     match event {
         Ok(Some(event)) => {
-            let (attempt, retry_after) = post(&app, &platform, &signer, &event).await;
+            let within = app.env().webhooks.within;
+            let Exchange { attempt, retry_after, .. } =
+                exchange(&app, &platform, &signer, &event, within).await;
             made(Some(attempt), retry_after)
         }
         Ok(None) | Err(StoreError::Sealed { .. } | StoreError::Corrupt { .. }) => {
@@ -456,55 +460,6 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: T
             let at = app.now(platform.ahead);
             let outcome = Outcome::Unreachable;
             made(Some(Attempt { at, millis: 0, peer: None, outcome }), None)
-        }
-    }
-}
-
-/// Sends an event to its platform's endpoint once. Gives what came of it, and for how many
-/// milliseconds the endpoint wants to be left alone.
-pub(super) async fn post(
-    app: &App,
-    platform: &Platform,
-    signer: &Signer,
-    event: &Event,
-) -> (Attempt, Option<i64>) {
-    let at = app.now(platform.ahead);
-    let refused = |why: &str| {
-        let outcome = Outcome::Refused(why.to_owned());
-        (Attempt { at, millis: 0, peer: None, outcome }, None)
-    };
-    let Some(url) = platform.webhook_endpoint.clone() else {
-        return refused("the platform has no endpoint");
-    };
-    let started = app.server_now();
-    let request = OutboundRequest {
-        url,
-        reach: reach(platform.mode),
-        // Receivers compare with the time on their own clocks, whatever the platform's shows.
-        headers: signer.headers(event, started),
-        body: event.body.clone(),
-        within: app.env().webhooks.within,
-    };
-    let answer = app.env().outbound.post(request).await;
-    let millis = app.server_now().millis().saturating_sub(started.millis()).max(0);
-    let millis = u32::try_from(millis).unwrap_or(u32::MAX);
-    metrics::histogram!("switchyard_webhook_attempt_seconds").record(f64::from(millis) / 1_000.0);
-    match answer {
-        Ok(answer) => {
-            let asked = answer.retry_after.map(|asked| asked.delay(app.server_now()).as_millis());
-            let asked = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
-            let mut body = answer.body;
-            body.truncate(delivery::ANSWER_MAX);
-            let outcome = Outcome::Answered { status: answer.status, body };
-            (Attempt { at, millis, peer: answer.peer, outcome }, asked)
-        }
-        Err(failure) => {
-            let outcome = match failure {
-                OutboundFailure::Refused(why) => Outcome::Refused(why),
-                OutboundFailure::Unreachable => Outcome::Unreachable,
-                OutboundFailure::TimedOut => Outcome::TimedOut,
-            };
-            (Attempt { at, millis, peer: None, outcome }, None)
         }
     }
 }

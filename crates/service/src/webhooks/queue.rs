@@ -79,6 +79,8 @@ pub(super) struct Queue {
     waiting: BTreeMap<i64, Timestamp>,
     under_way: HashSet<Uuid>,
     bodies: usize,
+    /// Deliveries that nobody makes any more.
+    abandoned: Vec<DeliveryId>,
     window: usize,
     failures: u32,
     paused_until: Option<Timestamp>,
@@ -97,6 +99,7 @@ impl Queue {
             waiting: BTreeMap::new(),
             under_way: HashSet::new(),
             bodies: 0,
+            abandoned: Vec::new(),
             window: WINDOW_FIRST,
             failures: 0,
             paused_until: None,
@@ -117,6 +120,11 @@ impl Queue {
     /// When the oldest that waits happened.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.waiting.first_key_value().map(|(_, at)| *at)
+    }
+
+    /// Has a delivery given up with the next step.
+    pub(super) fn abandon(&mut self, id: DeliveryId) {
+        self.abandoned.push(id);
     }
 
     /// Whether there is room for more.
@@ -254,8 +262,9 @@ impl Queue {
     /// Some deliveries that are to be given up: all of an endpoint that is gone, else those whose
     /// time is over. They are forgotten here.
     pub(super) fn give_up(&mut self, schedule: &Schedule, now: Timestamp) -> Vec<DeliveryId> {
+        let abandoned = std::mem::take(&mut self.abandoned);
         if !self.is_gone && now < self.looked_for_expired.plus_millis(EXPIRY_MILLIS) {
-            return Vec::new();
+            return abandoned;
         }
         let is_over = |waiting: &Waiting| {
             self.is_gone || now >= waiting.since.plus_millis(schedule.horizon_millis)
@@ -274,11 +283,10 @@ impl Queue {
         for (resource, _) in &over {
             self.due.retain(|(.., of)| of != resource);
         }
-        over.into_iter()
-            .map(|(resource, id)| {
-                self.finished(resource, id, None);
-                id
-            })
-            .collect()
+        let over = over.into_iter().map(|(resource, id)| {
+            self.finished(resource, id, None);
+            id
+        });
+        abandoned.into_iter().chain(over).collect()
     }
 }

@@ -184,7 +184,8 @@ fn check_attempts(run: &mut Run<'_>) -> Result<(), StoreError> {
                 }
             };
         let attempts = &delivery.progress().attempts;
-        let last = attempts.last().map(domain::delivery::Attempt::verdict);
+        let plan = delivery.draft().plan;
+        let last = attempts.last().map(|attempt| attempt.verdict(plan));
         let fits = match delivery.status() {
             Status::Delivered => last == Some(Verdict::Received),
             Status::Dead => last != Some(Verdict::Received),

@@ -1,3 +1,6 @@
+use domain::delivery::Schedule;
+use service::app::Delivering;
+
 use super::*;
 
 const SECRET: &str = "a-secret-of-the-tests";
@@ -42,6 +45,9 @@ fn without_a_command_it_serves() {
         assert_eq!(serve.listen.to_string(), "127.0.0.1:8080", "{line}");
         assert_eq!(serve.quote_lifetime_seconds, 300, "{line}");
         assert_eq!(serve.uma_domain_at(8080).as_str(), "localhost:8080", "{line}");
+        let delivering = serve.webhooks.delivering();
+        assert_eq!(delivering.schedule, Schedule::USUAL, "{line}");
+        assert_eq!(delivering.within, Delivering::WITHIN, "{line}");
     }
     assert_eq!(serve("--listen [::1]:80 --uma-domain Pay.Example.com").listen.port, 80);
     let given = serve("serve --uma-domain Pay.Example.com").uma_domain_at(1);
@@ -125,6 +131,10 @@ fn wrong_options_are_refused() {
     };
     check("--quote-lifetime-seconds 59", "59 is not in 60..=900");
     check("--quote-lifetime-seconds 901", "901 is not in 60..=900");
+    check("--webhook-timeout-seconds 31", "31 is not in 1..=30");
+    check("--webhook-retry-first-seconds 0", "0 is not in 1..=1800");
+    check("--webhook-retry-longest-seconds 1801", "1801 is not in 1..=1800");
+    check("--webhook-retry-days 31", "31 is not in 1..=30");
     check("--listen 8080", "must be a host and a port");
     check("--listen ::1:8080", "must be a host and a port");
     check("--listen :8080", "must be a host and a port");

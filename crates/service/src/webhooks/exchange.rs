@@ -1,0 +1,66 @@
+//! One exchange with an endpoint: an event goes out, signed, and something comes back or not.
+
+use std::time::Duration;
+
+use domain::delivery::{self, Attempt, Outcome};
+use domain::event::Event;
+use domain::platform::Platform;
+use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest};
+
+use crate::app::App;
+use crate::webhooks::reach;
+use crate::webhooks::signature::Signer;
+
+/// What came of an exchange.
+pub(crate) struct Exchange {
+    /// As it is kept.
+    pub(crate) attempt: Attempt,
+    /// As it came.
+    pub(crate) answer: Result<OutboundAnswer, OutboundFailure>,
+    /// For how many milliseconds the endpoint wants to be left alone, if it says so.
+    pub(crate) retry_after: Option<i64>,
+}
+
+/// Sends an event to its platform's endpoint once.
+pub(crate) async fn exchange(
+    app: &App,
+    platform: &Platform,
+    signer: &Signer,
+    event: &Event,
+    within: Duration,
+) -> Exchange {
+    let (at, started) = (app.now(platform.ahead), app.server_now());
+    let answer = match platform.webhook_endpoint.clone() {
+        Some(url) => {
+            let request = OutboundRequest {
+                url,
+                reach: reach(platform.mode),
+                // Receivers compare with the time on their own clocks, whatever the platform's
+                // shows.
+                headers: signer.headers(event, started),
+                body: event.body.clone(),
+                within,
+            };
+            app.env().outbound.post(request).await
+        }
+        None => Err(OutboundFailure::Refused("the platform has no endpoint".to_owned())),
+    };
+    let ended = app.server_now();
+    let millis = ended.millis().saturating_sub(started.millis()).max(0);
+    let millis = u32::try_from(millis).unwrap_or(u32::MAX);
+    metrics::histogram!("switchyard_webhook_attempt_seconds").record(f64::from(millis) / 1_000.0);
+    let (mut peer, mut retry_after) = (None, None);
+    let outcome = match &answer {
+        Ok(answer) => {
+            peer = answer.peer;
+            let asked = answer.retry_after.map(|asked| asked.delay(ended).as_millis());
+            retry_after = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
+            let body = answer.body.iter().copied().take(delivery::ANSWER_MAX).collect();
+            Outcome::Answered { status: answer.status, body }
+        }
+        Err(OutboundFailure::Refused(why)) => Outcome::Refused(why.clone()),
+        Err(OutboundFailure::Unreachable) => Outcome::Unreachable,
+        Err(OutboundFailure::TimedOut) => Outcome::TimedOut,
+    };
+    Exchange { attempt: Attempt { at, millis, peer, outcome }, answer, retry_after }
+}
