@@ -18,7 +18,7 @@ use p256::ecdsa::{Signature, VerifyingKey};
 use p256::pkcs8::DecodePublicKey as _;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use testbed::instance::Installation;
+use testbed::instance::{Installation, Instance};
 use testbed::postgres::Database;
 use testbed::receiver::{Answer, Received, Receiver};
 use testbed::recorder::{Api, Load, Recorder};
@@ -63,23 +63,30 @@ async fn pause() {
 async fn every_event_arrives_whatever_dies_on_sqlite() -> Result<()> {
     let folder = tempfile::TempDir::new()?;
     let database_url = format!("sqlite://{}", folder.path().join("webhooks.db").display());
-    nothing_is_missed(Installation::new(BINARY, &database_url)).await
+    nothing_is_missed(Installation::new(BINARY, &database_url), 1).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_event_arrives_whatever_dies_on_postgres() -> Result<()> {
     let database = Database::fresh();
     let installation = Installation::new(BINARY, &database.url());
-    nothing_is_missed(installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY)).await
+    nothing_is_missed(installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY), 2).await
 }
 
-async fn nothing_is_missed(installation: Installation) -> Result<()> {
+/// `count` servers on one database are killed in turn, so that each delivers for some time.
+async fn nothing_is_missed(installation: Installation, count: usize) -> Result<()> {
     let installation = installation
         .with("SWITCHYARD_WEBHOOK_TIMEOUT_SECONDS", "2")
         .with("SWITCHYARD_WEBHOOK_RETRY_LONGEST_SECONDS", "2");
     let started = now();
-    let mut server = installation.start()?;
-    let api = Api::new(&[server.base()])?;
+    let mut servers = vec![installation.start()?];
+    // The first one makes the database.
+    Api::new(&[servers[0].base()])?.ready().await?;
+    for _ in 1..count {
+        servers.push(installation.start()?);
+    }
+    let bases: Vec<_> = servers.iter().map(Instance::base).collect();
+    let api = Api::new(&bases)?;
     api.ready().await?;
     let mut receiver = Receiver::start()?;
     let endpoint = json!({ "webhookEndpoint": receiver.url("/hooks") });
@@ -90,11 +97,13 @@ async fn nothing_is_missed(installation: Installation) -> Result<()> {
     let load = Load::start(&recorder, CLIENTS);
     for round in 0..KILLS {
         fault(round, &mut receiver, &recorder).await?;
+        let server = &mut servers[round % count];
         server.kill()?;
         server.resume()?;
         receiver.answer(Answer::status(200));
         recorder.more(BETWEEN).await?;
     }
+    recorder.api().ready().await?;
     while events(recorder.api(), &begin).await?.len() < EVENTS {
         recorder.more(BETWEEN).await?;
     }
@@ -110,18 +119,20 @@ async fn nothing_is_missed(installation: Installation) -> Result<()> {
     check_order(&arrived, &told)?;
     let waiting = recorder.api().total("/webhooks/deliveries?status=PENDING&").await?;
     let dead = recorder.api().total("/webhooks/deliveries?status=DEAD&").await?;
-    server.kill()?;
+    for server in &mut servers {
+        server.kill()?;
+    }
     installation.verify()?;
     // What arrived in the last moment may not have been written down when everything was there.
     ensure!(dead == 0, "{dead} deliveries were given up, {waiting} wait");
     println!(
-        "events {}, arrived {}, deliveries {} ({} more than once), order breaks 0, bad signatures \
-         0, kills {}, load {:.1} s, all there after {:.1} s",
+        "servers {count}, events {}, arrived {}, deliveries {} ({} more than once), order breaks 0, \
+         bad signatures 0, kills {}, load {:.1} s, all there after {:.1} s",
         all.len(),
         all.len(),
         arrived.len(),
         arrived.len() - all.len(),
-        KILLS + 1,
+        KILLS + count,
         loaded.as_secs_f64(),
         started.elapsed().as_secs_f64(),
     );

@@ -35,12 +35,20 @@ struct Made {
     platform: PlatformId,
     resource: Uuid,
     delivery: DeliveryId,
-    /// Nothing if the event could not be read.
+    /// Nothing if none could be made, as the event cannot be read.
     attempt: Option<Attempt>,
     /// For how many milliseconds the endpoint wants to be left alone.
     retry_after: Option<i64>,
     /// Spreads the next attempt.
     random: u64,
+}
+
+impl Made {
+    /// What came of an attempt that panicked: it would again, so there is no other.
+    fn broken(platform: PlatformId, resource: Uuid, delivery: DeliveryId) -> Self {
+        tracing::error!(%delivery, "an attempt has panicked");
+        Self { platform, resource, delivery, attempt: None, retry_after: None, random: 0 }
+    }
 }
 
 /// New events of a platform.
@@ -334,7 +342,11 @@ impl Dispatcher {
             while let Some(turn) = queue.next(now) {
                 let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
                 let signer = Arc::clone(&queue.signer);
-                self.attempts.spawn(async move { attempt(app, platform, signer, turn).await });
+                let (id, resource, of) = (turn.id, turn.resource, platform.id);
+                let made = tokio::spawn(attempt(app, platform, signer, turn));
+                self.attempts.spawn(async move {
+                    made.await.unwrap_or_else(|_| Made::broken(of, resource, id))
+                });
             }
         }
     }
