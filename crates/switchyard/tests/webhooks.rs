@@ -44,7 +44,7 @@ const BETWEEN: u64 = 250;
 const ECDSA_EVERY: usize = 25;
 
 /// By then whatever is attempted again has been, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Between two looks at what has arrived.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
