@@ -51,8 +51,8 @@ pub fn run(workspace: &Workspace) -> Result<()> {
         .current_dir(folder.path())
         .arg("run")
         .arg(format!("{}/openapi.json", server.base()))
-        // One worker: the caches of the library that makes the requests are not for two threads, and
-        // a run fails now and then for no fault of the server's.
+        // One worker: the caches of the library that makes the requests are not for two threads,
+        // and a run fails now and then for no fault of the server's.
         .args(["--wait-for-schema", "30", "--workers", "1"])
         .args(["--auth", &format!("{CLIENT_ID}:{CLIENT_SECRET}")])
         .args(["--seed", SEED, "--max-examples", EXAMPLES, "--generation-database", "none"])
