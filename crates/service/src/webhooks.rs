@@ -14,7 +14,7 @@ use domain::event::{Event, EventKind, event_id};
 use domain::id::{EventId, PlatformId};
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
-use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use ports::outbound::{OutboundAnswer, Reach};
 use store::events::{Endpoint, Outbox};
 use store::unit::Unit;
 
@@ -22,6 +22,7 @@ use crate::app::{App, Subject};
 use crate::error::Error;
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners;
+use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
 
 /// How long an endpoint has for the whole exchange of a try-out, while somebody waits for it.
@@ -59,29 +60,19 @@ pub async fn test<R: Render<Tested>>(
 async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let url = platform.webhook_endpoint.clone().ok_or(Error::NoWebhookEndpoint)?;
     let now = app.now(platform.ahead);
-    let id: EventId = app.new_id(platform.ahead, now);
-    let mut event = Event {
-        id,
-        platform: platform.id,
-        kind: EventKind::Test,
-        resource: platform.id.uuid(),
-        number: 0,
-        at: now,
-        body: Vec::new(),
-    };
-    event.body = app.render(&event, Subject::Nothing);
+    let event = test_event(app, platform.id, app.new_id(platform.ahead, now), 0, now);
     let signer = Signer::of(app, platform, now);
-    let request = OutboundRequest {
-        url: url.clone(),
-        reach: reach(platform.mode),
-        // Receivers compare with the time on their own clocks, whatever the platform's shows.
-        headers: signer.headers(&event, app.server_now()),
-        body: event.body,
-        within: TEST_TIME,
-    };
-    let answer = app.env().outbound.post(request).await;
-    let answer = answer.map_err(|failure: OutboundFailure| Error::WebhookDelivery { failure })?;
+    let Exchange { answer, .. } = exchange(app, platform, &signer, &event, TEST_TIME).await;
+    let answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
     Ok(Tested { url, answer })
+}
+
+/// An event that tells of nothing.
+fn test_event(app: &App, platform: PlatformId, id: EventId, number: u32, at: Timestamp) -> Event {
+    let (kind, resource) = (EventKind::Test, platform.uuid());
+    let mut event = Event { id, platform, kind, resource, number, at, body: Vec::new() };
+    event.body = app.render(&event, Subject::Nothing);
+    event
 }
 
 /// Gives a platform new keys; the ones before sign for a day more.
@@ -137,17 +128,8 @@ pub(crate) fn tell_endpoint(
     let number = unit.outbox(platform)?.head.saturating_add(1);
     let number = u32::try_from(number)
         .map_err(|_| Error::Internal(format!("{platform} has too many events")))?;
-    let mut event = Event {
-        id: event_id(platform.uuid(), number),
-        platform,
-        kind: EventKind::Test,
-        resource: platform.uuid(),
-        number,
-        at: now,
-        body: Vec::new(),
-    };
-    event.body = app.render(&event, Subject::Nothing);
-    unit.add_event(event)?;
+    let id = event_id(platform.uuid(), number);
+    unit.add_event(test_event(app, platform, id, number, now))?;
     Ok(())
 }
 

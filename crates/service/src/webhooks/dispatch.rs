@@ -5,7 +5,7 @@
 //! of work, and then begins the attempts whose turn it is. Whatever is not kept when the process
 //! dies is attempted again: at least once. No loop and no sleep is here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Schedule, Status, Verdict};
@@ -31,6 +31,7 @@ use crate::webhooks::signature::Signer;
 const TAKEN_MAX: u32 = 512;
 
 /// What came of one attempt.
+#[derive(Clone)]
 struct Made {
     platform: PlatformId,
     resource: Uuid,
@@ -83,8 +84,13 @@ pub struct Dispatcher {
     app: App,
     tenure: Option<Tenure>,
     queues: HashMap<PlatformId, Queue>,
+    /// Platforms whose queue is to be loaded, because the database has more or other than it.
+    stale: BTreeSet<PlatformId>,
     attempts: JoinSet<Made>,
+    /// What is still to be kept of attempts.
     made: Vec<Made>,
+    /// What is still to be kept of deliveries that were given up, and when they were.
+    given_up: Vec<(DeliveryId, Timestamp)>,
 }
 
 impl Dispatcher {
@@ -94,8 +100,10 @@ impl Dispatcher {
             app,
             tenure: None,
             queues: HashMap::new(),
+            stale: BTreeSet::new(),
             attempts: JoinSet::new(),
             made: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -130,40 +138,36 @@ impl Dispatcher {
         };
         if !self.tenure.is_some_and(|known| known.is_of(tenure)) {
             self.forget();
-            self.tenure = Some(tenure);
             let open = self.app.store().read(|view| view.open_outboxes()).await;
-            for outbox in open.map_err(Error::Store)? {
-                self.load(outbox).await?;
-            }
+            self.stale.extend(open.map_err(Error::Store)?.iter().map(|outbox| outbox.platform));
+            self.tenure = Some(tenure);
         }
         while let Some(made) = self.attempts.try_join_next() {
             self.made.extend(made.ok());
         }
         let news = self.app.store().read(|view| view.outboxes_with_news()).await;
-        let (mut taken, mut reloaded, mut more) = (Vec::new(), Vec::new(), false);
+        let (mut taken, mut seen, mut more) = (Vec::new(), Vec::new(), false);
         for outbox in news.map_err(Error::Store)? {
             if outbox.news {
-                reloaded.push(outbox.platform);
-                continue;
+                seen.push(outbox.platform);
             }
-            if !self.queues.contains_key(&outbox.platform) {
-                self.load(outbox).await?;
+            if outbox.news || !self.queues.contains_key(&outbox.platform) {
+                self.stale.insert(outbox.platform);
+            } else {
+                more |= self.take(outbox, &mut taken).await?;
             }
-            more |= self.take(outbox, &mut taken).await?;
         }
-        more |= !reloaded.is_empty();
-        let result = self.keep(tenure, taken, reloaded.clone()).await;
+        let result = self.keep(tenure, taken, seen).await;
         if matches!(result, Err(Error::Superseded)) {
             self.forget();
         }
         result?;
         // Only now that it is written down as seen: what changes from here on is news again.
-        reloaded.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
-        for id in reloaded {
-            let outbox = self.app.store().look(move |view| view.get::<Outbox>(&id)).await;
-            if let Some(outbox) = outbox.map_err(Error::Store)? {
-                self.load(*outbox).await?;
-            }
+        self.stale.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
+        more |= !self.stale.is_empty();
+        while let Some(id) = self.stale.first().copied() {
+            self.load(id).await?;
+            self.stale.remove(&id);
         }
         if begins {
             self.begin();
@@ -181,14 +185,15 @@ impl Dispatcher {
     fn forget(&mut self) {
         self.tenure = None;
         self.queues.clear();
+        self.stale.clear();
         self.made.clear();
+        self.given_up.clear();
         self.attempts.abort_all();
         self.attempts = JoinSet::new();
     }
 
     /// Loads what waits for a platform's endpoint, in the place of what is known of it.
-    async fn load(&mut self, outbox: Outbox) -> Result<(), Error> {
-        let id = outbox.platform;
+    async fn load(&mut self, id: PlatformId) -> Result<(), Error> {
         let filter = DeliveryFilter { status: Some(Status::Pending), ..DeliveryFilter::default() };
         let limit = u32::try_from(LOADED_MAX).unwrap_or(u32::MAX);
         let page = PageRequest { limit, after: None, order: Order::Ascending };
@@ -196,21 +201,21 @@ impl Dispatcher {
             .app
             .store()
             .read(move |view| {
-                let platform = view.get::<Platform>(&id)?;
-                Ok::<_, StoreError>((platform, view.deliveries(id, &filter, page)?))
+                let (platform, outbox) = (view.get::<Platform>(&id)?, view.get::<Outbox>(&id)?);
+                Ok::<_, StoreError>((platform, outbox, view.deliveries(id, &filter, page)?))
             })
             .await
             .map_err(Error::Store)?;
-        let (Some(platform), page) = found else {
+        let (Some(platform), Some(outbox), page) = found else {
             return Err(Error::Internal(format!("{id} has events and is not there")));
         };
         let now = self.app.now(platform.ahead);
-        let signer = Signer::of(&self.app, &platform, now);
+        let signer = Arc::new(Signer::of(&self.app, &platform, now));
         let queue = self.queues.entry(id);
-        let queue = queue.or_insert_with(|| Queue::new(Arc::clone(&platform), signer, now));
+        let queue =
+            queue.or_insert_with(|| Queue::new(Arc::clone(&platform), Arc::clone(&signer), now));
         queue.clear();
-        queue.signer = Arc::new(Signer::of(&self.app, &platform, now));
-        queue.platform = platform;
+        (queue.signer, queue.platform) = (signer, platform);
         queue.is_gone = outbox.endpoint == Endpoint::Gone;
         queue.has_more = page.has_more;
         let mut waiting = page.rows;
@@ -245,31 +250,28 @@ impl Dispatcher {
         &mut self,
         tenure: Tenure,
         taken: Vec<Taken>,
-        reloaded: Vec<PlatformId>,
+        seen: Vec<PlatformId>,
     ) -> Result<(), Error> {
         let schedule = self.app.env().webhooks.schedule;
-        let mut given_up = Vec::new();
-        for queue in self.queues.values_mut() {
+        let mut now_of = HashMap::new();
+        for (id, queue) in &mut self.queues {
             let now = self.app.now(queue.platform.ahead);
-            given_up.extend(queue.give_up(&schedule, now).into_iter().map(|id| (id, now)));
+            now_of.insert(*id, now);
+            self.given_up.extend(queue.give_up(&schedule, now).into_iter().map(|id| (id, now)));
         }
-        let made = std::mem::take(&mut self.made);
-        let is_nothing = made.is_empty() && taken.is_empty() && given_up.is_empty();
-        if is_nothing && reloaded.is_empty() {
+        let is_nothing = self.made.is_empty() && taken.is_empty() && self.given_up.is_empty();
+        if is_nothing && seen.is_empty() {
             return Ok(());
         }
-        let mut ahead = HashMap::new();
-        for (id, queue) in &self.queues {
-            ahead.insert(*id, self.app.now(queue.platform.ahead));
-        }
-        let made = Arc::new(made);
-        let (unit_app, unit_made) = (self.app.clone(), Arc::clone(&made));
+        // What is not kept now is kept with the next step.
+        let (unit_app, made, given_up) =
+            (self.app.clone(), self.made.clone(), self.given_up.clone());
         let kept = self
             .app
             .store()
             .write(move |unit| {
                 tenure.check(&unit_app, unit)?;
-                let deliveries = keep_attempts(unit, &unit_made, &schedule, &ahead)?;
+                let deliveries = keep_attempts(unit, &made, &schedule, &now_of)?;
                 for (id, now) in &given_up {
                     let Some(delivery) = unit.get::<Delivery>(id)? else { continue };
                     let gone = delivery::Event::GivenUp(None);
@@ -279,25 +281,18 @@ impl Dispatcher {
                 }
                 let mut added = Vec::new();
                 for taken in &taken {
-                    added.push((taken.platform.id, take_on(unit, taken, &ahead)?));
+                    added.push((taken.platform.id, take_on(unit, taken, &now_of)?));
                 }
-                for id in &reloaded {
+                for id in &seen {
                     let outbox = unit.outbox(*id)?;
                     unit.put_outbox(Outbox { news: false, ..outbox });
                 }
                 Ok::<_, Error>(Kept { deliveries, added })
             })
-            .await;
-        let kept = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
-                // They are kept with the next step.
-                self.made = Arc::into_inner(made).unwrap_or_default();
-                return Err(error);
-            }
-        };
-        for made in made.iter() {
-            self.learn(made, kept.deliveries.get(&made.delivery).map(AsRef::as_ref), &schedule);
+            .await?;
+        self.given_up.clear();
+        for made in std::mem::take(&mut self.made) {
+            self.learn(&made, kept.deliveries.get(&made.delivery).map(AsRef::as_ref), &schedule);
         }
         for (platform, added) in kept.added {
             let Some(queue) = self.queues.get_mut(&platform) else { continue };

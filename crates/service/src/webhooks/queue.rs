@@ -88,10 +88,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(platform: Arc<Platform>, signer: Signer, now: Timestamp) -> Self {
+    pub(super) fn new(platform: Arc<Platform>, signer: Arc<Signer>, now: Timestamp) -> Self {
         Self {
             platform,
-            signer: Arc::new(signer),
+            signer,
             is_gone: false,
             has_more: false,
             lines: HashMap::new(),
@@ -280,9 +280,8 @@ impl Queue {
         if over.len() < GIVEN_UP_MAX {
             self.looked_for_expired = now;
         }
-        for (resource, _) in &over {
-            self.due.retain(|(.., of)| of != resource);
-        }
+        let lines: HashSet<_> = over.iter().map(|(resource, _)| *resource).collect();
+        self.due.retain(|(.., resource)| !lines.contains(resource));
         let over = over.into_iter().map(|(resource, id)| {
             self.finished(resource, id, None);
             id
