@@ -212,18 +212,19 @@ create table entries (
     primary key (transaction_id, number, line)
 ) {strict};
 
--- The id of an event follows from its resource and number.
+-- A platform's events in the order in which they were committed, so that new rows stand together
+-- (docs/decisions/0026). The id of an event follows from its resource and number, which no other
+-- event has: that each is counted up from the one before is what its writer has read.
 create table events (
-    resource {bytes} not null,
-    number {int8} not null,
     platform {bytes} not null,
     ordinal {int8} not null check (ordinal >= 1),
+    resource {bytes} not null,
+    number {int8} not null,
     kind {text} not null,
     at {int8} not null,
     sealed {bytes} not null,
-    primary key (resource, number)
+    primary key (platform, ordinal)
 ) {strict};
-create unique index events_by_platform on events (platform, ordinal);
 
 -- How many events a platform has (`head`), up to which there are deliveries (`taken`),
 -- how many it had when its endpoint was set (`opened`), and whether that is to have those that come. `news` asks whoever delivers to look at everything anew.

@@ -20,10 +20,25 @@ use crate::unit::Unit;
 /// The table of events.
 pub(crate) static EVENTS: Shape = Shape::new(
     "events",
-    &["resource", "number", "platform", "ordinal", "kind", "at", "sealed"],
+    &["platform", "ordinal", "resource", "number", "kind", "at", "sealed"],
     2,
     None,
 );
+
+/// Where an event stands among all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The platform that is told.
+    pub platform: PlatformId,
+    /// The place among all that the platform is told, from 1.
+    pub ordinal: i64,
+}
+
+impl Place {
+    pub(crate) fn key(self) -> Vec<Value> {
+        vec![self.platform.into(), self.ordinal.into()]
+    }
+}
 
 /// An event with its place among all of its platform's, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +47,13 @@ pub struct Numbered {
     pub ordinal: i64,
     /// The event.
     pub event: Event,
+}
+
+impl Numbered {
+    /// Where it stands among all.
+    pub fn place(&self) -> Place {
+        Place { platform: self.event.platform, ordinal: self.ordinal }
+    }
 }
 
 /// What is to become of events that a platform has not been told of.
@@ -133,22 +155,23 @@ impl Record for Outbox {
     }
 }
 
-pub(crate) fn place(resource: Uuid, number: u32) -> Vec<u8> {
+/// What the sealed bytes of an event belong to.
+pub(crate) fn context(resource: Uuid, number: u32) -> Vec<u8> {
     [&resource.as_bytes()[..], &number.to_be_bytes()].concat()
 }
 
 /// The write that appends events.
 pub(crate) fn writes(events: &[Numbered], keyring: &Keyring) -> Option<Write> {
     let row = |Numbered { ordinal, event }: &Numbered| {
-        let place = place(event.resource, event.number);
+        let context = context(event.resource, event.number);
         vec![
-            event.resource.into(),
-            event.number.into(),
             event.platform.into(),
             (*ordinal).into(),
+            event.resource.into(),
+            event.number.into(),
             Value::name(event.kind.name()),
             event.at.into(),
-            keyring.seal(EVENTS.table, &place, &packed::pack(&event.body)).into(),
+            keyring.seal(EVENTS.table, &context, &packed::pack(&event.body)).into(),
         ]
     };
     let rows: Vec<_> = events.iter().map(row).collect();
@@ -156,16 +179,21 @@ pub(crate) fn writes(events: &[Numbered], keyring: &Keyring) -> Option<Write> {
 }
 
 /// Opens the body of an event.
-pub(crate) fn open(keyring: &Keyring, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
-    let body = packed::unpack(&keyring.open(EVENTS.table, place, sealed)?);
+pub(crate) fn open(
+    keyring: &Keyring,
+    resource: Uuid,
+    number: u32,
+    sealed: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    let body = packed::unpack(&keyring.open(EVENTS.table, &context(resource, number), sealed)?);
     body.ok_or(StoreError::Sealed { place: EVENTS.table })
 }
 
 /// Reads one row.
 pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
     let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
-    let (resource, number) = (row.uuid()?, row.count()?);
     let (platform, ordinal) = (row.id()?, row.int()?);
+    let (resource, number) = (row.uuid()?, row.count()?);
     let event = Event {
         id: event_id(resource, number),
         platform,
@@ -173,24 +201,21 @@ pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, St
         resource,
         number,
         at: row.time()?,
-        body: open(keyring, &place(resource, number), &row.bytes()?)?,
+        body: open(keyring, resource, number, &row.bytes()?)?,
     };
     Ok(Numbered { ordinal, event })
 }
 
-/// Every event about these resources, in the order in which they happened to each.
-pub(crate) fn of_resources(
+/// The events that stand at these places.
+pub(crate) fn at_places(
     connection: &mut dyn Connection,
     keyring: &Keyring,
-    resources: impl IntoIterator<Item = Uuid>,
-) -> Result<Vec<Event>, StoreError> {
-    let keys: Vec<_> = resources.into_iter().map(Value::from).collect();
+    places: impl IntoIterator<Item = Place>,
+) -> Result<Vec<Numbered>, StoreError> {
+    let keys: Vec<_> = places.into_iter().map(Place::key).collect();
     let mut events = Vec::new();
-    if keys.is_empty() {
-        return Ok(events);
-    }
-    connection.fetch(&EVENTS, &keys, &mut |values| {
-        events.push(read(values, keyring)?.event);
+    connection.rows(&EVENTS, &keys, &mut |values| {
+        events.push(read(values, keyring)?);
         Ok(())
     })?;
     Ok(events)
@@ -200,15 +225,12 @@ pub(crate) fn of_resources(
 /// that is rare costs no more than this.
 const LOOKED_THROUGH_MAX: i64 = 10_000;
 
-pub(crate) const FEED: &str = "select resource, number, platform, ordinal, kind, at, sealed \
+pub(crate) const FEED: &str = "select platform, ordinal, resource, number, kind, at, sealed \
     from events where platform = $1 and ordinal > $2 and ordinal <= $3 order by ordinal limit $4";
 
-pub(crate) const FEED_OF_KIND: &str = "select resource, number, platform, ordinal, kind, at, \
+pub(crate) const FEED_OF_KIND: &str = "select platform, ordinal, resource, number, kind, at, \
     sealed from events where platform = $1 and ordinal > $2 and ordinal <= $3 and kind = $4 \
     order by ordinal limit $5";
-
-pub(crate) const ONE: &str = "select resource, number, platform, ordinal, kind, at, sealed \
-    from events where resource = $1 and number = $2";
 
 pub(crate) const WHEN: &str = "select at from events where platform = $1 and ordinal = $2";
 
@@ -230,20 +252,10 @@ pub struct Feed {
 }
 
 impl View<'_> {
-    /// Every event about a resource, in the order in which they happened.
-    pub fn events_of(&mut self, resource: Uuid) -> Result<Vec<Event>, StoreError> {
-        of_resources(self.connection, self.keyring, [resource])
-    }
-
-    /// One event, if it is there.
-    pub fn event(&mut self, resource: Uuid, number: u32) -> Result<Option<Event>, StoreError> {
-        let (keyring, mut found) = (self.keyring, None);
-        let parameters = [resource.into(), number.into()];
-        self.connection.query(ONE, &parameters, EVENTS.columns.len(), &mut |values| {
-            found = Some(read(values, keyring)?.event);
-            Ok(())
-        })?;
-        Ok(found)
+    /// The event that stands at a place.
+    pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
+        let found = at_places(self.connection, self.keyring, [place])?;
+        Ok(found.into_iter().next().map(|numbered| numbered.event))
     }
 
     /// A platform's events behind a number, all or those of a kind, in the order in which they were

@@ -1,11 +1,11 @@
 //! First answers to requests with an idempotency key (design decision 9).
 
-use domain::event::Event;
 use domain::id::PlatformId;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
+use crate::events::{Numbered, Place};
 use crate::keyring::{Keyring, Purpose};
 use crate::packed;
 use crate::readers::View;
@@ -42,10 +42,8 @@ pub enum Body {
 /// A part of an event's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// What the event is about.
-    pub resource: Uuid,
-    /// Its number.
-    pub number: u32,
+    /// Where the event stands.
+    pub place: Place,
     /// Where in the event's body the part begins.
     pub start: u32,
     /// Bytes of it.
@@ -53,15 +51,14 @@ pub struct Part {
 }
 
 /// Bytes of a stored [`Part`].
-const PART_LENGTH: usize = 28;
+const PART_LENGTH: usize = 32;
 
 impl Part {
     /// The end of `event`'s body, behind which only the envelope is closed, if that is `body`.
-    pub(crate) fn of(event: &Event, body: &[u8]) -> Option<Self> {
-        let start = event.body.strip_suffix(b"}")?.strip_suffix(body)?.len();
+    pub(crate) fn of(numbered: &Numbered, body: &[u8]) -> Option<Self> {
+        let start = numbered.event.body.strip_suffix(b"}")?.strip_suffix(body)?.len();
         Some(Self {
-            resource: event.resource,
-            number: event.number,
+            place: numbered.place(),
             start: u32::try_from(start).ok()?,
             length: u32::try_from(body.len()).ok()?,
         })
@@ -72,27 +69,26 @@ impl Part {
         u64::from(self.start) + u64::from(self.length) <= length as u64
     }
 
-    /// The bytes of the part, if `event` is the one.
-    pub(crate) fn cut(self, event: &Event) -> Option<Vec<u8>> {
-        if (event.resource, event.number) != (self.resource, self.number) {
-            return None;
-        }
-        let part = event.body.get(self.start as usize..)?.get(..self.length as usize)?;
-        Some(part.to_vec())
+    /// The bytes of the part, if the event is as it was.
+    pub(crate) fn cut(self, body: &[u8]) -> Option<Vec<u8>> {
+        Some(body.get(self.start as usize..)?.get(..self.length as usize)?.to_vec())
     }
 
     fn encode(self) -> Vec<u8> {
-        let numbers = [self.number, self.start, self.length].map(u32::to_be_bytes);
-        [self.resource.as_bytes().as_slice(), numbers.as_flattened()].concat()
+        let Place { platform, ordinal } = self.place;
+        let numbers = [self.start, self.length].map(u32::to_be_bytes);
+        let platform = platform.uuid();
+        [platform.as_bytes(), &ordinal.to_be_bytes()[..], numbers.as_flattened()].concat()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; PART_LENGTH] = bytes.try_into().ok()?;
-        let (resource, numbers) = bytes.split_first_chunk::<16>()?;
-        let [number, start, length] = numbers.as_chunks::<4>().0 else { return None };
+        let (platform, numbers) = bytes.split_first_chunk()?;
+        let (ordinal, numbers) = numbers.split_first_chunk()?;
+        let [start, length] = numbers.as_chunks().0 else { return None };
+        let platform = PlatformId::from_uuid(Uuid::from_bytes(*platform));
         Some(Self {
-            resource: Uuid::from_bytes(*resource),
-            number: u32::from_be_bytes(*number),
+            place: Place { platform, ordinal: i64::from_be_bytes(*ordinal) },
             start: u32::from_be_bytes(*start),
             length: u32::from_be_bytes(*length),
         })
@@ -101,9 +97,10 @@ impl Part {
 
 /// An answer's bytes can be read no more: its event is not there as it was.
 pub(crate) fn torn(part: Part) -> StoreError {
+    let Place { platform, ordinal } = part.place;
     StoreError::Corrupt {
         place: "idempotency.part_of".to_owned(),
-        what: format!("event {} of {} is not there as it was", part.number, part.resource),
+        what: format!("event {ordinal} of {platform} is not there as it was"),
     }
 }
 
@@ -183,8 +180,8 @@ impl View<'_> {
         let body = match &answer.body {
             Body::Own(bytes) => bytes.clone(),
             Body::PartOf(part) => {
-                let events = self.events_of(part.resource)?;
-                events.iter().find_map(|event| part.cut(event)).ok_or_else(|| torn(*part))?
+                let event = self.event(part.place)?;
+                event.and_then(|event| part.cut(&event.body)).ok_or_else(|| torn(*part))?
             }
         };
         Ok(Some((answer.status, body)))

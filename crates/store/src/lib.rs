@@ -88,7 +88,6 @@ pub fn statements() -> Vec<String> {
         timers::NEARER,
         events::FEED,
         events::FEED_OF_KIND,
-        events::ONE,
         events::WHEN,
         events::OUTBOXES_WITH_NEWS,
         events::OPEN_OUTBOXES,
@@ -97,7 +96,8 @@ pub fn statements() -> Vec<String> {
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
     for shape in shapes() {
         let texts = shape.texts();
-        all.extend([texts.select.clone(), texts.insert.clone(), texts.delete.clone()]);
+        let always = [&texts.select, &texts.row, &texts.insert, &texts.delete];
+        all.extend(always.into_iter().cloned());
         all.extend(texts.update.iter().chain(&texts.upsert).cloned());
     }
     all.sort_unstable();

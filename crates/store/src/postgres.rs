@@ -371,16 +371,9 @@ impl Postgres {
             })?;
             parts.extend(rows.chunks(ROWS_MAX).map(|rows| (shape, *change, text, rows)));
         }
-        let columns: Vec<Vec<Vec<&Value>>> = parts
-            .iter()
-            .map(|(_, _, (_, width), rows)| {
-                (0..*width).map(|column| rows.iter().map(|row| &row[column]).collect()).collect()
-            })
-            .collect();
-        let parameters: Vec<Vec<_>> = columns
-            .iter()
-            .map(|columns| columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect())
-            .collect();
+        let columns: Vec<_> =
+            parts.iter().map(|(_, _, (_, width), rows)| columns_of(rows, *width)).collect();
+        let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
         let questions = parts.iter().zip(&parameters);
         let questions: Vec<_> = questions
             .map(|((_, _, (sql, _), _), parameters)| Question { sql, parameters })
@@ -461,8 +454,8 @@ impl Postgres {
         Ok(parts.iter().map(|(place, _)| *place).zip(answers).collect())
     }
 
-    /// Asks for rows, within a transaction that reads if one is to begin.
-    fn rows(
+    /// Asks something, within a transaction that reads if one is to begin.
+    fn stream(
         &mut self,
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
@@ -473,6 +466,16 @@ impl Postgres {
         self.link
             .stream(before, Question { sql, parameters }, &mut |row| each(values_of(row, columns)?))
     }
+}
+
+/// The first columns of rows, each with its value of every row.
+fn columns_of(rows: &[Vec<Value>], width: usize) -> Vec<Vec<&Value>> {
+    (0..width).map(|column| rows.iter().map(|row| &row[column]).collect()).collect()
+}
+
+/// Columns as parameters.
+fn arrays<'a>(columns: &'a [Vec<&'a Value>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    columns.iter().map(|column| column as &(dyn ToSql + Sync)).collect()
 }
 
 /// The first columns of a row.
@@ -559,7 +562,7 @@ impl Connection for Postgres {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let parameters: Vec<_> = parameters.iter().map(|it| it as &(dyn ToSql + Sync)).collect();
-        let result = self.rows(sql, &parameters, columns, each);
+        let result = self.stream(sql, &parameters, columns, each);
         self.after(result)
     }
 
@@ -582,7 +585,7 @@ impl Connection for Postgres {
         let texts = self.texts(shape);
         let texts = self.after(texts)?;
         for keys in keys.chunks(ROWS_MAX) {
-            let result = self.rows(&texts.fetch, &[&keys], shape.width(), each);
+            let result = self.stream(&texts.fetch, &[&keys], shape.width(), each);
             self.after(result)?;
         }
         Ok(())
@@ -598,6 +601,26 @@ impl Connection for Postgres {
             for row in &answer.rows {
                 each(place, values_of(row, wanted[place].shape.width())?)?;
             }
+        }
+        Ok(())
+    }
+
+    fn rows(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Vec<Value>],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if let [key] = keys {
+            // As in `fetch`.
+            return self.query(&shape.texts().row, key, shape.width(), each);
+        }
+        let texts = self.texts(shape);
+        let texts = self.after(texts)?;
+        for keys in keys.chunks(ROWS_MAX) {
+            let columns = columns_of(keys, shape.key);
+            let result = self.stream(&texts.rows, &arrays(&columns), shape.width(), each);
+            self.after(result)?;
         }
         Ok(())
     }

@@ -254,6 +254,8 @@ pub struct Texts {
     /// Rows by the first column of the key, in the order of the key: all columns and, where there
     /// is one, the version.
     pub select: String,
+    /// The row with a key: all columns and, where there is one, the version.
+    pub row: String,
     /// All columns, at version 1.
     pub insert: String,
     /// All columns behind the key, then the key, then the version that was read.
@@ -315,6 +317,7 @@ impl Shape {
                 keys[0],
                 keys.join(", ")
             ),
+            row: format!("select {list}{version} from {table} where {}", pairs(keys, 1, " and ")),
             insert: format!(
                 "insert into {table} ({list}{version}) values ({numbered}{first_version})"
             ),
@@ -431,6 +434,20 @@ pub trait Connection: Send {
     ) -> Result<(), StoreError> {
         for (place, Keys { shape, keys }) in wanted.iter().enumerate() {
             self.fetch(shape, keys, &mut |values| each(place, values))?;
+        }
+        Ok(())
+    }
+
+    /// Hands over the rows with these keys, in no order: all columns, then the version where there
+    /// is one. A key has a value for each of its columns.
+    fn rows(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Vec<Value>],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for key in keys {
+            self.query(&shape.texts().row, key, shape.width(), each)?;
         }
         Ok(())
     }

@@ -20,13 +20,12 @@ use domain::time::Timestamp;
 use domain::token::Token;
 use domain::transaction::Transaction;
 use domain::transition::Moved;
-use uuid::Uuid;
 
 use crate::books::{self, PostingRow};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
-use crate::events::{self, Numbered};
+use crate::events::{self, Numbered, Place};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
@@ -96,7 +95,7 @@ impl Changes {
 struct Missing {
     rows: Wanted,
     postings: BTreeSet<TransactionId>,
-    events: BTreeSet<Uuid>,
+    events: BTreeSet<Place>,
 }
 
 /// What became of a unit that was run.
@@ -117,7 +116,7 @@ pub(crate) struct Batch<'a> {
     cache: &'a mut Cache,
     changes: Changes,
     /// Events that were read for answers that are parts of them.
-    events: BTreeMap<Uuid, Vec<Event>>,
+    events: BTreeMap<Place, Option<Event>>,
     missing: Missing,
 }
 
@@ -173,12 +172,10 @@ impl<'a> Batch<'a> {
         self.fetch_events(events)
     }
 
-    fn fetch_events(&mut self, resources: BTreeSet<Uuid>) -> Result<(), StoreError> {
-        let found = events::of_resources(self.connection, self.keyring, resources.clone())?;
-        self.events.extend(resources.into_iter().map(|resource| (resource, Vec::new())));
-        for event in found {
-            self.events.entry(event.resource).or_default().push(event);
-        }
+    fn fetch_events(&mut self, places: BTreeSet<Place>) -> Result<(), StoreError> {
+        let found = events::at_places(self.connection, self.keyring, places.iter().copied())?;
+        self.events.extend(places.into_iter().map(|place| (place, None)));
+        self.events.extend(found.into_iter().map(|found| (found.place(), Some(found.event))));
         Ok(())
     }
 
@@ -416,7 +413,7 @@ impl Unit<'_, '_> {
     /// Keeps the first answer to an idempotency key. The caller has read that there is none. Bytes
     /// that an event of this unit has too are kept once.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
-        let part = self.local.events.iter().find_map(|it| Part::of(&it.event, body));
+        let part = self.local.events.iter().find_map(|it| Part::of(it, body));
         let body = part.map_or_else(|| Body::Own(body.to_vec()), Body::PartOf);
         self.put(Answer { scope, at, status, body });
     }
@@ -432,20 +429,19 @@ impl Unit<'_, '_> {
     }
 
     fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
-        let near = self.local.events.iter().chain(&self.batch.changes.events);
-        let near = near.map(|numbered| &numbered.event);
-        let near = near.chain(self.batch.events.get(&part.resource).into_iter().flatten());
-        if let Some(bytes) = near.into_iter().find_map(|event| part.cut(event)) {
-            return Ok(bytes);
-        }
-        if self.batch.events.contains_key(&part.resource) {
-            return Err(idempotency::torn(part));
+        let mut near = self.local.events.iter().chain(&self.batch.changes.events);
+        let near = near.find(|numbered| numbered.place() == part.place);
+        let near = near.map(|numbered| Some(&numbered.event));
+        if let Some(event) = near.or_else(|| self.batch.events.get(&part.place).map(Option::as_ref))
+        {
+            let bytes = event.and_then(|event| part.cut(&event.body));
+            return bytes.ok_or_else(|| idempotency::torn(part));
         }
         if self.batch.connection.is_remote() {
-            self.batch.missing.events.insert(part.resource);
+            self.batch.missing.events.insert(part.place);
             return self.wait();
         }
-        self.batch.fetch_events([part.resource].into())?;
+        self.batch.fetch_events([part.place].into())?;
         self.part_of_event(part)
     }
 

@@ -4,7 +4,7 @@
 //! only reads, and never repairs. It believes nothing that the rest of the store believes: rows are
 //! taken as they were found, sums are made in i128, and a row that cannot be read is a break of the
 //! predicate that reads it. It streams: what it holds grows with the number of accounts and of
-//! things under way, not with the length of the history.
+//! things under way, not with the length of the history. What must be sorted, the engine sorts.
 //!
 //! Each predicate is one line of the table below and one small function. None is here without a
 //! damaged database in the tests on which it is named. What it finds is told by identifiers only,
@@ -13,6 +13,7 @@
 mod parties;
 mod payment;
 mod states;
+mod told;
 mod money;
 mod numbers;
 mod people;
@@ -97,7 +98,7 @@ predicates! {
     T9 "no payment was both paid out and given back, unless it came back",
     T10 "whatever is under way has a timer: no money is stuck",
     E1 "every step has its event, and every event its step",
-    E2 "the id of an event is the one that its resource and number give",
+    E2 "the id of an event is the one that its resource and number give, and no other event's",
     E3 "every event opens with the key",
     E4 "events happened when their steps did, in their order",
     E5 "every claim, every word about an identity and the end of every import is told once",
@@ -297,6 +298,7 @@ pub(crate) fn statements() -> Vec<String> {
     fixed
         .chain(parties::statements())
         .chain(payment::statements())
+        .chain(told::statements())
         .chain(people::statements())
         .chain(approvals::statements())
         .chain(deliveries::statements())
@@ -318,12 +320,13 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 11] = [
+const PASSES: [Pass; 12] = [
     integrity,
     parties::check,
     timers,
     payment::check,
     states::check_other_sides,
+    told::check,
     money::check,
     deliveries::check,
     numbers::check,

@@ -495,9 +495,9 @@ fn with_ids(sql: &str) -> String {
         ("$adas_usd", customer_account(1, "USD").uuid().as_bytes().to_vec()),
         ("$elsewhere_usd", internal(customer_account(3, "USD"))),
         ("$forged_out_pending", {
-            let place = [&uuid(OUT_PENDING).as_bytes()[..], &1_u32.to_be_bytes()].concat();
+            let context = [&uuid(OUT_PENDING).as_bytes()[..], &1_u32.to_be_bytes()].concat();
             // As it is packed when packing does not pay.
-            keyring().seal("events", &place, b"\0{\"id\":\"Webhook:forged\"}")
+            keyring().seal("events", &context, b"\0{\"id\":\"Webhook:forged\"}")
         }),
     ])
     .collect();
@@ -793,11 +793,28 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["P1"], "update platforms set mode = 'LIVE' where name = 'Platform 2'"),
     // A change that nobody was told, and one that did not happen.
     corrupter(&["E1", "E6"], "delete from events where resource = $out_settled and number = 2"),
-    corrupter(&["E1", "W1"], "update events set resource = $nothing where resource = $out_pending"),
+    corrupter(&["E1", "E6"], "delete from events where resource = $out_failed"),
+    corrupter(
+        &["E1", "E3", "W1"],
+        "update events set resource = $nothing where resource = $out_pending",
+    ),
     // An event that a receiver cannot recognise.
     corrupter(
         &["E2"],
         "update events set sealed = $forged_out_pending where resource = $out_pending",
+    ),
+    // Events that are there twice, of a payment and of a balance.
+    corrupter(
+        &["E2", "E1", "E6"],
+        "insert into events (platform, ordinal, resource, number, kind, at, sealed) \
+         select platform, ordinal + 1000, resource, number, kind, at, sealed \
+         from events where resource = $out_pending",
+    ),
+    corrupter(
+        &["E2", "E7", "E6"],
+        "insert into events (platform, ordinal, resource, number, kind, at, sealed) \
+         select platform, ordinal + 1000, resource, number, kind, at, sealed \
+         from events where resource = $adas_usd",
     ),
     // An event that cannot be opened.
     corrupter(&["E3"], "update events set sealed = zeroblob(64) where resource = $out_pending"),
@@ -821,6 +838,9 @@ const CORRUPTERS: &[Corrupter] = &[
     // An event that nobody delivers, and a delivery of none.
     corrupter(&["W1", "N1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),
+    // A delivery of another event than it says, and one of an event that is not there.
+    corrupter(&["W1"], "update deliveries set ordinal = 3 where ordinal = 2"),
+    corrupter(&["W1"], "update deliveries set ordinal = 9999 where ordinal = 2"),
     corrupter(&["W1"], "update outboxes set taken = 5 where platform = $first_platform"),
     // A delivery that was never received.
     corrupter(
@@ -835,7 +855,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // An answer that is part of an event that is not there.
     corrupter(
         &["I1"],
-        "update idempotency set sealed = null, part_of = zeroblob(28) where status = 201",
+        "update idempotency set sealed = null, part_of = zeroblob(32) where status = 201",
     ),
     // A payee who is paid by nobody, a payer who pays nobody, and money that stays between them.
     corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
@@ -1077,7 +1097,7 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
 fn many_breaks_are_counted_and_few_are_named(kind: Kind) {
     let mut sql = String::new();
     for number in 0..150 {
-        let values = format!("zeroblob(16), {number}, $ada, {number} + 1, 'X', 0, x''");
+        let values = format!("$ada, {number} + 1, zeroblob(16), {number}, 'X', 0, x''");
         write!(sql, "insert into events values ({values});").unwrap();
     }
     let report = damaged(kind, &sql, None);

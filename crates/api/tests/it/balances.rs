@@ -4,7 +4,6 @@
 use domain::event::{EventKind, event_id};
 use domain::id::InternalAccountId;
 use serde_json::{Value, json};
-use service::Error;
 
 use crate::pay::{Payer, deposit, from, sending, to, transfer};
 use crate::support::{Client, Server};
@@ -15,8 +14,7 @@ impl Server {
     /// numbers, ids, envelopes, and that each change goes on where the one before has ended.
     async fn told_balances(&self, client: &Client, account: &str) -> Vec<(i64, i64)> {
         let resource = InternalAccountId::parse(account).expect("an id").uuid();
-        let events = self.app.store().read(move |view| view.events_of(resource)).await;
-        let events = events.map_err(Error::Store).expect("a read");
+        let events = self.events_of(resource).await;
         let (mut told, mut balance) = (Vec::new(), 0);
         for (number, event) in (1..).zip(&events) {
             assert_eq!((event.number, event.id), (number, event_id(resource, number)));
@@ -60,8 +58,7 @@ async fn a_change_is_told_as_the_account_is_shown() {
         server.clock.advance_millis(10);
         payer.client.fund(account, 50).await;
         let resource = InternalAccountId::parse(account).expect("an id").uuid();
-        let events = server.app.store().read(move |view| view.events_of(resource)).await;
-        let events = events.map_err(Error::Store).expect("a read");
+        let events = server.events_of(resource).await;
         let body: Value = serde_json::from_slice(&events[1].body).expect("JSON");
         let mut expected = shown(&payer.client, path, account).await;
         expected["oldBalance"] = expected["balance"].clone();

@@ -48,8 +48,7 @@ impl Server {
     /// What was told about an import.
     async fn told_of_import(&self, job: &Value) -> Vec<Value> {
         let id = JobId::parse(&text(job)).expect("an id").uuid();
-        let events = self.app.store().read(move |view| view.events_of(id)).await;
-        let events = events.map_err(service::Error::Store).expect("a read");
+        let events = self.events_of(id).await;
         let body = |body: &[u8]| serde_json::from_slice(body).expect("JSON");
         events.iter().map(|event| body(&event.body)).collect()
     }

@@ -61,8 +61,7 @@ impl Server {
     async fn told_of(&self, code: &Value) -> Vec<Value> {
         let code = domain::code::Code::parse(&text(code)).expect("a code");
         let id = self.app.store().keyring().invitation(&code);
-        let events = self.app.store().read(move |view| view.events_of(id.uuid())).await;
-        let events = events.map_err(service::Error::Store).expect("a read");
+        let events = self.events_of(id.uuid()).await;
         let body = |body: &[u8]| serde_json::from_slice(body).expect("JSON");
         events.iter().map(|event| body(&event.body)).collect()
     }

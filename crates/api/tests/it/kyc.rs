@@ -48,8 +48,7 @@ impl Server {
     /// What was told about a customer.
     async fn told_of_customer(&self, id: &Value) -> Vec<(u32, Value)> {
         let id = CustomerId::parse(&text(id)).expect("an id").uuid();
-        let events = self.app.store().read(move |view| view.events_of(id)).await;
-        let events = events.map_err(service::Error::Store).expect("a read");
+        let events = self.events_of(id).await;
         let told = |event: &domain::event::Event| {
             let body: Value = serde_json::from_slice(&event.body).expect("JSON");
             assert_eq!(

@@ -2,7 +2,6 @@
 
 use domain::id::TransactionId;
 use serde_json::{Value, json};
-use service::Error;
 
 use crate::support::{Answer, Call, Client, Server, text};
 
@@ -191,8 +190,7 @@ impl Server {
     /// the envelope.
     pub async fn told(&self, id: &Value) -> Vec<Value> {
         let resource = transaction_id(id).uuid();
-        let events = self.app.store().read(move |view| view.events_of(resource)).await;
-        let events = events.map_err(Error::Store).expect("a read");
+        let events = self.events_of(resource).await;
         let mut told = Vec::new();
         for (number, event) in (1..).zip(&events) {
             assert_eq!(event.number, number);

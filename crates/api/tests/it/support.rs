@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
 use base64::Engine as _;
+use domain::event::Event;
 use domain::id::PlatformId;
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
@@ -187,6 +188,19 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// Every event about something, in the order in which they were committed.
+    pub async fn events_of(&self, resource: uuid::Uuid) -> Vec<Event> {
+        let told = self.app.store().read(move |view| {
+            let mut events = Vec::new();
+            for platform in view.platforms()? {
+                events.extend(view.feed(platform.id, 0, None, u32::MAX)?.events);
+            }
+            Ok::<_, Error>(events)
+        });
+        let told = told.await.expect("a read").into_iter().map(|numbered| numbered.event);
+        told.filter(|event| event.resource == resource).collect()
     }
 
     /// Every invariant of the database.

@@ -14,7 +14,7 @@ use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
-use store::events::{Endpoint, Feed, Numbered, Outbox};
+use store::events::{Endpoint, Feed, Numbered, Outbox, Place};
 use store::select::{Order, PageRequest};
 use store::unit::Unit;
 use tokio::task::JoinSet;
@@ -434,11 +434,12 @@ fn take_on(
 
 /// Makes one attempt.
 async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: Turn) -> Made {
-    let Turn { id, resource, number, event } = turn;
+    let Turn { id, resource, ordinal, event } = turn;
     let event = match event {
         Some(event) => Ok(Some(event)),
         None => {
-            let found = app.store().look(move |view| view.event(resource, number)).await;
+            let place = Place { platform: platform.id, ordinal };
+            let found = app.store().look(move |view| view.event(place)).await;
             found.map(|event| event.map(Arc::new))
         }
     };

@@ -43,7 +43,6 @@ const GIVEN_UP_MAX: usize = 512;
 struct Waiting {
     id: DeliveryId,
     ordinal: i64,
-    number: u32,
     since: Timestamp,
     due_at: Timestamp,
     event: Option<Arc<Event>>,
@@ -56,8 +55,8 @@ pub(super) struct Turn {
     pub(super) id: DeliveryId,
     /// What its event is about.
     pub(super) resource: Uuid,
-    /// The number of the change.
-    pub(super) number: u32,
+    /// The place of its event among all of the platform's.
+    pub(super) ordinal: i64,
     /// The event, if it is still in memory.
     pub(super) event: Option<Arc<Event>>,
 }
@@ -149,14 +148,8 @@ impl Queue {
         let Some(due_at) = progress.due_at else { return };
         let event = event.filter(|_| self.bodies < BODIES_MAX).map(Arc::new);
         self.bodies += usize::from(event.is_some());
-        let waiting = Waiting {
-            id: draft.id,
-            ordinal: draft.ordinal,
-            number: draft.number,
-            since: progress.since,
-            due_at,
-            event,
-        };
+        let waiting =
+            Waiting { id: draft.id, ordinal: draft.ordinal, since: progress.since, due_at, event };
         self.waiting.insert(draft.ordinal, draft.id.created_at());
         let line = self.lines.entry(draft.resource).or_default();
         if line.is_empty() && !self.under_way.contains(&draft.resource) {
@@ -178,7 +171,7 @@ impl Queue {
         self.under_way.insert(resource);
         let event = waiting.event.take();
         self.bodies -= usize::from(event.is_some());
-        Some(Turn { id: waiting.id, resource, number: waiting.number, event })
+        Some(Turn { id: waiting.id, resource, ordinal: waiting.ordinal, event })
     }
 
     fn window(&self) -> usize {

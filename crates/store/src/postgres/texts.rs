@@ -11,6 +11,8 @@ use crate::sql::{Change, Shape};
 pub(super) struct Texts {
     /// All columns, then the version, of the rows whose first column is in `$1`.
     pub(super) fetch: String,
+    /// All columns, then the version, of the rows with the keys whose columns are the parameters.
+    pub(super) rows: String,
     insert: String,
     update: Option<String>,
     upsert: Option<String>,
@@ -63,6 +65,12 @@ impl Texts {
                 types[0],
                 keys.join(", ")
             ),
+            rows: format!(
+                "select {} from {table}, {} where {}",
+                all.iter().map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", "),
+                rows(key),
+                meets(keys)
+            ),
             update: shape.versioned.then(|| {
                 format!(
                     "update {table} set {}, version = {table}.version + 1 from {} \
@@ -83,7 +91,7 @@ impl Texts {
     /// Every statement.
     #[cfg(test)]
     pub(super) fn all(&self) -> Vec<String> {
-        let always = [&self.fetch, &self.insert, &self.delete];
+        let always = [&self.fetch, &self.rows, &self.insert, &self.delete];
         always.into_iter().chain(&self.update).chain(&self.upsert).cloned().collect()
     }
 

@@ -24,7 +24,7 @@ pub(super) fn statements() -> impl Iterator<Item = String> {
     std::iter::once(TOLD.to_owned())
 }
 
-/// The events about one account. No two of them have one number.
+/// The events about one account. That no two of them have one number is E2's.
 #[derive(Default)]
 struct Events {
     count: u32,

@@ -28,12 +28,11 @@ const COUNT_COLUMNS: &[&str] = &["platform", "count", "min", "max"];
 
 const DELIVERED: &str = "select deliveries.id, deliveries.resource, deliveries.number, \
     deliveries.platform, deliveries.ordinal, deliveries.kind, deliveries.status, \
-    events.platform, \
-    events.ordinal, events.kind, events.at \
+    events.resource, events.number, events.kind, events.at \
     from deliveries left join events \
-    on events.resource = deliveries.resource and events.number = deliveries.number";
+    on events.platform = deliveries.platform and events.ordinal = deliveries.ordinal";
 const DELIVERED_COLUMNS: &[&str] = &[
-    "id", "resource", "number", "platform", "ordinal", "kind", "status", "platform", "ordinal",
+    "id", "resource", "number", "platform", "ordinal", "kind", "status", "resource", "number",
     "kind", "at",
 ];
 
@@ -103,25 +102,25 @@ fn check_events_of_deliveries(
         let row = &mut Row::new(Delivery::TABLE, DELIVERED_COLUMNS, values);
         let mut read = || {
             let (id, resource, number) = (row.uuid()?, row.uuid()?, row.count()?);
-            let said: (Uuid, i64, EventKind) =
-                (row.uuid()?, row.int()?, row.named(EventKind::from_name)?);
+            let (platform, ordinal) = (row.uuid()?, row.int()?);
+            let said = (resource, number, row.named(EventKind::from_name)?);
             let facet = facet(said.2, row.named(Status::from_name)?);
-            numbers.count(id, strands(said.0, resource, facet));
+            numbers.count(id, strands(platform, resource, facet));
             if is_of_none {
                 return Ok(None);
             }
-            let known: (Uuid, i64, EventKind) =
-                (row.uuid()?, row.int()?, row.named(EventKind::from_name)?);
+            let known = (row.uuid()?, row.count()?, row.named(EventKind::from_name)?);
             let event = Event {
-                id: event_id(resource, number),
-                platform: PlatformId::from_uuid(known.0),
+                id: event_id(known.0, known.1),
+                platform: PlatformId::from_uuid(platform),
                 kind: known.2,
-                resource,
-                number,
+                resource: known.0,
+                number: known.1,
                 at: row.time()?,
                 body: Vec::new(),
             };
-            Ok(Some((said == known && delivery_id(&event).uuid() == id, said.0, said.1)))
+            let agrees = said == known && delivery_id(&event).uuid() == id;
+            Ok(Some((agrees, platform, ordinal)))
         };
         match read() {
             Ok(Some((agrees, platform, ordinal))) => {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events::{self, Numbered};
+use crate::events::{self, Place};
 use crate::external_accounts::read_owner;
 use crate::idempotency::{Answer, Body, Part};
 use crate::keyring::Keyring;
@@ -361,18 +361,18 @@ fn parts_of_events(
     keyring: &Keyring,
     parts: &[(String, Part)],
 ) -> Result<(), StoreError> {
-    let keys: BTreeSet<_> = parts.iter().map(|(_, part)| part.resource).collect();
-    let keys: Vec<_> = keys.into_iter().map(Value::from).collect();
+    let places: BTreeSet<_> = parts.iter().map(|(_, part)| part.place).collect();
+    let keys: Vec<_> = places.into_iter().map(Place::key).collect();
     let mut lengths = BTreeMap::new();
-    run.connection.fetch(&events::EVENTS, &keys, &mut |values| {
+    run.connection.rows(&events::EVENTS, &keys, &mut |values| {
         // An event that cannot be read is E1's and E3's to name.
-        if let Ok(Numbered { event, .. }) = events::read(values, keyring) {
-            lengths.insert((event.resource, event.number), event.body.len());
+        if let Ok(numbered) = events::read(values, keyring) {
+            lengths.insert(numbered.place(), numbered.event.body.len());
         }
         Ok(())
     })?;
     for (name, part) in parts {
-        let length = lengths.get(&(part.resource, part.number));
+        let length = lengths.get(&part.place);
         run.findings.demand(Predicate::I1, length.is_some_and(|length| part.fits(*length)), || {
             format!("{name} is part of an event that is not there")
         });

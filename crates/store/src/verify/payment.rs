@@ -1,4 +1,4 @@
-//! Payments as they were found: a transaction with its quote, postings, entries and events.
+//! Payments as they were found: a transaction with its quote, postings and entries.
 //!
 //! They are read in order of the transaction's id, some at a time: the rows of every table between
 //! two ids are put together, so that a row whose transaction is missing is met too.
@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
-use domain::event::{EventKind, event_id};
 use domain::id::Owner;
 use domain::lookup::Lookup;
 use domain::quote::{self, Quote};
@@ -17,12 +16,10 @@ use ledger::movements::Movement;
 use ledger::posting::Resolution;
 use uuid::Uuid;
 
-use super::{Findings, Predicate, Run, money, numbers, shown, states};
+use super::{Predicate, Run, money, numbers, shown, states};
 use crate::books::{self, RowPhase};
 use crate::error::StoreError;
-use crate::events;
 use crate::external_accounts::read_owner;
-use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 use crate::transactions::read_history;
@@ -59,13 +56,8 @@ const ENTRIES: &str = "select transaction_id, number, line, account, side, amoun
 const ENTRY_COLUMNS: &[&str] =
     &["transaction_id", "number", "line", "account", "side", "amount", "currency"];
 
-const EVENTS: &str = "select resource, number, platform, ordinal, kind, at, sealed \
-    from events where resource > $1 and resource <= $2 order by resource, number";
-const EVENT_COLUMNS: &[&str] =
-    &["resource", "number", "platform", "ordinal", "kind", "at", "sealed"];
-
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [transactions(), quotes()].into_iter().chain([POSTINGS, ENTRIES, EVENTS].map(str::to_owned))
+    [transactions(), quotes()].into_iter().chain([POSTINGS, ENTRIES].map(str::to_owned))
 }
 
 /// Everything that is stored about one transaction.
@@ -78,7 +70,6 @@ pub(super) struct Payment {
     pub(super) is_unreadable: bool,
     pub(super) quotes: Vec<RawQuote>,
     pub(super) postings: Vec<RawPosting>,
-    pub(super) events: Vec<RawEvent>,
 }
 
 /// How a payment between UMA addresses is settled.
@@ -159,40 +150,6 @@ pub(super) struct RawLine {
     pub(super) currency: Currency,
 }
 
-/// A row of `events`.
-pub(super) struct RawEvent {
-    pub(super) number: u32,
-    pub(super) platform: Uuid,
-    pub(super) ordinal: i64,
-    pub(super) kind: EventKind,
-    pub(super) at: Timestamp,
-    pub(super) sealed: Vec<u8>,
-}
-
-impl RawEvent {
-    /// E2 and E3: it opens, and its bytes say the id that its resource and number give.
-    pub(super) fn opens(
-        &self,
-        findings: &mut Findings,
-        keyring: Option<&Keyring>,
-        resource: Uuid,
-        of: impl Fn() -> String,
-    ) {
-        let Some(keyring) = keyring else { return };
-        for predicate in [Predicate::E2, Predicate::E3] {
-            findings.saw(predicate, 1);
-        }
-        let place = events::place(resource, self.number);
-        let Ok(body) = events::open(keyring, &place, &self.sealed) else {
-            return findings.broke(Predicate::E3, format!("{} does not open", of()));
-        };
-        let id = format!("\"id\":\"{}\"", event_id(resource, self.number));
-        let says_it = body.windows(id.len()).any(|window| window == id.as_bytes());
-        findings
-            .demand(Predicate::E2, says_it, || format!("{} has an id that is not its own", of()));
-    }
-}
-
 impl Payment {
     /// The name of the transaction, whether it is there or not.
     pub(super) fn name(&self) -> String {
@@ -237,7 +194,6 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         chunk.read_quotes(run, &bounds)?;
         chunk.read_postings(run, &bounds)?;
         chunk.read_entries(run, &bounds)?;
-        chunk.read_events(run, &bounds)?;
         chunk.read_lookups(run)?;
         for payment in chunk.payments.values() {
             let breaks = run.findings.count;
@@ -368,7 +324,6 @@ impl Chunk {
         })
     }
 
-    /// Events about payments are these payments'; the others are kept for later.
     /// Reads the lookups that quotes name. One that cannot be read is S4's to name.
     fn read_lookups(&mut self, run: &mut Run<'_>) -> Result<(), StoreError> {
         let quotes = self.payments.values().flat_map(|payment| &payment.quotes);
@@ -383,46 +338,6 @@ impl Chunk {
             };
             if let Ok((id, lookup)) = read(row) {
                 self.lookups.insert(id, lookup);
-            }
-            Ok(())
-        })
-    }
-
-    fn read_events(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
-        let Run { connection, findings, keyring, others, accounts, .. } = run;
-        connection.query(EVENTS, bounds, EVENT_COLUMNS.len(), &mut |values| {
-            let name = format!("an event of Transaction:{}", shown(values.first()));
-            let row = &mut Row::new("events", EVENT_COLUMNS, values);
-            let mut read = || {
-                let resource = row.uuid()?;
-                let event = RawEvent {
-                    number: row.count()?,
-                    platform: row.uuid()?,
-                    ordinal: row.int()?,
-                    kind: row.named(EventKind::from_name)?,
-                    at: row.time()?,
-                    sealed: row.bytes()?,
-                };
-                Ok((resource, event))
-            };
-            match read() {
-                Ok((resource, event)) => match event.kind {
-                    EventKind::IncomingPayment | EventKind::OutgoingPayment => {
-                        self.payment(resource).events.push(event);
-                    }
-                    EventKind::AccountStatus => {
-                        let of = || format!("event {} of {resource}", event.number);
-                        event.opens(findings, *keyring, resource, of);
-                        accounts.keep(resource, event.number, event.platform);
-                    }
-                    EventKind::InvitationClaimed
-                    | EventKind::KycStatus
-                    | EventKind::Test
-                    | EventKind::BulkUpload => {
-                        others.keep(findings, *keyring, resource, &event);
-                    }
-                },
-                Err(error) => findings.unreadable(Predicate::E1, name, &error),
             }
             Ok(())
         })
@@ -453,7 +368,7 @@ fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
         outgoing: row.uuid_or_null()?,
         created_at: row.time()?,
         updated_at: row.time()?,
-        history: history(row)?,
+        history: read_steps(row)?,
         sealed: row.bytes()?,
         values,
     })
@@ -482,7 +397,7 @@ fn read_quote(values: Vec<Value>) -> Result<(Uuid, RawQuote), StoreError> {
         expires_at: row.time()?,
         lookup: row.uuid_or_null()?,
         settlement: settlement(row)?,
-        history: history(row)?,
+        history: read_steps(row)?,
         sealed: row.bytes()?,
         values,
     };
@@ -505,6 +420,7 @@ fn currency_or_null(row: &mut Row) -> Result<Option<Currency>, StoreError> {
     Currency::from_code(&code).map(Some).ok_or_else(|| row.corrupt("unknown currency"))
 }
 
-fn history(row: &mut Row) -> Result<Vec<(usize, Timestamp)>, StoreError> {
+/// The steps of a machine, by their place among all of its states.
+pub(super) fn read_steps(row: &mut Row) -> Result<Vec<(usize, Timestamp)>, StoreError> {
     read_history(&row.bytes()?).ok_or_else(|| row.corrupt("not a history"))
 }

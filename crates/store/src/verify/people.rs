@@ -1,8 +1,8 @@
 //! What concerns persons and moves no money: what is known of their identities, invitations, and
 //! what platforms were told of them.
 //!
-//! Events about anything but payments are kept while the payments are read, one small entry for
-//! each, and looked at here beside what they tell of.
+//! Events about anything but payments are kept while events are read, one small entry for each, and
+//! looked at here beside what they tell of.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,9 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::parties::{readable, whole};
-use super::payment::RawEvent;
-use super::{Findings, Predicate, Run};
+use super::told::RawEvent;
+use super::{Predicate, Run};
 use crate::error::StoreError;
-use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::Row;
 use crate::timers::TimerKind;
@@ -73,17 +72,9 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Keeps an event, whose own parts are checked at once (E2, E3).
-    pub(super) fn keep(
-        &mut self,
-        findings: &mut Findings,
-        keyring: Option<&Keyring>,
-        resource: Uuid,
-        event: &RawEvent,
-    ) {
+    /// Keeps an event. Those of one resource come in the order of their numbers.
+    pub(super) fn keep(&mut self, resource: Uuid, event: &RawEvent) {
         let RawEvent { number, platform, kind, at, .. } = *event;
-        let of = || format!("event {number} of {resource}");
-        event.opens(findings, keyring, resource, of);
         // Somebody wanted to know whether the platform's endpoint works: nothing else has changed.
         if kind == EventKind::Test && resource == platform {
             return;

@@ -1,11 +1,10 @@
 //! States and their consequences: histories, quotes beside their transactions, what is under way,
-//! events, and what is sealed.
+//! and what is sealed.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use domain::currency::Currency;
-use domain::event::EventKind;
 use domain::id::{LookupId, QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
@@ -21,7 +20,7 @@ use crate::record::Record;
 use crate::sql::{Row, Value};
 use crate::timers::TimerKind;
 
-/// Checks T1 to T6, T10, H3, E1 to E4 and S4 of one payment.
+/// Checks T1 to T6, T10, H3 and S4 of one payment.
 pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     let findings = &mut run.findings;
     for quote in &payment.quotes {
@@ -69,7 +68,6 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     money_is_set_aside(run, payment, transaction);
     has_timer(run, payment, transaction);
     has_other_side(run, payment, transaction);
-    check_events(run, payment, transaction);
     belongs_together(run, payment, transaction);
 }
 
@@ -154,9 +152,6 @@ fn without_transaction(findings: &mut Findings, payment: &Payment) {
     }
     if !payment.postings.is_empty() {
         findings.broke(Predicate::L7, format!("{name} has postings and is not there"));
-    }
-    if !payment.events.is_empty() {
-        findings.broke(Predicate::E1, format!("{name} has events and is not there"));
     }
 }
 
@@ -396,41 +391,7 @@ pub(super) fn check_lookups(
     }
 }
 
-/// E1 to E4.
-fn check_events(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
-    let Run { findings, keyring, .. } = run;
-    let name = payment.name();
-    findings.saw(Predicate::E1, 1);
-    let numbers = payment.events.iter().map(|event| event.number as usize);
-    let is_bijection = numbers.eq(1..=transaction.history.len());
-    findings.demand(Predicate::E1, is_bijection, || {
-        format!("{name} has steps and events that are not each other's")
-    });
-    let kind = match transaction.direction {
-        Direction::Incoming => EventKind::IncomingPayment,
-        Direction::Outgoing => EventKind::OutgoingPayment,
-    };
-    let mut before = None;
-    for event in &payment.events {
-        findings.saw(Predicate::E4, 1);
-        let of = || format!("event {} of {name}", event.number);
-        findings
-            .demand(Predicate::E1, event.kind == kind, || format!("{} is not of its kind", of()));
-        event.opens(findings, *keyring, payment.id, of);
-        let step = (event.number as usize).checked_sub(1);
-        let step = step.and_then(|index| transaction.history.get(index));
-        // An event without a step is E1's to name.
-        let is_then = step.is_none_or(|(_, at)| *at == event.at);
-        findings.demand(Predicate::E4, is_then, || format!("{} is not of its step's time", of()));
-        let now = (event.at, event.ordinal);
-        let is_later =
-            before.is_none_or(|before: (Timestamp, i64)| before.0 <= now.0 && before.1 < now.1);
-        findings.demand(Predicate::E4, is_later, || format!("{} is before the last one", of()));
-        before = Some(now);
-    }
-}
-
-/// S4: owner, accounts, quote and events are the same platform's.
+/// S4: owner, accounts and quote are the same platform's.
 fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
     let Run { findings, parties, .. } = run;
     findings.saw(Predicate::S4, 1);
@@ -461,11 +422,6 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
         findings.demand(Predicate::S4, is_same, || {
             format!("{name} and Quote:{} are of different parties", quote.id)
         });
-    }
-    for event in payment.events.iter().filter(|event| event.platform != platform) {
-        let number = event.number;
-        let what = format!("event {number} of {name} goes to another platform");
-        findings.broke(Predicate::S4, what);
     }
 }
 

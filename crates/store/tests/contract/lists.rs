@@ -360,7 +360,7 @@ pub async fn events_come_in_their_order<P: Provider>() {
     let (transaction, events) = opened
         .read(|view| {
             let transaction: Option<Arc<Transaction>> = view.get(&transaction_id(4))?;
-            Ok((transaction.unwrap(), view.events_of(uuid(4))?))
+            Ok((transaction.unwrap(), events_of(view, uuid(4))?))
         })
         .await;
     assert_eq!(events.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2]);

@@ -196,6 +196,7 @@ macro_rules! suite {
                 statements: the_engine_accepts_every_statement;
                 records: every_record_comes_back_as_it_was_written
                     changed_records_come_back_as_they_were_changed
+                    answers_that_are_parts_of_events_come_back
                     what_was_never_written_is_not_there;
                 units: a_unit_sees_those_before_it_in_its_batch
                     a_refused_unit_leaves_nothing

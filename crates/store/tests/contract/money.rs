@@ -75,7 +75,7 @@ pub async fn what_is_not_there_cannot_be_taken<P: Provider>() {
     let expected = Counters { credits_posted: 100, ..Counters::default() };
     assert_eq!(counters(&opened).await, expected);
     let rows = opened
-        .read(|view| Ok(view.postings(transaction_id(2))?.len() + view.events_of(uuid(2))?.len()))
+        .read(|view| Ok(view.postings(transaction_id(2))?.len() + events_of(view, uuid(2))?.len()))
         .await;
     assert_eq!(rows, 0);
 }

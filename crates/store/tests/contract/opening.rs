@@ -58,7 +58,7 @@ pub async fn reopening_keeps_everything<P: Provider>() {
             Ok((
                 view.get::<Customer>(&customer_id(1))?,
                 view.get::<Transaction>(&transaction_id(2))?,
-                view.events_of(uuid(2))?,
+                events_of(view, uuid(2))?,
             ))
         })
         .await;

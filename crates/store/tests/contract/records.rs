@@ -16,12 +16,14 @@ use ledger::account::AccountKey;
 use ledger::movements;
 use store::books::{LedgerAccount, Told};
 use store::customers::UmaClaim;
+use store::events::Place;
 use store::external_accounts::Fingerprint;
-use store::idempotency::{Answer, Body};
+use store::idempotency::{Answer, Body, Part};
 use store::record::Record;
 use store::unit::Unit;
 
 use crate::support::*;
+use crate::units::hold;
 use crate::{Opened, Provider, open};
 
 /// Writes a record, closes the store, and reads it in a view, in a unit and for itself.
@@ -225,6 +227,67 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     }
 }
 
+/// An answer that says what the event of its unit says.
+fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
+    let transaction = transfer_out(number.into(), 1, 1, 10);
+    let said = event(&transaction);
+    begin(unit, transaction)?;
+    unit.keep_answer([number; 16], at(1), 201, said_in(&said.body));
+    Ok(())
+}
+
+/// What is in an envelope.
+fn said_in(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}")).unwrap()
+}
+
+pub async fn answers_that_are_parts_of_events_come_back<P: Provider>() {
+    const ANSWERS: u8 = 5;
+    let opened = open_with_platform::<P>().await;
+    for number in 1..=ANSWERS {
+        opened.write(move |unit| answer_like_event(unit, number)).await;
+    }
+    let opened = opened.reopen();
+    for number in 1..=ANSWERS {
+        let scope = [number; 16];
+        let stored = opened.read(move |view| Ok(view.get::<Answer>(&scope)?)).await.unwrap();
+        let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
+        let place = Place { platform: platform_id(1), ordinal: number.into() };
+        let length = said.len() as u32 - 2;
+        assert_eq!(stored.body, Body::PartOf(Part { place, start: 1, length }));
+    }
+    // They come together, and one is for something that is new in their batch.
+    let held = hold(&opened).await;
+    let new = opened.store.write(|unit| answer_like_event(unit, ANSWERS + 1));
+    let mut answers = tokio::task::JoinSet::new();
+    let asking = async {
+        for number in (1..=ANSWERS + 1).chain(1..=ANSWERS + 2) {
+            let store = opened.store.clone();
+            answers.spawn(async move {
+                let asked = store.write_once(Some([number; 16]), move |unit| {
+                    Ok::<_, Refused>(unit.answer(&[number; 16])?)
+                });
+                (number, asked.await.unwrap())
+            });
+        }
+        drop(held);
+    };
+    let (new, ()) = tokio::join!(biased; new, asking);
+    new.unwrap();
+    let expected = |number: u8| {
+        let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
+        (number <= ANSWERS + 1).then(|| (201, said_in(&said).to_vec()))
+    };
+    while let Some(done) = answers.join_next().await {
+        let (number, answer) = done.unwrap();
+        assert_eq!(answer, expected(number), "{number}");
+    }
+    for number in 1..=ANSWERS + 2 {
+        let answer = opened.read(move |view| Ok(view.answer(&[number; 16])?)).await;
+        assert_eq!(answer, expected(number), "{number}");
+    }
+}
+
 async fn open_with_platform<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
     opened
@@ -297,7 +360,7 @@ pub async fn what_was_never_written_is_not_there<P: Provider>() {
             let account = AccountKey::Internal(customer_account(1, "USD"));
             Ok((
                 view.get::<Customer>(&customer_id(1))?,
-                view.events_of(uuid(1))?,
+                events_of(view, uuid(1))?,
                 view.postings(transaction_id(1))?,
                 view.ledger_account(&account)?,
             ))

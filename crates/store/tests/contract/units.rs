@@ -62,7 +62,7 @@ async fn left<P: Provider>(opened: &Opened<P>) -> usize {
                 view.get::<Transaction>(&transaction_id(1))?.is_some(),
                 view.ledger_account(&account)?.is_some(),
                 !view.postings(transaction_id(1))?.is_empty(),
-                !view.events_of(uuid(1))?.is_empty(),
+                !events_of(view, uuid(1))?.is_empty(),
                 view.next_due()?.is_some(),
             ];
             Ok(found.into_iter().filter(|found| *found).count())

@@ -41,6 +41,7 @@ use rust_decimal::Decimal;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::readers::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use uuid::Uuid;
@@ -753,6 +754,13 @@ pub fn event(transaction: &Transaction) -> Event {
         at: transaction.updated_at(),
         body: body(resource, number),
     }
+}
+
+/// Every event about something of the first platform's, in the order in which they were committed.
+pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
+    let feed = view.feed(platform_id(1), 0, None, u32::MAX)?;
+    let events = feed.events.into_iter().map(|numbered| numbered.event);
+    Ok(events.filter(|event| event.resource == resource).collect())
 }
 
 /// Adds a transaction and tells the platform.

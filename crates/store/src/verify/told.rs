@@ -1,0 +1,199 @@
+//! What platforms were told of payments, and that every event can be read (E1 to E4).
+//!
+//! Events stand in the order in which they were committed, so the engine sorts them by what they
+//! are about, with the transactions between them and without their bodies. Those of internal
+//! accounts and of what is no payment are kept here for later, one small entry for each.
+
+use domain::event::{EventKind, event_id};
+use domain::time::Timestamp;
+use domain::transaction::Direction;
+use uuid::Uuid;
+
+use super::payment::read_steps;
+use super::{Findings, Predicate, Run, shown};
+use crate::error::StoreError;
+use crate::events::{self, EVENTS};
+use crate::sql::{Row, Value};
+
+/// Each transaction, before its events: they have places from 1 on, and no history.
+const STEPS: &str = "select id as resource, 0 as number, 0 as ordinal, platform, \
+    direction as kind, created_at as at, history from transactions \
+    union all select resource, number, ordinal, platform, kind, at, null from events \
+    order by resource, number, ordinal";
+const STEP_COLUMNS: &[&str] =
+    &["resource", "number", "ordinal", "platform", "kind", "at", "history"];
+
+const BODIES: &str = "select resource, number, sealed from events";
+const BODY_COLUMNS: &[&str] = &["resource", "number", "sealed"];
+
+pub(super) fn statements() -> impl Iterator<Item = String> {
+    [STEPS, BODIES].map(str::to_owned).into_iter()
+}
+
+/// A row of `events` without its body.
+#[derive(Clone, Copy)]
+pub(super) struct RawEvent {
+    pub(super) number: u32,
+    pub(super) ordinal: i64,
+    pub(super) platform: Uuid,
+    pub(super) kind: EventKind,
+    pub(super) at: Timestamp,
+}
+
+/// What a transaction says of its steps.
+struct Steps {
+    platform: Uuid,
+    kind: EventKind,
+    at: Vec<Timestamp>,
+}
+
+/// A payment and what was told of it.
+struct Payment {
+    id: Uuid,
+    /// Nothing if the row is missing or cannot be read.
+    steps: Option<Steps>,
+    /// Whether there is a row that cannot be read, which T1 says.
+    is_unreadable: bool,
+    events: Vec<RawEvent>,
+}
+
+impl Payment {
+    fn new(id: Uuid) -> Self {
+        Self { id, steps: None, is_unreadable: false, events: Vec::new() }
+    }
+}
+
+/// Checks E1 to E4, and what S4 says about events of payments.
+pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
+    check_steps(run)?;
+    check_bodies(run)
+}
+
+fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Run { connection, findings, others, accounts, .. } = run;
+    let mut payment = Payment::new(Uuid::nil());
+    let mut last = None;
+    connection.query(STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
+        let name = shown(values.first());
+        let is_transaction = matches!(values.last(), Some(Value::Bytes(_)));
+        let row = &mut Row::new(EVENTS.table, STEP_COLUMNS, values);
+        // A transaction whose id is none is T1's to name.
+        let Ok(resource) = row.uuid() else {
+            if !is_transaction {
+                findings.broke(Predicate::E1, format!("an event of {name} is of nothing"));
+            }
+            return Ok(());
+        };
+        if resource != payment.id {
+            let before = std::mem::replace(&mut payment, Payment::new(resource));
+            check_payment(findings, &before);
+        }
+        if is_transaction {
+            payment.steps = steps(row).ok();
+            payment.is_unreadable = payment.steps.is_none();
+            return Ok(());
+        }
+        let event = match event(row) {
+            Ok(event) => event,
+            Err(error) => {
+                findings.unreadable(Predicate::E1, format!("an event of {name}"), &error);
+                return Ok(());
+            }
+        };
+        let is_new = last.replace((resource, event.number)) != Some((resource, event.number));
+        findings.demand(Predicate::E2, is_new, || {
+            format!("event {} of {resource} is there more than once", event.number)
+        });
+        match event.kind {
+            EventKind::IncomingPayment | EventKind::OutgoingPayment => payment.events.push(event),
+            EventKind::AccountStatus => accounts.keep(resource, event.number, event.platform),
+            EventKind::InvitationClaimed
+            | EventKind::KycStatus
+            | EventKind::Test
+            | EventKind::BulkUpload => others.keep(resource, &event),
+        }
+        Ok(())
+    })?;
+    check_payment(findings, &payment);
+    Ok(())
+}
+
+/// A transaction, from behind its id.
+fn steps(row: &mut Row) -> Result<Steps, StoreError> {
+    let (_, _) = (row.int()?, row.int()?);
+    let platform = row.uuid()?;
+    let kind = match row.named(Direction::from_name)? {
+        Direction::Incoming => EventKind::IncomingPayment,
+        Direction::Outgoing => EventKind::OutgoingPayment,
+    };
+    row.time()?;
+    Ok(Steps { platform, kind, at: read_steps(row)?.into_iter().map(|(_, at)| at).collect() })
+}
+
+/// An event, from behind what it is about.
+fn event(row: &mut Row) -> Result<RawEvent, StoreError> {
+    Ok(RawEvent {
+        number: row.count()?,
+        ordinal: row.int()?,
+        platform: row.uuid()?,
+        kind: row.named(EventKind::from_name)?,
+        at: row.time()?,
+    })
+}
+
+/// E1 and E4 of a payment, and that what is told of it goes to its own platform (S4).
+fn check_payment(findings: &mut Findings, payment: &Payment) {
+    let name = format!("Transaction:{}", payment.id);
+    let Some(steps) = &payment.steps else {
+        let is_of_none = !payment.events.is_empty() && !payment.is_unreadable;
+        return findings
+            .demand(Predicate::E1, !is_of_none, || format!("{name} has events and is not there"));
+    };
+    findings.saw(Predicate::E1, 1);
+    let numbers = payment.events.iter().map(|event| event.number as usize);
+    findings.demand(Predicate::E1, numbers.eq(1..=steps.at.len()), || {
+        format!("{name} has steps and events that are not each other's")
+    });
+    let mut before = None;
+    for event in &payment.events {
+        findings.saw(Predicate::E4, 1);
+        let of = || format!("event {} of {name}", event.number);
+        let is_of_kind = event.kind == steps.kind;
+        findings.demand(Predicate::E1, is_of_kind, || format!("{} is not of its kind", of()));
+        let step = (event.number as usize).checked_sub(1).and_then(|index| steps.at.get(index));
+        // An event without a step is E1's to name.
+        let is_then = step.is_none_or(|at| *at == event.at);
+        findings.demand(Predicate::E4, is_then, || format!("{} is not of its step's time", of()));
+        let now = (event.at, event.ordinal);
+        let is_later =
+            before.is_none_or(|before: (Timestamp, i64)| before.0 <= now.0 && before.1 < now.1);
+        findings.demand(Predicate::E4, is_later, || format!("{} is before the last one", of()));
+        let is_its = event.platform == steps.platform;
+        findings.demand(Predicate::S4, is_its, || format!("{} goes to another platform", of()));
+        before = Some(now);
+    }
+}
+
+/// E2 and E3: every event opens, and its bytes say the id that its resource and number give.
+fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Run { connection, keyring: Some(keyring), findings, .. } = run else { return Ok(()) };
+    connection.query(BODIES, &[], BODY_COLUMNS.len(), &mut |values| {
+        let row = &mut Row::new(EVENTS.table, BODY_COLUMNS, values);
+        let mut read = || Ok((row.uuid()?, row.count()?, row.bytes()?));
+        // An event that cannot be read is E1's to name.
+        let Ok::<_, StoreError>((resource, number, sealed)) = read() else { return Ok(()) };
+        for predicate in [Predicate::E2, Predicate::E3] {
+            findings.saw(predicate, 1);
+        }
+        let of = || format!("event {number} of {resource}");
+        let Ok(body) = events::open(keyring, resource, number, &sealed) else {
+            findings.broke(Predicate::E3, format!("{} does not open", of()));
+            return Ok(());
+        };
+        let id = format!("\"id\":\"{}\"", event_id(resource, number));
+        let says_it = body.windows(id.len()).any(|window| window == id.as_bytes());
+        findings
+            .demand(Predicate::E2, says_it, || format!("{} has an id that is not its own", of()));
+        Ok(())
+    })
+}
