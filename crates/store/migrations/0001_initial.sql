@@ -9,6 +9,12 @@
 -- was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the engines would
 -- look it up again for each row.
 --
+-- Indexes named `_passing` and `_lasting` are one in two parts, by whether the status is one that a
+-- row soon leaves (`strands::Parts`). The first part may be empty when PostgreSQL makes a plan and
+-- would be as good as any other: each says that its first column is not null, which statements
+-- about another column do not. SQLite would leave that out where the column's type says it already,
+-- so that a check does.
+--
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
 
@@ -102,8 +108,8 @@ create table quotes (
     status {text} not null
         check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'EXPIRED')),
     source_account {bytes},
-    destination_account {bytes} not null,
-    own_account {bytes} not null,
+    destination_account {bytes} check (destination_account is not null),
+    own_account {bytes} check (own_account is not null),
     payer {bytes},
     sending_currency {text} not null,
     sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
@@ -121,9 +127,18 @@ create table quotes (
     version {int8} not null
 ) {changing};
 create index quotes_by_platform on quotes (platform, status, id);
-create index quotes_by_own_account on quotes (own_account, status, id);
-create index quotes_by_destination on quotes (destination_account, status, id);
-create index quotes_by_payer on quotes (payer, status, id) where payer is not null;
+create index quotes_by_own_account_passing on quotes (own_account, status, id)
+    where own_account is not null and status in ('PENDING', 'PROCESSING');
+create index quotes_by_own_account_lasting on quotes (own_account, status, id)
+    where own_account is not null and status not in ('PENDING', 'PROCESSING');
+create index quotes_by_destination_passing on quotes (destination_account, status, id)
+    where destination_account is not null and status in ('PENDING', 'PROCESSING');
+create index quotes_by_destination_lasting on quotes (destination_account, status, id)
+    where destination_account is not null and status not in ('PENDING', 'PROCESSING');
+create index quotes_by_payer_passing on quotes (payer, status, id)
+    where payer is not null and status in ('PENDING', 'PROCESSING');
+create index quotes_by_payer_lasting on quotes (payer, status, id)
+    where payer is not null and status not in ('PENDING', 'PROCESSING');
 
 create table transactions (
     id {bytes} not null primary key,
@@ -136,8 +151,8 @@ create table transactions (
         'REJECTED', 'FAILED', 'REFUNDED', 'EXPIRED')),
     failure_reason {text},
     source_account {bytes},
-    destination_account {bytes} not null,
-    own_account {bytes} not null,
+    destination_account {bytes} check (destination_account is not null),
+    own_account {bytes} check (own_account is not null),
     payer {bytes},
     sending_currency {text},
     sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
@@ -155,11 +170,24 @@ create table transactions (
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
 ) {changing};
 create index transactions_by_platform on transactions (platform, direction, status, id);
-create index transactions_by_own_account on transactions (own_account, direction, status, id);
-create index transactions_by_destination on transactions (destination_account, direction, status, id)
-    where direction = 'OUTGOING';
-create index transactions_by_payer on transactions (payer, direction, status, id)
-    where payer is not null;
+create index transactions_by_own_account_passing on transactions
+    (own_account, direction, status, id)
+    where own_account is not null and status in ('CREATED', 'PENDING', 'PROCESSING');
+create index transactions_by_own_account_lasting on transactions
+    (own_account, direction, status, id)
+    where own_account is not null and status not in ('CREATED', 'PENDING', 'PROCESSING');
+create index transactions_by_destination_passing on transactions
+    (destination_account, direction, status, id)
+    where destination_account is not null and direction <> 'INCOMING'
+    and status in ('CREATED', 'PENDING', 'PROCESSING');
+create index transactions_by_destination_lasting on transactions
+    (destination_account, direction, status, id)
+    where destination_account is not null and direction <> 'INCOMING'
+    and status not in ('CREATED', 'PENDING', 'PROCESSING');
+create index transactions_by_payer_passing on transactions (payer, direction, status, id)
+    where payer is not null and status in ('CREATED', 'PENDING', 'PROCESSING');
+create index transactions_by_payer_lasting on transactions (payer, direction, status, id)
+    where payer is not null and status not in ('CREATED', 'PENDING', 'PROCESSING');
 
 -- How many rows the lists have (docs/decisions/0012): of those with one leader in the index that
 -- `scope` names, in a state (`facet`) and made in a span of time (`bucket`).

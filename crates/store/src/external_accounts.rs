@@ -274,6 +274,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     table: "external_accounts",
     columns: &["platform", "owner_kind", "currency"],
     condition: None,
+    parts: None,
     values: |facet| {
         let kind = if facet.group == PLATFORM { "PLATFORM" } else { "CUSTOMER" };
         let currency = Currency::from_number(facet.state);

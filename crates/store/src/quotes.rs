@@ -25,7 +25,7 @@ use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
+use crate::strands::{Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::transactions::{
     Named, StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes,
     position, read_facts, read_steps, stored_facts,
@@ -288,6 +288,12 @@ impl Record for Quote {
     }
 }
 
+/// The parts of the indexes by party: a quote is open for minutes.
+const PARTS: Parts = Parts {
+    passing: "status in ('PENDING', 'PROCESSING')",
+    lasting: "status not in ('PENDING', 'PROCESSING')",
+};
+
 /// The indexes of the list of quotes.
 pub(crate) static INDEXES: Indexes = {
     const OF_PARTY: Index = Index {
@@ -295,8 +301,9 @@ pub(crate) static INDEXES: Indexes = {
         table: "quotes",
         columns: &[],
         condition: None,
+        parts: Some(PARTS),
         values: facet_values,
-        // A quote is open for minutes, and what most quotes are made for is their execution.
+        // What most quotes are made for is their execution.
         passing: &[Status::Pending as u16, Status::Processing as u16],
         usual: Some(Status::Completed as u16),
         spans: SPANS_OF_PARTY,
@@ -305,6 +312,7 @@ pub(crate) static INDEXES: Indexes = {
         by_platform: Index {
             tag: 5,
             columns: &["platform", "status"],
+            parts: None,
             passing: &[],
             usual: None,
             spans: SPANS_OF_PLATFORM,

@@ -303,16 +303,19 @@ fn merge(table: &str, conditions: &[String], order: Order) -> String {
     numbered(&format!("{} order by id {direction} limit ?", arms.join(" union all ")))
 }
 
-/// Examples of the statements of every list, whose texts are made as filters ask for them.
+/// Examples of the statements of every list, whose texts are made as filters ask for them: with
+/// strands of both parts of its index, where it has parts.
 pub(crate) fn statements() -> impl Iterator<Item = String> {
     tallies::indexes().flat_map(|index| {
         let strand = |state| {
             let facet = Facet { group: 0, state };
             Strand { index, leader: Uuid::nil(), facet }
         };
-        let conditions = [0, 1].map(|state| strand(state).conditions().0);
+        let passing = index.passing.first().copied().unwrap_or(0);
+        let strands = [passing, index.usual.unwrap_or(passing)].map(strand);
+        let conditions = strands.each_ref().map(|strand| strand.conditions().0);
         let page = |order| merge(index.table, &conditions, order);
-        [page(Order::Descending), page(Order::Ascending), tallies::example(&strand(0))]
+        [page(Order::Descending), page(Order::Ascending), tallies::example(&strands)]
     })
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Index {
     pub(crate) columns: &'static [&'static str],
     /// Which rows the index has, if not all.
     pub(crate) condition: Option<&'static str>,
+    /// The parts that it is in, if it is not one index in the database.
+    pub(crate) parts: Option<Parts>,
     /// What the columns of the facet hold.
     pub(crate) values: fn(Facet) -> Vec<Value>,
     /// States that rows soon leave. Their strands are short and counted on the index, so that a
@@ -38,7 +40,30 @@ pub(crate) struct Index {
     pub(crate) spans: &'static [u32],
 }
 
+/// An index in two parts, each with its own pages. A row that passes through has entries in the
+/// first only, which is small: all rows under way share its pages. Where its leader has its other
+/// rows, which is another page for almost every row, it is written once, when it stays.
+///
+/// The texts stand in the migrations word by word: SQLite takes a partial index only for a
+/// statement that repeats its condition.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    /// Which rows are in a passing state.
+    pub(crate) passing: &'static str,
+    /// Which are not.
+    pub(crate) lasting: &'static str,
+}
+
 impl Index {
+    /// What the rows in a state have in common: they are in the same index in the database.
+    fn conditions(&self, state: u16) -> impl Iterator<Item = &'static str> {
+        let part = self.parts.as_ref().map(|parts| match self.passing.contains(&state) {
+            true => parts.passing,
+            false => parts.lasting,
+        });
+        self.condition.into_iter().chain(part)
+    }
+
     /// Whether the rows of a state have a tally of their own.
     pub(crate) fn tallies(&self, state: u16) -> bool {
         !self.passing.contains(&state) && self.usual != Some(state)
@@ -96,8 +121,8 @@ impl Strand {
     /// The conditions that a row of it meets, with `?` for each value.
     pub(crate) fn conditions(&self) -> (String, Vec<Value>) {
         let columns = self.index.columns.iter().map(|column| format!("{column} = ?"));
-        let condition = self.index.condition.map(str::to_owned);
-        let texts: Vec<_> = columns.chain(condition).collect();
+        let conditions = self.index.conditions(self.facet.state).map(str::to_owned);
+        let texts: Vec<_> = columns.chain(conditions).collect();
         let mut values = vec![Value::from(self.leader)];
         values.extend((self.index.values)(self.facet));
         (texts.join(" and "), values)

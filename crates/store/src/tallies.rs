@@ -232,13 +232,16 @@ pub(crate) fn indexes() -> impl Iterator<Item = &'static Index> {
     ])
 }
 
-/// An example of a sum with everything that there may be in one.
-pub(crate) fn example(strand: &Strand) -> String {
+/// An example of a sum with everything that there may be in one, about strands of one index.
+pub(crate) fn example(strands: &[Strand; 2]) -> String {
     let mut sum = Sum::default();
-    let scope = scope(strand.index, strand.index.spans[0], strand.leader);
+    let [Strand { index, leader, .. }, _] = strands;
+    let scope = scope(index, index.spans[0], *leader);
     sum.tallies(1, (scope, 0, 1), &[0]);
     sum.tallies(-1, (scope, 0, 1), &[1, 2]);
-    sum.count(-1, strand, Ids::ALL);
+    for strand in strands {
+        sum.count(-1, strand, Ids::ALL);
+    }
     sum.statement()
 }
 
@@ -302,10 +305,25 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::strands::Parts;
 
     #[test]
     fn no_two_indexes_share_their_tallies() {
         let tags: BTreeSet<_> = indexes().map(|index| index.tag).collect();
         assert_eq!(tags.len(), indexes().count());
+    }
+
+    #[test]
+    fn the_parts_of_an_index_say_which_states_are_passing() {
+        for index in indexes() {
+            let Some(Parts { passing, lasting }) = index.parts else { continue };
+            let name = |state: &u16| match (index.values)(Facet { group: 0, state: *state }).pop() {
+                Some(Value::Text(name)) => format!("'{name}'"),
+                other => panic!("{other:?} is no state of {}", index.table),
+            };
+            let names = index.passing.iter().map(name).collect::<Vec<_>>().join(", ");
+            assert_eq!(passing, format!("status in ({names})"));
+            assert_eq!(lasting, format!("status not in ({names})"));
+        }
     }
 }

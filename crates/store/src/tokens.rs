@@ -91,6 +91,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     table: "tokens",
     columns: &["platform", "revoked"],
     condition: None,
+    parts: None,
     values: |facet| vec![Value::Int(facet.group.into())],
     passing: &[],
     usual: None,

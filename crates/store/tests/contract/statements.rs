@@ -1,4 +1,7 @@
-//! Asks: does the engine take every statement, and are parameters numbered as every engine counts?
+//! Asks: does the engine take every statement, are parameters numbered as every engine counts, and
+//! do lists read no more than they show?
+
+use std::collections::BTreeSet;
 
 use crate::support::keyring;
 use crate::{Provider, open};
@@ -12,6 +15,60 @@ pub async fn the_engine_accepts_every_statement<P: Provider>() {
         }
     }
     assert!(connection.prepare("select nothing from nowhere").is_err());
+}
+
+/// The indexes that lists are read from, but for those of customers: which of two is the better one
+/// depends on how many rows there are.
+const OF_LISTS: [&str; 19] = [
+    "deliveries_by_platform",
+    "deliveries_by_resource",
+    "external_accounts_by_owner",
+    "external_accounts_by_platform",
+    "quotes_by_destination_lasting",
+    "quotes_by_destination_passing",
+    "quotes_by_own_account_lasting",
+    "quotes_by_own_account_passing",
+    "quotes_by_payer_lasting",
+    "quotes_by_payer_passing",
+    "quotes_by_platform",
+    "tokens_by_platform",
+    "transactions_by_destination_lasting",
+    "transactions_by_destination_passing",
+    "transactions_by_own_account_lasting",
+    "transactions_by_own_account_passing",
+    "transactions_by_payer_lasting",
+    "transactions_by_payer_passing",
+    "transactions_by_platform",
+];
+
+pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
+    let provider = open::<P>().close();
+    let mut used = BTreeSet::new();
+    for sql in store::statements() {
+        let strands = sql.matches(" and id between ").count();
+        if strands == 0 || sql.contains("from customers") {
+            continue;
+        }
+        let plan = provider.plan(&sql);
+        let steps: Vec<_> = plan.lines().collect();
+        let mut runs = 0;
+        for (number, step) in steps.iter().enumerate() {
+            let words = step.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let Some(index) = { words }.find(|word| OF_LISTS.contains(word)) else { continue };
+            // SQLite tells the range in the step itself, PostgreSQL in the next line.
+            let next = steps.get(number + 1).copied().unwrap_or_default();
+            let is_range = step.contains("AND id>? AND id<?)") || next.contains("AND (id >= $");
+            let is_sorted = next.contains("TEMP B-TREE") || plan.contains("->  Sort");
+            assert!(is_range && !is_sorted, "{index}: {sql}\n{plan}");
+            used.insert(index.to_owned());
+            runs += 1;
+        }
+        assert_eq!(runs, strands, "{sql}\n{plan}");
+        // Of tallies, several are one term of a sum.
+        let mut filters = steps.iter().filter(|step| step.contains("Filter: "));
+        assert!(filters.all(|step| step.contains("(facet = ANY")), "{sql}\n{plan}");
+    }
+    assert!(used.iter().eq(&OF_LISTS), "{used:?}");
 }
 
 /// SQLite numbers `$n` by first appearance, Postgres by the number: they agree only in this order.
