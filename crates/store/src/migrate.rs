@@ -23,8 +23,9 @@ const SQLITE_TOKENS: [(&str, &str); 6] = [
 
 /// What they stand for in PostgreSQL. Text is compared byte by byte, as SQLite does it, in whatever
 /// language the database is. A page that is half empty takes the second version of each of its
-/// rows: no index learns of it, which makes the change three times as fast and the indexes half as
-/// large; without it the second versions would lie in another page.
+/// rows, of which the log then has only what differs: a fifth less of it for a payment's row, for
+/// 0.25 kB of disk. The indexes learn of the second version all the same, because the status is in
+/// them.
 const POSTGRES_TOKENS: [(&str, &str); 6] = [
     ("{int8}", "bigint"),
     ("{bytes}", "bytea"),
