@@ -363,6 +363,14 @@ impl Delivery {
         self.progress.status
     }
 
+    /// The same as far as the next attempt depends on it, without those that were made: for whoever
+    /// has many in memory. It is never kept.
+    #[must_use]
+    pub fn outline(mut self) -> Self {
+        self.progress.attempts = Vec::new();
+        self
+    }
+
     /// Whether the time for attempts is over at `now`.
     pub fn is_over(&self, schedule: &Schedule, now: Timestamp) -> bool {
         now >= self.progress.since.plus_millis(schedule.horizon_millis)

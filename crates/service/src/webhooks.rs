@@ -6,6 +6,7 @@ pub mod dispatch;
 pub mod again;
 pub(crate) mod exchange;
 mod queue;
+mod unkept;
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! Deliveries in the store.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
 use domain::event::EventKind;
@@ -13,7 +15,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
-use crate::record::{Record, record_table};
+use crate::record::{Record, fetch, record_table};
 use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
 use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
@@ -221,6 +223,15 @@ pub struct DeliveryFilter {
 }
 
 impl View<'_> {
+    /// Those of these deliveries that are there.
+    pub fn deliveries_with(
+        &mut self,
+        ids: impl IntoIterator<Item = DeliveryId>,
+    ) -> Result<BTreeMap<DeliveryId, Arc<Delivery>>, StoreError> {
+        let found = fetch::<Delivery>(self.connection, self.keyring, ids)?;
+        Ok(found.into_iter().filter_map(|(id, found)| Some((id, found.row?))).collect())
+    }
+
     /// A platform's deliveries.
     pub fn deliveries(
         &mut self,

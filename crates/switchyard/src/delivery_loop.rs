@@ -45,6 +45,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         // Being woken and having slept enough mean the same: look again.
         let _ = tokio::time::timeout(pause, woken).await;
     }
+    dispatcher.stop();
     let attempts = async {
         while dispatcher.under_way() > 0 {
             dispatcher.attempted().await;
@@ -52,7 +53,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
     };
     // Those that take longer are attempted again.
     let _ = tokio::time::timeout(LAST_ATTEMPTS, attempts).await;
-    if let Err(error) = dispatcher.finish().await {
+    if let Err(error) = dispatcher.step().await {
         tracing::warn!(%error, "what was delivered last is delivered again after the next start");
     }
 }

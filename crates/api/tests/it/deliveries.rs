@@ -2,11 +2,15 @@
 //! Against a real receiver, with the clock moved by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use service::webhooks::dispatch::Dispatcher;
+use store::Store;
+use store::error::StoreError;
 use testbed::receiver::{Answer, Received, Receiver};
+use tokio::task::JoinSet;
 
 use crate::pay::{Payer, transfer};
 use crate::support::{Call, Client, Server, text};
@@ -85,6 +89,12 @@ fn statuses(received: &[Received]) -> BTreeMap<String, Vec<String>> {
         told.entry(text(&event["data"]["id"])).or_default().push(text(&event["data"]["status"]));
     }
     told
+}
+
+/// Without what came again.
+fn first_arrivals(received: Vec<Received>) -> Vec<Received> {
+    let mut seen = BTreeSet::new();
+    received.into_iter().filter(|it| seen.insert(it.header("webhook-id").to_owned())).collect()
 }
 
 const WHOLE: [&str; 3] = ["PENDING", "PROCESSING", "COMPLETED"];
@@ -307,11 +317,117 @@ async fn what_was_not_kept_when_the_server_died_is_delivered_by_the_next() {
     let server = server.restart();
     let mut dispatcher = Dispatcher::new(server.app.clone());
     deliver(&server, &mut dispatcher).await;
-    let received = receiver.take();
-    let mut seen = statuses(&received)[&payment].clone();
-    seen.dedup();
-    assert_eq!(seen, WHOLE);
+    // What had been sent comes again, and none before those in front of it have come.
+    assert_eq!(statuses(&first_arrivals(receiver.take()))[&payment], WHOLE);
     server.verify();
+}
+
+/// A database that is at work until it is told to go on.
+struct Blocked {
+    store: Store,
+    go_on: mpsc::Sender<()>,
+    waiting: JoinSet<bool>,
+}
+
+impl Blocked {
+    async fn new(store: &Store) -> Self {
+        let (store, mut waiting) = (store.clone(), JoinSet::new());
+        let (go_on, told) = mpsc::channel();
+        let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        waiting.spawn({
+            let store = store.clone();
+            async move {
+                let work = store.write(move |_| {
+                    begins.send(()).expect("somebody waits for it");
+                    told.recv().expect("it is told to go on");
+                    Ok::<_, StoreError>(())
+                });
+                work.await.is_ok()
+            }
+        });
+        begun.recv().await.expect("it has begun");
+        Self { store, go_on, waiting }
+    }
+
+    /// Has so much wait for it that it takes nothing more on.
+    async fn fill(&mut self) {
+        loop {
+            let store = self.store.clone();
+            let work = async move { store.write(|_| Ok::<_, StoreError>(())).await.is_ok() };
+            self.waiting.spawn(work);
+            tokio::task::yield_now().await;
+            if let Some(is_done) = self.waiting.try_join_next() {
+                assert!(!is_done.expect("no panic"), "nothing is done while it is at work");
+                return;
+            }
+        }
+    }
+
+    async fn go_on(mut self) {
+        self.go_on.send(()).expect("it waits for that");
+        while let Some(is_done) = self.waiting.join_next().await {
+            assert!(is_done.expect("no panic"), "everything that waited is done");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_database_refused_to_keep_is_kept_later_and_sent_once() {
+    let mut told = Told::new().await;
+    let mut expected = BTreeMap::new();
+    for _ in 0..5 {
+        expected.insert(told.pay().await, WHOLE.map(str::to_owned).to_vec());
+    }
+    told.server.pass(5_000).await;
+    told.dispatcher.step().await.expect("a step");
+    while told.dispatcher.under_way() > 0 {
+        told.dispatcher.attempted().await;
+    }
+    let mut database = Blocked::new(told.server.app.store()).await;
+    database.fill().await;
+    for _ in 0..2 {
+        told.dispatcher.step().await.expect_err("the queue of the database is full");
+    }
+    database.go_on().await;
+    assert!(told.deliveries("?type=OUTGOING_PAYMENT").await.is_empty(), "nothing was kept");
+    told.deliver().await;
+    let received = told.receiver.take();
+    assert_eq!(first_arrivals(received.clone()).len(), received.len(), "some came twice");
+    assert_eq!(statuses(&received), expected);
+    let kept = told.deliveries("?limit=100&type=OUTGOING_PAYMENT").await;
+    assert_eq!(kept.len(), 15);
+    for delivery in kept {
+        let attempts = delivery["attempts"].as_array().expect("attempts");
+        assert_eq!((&delivery["status"], attempts.len()), (&json!("DELIVERED"), 1));
+    }
+    told.server.verify();
+}
+
+#[tokio::test]
+async fn a_line_does_not_wait_for_the_database() {
+    let mut told = Told::new().await;
+    let client = told.payer.client.clone();
+    let start = client.get("/events?start=latest").await.expect(200)["nextCursor"].clone();
+    let payment = told.pay().await;
+    told.server.pass(5_000).await;
+    let events = rows(&client, &format!("/events?limit=100&cursor={}", text(&start))).await.len();
+    let database = Blocked::new(told.server.app.store()).await;
+    let steps = async {
+        loop {
+            told.dispatcher.step().await.expect("a step");
+            told.dispatcher.attempted().await;
+        }
+    };
+    let received = tokio::select! {
+        () = steps => Vec::new(),
+        received = told.receiver.wait_for(events) => received.expect("all of them"),
+    };
+    assert_eq!(statuses(&received)[&payment], WHOLE);
+    database.go_on().await;
+    told.deliver().await;
+    let received = told.receiver.take();
+    assert_eq!(statuses(&first_arrivals(received))[&payment], WHOLE);
+    told.server.verify();
 }
 
 #[tokio::test]

@@ -1,72 +1,31 @@
 //! Delivers events (contract 7.4; reliability 5.2).
 //!
 //! One server of those that share a database delivers, by the lease under which it does what is due
-//! ([`crate::tenure`]). Each step keeps what came of attempts and takes new events on, in one unit
-//! of work, and then begins the attempts whose turn it is. Whatever is not kept when the process
-//! dies is attempted again: at least once. No loop and no sleep is here.
+//! ([`crate::tenure`]). Each step takes new events on and keeps what has come of attempts, in one
+//! unit of work for all, and attempts go on meanwhile. Whatever is not kept when the process dies
+//! is attempted again: at least once. No loop and no sleep is here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
 use std::sync::Arc;
 
-use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Schedule, Status, Verdict};
-use domain::id::{DeliveryId, PlatformId};
+use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Status, Verdict};
+use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
-use store::events::{Endpoint, Feed, Numbered, Outbox, Place};
+use store::events::{Endpoint, Numbered, Outbox, Place};
 use store::select::{Order, PageRequest};
-use store::unit::Unit;
 use tokio::task::JoinSet;
-use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
 use crate::webhooks::exchange::{Exchange, exchange};
-use crate::webhooks::queue::{LOADED_MAX, Queue, Turn};
+use crate::webhooks::queue::{LOADED_MAX, Queue, TAKEN_MAX, Turn};
 use crate::webhooks::signature::Signer;
-
-/// Events of one platform that are taken on in one step.
-const TAKEN_MAX: u32 = 512;
-
-/// What came of one attempt.
-#[derive(Clone)]
-struct Made {
-    platform: PlatformId,
-    resource: Uuid,
-    delivery: DeliveryId,
-    /// Nothing if none could be made, as the event cannot be read.
-    attempt: Option<Attempt>,
-    /// For how many milliseconds the endpoint wants to be left alone.
-    retry_after: Option<i64>,
-    /// Spreads the next attempt.
-    random: u64,
-}
-
-impl Made {
-    /// What came of an attempt that panicked: it would again, so there is no other.
-    fn broken(platform: PlatformId, resource: Uuid, delivery: DeliveryId) -> Self {
-        tracing::error!(%delivery, "an attempt has panicked");
-        Self { platform, resource, delivery, attempt: None, retry_after: None, random: 0 }
-    }
-}
-
-/// New events of a platform.
-struct Taken {
-    platform: Arc<Platform>,
-    after: i64,
-    feed: Feed,
-}
-
-/// New deliveries, with their events.
-type Added = Vec<(Arc<Delivery>, Numbered)>;
-
-/// What a step has kept.
-struct Kept {
-    deliveries: BTreeMap<DeliveryId, Arc<Delivery>>,
-    added: Vec<(PlatformId, Added)>,
-}
+use crate::webhooks::unkept::{Change, KEPT_WITHIN, Made, Page, What};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +44,13 @@ pub struct Dispatcher {
     tenure: Option<Tenure>,
     queues: HashMap<PlatformId, Queue>,
     /// Platforms whose queue is to be loaded, because the database has more or other than it.
+    /// Nothing is begun for them until then.
     stale: BTreeSet<PlatformId>,
     attempts: JoinSet<Made>,
-    /// What is still to be kept of attempts.
-    made: Vec<Made>,
-    /// What is still to be kept of deliveries that were given up, and when they were.
-    given_up: Vec<(DeliveryId, Timestamp)>,
+    /// What is being written or could not be.
+    pages: Vec<Arc<Page>>,
+    /// Whether nothing is begun any more.
+    is_stopped: bool,
 }
 
 impl Dispatcher {
@@ -102,16 +62,21 @@ impl Dispatcher {
             queues: HashMap::new(),
             stale: BTreeSet::new(),
             attempts: JoinSet::new(),
-            made: Vec::new(),
-            given_up: Vec::new(),
+            pages: Vec::new(),
+            is_stopped: false,
         }
     }
 
-    /// Waits until an attempt has ended; for ever if none is under way.
+    /// Begins the attempts whose turn it is as others end, until there is something for a step to
+    /// do or none is under way any more; for ever if none is from the start.
     pub async fn attempted(&mut self) {
-        match self.attempts.join_next().await {
-            Some(made) => self.made.extend(made.ok()),
-            None => std::future::pending().await,
+        loop {
+            let Some(ended) = self.attempts.join_next().await else {
+                return std::future::pending().await;
+            };
+            if ended.is_ok_and(|made| self.ended(made)) || self.attempts.is_empty() {
+                return;
+            }
         }
     }
 
@@ -120,33 +85,27 @@ impl Dispatcher {
         self.attempts.len()
     }
 
-    /// Keeps what came of attempts, takes new events on, and begins what is due, unless another
-    /// server does.
+    /// Takes new events on, begins what is due, and keeps what came of attempts when it is time,
+    /// unless another server does.
     pub async fn step(&mut self) -> Result<Step, Error> {
-        self.keep_up(true).await
-    }
-
-    /// The last step: begins nothing any more.
-    pub async fn finish(&mut self) -> Result<(), Error> {
-        self.keep_up(false).await.map(|_| ())
-    }
-
-    async fn keep_up(&mut self, begins: bool) -> Result<Step, Error> {
-        let Some(tenure) = tenure::hold(&self.app).await? else {
+        let app = self.app.clone();
+        let Some(tenure) = self.meanwhile(tenure::hold(&app)).await? else {
             self.forget();
             return Ok(Step { is_ours: false, more: false, next: None });
         };
         if !self.tenure.is_some_and(|known| known.is_of(tenure)) {
             self.forget();
-            let open = self.app.store().read(|view| view.open_outboxes()).await;
+            let open = app.store().read(|view| view.open_outboxes()).await;
             self.stale.extend(open.map_err(Error::Store)?.iter().map(|outbox| outbox.platform));
             self.tenure = Some(tenure);
         }
-        while let Some(made) = self.attempts.try_join_next() {
-            self.made.extend(made.ok());
+        while let Some(ended) = self.attempts.try_join_next() {
+            if let Ok(made) = ended {
+                self.ended(made);
+            }
         }
-        let news = self.app.store().read(|view| view.outboxes_with_news()).await;
-        let (mut taken, mut seen, mut more) = (Vec::new(), Vec::new(), false);
+        let news = self.meanwhile(app.store().read(|view| view.outboxes_with_news())).await;
+        let mut seen = Vec::new();
         for outbox in news.map_err(Error::Store)? {
             if outbox.news {
                 seen.push(outbox.platform);
@@ -154,31 +113,51 @@ impl Dispatcher {
             if outbox.news || !self.queues.contains_key(&outbox.platform) {
                 self.stale.insert(outbox.platform);
             } else {
-                more |= self.take(outbox, &mut taken).await?;
+                self.take(outbox).await?;
             }
         }
-        let result = self.keep(tenure, taken, seen).await;
+        self.stale.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
+        let ids: Vec<_> = self.queues.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.begin(id));
+        let result = self.keep(tenure, seen).await;
         if matches!(result, Err(Error::Superseded)) {
             self.forget();
         }
         result?;
         // Only now that it is written down as seen: what changes from here on is news again.
-        self.stale.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
-        more |= !self.stale.is_empty();
-        while let Some(id) = self.stale.first().copied() {
+        for id in self.stale.clone() {
             self.load(id).await?;
-            self.stale.remove(&id);
-        }
-        if begins {
-            self.begin();
+            self.begin(id);
         }
         self.measure();
-        more |= self.queues.values().any(|queue| queue.is_gone && queue.len() > 0);
-        let next = self
-            .queues
-            .values()
-            .filter_map(|queue| Some(queue.platform.ahead.on_server(queue.next_at()?)));
-        Ok(Step { is_ours: true, more, next: next.min() })
+        Ok(Step { is_ours: true, more: self.has_more(), next: self.next_at() })
+    }
+
+    /// Begins nothing any more. The next step keeps everything.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Whether there is something for the next step to do.
+    fn has_more(&self) -> bool {
+        let at = self.app.server_now();
+        !self.stale.is_empty() || self.queues.values().any(|queue| self.is_busy(queue, at))
+    }
+
+    fn is_busy(&self, queue: &Queue, at: Timestamp) -> bool {
+        let takes_or_gives_up = queue.wants_events() || queue.gives_up_more();
+        queue.is_to_be_kept(at) || (!self.is_stopped && takes_or_gives_up)
+    }
+
+    /// When there is something for the next step to do, if nothing happens before.
+    fn next_at(&self) -> Option<Timestamp> {
+        let due = self.queues.values().filter_map(|queue| {
+            let begins_at = queue.next_at().map(|next| queue.platform.ahead.on_server(next));
+            begins_at.into_iter().chain(queue.unkept.due_at()).min()
+        });
+        // What ends meanwhile is to be kept by then.
+        let ends_at = self.app.server_now().plus_millis(KEPT_WITHIN);
+        due.chain((self.under_way() > 0).then_some(ends_at)).min()
     }
 
     /// Drops everything: another server goes on.
@@ -186,255 +165,215 @@ impl Dispatcher {
         self.tenure = None;
         self.queues.clear();
         self.stale.clear();
-        self.made.clear();
-        self.given_up.clear();
+        self.pages.clear();
         self.attempts.abort_all();
         self.attempts = JoinSet::new();
     }
 
-    /// Loads what waits for a platform's endpoint, in the place of what is known of it.
-    async fn load(&mut self, id: PlatformId) -> Result<(), Error> {
-        let filter = DeliveryFilter { status: Some(Status::Pending), ..DeliveryFilter::default() };
-        let limit = u32::try_from(LOADED_MAX).unwrap_or(u32::MAX);
-        let page = PageRequest { limit, after: None, order: Order::Ascending };
-        let found = self
-            .app
-            .store()
-            .read(move |view| {
-                let (platform, outbox) = (view.get::<Platform>(&id)?, view.get::<Outbox>(&id)?);
-                Ok::<_, StoreError>((platform, outbox, view.deliveries(id, &filter, page)?))
-            })
-            .await
-            .map_err(Error::Store)?;
-        let (Some(platform), Some(outbox), page) = found else {
-            return Err(Error::Internal(format!("{id} has events and is not there")));
-        };
-        let now = self.app.now(platform.ahead);
-        let signer = Arc::new(Signer::of(&self.app, &platform, now));
-        let queue = self.queues.entry(id);
-        let queue =
-            queue.or_insert_with(|| Queue::new(Arc::clone(&platform), Arc::clone(&signer), now));
-        queue.clear();
-        (queue.signer, queue.platform) = (signer, platform);
-        queue.is_gone = outbox.endpoint == Endpoint::Gone;
-        queue.has_more = page.has_more;
-        let mut waiting = page.rows;
-        waiting.sort_by_key(|delivery| delivery.draft().ordinal);
-        for delivery in waiting {
-            match delivery.draft().plan {
-                Plan::Retried | Plan::Once => queue.push(&delivery, None),
-                // Whoever asked has died before it could write down what came of it.
-                Plan::Asked if delivery.is_forgotten(now) => queue.abandon(delivery.id()),
-                Plan::Asked => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads new events of a platform, as far as there is room for them. Whether there are more.
-    async fn take(&mut self, outbox: Outbox, taken: &mut Vec<Taken>) -> Result<bool, Error> {
-        let Some(queue) = self.queues.get(&outbox.platform) else { return Ok(false) };
-        if outbox.endpoint != Endpoint::Open || outbox.taken >= outbox.head || !queue.has_room() {
-            return Ok(false);
-        }
-        let (id, after) = (outbox.platform, outbox.taken);
-        let feed = self.app.store().read(move |view| view.feed(id, after, None, TAKEN_MAX)).await;
-        let feed = feed.map_err(Error::Store)?;
-        let more = feed.until < feed.head;
-        taken.push(Taken { platform: Arc::clone(&queue.platform), after, feed });
-        Ok(more)
-    }
-
-    /// Keeps everything that has come up, in one unit of work.
-    async fn keep(
-        &mut self,
-        tenure: Tenure,
-        taken: Vec<Taken>,
-        seen: Vec<PlatformId>,
-    ) -> Result<(), Error> {
-        let schedule = self.app.env().webhooks.schedule;
-        let mut now_of = HashMap::new();
-        for (id, queue) in &mut self.queues {
-            let now = self.app.now(queue.platform.ahead);
-            now_of.insert(*id, now);
-            self.given_up.extend(queue.give_up(&schedule, now).into_iter().map(|id| (id, now)));
-        }
-        let is_nothing = self.made.is_empty() && taken.is_empty() && self.given_up.is_empty();
-        if is_nothing && seen.is_empty() {
-            return Ok(());
-        }
-        // What is not kept now is kept with the next step.
-        let (unit_app, made, given_up) =
-            (self.app.clone(), self.made.clone(), self.given_up.clone());
-        let kept = self
-            .app
-            .store()
-            .write(move |unit| {
-                tenure.check(&unit_app, unit)?;
-                let deliveries = keep_attempts(unit, &made, &schedule, &now_of)?;
-                for (id, now) in &given_up {
-                    let Some(delivery) = unit.get::<Delivery>(id)? else { continue };
-                    let gone = delivery::Event::GivenUp(None);
-                    if let Ok(moved) = Delivery::clone(&delivery).apply(gone, *now) {
-                        unit.move_delivery(moved);
+    /// Does something that takes time; attempts go on meanwhile.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                Some(ended) = self.attempts.join_next() => {
+                    if let Ok(made) = ended {
+                        self.ended(made);
                     }
                 }
-                let mut added = Vec::new();
-                for taken in &taken {
-                    added.push((taken.platform.id, take_on(unit, taken, &now_of)?));
-                }
-                for id in &seen {
-                    let outbox = unit.outbox(*id)?;
-                    unit.put_outbox(Outbox { news: false, ..outbox });
-                }
-                Ok::<_, Error>(Kept { deliveries, added })
-            })
-            .await?;
-        self.given_up.clear();
-        for made in std::mem::take(&mut self.made) {
-            self.learn(&made, kept.deliveries.get(&made.delivery).map(AsRef::as_ref), &schedule);
-        }
-        for (platform, added) in kept.added {
-            let Some(queue) = self.queues.get_mut(&platform) else { continue };
-            for (delivery, numbered) in added {
-                queue.push(&delivery, Some(numbered.event));
             }
         }
-        Ok(())
     }
 
-    /// Learns from an attempt how the endpoint is.
-    fn learn(&mut self, made: &Made, delivery: Option<&Delivery>, schedule: &Schedule) {
-        let Some(queue) = self.queues.get_mut(&made.platform) else { return };
+    /// Learns from an attempt, and begins the next one. Whether there is something for a step.
+    fn ended(&mut self, made: Made) -> bool {
+        let id = made.platform;
+        let (schedule, at) = (self.app.env().webhooks.schedule, self.app.server_now());
+        let Some(queue) = self.queues.get_mut(&id) else { return false };
         let now = self.app.now(queue.platform.ahead);
-        let verdict = made.attempt.as_ref().map(|attempt| attempt.verdict(Plan::Retried));
-        let outcome = match verdict {
+        let outcome = match queue.ended(made, &schedule, now, at) {
             Some(Verdict::Received) => "received",
             Some(Verdict::Gone) => "gone",
             Some(Verdict::Failed) => "failed",
             None => "unreadable",
         };
         metrics::counter!("switchyard_webhook_attempts_total", "outcome" => outcome).increment(1);
-        match verdict {
-            Some(Verdict::Received) => queue.succeeded(now),
-            Some(Verdict::Gone) => {
-                tracing::warn!(platform = %made.platform, "the webhook endpoint is gone (410)");
-                queue.is_gone = true;
-            }
-            Some(Verdict::Failed) => queue.failed(schedule, made.random, made.retry_after, now),
-            None => {}
-        }
-        queue.finished(made.resource, made.delivery, delivery);
+        self.begin(id);
+        self.queues.get(&id).is_some_and(|queue| self.is_busy(queue, at))
     }
 
-    /// Begins every attempt whose turn it is.
-    fn begin(&mut self) {
+    /// Loads what waits for a platform's endpoint, in the place of what is known of it, unless
+    /// something of it is still to be kept.
+    async fn load(&mut self, id: PlatformId) -> Result<(), Error> {
+        let filter = DeliveryFilter { status: Some(Status::Pending), ..DeliveryFilter::default() };
+        let limit = u32::try_from(LOADED_MAX).unwrap_or(u32::MAX);
+        let page = PageRequest { limit, after: None, order: Order::Ascending };
+        let app = self.app.clone();
+        let found = app.store().read(move |view| {
+            let (platform, outbox) = (view.get::<Platform>(&id)?, view.get::<Outbox>(&id)?);
+            Ok::<_, StoreError>((platform, outbox, view.deliveries(id, &filter, page)?))
+        });
+        let found = self.meanwhile(found).await.map_err(Error::Store)?;
+        let (Some(platform), Some(outbox), page) = found else {
+            return Err(Error::Internal(format!("{id} has events and is not there")));
+        };
+        let (now, at) = (self.app.now(platform.ahead), self.app.server_now());
+        let signer = Arc::new(Signer::of(&self.app, &platform, now));
+        let queue = self.queues.entry(id);
+        let queue =
+            queue.or_insert_with(|| Queue::new(Arc::clone(&platform), Arc::clone(&signer), now));
+        if !queue.unkept.is_empty() {
+            return Ok(());
+        }
+        queue.clear(outbox.taken);
+        (queue.signer, queue.platform, queue.head) = (signer, platform, outbox.head);
+        queue.is_gone = outbox.endpoint == Endpoint::Gone;
+        // Those behind take their places when the events before them do.
+        let mut waiting = page.rows;
+        let found = waiting.len();
+        waiting.retain(|it| it.draft().ordinal <= outbox.taken || it.draft().plan == Plan::Asked);
+        queue.has_more = page.has_more && !(waiting.is_empty() && found > 0);
+        waiting.sort_by_key(|delivery| delivery.draft().ordinal);
+        for delivery in waiting {
+            match delivery.draft().plan {
+                Plan::Retried | Plan::Once => queue.push(Delivery::clone(&delivery), None),
+                // Whoever asked has died before it could write down what came of it.
+                Plan::Asked if delivery.is_forgotten(now) => {
+                    let (id, ordinal) = (delivery.id(), delivery.draft().ordinal);
+                    let given_up = Change { id, ordinal, what: What::GivenUp, at: now };
+                    queue.unkept.happened(given_up, at);
+                }
+                Plan::Asked => {}
+            }
+        }
+        self.stale.remove(&id);
+        Ok(())
+    }
+
+    /// Takes new events of a platform on, as far as there is use and room for them, and begins with
+    /// them.
+    async fn take(&mut self, outbox: Outbox) -> Result<(), Error> {
+        let id = outbox.platform;
+        let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
+        queue.head = outbox.head;
+        if outbox.endpoint != Endpoint::Open || self.is_stopped || !queue.wants_events() {
+            return Ok(());
+        }
+        let (after, limit) = (queue.unkept.taken(), u32::try_from(TAKEN_MAX).unwrap_or(u32::MAX));
+        let app = self.app.clone();
+        let found = app.store().read(move |view| {
+            let feed = view.feed(id, after, None, limit)?;
+            let ids = feed.events.iter().map(|it| delivery::delivery_id(&it.event));
+            let known = view.deliveries_with(ids)?;
+            Ok::<_, StoreError>((feed, known))
+        });
+        let (feed, known) = self.meanwhile(found).await.map_err(Error::Store)?;
+        let at = self.app.server_now();
+        let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
+        for Numbered { ordinal, event } in feed.events {
+            // Somebody else may have made it: whoever asks the platform, or a replay.
+            match known.get(&delivery::delivery_id(&event)) {
+                None => {
+                    let draft = Draft::new(&event, ordinal, Plan::of(event.kind));
+                    queue.take(Delivery::pending(draft, event.at), event, at);
+                }
+                Some(known) => {
+                    let is_asked = known.draft().plan == Plan::Asked;
+                    if known.status() == Status::Pending && !is_asked {
+                        queue.push(Delivery::clone(known), Some(event));
+                    }
+                }
+            }
+        }
+        queue.unkept.took_until(feed.until);
+        queue.head = feed.head;
+        Ok(())
+    }
+
+    /// Keeps everything that has come up, in one unit of work, if it is time for some of it.
+    async fn keep(&mut self, tenure: Tenure, seen: Vec<PlatformId>) -> Result<(), Error> {
+        let (schedule, at) = (self.app.env().webhooks.schedule, self.app.server_now());
         for queue in self.queues.values_mut() {
             let now = self.app.now(queue.platform.ahead);
-            if queue.signer.is_over(now) {
-                queue.signer = Arc::new(Signer::of(&self.app, &queue.platform, now));
+            queue.give_up(&schedule, now, at);
+        }
+        let is_time = self.is_stopped || !self.stale.is_empty() || !self.pages.is_empty();
+        if !is_time && !self.queues.values().any(|queue| queue.is_to_be_kept(at)) {
+            return Ok(());
+        }
+        for (id, queue) in &mut self.queues {
+            // What no attempt is under way for does not change soon.
+            let all = self.is_stopped || self.stale.contains(id) || queue.is_idle();
+            self.pages.extend(queue.unkept.page(*id, at, all).map(Arc::new));
+        }
+        if self.pages.is_empty() && seen.is_empty() {
+            return Ok(());
+        }
+        // What is not kept now is kept with the next step.
+        let (app, pages) = (self.app.clone(), self.pages.clone());
+        let unit_app = app.clone();
+        let kept = app.store().write(move |unit| {
+            tenure.check(&unit_app, unit)?;
+            for page in &pages {
+                page.keep(unit, &schedule)?;
             }
-            while let Some(turn) = queue.next(now) {
-                let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
-                let signer = Arc::clone(&queue.signer);
-                let (id, resource, of) = (turn.id, turn.resource, platform.id);
-                let made = tokio::spawn(attempt(app, platform, signer, turn));
-                self.attempts.spawn(async move {
-                    made.await.unwrap_or_else(|_| Made::broken(of, resource, id))
-                });
+            for id in &seen {
+                let outbox = unit.outbox(*id)?;
+                unit.put_outbox(Outbox { news: false, ..outbox });
             }
+            Ok::<_, Error>(())
+        });
+        self.meanwhile(kept).await?;
+        self.pages.clear();
+        self.queues.values_mut().for_each(|queue| queue.unkept.kept());
+        Ok(())
+    }
+
+    /// Begins every attempt at a platform's endpoint whose turn it is.
+    fn begin(&mut self, id: PlatformId) {
+        if self.is_stopped || self.stale.contains(&id) {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        let now = self.app.now(queue.platform.ahead);
+        if queue.signer.is_over(now) {
+            queue.signer = Arc::new(Signer::of(&self.app, &queue.platform, now));
+        }
+        while let Some(turn) = queue.next(now) {
+            let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
+            let signer = Arc::clone(&queue.signer);
+            let broken = Made::nothing(id, &turn, 0);
+            let made = tokio::spawn(attempt(app, platform, signer, turn));
+            self.attempts.spawn(async move {
+                made.await.unwrap_or_else(|_| {
+                    // It would again, so there is no other.
+                    tracing::error!(delivery = %broken.delivery, "an attempt has panicked");
+                    broken
+                })
+            });
         }
     }
 
     /// Tells how much waits, and for how long.
     fn measure(&self) {
-        let waiting: usize = self.queues.values().map(Queue::len).sum();
+        let here: usize = self.queues.values().map(Queue::len).sum();
+        let behind: i64 = self.queues.values().map(Queue::behind).sum();
         let ages = self.queues.values().filter_map(|queue| {
             let now = self.app.now(queue.platform.ahead);
             Some(now.millis().saturating_sub(queue.oldest()?.millis()).max(0))
         });
         let oldest = ages.max().unwrap_or(0);
-        metrics::gauge!("switchyard_webhook_pending").set(waiting as f64);
+        metrics::gauge!("switchyard_webhook_pending").set(here as f64 + behind as f64);
         metrics::gauge!("switchyard_webhook_oldest_seconds").set(oldest as f64 / 1_000.0);
     }
 }
 
-/// Keeps what came of attempts, and gives the deliveries as they are then.
-fn keep_attempts(
-    unit: &mut Unit<'_, '_>,
-    made: &[Made],
-    schedule: &Schedule,
-    now: &HashMap<PlatformId, Timestamp>,
-) -> Result<BTreeMap<DeliveryId, Arc<Delivery>>, Error> {
-    let ids: Vec<_> = made.iter().map(|made| made.delivery).collect();
-    let found = unit.get_all::<Delivery>(&ids)?;
-    let mut kept = BTreeMap::new();
-    for (made, found) in made.iter().zip(found) {
-        let Some(delivery) = found else { continue };
-        let Some(now) = now.get(&made.platform).copied() else { continue };
-        let event = match &made.attempt {
-            Some(attempt) => {
-                let failures = delivery.progress().failures.saturating_add(1);
-                let pause = schedule.pause_asked(failures, made.random, made.retry_after);
-                delivery.after(attempt.clone(), schedule, pause, now)
-            }
-            None => delivery::Event::GivenUp(None),
-        };
-        if made.attempt.as_ref().is_some_and(|it| it.verdict(Plan::Retried) == Verdict::Gone) {
-            let outbox = unit.outbox(made.platform)?;
-            if outbox.endpoint == Endpoint::Open {
-                unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
-            }
-        }
-        // One that has ended meanwhile stays as it is.
-        let delivery = match Delivery::clone(&delivery).apply(event, now) {
-            Ok(moved) => {
-                let delivery = Arc::new(moved.now().clone());
-                unit.move_delivery(moved);
-                delivery
-            }
-            Err(_) => delivery,
-        };
-        kept.insert(made.delivery, delivery);
-    }
-    Ok(kept)
-}
-
-/// Makes the deliveries of new events.
-fn take_on(
-    unit: &mut Unit<'_, '_>,
-    taken: &Taken,
-    now: &HashMap<PlatformId, Timestamp>,
-) -> Result<Added, Error> {
-    let platform = taken.platform.id;
-    let outbox = unit.outbox(platform)?;
-    let Some(now) = now.get(&platform).copied() else { return Ok(Vec::new()) };
-    // The endpoint was set anew meanwhile: it begins with what comes then.
-    if outbox.endpoint != Endpoint::Open || outbox.taken != taken.after {
-        return Ok(Vec::new());
-    }
-    let events = &taken.feed.events;
-    let ids: Vec<_> = events.iter().map(|it| delivery::delivery_id(&it.event)).collect();
-    let known = unit.get_all::<Delivery>(&ids)?;
-    let mut added = Vec::new();
-    for (numbered, known) in events.iter().zip(known) {
-        // Somebody else has made it: whoever asks the platform, or a replay.
-        if known.is_some() {
-            continue;
-        }
-        let event = &numbered.event;
-        let draft = Draft::new(event, numbered.ordinal, Plan::of(event.kind));
-        let delivery = Delivery::pending(draft, now);
-        unit.add_delivery(delivery.clone());
-        added.push((Arc::new(delivery), numbered.clone()));
-    }
-    unit.put_outbox(Outbox { taken: taken.feed.until, ..outbox });
-    Ok(added)
-}
-
 /// Makes one attempt.
 async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: Turn) -> Made {
-    let Turn { id, resource, ordinal, event } = turn;
+    let random = u64::from_be_bytes(app.random());
+    let nothing = Made::nothing(platform.id, &turn, random);
+    let Turn { id, ordinal, event, .. } = turn;
     let event = match event {
         Some(event) => Ok(Some(event)),
         None => {
@@ -443,15 +382,7 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: T
             found.map(|event| event.map(Arc::new))
         }
     };
-    let random = u64::from_be_bytes(app.random());
-    let made = |attempt, retry_after| Made {
-        platform: platform.id,
-        resource,
-        delivery: id,
-        attempt,
-        retry_after,
-        random,
-    };
+    let made = |attempt, retry_after| Made { attempt, retry_after, ..nothing };
     match event {
         Ok(Some(event)) => {
             let within = app.env().webhooks.within;

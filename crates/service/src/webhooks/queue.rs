@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use domain::delivery::{Delivery, Schedule, Status};
+use domain::delivery::{Delivery, Plan, Schedule, Status, Verdict};
 use domain::event::Event;
 use domain::id::DeliveryId;
 use domain::platform::Platform;
@@ -14,6 +14,7 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::webhooks::signature::Signer;
+use crate::webhooks::unkept::{Change, Made, Unkept, What};
 
 /// Attempts at one endpoint at a time, at most: enough to fill a fast one, and few enough that one
 /// that hangs does not use up the files of this process.
@@ -29,6 +30,14 @@ const BROKEN_AFTER: u32 = 5;
 /// the database.
 pub(super) const LOADED_MAX: usize = 32_768;
 
+/// Events that are taken on at once.
+pub(super) const TAKEN_MAX: usize = 256;
+
+/// Deliveries of lines that move, with which there is no need to take more on: some for each
+/// attempt of the widest window. An endpoint that hangs has no more of them than this and what is
+/// taken on at once; its other events wait where they are, and cost nothing.
+const MOVING_ENOUGH: usize = 256;
+
 /// Events whose bytes are kept with them. Those of the rest are read again when it is their turn.
 const BODIES_MAX: usize = 2_048;
 
@@ -41,11 +50,29 @@ const GIVEN_UP_MAX: usize = 512;
 /// A delivery that waits.
 #[derive(Debug)]
 struct Waiting {
-    id: DeliveryId,
-    ordinal: i64,
-    since: Timestamp,
-    due_at: Timestamp,
+    /// Without its attempts.
+    delivery: Delivery,
     event: Option<Arc<Event>>,
+}
+
+impl Waiting {
+    /// When the next attempt is due.
+    fn due_at(&self) -> Timestamp {
+        let progress = self.delivery.progress();
+        progress.due_at.unwrap_or(progress.since)
+    }
+
+    fn ordinal(&self) -> i64 {
+        self.delivery.draft().ordinal
+    }
+}
+
+/// Deliveries about one resource.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiting>,
+    /// Whether the first has failed, and the others wait for its next attempt.
+    is_held: bool,
 }
 
 /// A delivery whose turn it is.
@@ -53,10 +80,10 @@ struct Waiting {
 pub(super) struct Turn {
     /// The delivery.
     pub(super) id: DeliveryId,
+    /// The place of its event.
+    pub(super) ordinal: i64,
     /// What its event is about.
     pub(super) resource: Uuid,
-    /// The place of its event among all of the platform's.
-    pub(super) ordinal: i64,
     /// The event, if it is still in memory.
     pub(super) event: Option<Arc<Event>>,
 }
@@ -71,15 +98,19 @@ pub(super) struct Queue {
     pub(super) is_gone: bool,
     /// Whether the database has more that waits than is here.
     pub(super) has_more: bool,
-    lines: HashMap<Uuid, VecDeque<Waiting>>,
+    /// The number of the platform's last event, as far as is known.
+    pub(super) head: i64,
+    /// What is still to be kept.
+    pub(super) unkept: Unkept,
+    lines: HashMap<Uuid, Line>,
+    /// Deliveries in lines that are held.
+    held: usize,
     /// The first of each line that is not under way, by when it is due.
     due: BTreeSet<(Timestamp, i64, Uuid)>,
     /// When everything that waits happened, by its number.
     waiting: BTreeMap<i64, Timestamp>,
     under_way: HashSet<Uuid>,
     bodies: usize,
-    /// Deliveries that nobody makes any more.
-    abandoned: Vec<DeliveryId>,
     window: usize,
     failures: u32,
     paused_until: Option<Timestamp>,
@@ -93,12 +124,14 @@ impl Queue {
             signer,
             is_gone: false,
             has_more: false,
+            head: 0,
+            unkept: Unkept::nothing(0),
             lines: HashMap::new(),
+            held: 0,
             due: BTreeSet::new(),
             waiting: BTreeMap::new(),
             under_way: HashSet::new(),
             bodies: 0,
-            abandoned: Vec::new(),
             window: WINDOW_FIRST,
             failures: 0,
             paused_until: None,
@@ -106,9 +139,14 @@ impl Queue {
         }
     }
 
-    /// How many wait.
+    /// How many wait here.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How many events are still to be taken on.
+    pub(super) fn behind(&self) -> i64 {
+        if self.is_gone { 0 } else { (self.head - self.unkept.taken()).max(0) }
     }
 
     /// Whether what was loaded is done and the database has more.
@@ -121,20 +159,37 @@ impl Queue {
         self.waiting.first_key_value().map(|(_, at)| *at)
     }
 
-    /// Has a delivery given up with the next step.
-    pub(super) fn abandon(&mut self, id: DeliveryId) {
-        self.abandoned.push(id);
+    /// Whether there are new events, and use and room for them.
+    pub(super) fn wants_events(&self) -> bool {
+        self.behind() > 0
+            && !self.has_more
+            && self.len() < LOADED_MAX
+            && self.len() - self.held < MOVING_ENOUGH
+            && self.unkept.has_room_for(TAKEN_MAX)
     }
 
-    /// Whether there is room for more.
-    pub(super) fn has_room(&self) -> bool {
-        !self.is_gone && !self.has_more && self.len() < LOADED_MAX
+    /// Whether no attempt is under way, so that nothing changes soon.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
     }
 
-    /// Forgets what waits, to be loaded again. What is under way stays so. The endpoint is given
-    /// another chance at once: whoever changed something has reason to believe in it.
-    pub(super) fn clear(&mut self) {
+    /// Whether it is time to keep what is unkept.
+    pub(super) fn is_to_be_kept(&self, at: Timestamp) -> bool {
+        self.unkept.is_due(at) || (self.is_idle() && !self.unkept.is_empty())
+    }
+
+    /// Whether there are more to be given up.
+    pub(super) fn gives_up_more(&self) -> bool {
+        self.is_gone && !self.due.is_empty()
+    }
+
+    /// Forgets what waits, to be loaded again; everything was kept. What is under way stays so. The
+    /// endpoint is given another chance at once: whoever changed something has reason to believe in
+    /// it.
+    pub(super) fn clear(&mut self, taken: i64) {
+        self.unkept = Unkept::nothing(taken);
         self.lines.clear();
+        self.held = 0;
         self.due.clear();
         self.waiting.clear();
         self.bodies = 0;
@@ -142,56 +197,106 @@ impl Queue {
         self.paused_until = None;
     }
 
-    /// Puts a delivery at the end of its line. Those of a line come in the order of their numbers.
-    pub(super) fn push(&mut self, delivery: &Delivery, event: Option<Event>) {
-        let (draft, progress) = (delivery.draft(), delivery.progress());
-        let Some(due_at) = progress.due_at else { return };
+    /// Takes a new event on. `at` is by the server's clock.
+    pub(super) fn take(&mut self, delivery: Delivery, event: Event, at: Timestamp) {
+        self.unkept.add(delivery.clone(), at);
+        self.push(delivery, Some(event));
+    }
+
+    /// Puts a delivery that waits at the end of its line. They come in the order of their numbers.
+    pub(super) fn push(&mut self, delivery: Delivery, event: Option<Event>) {
         let event = event.filter(|_| self.bodies < BODIES_MAX).map(Arc::new);
         self.bodies += usize::from(event.is_some());
-        let waiting =
-            Waiting { id: draft.id, ordinal: draft.ordinal, since: progress.since, due_at, event };
-        self.waiting.insert(draft.ordinal, draft.id.created_at());
-        let line = self.lines.entry(draft.resource).or_default();
-        if line.is_empty() && !self.under_way.contains(&draft.resource) {
-            self.due.insert((due_at, draft.ordinal, draft.resource));
+        let (resource, failures) = (delivery.draft().resource, delivery.progress().failures);
+        let created_at = delivery.id().created_at();
+        let waiting = Waiting { delivery: delivery.outline(), event };
+        self.waiting.insert(waiting.ordinal(), created_at);
+        let line = self.lines.entry(resource).or_default();
+        if line.waiting.is_empty() {
+            line.is_held = failures > 0;
+            if !self.under_way.contains(&resource) {
+                self.due.insert((waiting.due_at(), waiting.ordinal(), resource));
+            }
         }
-        line.push_back(waiting);
+        self.held += usize::from(line.is_held);
+        line.waiting.push_back(waiting);
     }
 
     /// The next delivery that may be attempted now; it is under way from then on.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Turn> {
         let is_paused = self.paused_until.is_some_and(|until| now < until);
-        if self.is_gone || is_paused || self.under_way.len() >= self.window() {
+        if self.is_gone || is_paused || self.is_full() {
             return None;
         }
         let first = *self.due.first().filter(|(due_at, ..)| *due_at <= now)?;
         self.due.remove(&first);
         let resource = first.2;
-        let waiting = self.lines.get_mut(&resource)?.front_mut()?;
+        let waiting = self.lines.get_mut(&resource)?.waiting.front_mut()?;
         self.under_way.insert(resource);
         let event = waiting.event.take();
         self.bodies -= usize::from(event.is_some());
-        Some(Turn { id: waiting.id, resource, ordinal: waiting.ordinal, event })
+        let draft = waiting.delivery.draft();
+        Some(Turn { id: draft.id, ordinal: draft.ordinal, resource, event })
     }
 
     fn window(&self) -> usize {
         if self.failures >= BROKEN_AFTER { 1 } else { self.window }
     }
 
+    /// Whether no more attempts are made for now.
+    fn is_full(&self) -> bool {
+        let under_way = self.under_way.len();
+        under_way >= self.window() || !self.unkept.can_attempt(under_way)
+    }
+
     /// When there may be something to do, if nothing happens before.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
-        if self.is_gone {
+        if self.is_gone || self.is_full() {
             return None;
         }
         let (due_at, ..) = self.due.first()?;
-        if self.under_way.len() >= self.window() {
-            return None;
-        }
         Some(self.paused_until.map_or(*due_at, |until| until.max(*due_at)))
     }
 
+    /// An attempt has ended: what that says about the endpoint, and about the delivery. `at` is by
+    /// the server's clock.
+    pub(super) fn ended(
+        &mut self,
+        made: Made,
+        schedule: &Schedule,
+        now: Timestamp,
+        at: Timestamp,
+    ) -> Option<Verdict> {
+        let verdict = made.attempt.as_ref().map(|attempt| attempt.verdict(Plan::Retried));
+        match verdict {
+            Some(Verdict::Received) => self.succeeded(now),
+            Some(Verdict::Gone) => {
+                tracing::warn!(platform = %made.platform, "the webhook endpoint is gone (410)");
+                self.is_gone = true;
+                self.unkept.went();
+            }
+            Some(Verdict::Failed) => self.failed(schedule, made.random, made.retry_after, now),
+            None => {}
+        }
+        let (resource, id, ordinal) = (made.resource, made.delivery, made.ordinal);
+        let change = Change { id, ordinal, what: What::Attempted(made), at: now };
+        self.under_way.remove(&resource);
+        let first = self.lines.get_mut(&resource).and_then(|line| line.waiting.front_mut());
+        let mut is_done = false;
+        if let Some(first) = first.filter(|first| first.delivery.id() == id) {
+            let event = change.event(&first.delivery, schedule);
+            if let Ok(moved) = first.delivery.clone().apply(event, now) {
+                first.delivery = moved.into_now().outline();
+            }
+            is_done = first.delivery.status() != Status::Pending;
+        }
+        self.go_on(resource, is_done);
+        self.unkept.happened(change, at);
+        verdict
+    }
+
     /// An attempt was received.
-    pub(super) fn succeeded(&mut self, now: Timestamp) {
+    fn succeeded(&mut self, now: Timestamp) {
         let was_broken = self.failures >= BROKEN_AFTER;
         self.failures = 0;
         self.paused_until = None;
@@ -205,13 +310,7 @@ impl Queue {
     }
 
     /// An attempt failed. `asked` is how long the endpoint wants to be left alone, in milliseconds.
-    pub(super) fn failed(
-        &mut self,
-        schedule: &Schedule,
-        random: u64,
-        asked: Option<i64>,
-        now: Timestamp,
-    ) {
+    fn failed(&mut self, schedule: &Schedule, random: u64, asked: Option<i64>, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         self.window = (self.window / 2).max(1);
         let pause = match self.failures.checked_sub(BROKEN_AFTER) {
@@ -224,61 +323,51 @@ impl Queue {
         }
     }
 
-    /// What became of the delivery that was under way for a resource.
-    pub(super) fn finished(&mut self, resource: Uuid, id: DeliveryId, now: Option<&Delivery>) {
-        self.under_way.remove(&resource);
+    /// Has a line go on, with the one behind the first if that is done.
+    fn go_on(&mut self, resource: Uuid, is_done: bool) {
         let Some(line) = self.lines.get_mut(&resource) else { return };
-        if line.front().is_some_and(|first| first.id == id) {
-            let due_at = now
-                .filter(|delivery| delivery.status() == Status::Pending)
-                .and_then(|delivery| delivery.progress().due_at);
-            match (due_at, line.front_mut()) {
-                (Some(due_at), Some(first)) => first.due_at = due_at,
-                (None, _) | (_, None) => {
-                    if let Some(done) = line.pop_front() {
-                        self.waiting.remove(&done.ordinal);
-                        self.bodies -= usize::from(done.event.is_some());
-                    }
-                }
-            }
+        if line.is_held {
+            self.held -= line.waiting.len();
         }
-        match line.front() {
-            Some(first) => {
-                self.due.insert((first.due_at, first.ordinal, resource));
-            }
-            None => {
-                self.lines.remove(&resource);
-            }
+        if is_done && let Some(done) = line.waiting.pop_front() {
+            self.waiting.remove(&done.ordinal());
+            self.bodies -= usize::from(done.event.is_some());
+        }
+        let Some(first) = line.waiting.front() else {
+            self.lines.remove(&resource);
+            return;
+        };
+        self.due.insert((first.due_at(), first.ordinal(), resource));
+        line.is_held = first.delivery.progress().failures > 0;
+        if line.is_held {
+            self.held += line.waiting.len();
         }
     }
 
-    /// Some deliveries that are to be given up: all of an endpoint that is gone, else those whose
-    /// time is over. They are forgotten here.
-    pub(super) fn give_up(&mut self, schedule: &Schedule, now: Timestamp) -> Vec<DeliveryId> {
-        let abandoned = std::mem::take(&mut self.abandoned);
+    /// Gives up some deliveries: all of an endpoint that is gone, else those whose time is over.
+    /// `at` is by the server's clock.
+    pub(super) fn give_up(&mut self, schedule: &Schedule, now: Timestamp, at: Timestamp) {
         if !self.is_gone && now < self.looked_for_expired.plus_millis(EXPIRY_MILLIS) {
-            return abandoned;
+            return;
         }
-        let is_over = |waiting: &Waiting| {
-            self.is_gone || now >= waiting.since.plus_millis(schedule.horizon_millis)
-        };
+        let is_over = |it: &Waiting| self.is_gone || it.delivery.is_over(schedule, now);
         let is_free = |resource: &Uuid| !self.under_way.contains(resource);
         let over = self.lines.iter().filter(|(resource, _)| is_free(resource));
         let over: Vec<_> = over
             .filter_map(|(resource, line)| {
-                Some((*resource, line.front().filter(|it| is_over(it))?.id))
+                let first = line.waiting.front().filter(|it| is_over(it))?;
+                Some((*resource, first.delivery.id(), first.ordinal()))
             })
             .take(GIVEN_UP_MAX)
             .collect();
         if over.len() < GIVEN_UP_MAX {
             self.looked_for_expired = now;
         }
-        let lines: HashSet<_> = over.iter().map(|(resource, _)| *resource).collect();
+        let lines: HashSet<_> = over.iter().map(|(resource, ..)| *resource).collect();
         self.due.retain(|(.., resource)| !lines.contains(resource));
-        let over = over.into_iter().map(|(resource, id)| {
-            self.finished(resource, id, None);
-            id
-        });
-        abandoned.into_iter().chain(over).collect()
+        for (resource, id, ordinal) in over {
+            self.go_on(resource, true);
+            self.unkept.happened(Change { id, ordinal, what: What::GivenUp, at: now }, at);
+        }
     }
 }
