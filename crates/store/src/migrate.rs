@@ -132,3 +132,18 @@ fn newest_applied(connection: &mut dyn Connection, history: &str) -> Result<i64,
 pub(crate) fn newest_known() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_list_of_values_has_more_than_two() {
+        for (name, text) in MIGRATIONS {
+            for list in text.split(" in (").skip(1) {
+                let (list, _) = list.split_once(')').expect("the end of a list");
+                assert!(list.matches(',').count() < 2, "{name}: {list}");
+            }
+        }
+    }
+}

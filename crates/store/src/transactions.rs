@@ -494,8 +494,8 @@ pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
 
 /// The parts of the indexes by party: a payment passes through the first in seconds.
 const PARTS: Parts = Parts {
-    passing: "status in ('CREATED', 'PENDING', 'PROCESSING')",
-    lasting: "status not in ('CREATED', 'PENDING', 'PROCESSING')",
+    passing: "(status in ('CREATED', 'PENDING') or status = 'PROCESSING')",
+    lasting: "status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'",
 };
 
 /// The indexes of the list of transactions.
