@@ -23,9 +23,9 @@ use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
 use crate::webhooks::exchange::{Exchange, exchange};
-use crate::webhooks::queue::{LOADED_MAX, Queue, TAKEN_MAX, Turn};
+use crate::webhooks::queue::{LOADED_MAX, Made, Queue, TAKEN_MAX, Turn};
 use crate::webhooks::signature::Signer;
-use crate::webhooks::unkept::{Change, KEPT_WITHIN, Made, Page, What};
+use crate::webhooks::unkept::{Attempted, Change, KEPT_WITHIN, Page};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +241,7 @@ impl Dispatcher {
                 // Whoever asked has died before it could write down what came of it.
                 Plan::Asked if delivery.is_forgotten(now) => {
                     let (id, ordinal) = (delivery.id(), delivery.draft().ordinal);
-                    let given_up = Change { id, ordinal, what: What::GivenUp, at: now };
+                    let given_up = Change { id, ordinal, attempted: None, at: now };
                     queue.unkept.happened(given_up, at);
                 }
                 Plan::Asked => {}
@@ -343,12 +343,12 @@ impl Dispatcher {
         while let Some(turn) = queue.next(now) {
             let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
             let signer = Arc::clone(&queue.signer);
-            let broken = Made::nothing(id, &turn, 0);
+            let (broken, delivery) = (Made::nothing(id, &turn), turn.id);
             let made = tokio::spawn(attempt(app, platform, signer, turn));
             self.attempts.spawn(async move {
                 made.await.unwrap_or_else(|_| {
                     // It would again, so there is no other.
-                    tracing::error!(delivery = %broken.delivery, "an attempt has panicked");
+                    tracing::error!(%delivery, "an attempt has panicked");
                     broken
                 })
             });
@@ -372,7 +372,7 @@ impl Dispatcher {
 /// Makes one attempt.
 async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: Turn) -> Made {
     let random = u64::from_be_bytes(app.random());
-    let nothing = Made::nothing(platform.id, &turn, random);
+    let nothing = Made::nothing(platform.id, &turn);
     let Turn { id, ordinal, event, .. } = turn;
     let event = match event {
         Some(event) => Ok(Some(event)),
@@ -382,23 +382,24 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: T
             found.map(|event| event.map(Arc::new))
         }
     };
-    let made = |attempt, retry_after| Made { attempt, retry_after, ..nothing };
-    match event {
+    let attempted = match event {
         Ok(Some(event)) => {
             let within = app.env().webhooks.within;
             let Exchange { attempt, retry_after, .. } =
                 exchange(&app, &platform, &signer, &event, within).await;
-            made(Some(attempt), retry_after)
+            Some(Attempted { attempt, retry_after, random })
         }
         Ok(None) | Err(StoreError::Sealed { .. } | StoreError::Corrupt { .. }) => {
             tracing::error!(delivery = %id, "an event that is to be delivered cannot be read");
-            made(None, None)
+            None
         }
         Err(error) => {
             tracing::warn!(delivery = %id, %error, "an event could not be read now");
             let at = app.now(platform.ahead);
             let outcome = Outcome::Unreachable;
-            made(Some(Attempt { at, millis: 0, peer: None, outcome }), None)
+            let attempt = Attempt { at, millis: 0, peer: None, outcome };
+            Some(Attempted { attempt, retry_after: None, random })
         }
-    }
+    };
+    Made { attempted, ..nothing }
 }

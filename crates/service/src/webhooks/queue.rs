@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use domain::delivery::{Delivery, Plan, Schedule, Status, Verdict};
 use domain::event::Event;
-use domain::id::DeliveryId;
+use domain::id::{DeliveryId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::webhooks::signature::Signer;
-use crate::webhooks::unkept::{Change, Made, Unkept, What};
+use crate::webhooks::unkept::{Attempted, Change, Unkept};
 
 /// Attempts at one endpoint at a time, at most: enough to fill a fast one, and few enough that one
 /// that hangs does not use up the files of this process.
@@ -86,6 +86,25 @@ pub(super) struct Turn {
     pub(super) resource: Uuid,
     /// The event, if it is still in memory.
     pub(super) event: Option<Arc<Event>>,
+}
+
+/// A turn that has ended.
+pub(super) struct Made {
+    /// Whose it was.
+    pub(super) platform: PlatformId,
+    pub(super) id: DeliveryId,
+    pub(super) ordinal: i64,
+    pub(super) resource: Uuid,
+    /// What came of the attempt; nothing if none could be made, as the event cannot be read.
+    pub(super) attempted: Option<Attempted>,
+}
+
+impl Made {
+    /// What is known before the attempt has been made.
+    pub(super) fn nothing(platform: PlatformId, turn: &Turn) -> Self {
+        let Turn { id, ordinal, resource, .. } = *turn;
+        Self { platform, id, ordinal, resource, attempted: None }
+    }
 }
 
 /// What one endpoint is to have.
@@ -267,19 +286,9 @@ impl Queue {
         now: Timestamp,
         at: Timestamp,
     ) -> Option<Verdict> {
-        let verdict = made.attempt.as_ref().map(|attempt| attempt.verdict(Plan::Retried));
-        match verdict {
-            Some(Verdict::Received) => self.succeeded(now),
-            Some(Verdict::Gone) => {
-                tracing::warn!(platform = %made.platform, "the webhook endpoint is gone (410)");
-                self.is_gone = true;
-                self.unkept.went();
-            }
-            Some(Verdict::Failed) => self.failed(schedule, made.random, made.retry_after, now),
-            None => {}
-        }
-        let (resource, id, ordinal) = (made.resource, made.delivery, made.ordinal);
-        let change = Change { id, ordinal, what: What::Attempted(made), at: now };
+        let Made { id, ordinal, resource, attempted, .. } = made;
+        let verdict = attempted.as_ref().map(|attempted| self.heard(attempted, schedule, now));
+        let change = Change { id, ordinal, attempted, at: now };
         self.under_way.remove(&resource);
         let first = self.lines.get_mut(&resource).and_then(|line| line.waiting.front_mut());
         let mut is_done = false;
@@ -292,6 +301,22 @@ impl Queue {
         }
         self.go_on(resource, is_done);
         self.unkept.happened(change, at);
+        verdict
+    }
+
+    /// Learns what an attempt says about the endpoint.
+    fn heard(&mut self, attempted: &Attempted, schedule: &Schedule, now: Timestamp) -> Verdict {
+        let Attempted { attempt, retry_after, random } = attempted;
+        let verdict = attempt.verdict(Plan::Retried);
+        match verdict {
+            Verdict::Received => self.succeeded(now),
+            Verdict::Gone => {
+                tracing::warn!(platform = %self.platform.id, "the webhook endpoint is gone (410)");
+                self.is_gone = true;
+                self.unkept.went();
+            }
+            Verdict::Failed => self.failed(schedule, *random, *retry_after, now),
+        }
         verdict
     }
 
@@ -367,7 +392,7 @@ impl Queue {
         self.due.retain(|(.., resource)| !lines.contains(resource));
         for (resource, id, ordinal) in over {
             self.go_on(resource, true);
-            self.unkept.happened(Change { id, ordinal, what: What::GivenUp, at: now }, at);
+            self.unkept.happened(Change { id, ordinal, attempted: None, at: now }, at);
         }
     }
 }

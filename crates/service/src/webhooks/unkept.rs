@@ -11,10 +11,8 @@ use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
 use store::events::{Endpoint, Outbox};
 use store::unit::Unit;
-use uuid::Uuid;
 
 use crate::error::Error;
-use crate::webhooks::queue::Turn;
 
 /// How long something stays unkept, in milliseconds: longer than a fast endpoint needs for what is
 /// taken on at once, and short enough that nobody who looks at the list waits for it.
@@ -29,36 +27,12 @@ const UNKEPT_MAX: usize = 1_024;
 
 /// What came of one attempt.
 #[derive(Debug, Clone)]
-pub(super) struct Made {
-    pub(super) platform: PlatformId,
-    pub(super) resource: Uuid,
-    pub(super) delivery: DeliveryId,
-    /// The place of its event.
-    pub(super) ordinal: i64,
-    /// Nothing if none could be made, as the event cannot be read.
-    pub(super) attempt: Option<Attempt>,
+pub(super) struct Attempted {
+    pub(super) attempt: Attempt,
     /// For how many milliseconds the endpoint wants to be left alone.
     pub(super) retry_after: Option<i64>,
     /// Spreads the next attempt.
     pub(super) random: u64,
-}
-
-impl Made {
-    /// What is known before the attempt has been made.
-    pub(super) fn nothing(platform: PlatformId, turn: &Turn, random: u64) -> Self {
-        let Turn { id, ordinal, resource, .. } = *turn;
-        let (attempt, retry_after) = (None, None);
-        Self { platform, resource, delivery: id, ordinal, attempt, retry_after, random }
-    }
-}
-
-/// What happened to a delivery.
-#[derive(Debug, Clone)]
-pub(super) enum What {
-    /// It was attempted.
-    Attempted(Made),
-    /// Nobody attempts it any more.
-    GivenUp,
 }
 
 /// Something that happened to a delivery.
@@ -68,8 +42,8 @@ pub(super) struct Change {
     pub(super) id: DeliveryId,
     /// The place of its event.
     pub(super) ordinal: i64,
-    /// What happened.
-    pub(super) what: What,
+    /// What came of an attempt; nothing if nobody attempts it any more.
+    pub(super) attempted: Option<Attempted>,
     /// When, by the platform's clock.
     pub(super) at: Timestamp,
 }
@@ -77,8 +51,7 @@ pub(super) struct Change {
 impl Change {
     /// What it means for the delivery as it is.
     pub(super) fn event(&self, delivery: &Delivery, schedule: &Schedule) -> delivery::Event {
-        let What::Attempted(Made { attempt: Some(attempt), retry_after, random, .. }) = &self.what
-        else {
+        let Some(Attempted { attempt, retry_after, random }) = &self.attempted else {
             return delivery::Event::GivenUp(None);
         };
         let failures = delivery.progress().failures.saturating_add(1);
@@ -196,9 +169,9 @@ impl Unkept {
     /// of them.
     pub(super) fn page(&mut self, platform: PlatformId, at: Timestamp, all: bool) -> Option<Page> {
         let is_old = |new: &New| all || new.at.plus_millis(KEPT_WITHIN) <= at;
-        let old: Vec<_> = self.new.iter().filter(|(_, it)| is_old(it)).map(|(it, _)| *it).collect();
-        let old = old.iter().filter_map(|ordinal| self.new.remove(ordinal)).map(|it| it.delivery);
-        let new: Vec<_> = std::mem::take(&mut self.begun).into_iter().chain(old).collect();
+        let old = self.new.extract_if(.., |_, new| is_old(new)).map(|(_, old)| old.delivery);
+        let mut new = std::mem::take(&mut self.begun);
+        new.extend(old);
         let until = self.new.first_key_value().map_or(self.taken, |(first, _)| first - 1);
         if new.is_empty() && self.changes.is_empty() && until == self.kept && !self.is_gone {
             return None;
@@ -266,6 +239,7 @@ impl Page {
 mod tests {
     use domain::delivery::{Draft, Outcome, Plan};
     use domain::event::{Event, EventKind, event_id};
+    use uuid::Uuid;
 
     use super::*;
 
@@ -294,16 +268,9 @@ mod tests {
     fn attempted(ordinal: i64) -> Change {
         let delivery = delivery(ordinal);
         let outcome = Outcome::Answered { status: 200, body: Vec::new() };
-        let made = Made {
-            platform: platform(),
-            resource: delivery.draft().resource,
-            delivery: delivery.id(),
-            ordinal,
-            attempt: Some(Attempt { at: at(1_000), millis: 1, peer: None, outcome }),
-            retry_after: None,
-            random: 0,
-        };
-        Change { id: delivery.id(), ordinal, what: What::Attempted(made), at: at(1_000) }
+        let attempt = Attempt { at: at(1_000), millis: 1, peer: None, outcome };
+        let attempted = Some(Attempted { attempt, retry_after: None, random: 0 });
+        Change { id: delivery.id(), ordinal, attempted, at: at(1_000) }
     }
 
     /// Five events, taken on behind the tenth at the time 1000.
