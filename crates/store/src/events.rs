@@ -160,22 +160,23 @@ pub(crate) fn context(resource: Uuid, number: u32) -> Vec<u8> {
     [&resource.as_bytes()[..], &number.to_be_bytes()].concat()
 }
 
-/// The write that appends events.
-pub(crate) fn writes(events: &[Numbered], keyring: &Keyring) -> Option<Write> {
-    let row = |Numbered { ordinal, event }: &Numbered| {
-        let context = context(event.resource, event.number);
-        vec![
-            event.platform.into(),
-            (*ordinal).into(),
-            event.resource.into(),
-            event.number.into(),
-            Value::name(event.kind.name()),
-            event.at.into(),
-            keyring.seal(EVENTS.table, &context, &packed::pack(&event.body)).into(),
-        ]
-    };
-    let rows: Vec<_> = events.iter().map(row).collect();
-    (!rows.is_empty()).then_some(Write { shape: &EVENTS, change: Change::Insert, rows })
+/// The row of an event.
+pub(crate) fn row(Numbered { ordinal, event }: &Numbered, keyring: &Keyring) -> Vec<Value> {
+    let context = context(event.resource, event.number);
+    vec![
+        event.platform.into(),
+        (*ordinal).into(),
+        event.resource.into(),
+        event.number.into(),
+        Value::name(event.kind.name()),
+        event.at.into(),
+        keyring.seal(EVENTS.table, &context, &packed::pack(&event.body)).into(),
+    ]
+}
+
+/// The write that appends rows of events.
+pub(crate) fn appended(rows: Vec<Vec<Value>>) -> Write {
+    Write { shape: &EVENTS, change: Change::Insert, rows }
 }
 
 /// Opens the body of an event.

@@ -64,7 +64,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
-use crate::lane::{Lane, Rank};
+use crate::lane::{Lane, Listeners, Rank};
 use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::readers::{Looking, Readers, View};
@@ -119,10 +119,7 @@ pub struct Store {
     lane: Lane,
     readers: Readers,
     keyring: Arc<Keyring>,
-    timers_set: Arc<Notify>,
-    told: Arc<Notify>,
-    callers: Arc<Callers>,
-    questions: Arc<Questions>,
+    listeners: Listeners,
 }
 
 /// What ends when a store is closed: threads that finish once every [`Store`] handle is dropped.
@@ -145,27 +142,23 @@ impl Store {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring)?;
         let keyring = Arc::new(keyring);
-        let (timers_set, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
         let listing = connect(engine.readers())?;
-        let looking = match writer.is_remote() {
-            true => Looking::Together(engine.reader()?),
-            false => Looking::Here(connect(LOOKERS)?),
+        let (looking, ahead) = match writer.is_remote() {
+            true => (Looking::Together(engine.reader()?), None),
+            false => (Looking::Here(connect(LOOKERS)?), Some(engine.reader()?)),
         };
-        let (reach, callers) = (Arc::new(Reach::default()), Arc::new(Callers::default()));
-        let questions = Arc::new(Questions::default());
+        let (listeners, reach) = (Listeners::default(), Arc::new(Reach::default()));
         let (lane, lane_thread) = Lane::start(
             writer,
+            ahead,
             Arc::clone(&keyring),
-            Arc::clone(&timers_set),
-            Arc::clone(&told),
-            Arc::clone(&callers),
-            Arc::clone(&questions),
+            listeners.clone(),
             Arc::clone(&reach),
         )?;
         let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach)?;
         threads.push(lane_thread);
-        let store = Self { lane, readers, keyring, timers_set, told, callers, questions };
+        let store = Self { lane, readers, keyring, listeners };
         Ok((store, Threads(threads)))
     }
 
@@ -235,21 +228,21 @@ impl Store {
 
     /// Counts changes of tokens and platforms.
     pub fn callers(&self) -> &Callers {
-        &self.callers
+        &self.listeners.callers
     }
 
     /// What platforms are to be asked about what was committed here.
     pub fn questions(&self) -> &Questions {
-        &self.questions
+        &self.listeners.questions
     }
 
     /// Wakes whoever delivers events, after a commit that added one.
     pub fn told(&self) -> &Notify {
-        &self.told
+        &self.listeners.told
     }
 
     /// Wakes whoever runs timers, after a commit that set one.
     pub fn timers_set(&self) -> &Notify {
-        &self.timers_set
+        &self.listeners.timers_set
     }
 }

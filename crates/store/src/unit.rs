@@ -30,7 +30,7 @@ use crate::external_accounts::Fingerprint;
 use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
 use crate::record::{Record, Tables, Wanted, load};
-use crate::sql::{Connection, Write};
+use crate::sql::{Connection, Value, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -60,6 +60,21 @@ impl Changes {
         self.timers.extend(newer.timers);
     }
 
+    /// What others do about it once it is committed.
+    pub(crate) fn take_news(&mut self) -> News {
+        News {
+            questions: std::mem::take(&mut self.questions),
+            sets_timer: !self.nearer.is_empty() || self.timers.values().any(Option::is_some),
+            tells: !self.tables.outboxes.is_empty(),
+            changes_callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
+        }
+    }
+
+    /// Its events.
+    pub(crate) fn take_events(&mut self) -> Vec<Numbered> {
+        std::mem::take(&mut self.events)
+    }
+
     /// Brings a platform's timers nearer: those that are here at once, the rest when this is
     /// written, which is before the ones that are here.
     fn bring_nearer(&mut self, platform: PlatformId, millis: i64) {
@@ -69,15 +84,8 @@ impl Changes {
         *self.nearer.entry(platform).or_default() += millis;
     }
 
-    fn writes(&self, cache: &mut Cache, keyring: &Keyring) -> Vec<Write> {
-        let mut writes = self.tables.writes(&mut cache.rows, keyring);
-        writes.extend(books::writes(self.postings.values().flatten()));
-        writes.extend(events::writes(&self.events, keyring));
-        writes.extend(timers::writes(&self.timers));
-        writes
-    }
-
-    fn remember(self, cache: &mut Cache) {
+    /// Remembers what was committed, or what is to be written before anything else is.
+    pub(crate) fn remember(self, cache: &mut Cache) {
         cache.used(self.tables.ledger_accounts.keys().copied());
         cache.has_told(self.tables.outboxes.keys().copied());
         self.tables.remember(&mut cache.rows);
@@ -109,12 +117,50 @@ pub(crate) enum Ran {
     Waits,
 }
 
+/// What a batch left, as it is written.
+pub(crate) struct Prepared {
+    nearer: BTreeMap<PlatformId, i64>,
+    writes: Vec<Write>,
+}
+
+impl Prepared {
+    /// Writes it and makes it durable, in a transaction that was begun. Units that only looked cost
+    /// no flush.
+    pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        if self.writes.is_empty() {
+            return connection.rollback();
+        }
+        for (platform, millis) in self.nearer {
+            connection.execute(timers::NEARER, &[millis.into(), platform.into()])?;
+        }
+        connection.write(self.writes)?;
+        connection.commit()
+    }
+}
+
+/// What others do about a commit.
+pub(crate) struct News {
+    /// What platforms are to be asked.
+    pub(crate) questions: Vec<Event>,
+    /// Whether it sets a timer, or brings some nearer.
+    pub(crate) sets_timer: bool,
+    /// Whether there is something to be delivered.
+    pub(crate) tells: bool,
+    /// Whether it changes who may do what.
+    pub(crate) changes_callers: bool,
+}
+
 /// Many units of work on their way into one database transaction.
 pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
     cache: &'a mut Cache,
+    /// Events that are being written.
+    before: &'a [Numbered],
     changes: Changes,
+    /// The rows of the batch's events. Sealing takes time, and there is more of it while the batch
+    /// is open than when it is to be written.
+    event_rows: Vec<Vec<Value>>,
     /// Events that were read for answers that are parts of them.
     events: BTreeMap<Place, Option<Event>>,
     missing: Missing,
@@ -125,9 +171,18 @@ impl<'a> Batch<'a> {
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
         cache: &'a mut Cache,
+        before: &'a [Numbered],
     ) -> Self {
-        let (changes, missing) = (Changes::default(), Missing::default());
-        Self { connection, keyring, cache, changes, events: BTreeMap::new(), missing }
+        Self {
+            connection,
+            keyring,
+            cache,
+            before,
+            changes: Changes::default(),
+            event_rows: Vec::new(),
+            events: BTreeMap::new(),
+            missing: Missing::default(),
+        }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
@@ -138,6 +193,8 @@ impl<'a> Batch<'a> {
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
+                let row = |event| events::row(event, self.keyring);
+                self.event_rows.extend(local.events.iter().map(row));
                 self.changes.merge(local);
                 Ran::Kept
             }
@@ -179,48 +236,15 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Writes what all units left and makes it durable. Units that only looked cost no flush.
-    pub(crate) fn commit(self) -> Result<Changes, StoreError> {
-        let mut writes = self.changes.writes(self.cache, self.keyring);
+    /// What all units left, ready to be written, and the same to be remembered.
+    pub(crate) fn prepare(self) -> (Prepared, Changes) {
+        let Self { keyring, cache, changes, event_rows, .. } = self;
+        let mut writes = changes.tables.writes(&mut cache.rows, keyring);
+        writes.extend(books::writes(changes.postings.values().flatten()));
+        writes.push(events::appended(event_rows));
+        writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
-        if writes.is_empty() {
-            self.connection.rollback()?;
-        } else {
-            for (platform, millis) in &self.changes.nearer {
-                let parameters = [(*millis).into(), (*platform).into()];
-                self.connection.execute(timers::NEARER, &parameters)?;
-            }
-            self.connection.write(writes)?;
-            self.connection.commit()?;
-        }
-        Ok(self.changes)
-    }
-}
-
-impl Changes {
-    /// Takes over what was committed.
-    pub(crate) fn committed(self, cache: &mut Cache) {
-        self.remember(cache);
-    }
-
-    /// What platforms are to be asked once it is committed.
-    pub(crate) fn take_questions(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.questions)
-    }
-
-    /// Whether it sets a timer, or brings some nearer.
-    pub(crate) fn sets_timer(&self) -> bool {
-        !self.nearer.is_empty() || self.timers.values().any(Option::is_some)
-    }
-
-    /// Whether there is something to be delivered.
-    pub(crate) fn tells(&self) -> bool {
-        !self.tables.outboxes.is_empty()
-    }
-
-    /// Whether it changes who may do what.
-    pub(crate) fn changes_callers(&self) -> bool {
-        !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty()
+        (Prepared { nearer: changes.nearer.clone(), writes }, changes)
     }
 }
 
@@ -429,8 +453,8 @@ impl Unit<'_, '_> {
     }
 
     fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
-        let mut near = self.local.events.iter().chain(&self.batch.changes.events);
-        let near = near.find(|numbered| numbered.place() == part.place);
+        let near = self.local.events.iter().chain(&self.batch.changes.events);
+        let near = near.chain(self.batch.before).find(|numbered| numbered.place() == part.place);
         let near = near.map(|numbered| Some(&numbered.event));
         if let Some(event) = near.or_else(|| self.batch.events.get(&part.place).map(Option::as_ref))
         {

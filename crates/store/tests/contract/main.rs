@@ -12,6 +12,8 @@ mod statements;
 mod records;
 mod units;
 mod lane;
+mod ahead;
+mod tampered;
 mod money;
 mod lists;
 mod timers;
@@ -241,6 +243,9 @@ macro_rules! suite {
                     a_caller_who_goes_away_changes_nothing_about_the_effect
                     a_read_that_panics_is_an_error_and_the_next_one_works
                     timers_that_are_set_wake_their_job;
+                ahead: units_see_what_is_being_written_and_are_answered_after_it
+                    what_ran_on_a_batch_that_failed_runs_again
+                    an_answer_that_is_being_written_is_given_again_after_it;
                 money: what_is_pended_is_posted_or_voided_once
                     what_is_not_there_cannot_be_taken
                     many_who_drain_one_account_take_what_was_on_it
@@ -276,3 +281,12 @@ macro_rules! suite {
 
 suite!(sqlite, crate::Sqlite);
 suite!(postgres, crate::Postgres);
+
+/// What only an engine in this process does: elsewhere one batch comes after the other.
+mod near {
+    tests! {
+        crate::Sqlite;
+        ahead: units_run_while_others_are_written
+            what_somebody_else_wrote_is_seen;
+    }
+}

@@ -228,7 +228,7 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
 }
 
 /// An answer that says what the event of its unit says.
-fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
+pub fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
     let transaction = transfer_out(number.into(), 1, 1, 10);
     let said = event(&transaction);
     begin(unit, transaction)?;
@@ -237,7 +237,7 @@ fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
 }
 
 /// What is in an envelope.
-fn said_in(body: &[u8]) -> &[u8] {
+pub fn said_in(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}")).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Asks: is a unit of work all or nothing, whatever ends it?
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use domain::customer::Customer;
 use domain::platform::Platform;
@@ -8,15 +8,13 @@ use domain::rail::Rail;
 use domain::transaction::Transaction;
 use ledger::account::AccountKey;
 use ledger::movements;
-use store::Store;
-use store::engine::Engine;
 use store::error::StoreError;
-use store::keyring::Keyring;
-use store::sql::{Change, Connection, Shape, Turn, Value, Write};
+use store::sql::{Change, Connection, Write};
 use store::timers::TimerKind;
 use store::unit::Unit;
 
 use crate::support::*;
+use crate::tampered::{self, Tamper};
 use crate::{Opened, Provider, open, open_again};
 
 /// Holds the lane inside a unit until the returned sender is used or dropped, so that what is
@@ -160,105 +158,26 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     assert_eq!(there, [false, true, true]);
 }
 
-/// An engine on which somebody else changes every row just before it is updated.
-struct Crowded(Box<dyn Engine>);
+/// Somebody else changes every row just before it is updated.
+struct Crowd;
 
-struct CrowdedConnection(Box<dyn Connection>);
-
-impl Engine for Crowded {
-    fn prepare(&self, keyring: &Keyring) -> std::result::Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(CrowdedConnection(self.0.prepare(keyring)?)))
-    }
-
-    fn reader(&self) -> std::result::Result<Box<dyn Connection>, StoreError> {
-        self.0.reader()
-    }
-
-    fn readers(&self) -> usize {
-        self.0.readers()
-    }
-
-    fn holds_data(&self) -> std::result::Result<bool, StoreError> {
-        self.0.holds_data()
-    }
-
-    fn alone(&self) -> std::result::Result<Box<dyn Connection>, StoreError> {
-        self.0.alone()
-    }
-}
-
-impl Connection for CrowdedConnection {
-    fn begin(&mut self) -> std::result::Result<Turn, StoreError> {
-        self.0.begin()
-    }
-
-    fn begin_read(&mut self) -> std::result::Result<(), StoreError> {
-        self.0.begin_read()
-    }
-
-    fn commit(&mut self) -> std::result::Result<(), StoreError> {
-        self.0.commit()
-    }
-
-    fn rollback(&mut self) -> std::result::Result<(), StoreError> {
-        self.0.rollback()
-    }
-
-    fn execute(
-        &mut self,
-        sql: &str,
-        parameters: &[Value],
-    ) -> std::result::Result<usize, StoreError> {
-        self.0.execute(sql, parameters)
-    }
-
-    fn fetch(
-        &mut self,
-        shape: &'static Shape,
-        keys: &[Value],
-        each: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), StoreError>,
+impl Tamper for Crowd {
+    fn write(
+        &self,
+        inner: &mut dyn Connection,
+        writes: Vec<Write>,
     ) -> std::result::Result<(), StoreError> {
-        self.0.fetch(shape, keys, each)
-    }
-
-    fn write(&mut self, writes: Vec<Write>) -> std::result::Result<(), StoreError> {
         for write in writes.iter().filter(|write| write.change == Change::Update) {
             let table = write.shape.table;
-            self.0.execute(&format!("update {table} set version = version + 1"), &[])?;
+            inner.execute(&format!("update {table} set version = version + 1"), &[])?;
         }
-        self.0.write(writes)
-    }
-
-    fn is_remote(&self) -> bool {
-        self.0.is_remote()
-    }
-
-    fn query(
-        &mut self,
-        sql: &str,
-        parameters: &[Value],
-        columns: usize,
-        each: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), StoreError>,
-    ) -> std::result::Result<(), StoreError> {
-        self.0.query(sql, parameters, columns, each)
-    }
-
-    fn prepare(&mut self, sql: &str) -> std::result::Result<(), StoreError> {
-        self.0.prepare(sql)
-    }
-
-    fn settle(&mut self) -> std::result::Result<(), StoreError> {
-        self.0.settle()
-    }
-
-    fn integrity(&mut self) -> std::result::Result<Vec<String>, StoreError> {
-        self.0.integrity()
+        inner.write(writes)
     }
 }
 
 pub async fn a_row_that_changed_behind_the_back_is_a_conflict<P: Provider>() {
     let provider = P::new();
-    let (store, threads) = Store::open(&Crowded(provider.engine()), keyring()).unwrap();
+    let (store, threads) = tampered::open(&provider, Arc::new(Crowd));
     let added = store.write(|unit| {
         unit.put_platform(platform(1));
         Ok::<_, StoreError>(())

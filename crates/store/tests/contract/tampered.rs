@@ -1,0 +1,126 @@
+//! Engines whose connection that writes does something of a test's own.
+
+use std::result::Result;
+use std::sync::Arc;
+
+use store::engine::Engine;
+use store::error::StoreError;
+use store::keyring::Keyring;
+use store::sql::{Connection, Shape, Turn, Value, Write};
+use store::{Store, Threads};
+
+use crate::Provider;
+use crate::support::keyring;
+
+/// What is done instead of writing and committing.
+pub trait Tamper: Send + Sync + 'static {
+    /// Makes changes.
+    fn write(&self, inner: &mut dyn Connection, writes: Vec<Write>) -> Result<(), StoreError> {
+        inner.write(writes)
+    }
+
+    /// Makes them durable.
+    fn commit(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
+        inner.commit()
+    }
+}
+
+/// Opens a store on a database that is tampered with.
+pub fn open<P: Provider>(provider: &P, tamper: Arc<dyn Tamper>) -> (Store, Threads) {
+    let inner = provider.engine();
+    Store::open(&Tampered { inner, tamper }, keyring()).unwrap()
+}
+
+struct Tampered {
+    inner: Box<dyn Engine>,
+    tamper: Arc<dyn Tamper>,
+}
+
+struct TamperedConnection {
+    inner: Box<dyn Connection>,
+    tamper: Arc<dyn Tamper>,
+}
+
+impl Engine for Tampered {
+    fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
+        let (inner, tamper) = (self.inner.prepare(keyring)?, Arc::clone(&self.tamper));
+        Ok(Box::new(TamperedConnection { inner, tamper }))
+    }
+
+    fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.inner.reader()
+    }
+
+    fn readers(&self) -> usize {
+        self.inner.readers()
+    }
+
+    fn holds_data(&self) -> Result<bool, StoreError> {
+        self.inner.holds_data()
+    }
+
+    fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.inner.alone()
+    }
+}
+
+impl Connection for TamperedConnection {
+    fn begin(&mut self) -> Result<Turn, StoreError> {
+        self.inner.begin()
+    }
+
+    fn begin_read(&mut self) -> Result<(), StoreError> {
+        self.inner.begin_read()
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.tamper.commit(&mut *self.inner)
+    }
+
+    fn rollback(&mut self) -> Result<(), StoreError> {
+        self.inner.rollback()
+    }
+
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize, StoreError> {
+        self.inner.execute(sql, parameters)
+    }
+
+    fn fetch(
+        &mut self,
+        shape: &'static Shape,
+        keys: &[Value],
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.fetch(shape, keys, each)
+    }
+
+    fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
+        self.tamper.write(&mut *self.inner, writes)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.inner.is_remote()
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        columns: usize,
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.query(sql, parameters, columns, each)
+    }
+
+    fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
+        self.inner.prepare(sql)
+    }
+
+    fn settle(&mut self) -> Result<(), StoreError> {
+        self.inner.settle()
+    }
+
+    fn integrity(&mut self) -> Result<Vec<String>, StoreError> {
+        self.inner.integrity()
+    }
+}
