@@ -6,9 +6,8 @@
 //! nothing extra. The queue is bounded: when it is full, the caller is told at once. Requests go
 //! before jobs, which get half of the lane if they need it (`queue`).
 //!
-//! Where the database is in this process, units run while the batch before them is written
-//! (`ahead`); elsewhere, and whenever something is amiss, one batch comes after the other
-//! (`writer`).
+//! Units run while the batch before them is written (`ahead`). While other servers write as well,
+//! and whenever something is amiss, one batch comes after the other (`writer`).
 
 mod ahead;
 mod queue;
@@ -139,25 +138,21 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Starts the lane's thread on a connection of its own, with another one that only reads if
-    /// units are to be run while the batch before is written.
+    /// Starts the lane's threads on a connection of its own, with another one that only reads.
     pub(crate) fn start(
         connection: Box<dyn Connection>,
-        reader: Option<Box<dyn Connection>>,
+        reader: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         listeners: Listeners,
         reach: Arc<Reach>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Queue::new(waiting, connection.is_remote());
-        let writer = Writer::new(connection, keyring, listeners, Arc::clone(&reach));
-        let ahead = reader.map(|reader| Ahead::start(reader, &writer)).transpose()?;
+        let writer = Writer::new(connection, reader, keyring, listeners, Arc::clone(&reach));
+        let ahead = Ahead::start(&writer)?;
         let thread = std::thread::Builder::new()
             .name("commit-lane".to_owned())
-            .spawn(move || match ahead {
-                Some(ahead) => ahead.run(writer, waiting),
-                None => writer.run(waiting),
-            })
+            .spawn(move || ahead.run(writer, waiting))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
         Ok((Self { queue, reach }, thread))
     }

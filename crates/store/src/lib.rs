@@ -144,14 +144,14 @@ impl Store {
         let keyring = Arc::new(keyring);
         let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
         let listing = connect(engine.readers())?;
-        let (looking, ahead) = match writer.is_remote() {
-            true => (Looking::Together(engine.reader()?), None),
-            false => (Looking::Here(connect(LOOKERS)?), Some(engine.reader()?)),
+        let looking = match writer.is_remote() {
+            true => Looking::Together(engine.reader()?),
+            false => Looking::Here(connect(LOOKERS)?),
         };
         let (listeners, reach) = (Listeners::default(), Arc::new(Reach::default()));
         let (lane, lane_thread) = Lane::start(
             writer,
-            ahead,
+            engine.reader()?,
             Arc::clone(&keyring),
             listeners.clone(),
             Arc::clone(&reach),

@@ -317,10 +317,8 @@ impl Postgres {
         tracing::warn!(error = %lost, "the answer to a commit was lost: looking for what it left");
         for _ in 0..LOOKS_MAX {
             match self.is_there(turn) {
-                Ok(true) => {
-                    self.seen = Some(turn);
-                    return Ok(());
-                }
+                // What was seen is not known any more: the session is a new one.
+                Ok(true) => return Ok(()),
                 Ok(false) => {
                     let what = "the connection was lost before the commit".to_owned();
                     return Err(StoreError::Conflict(what));
@@ -634,6 +632,11 @@ impl Connection for Postgres {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn disconnect(&mut self) {
+        self.link.disconnect();
+        self.state = State::Free;
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {

@@ -6,16 +6,26 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
 
-/// A batch that takes longer than this stands still: a commit takes milliseconds, and whoever would
-/// queue behind it is better off being told to come back.
+/// What takes longer than this stands still: a commit takes milliseconds, and whoever would queue
+/// behind it is better off being told to come back.
 const STALL: Duration = Duration::from_secs(2);
+
+/// What the lane waits for, each for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Rows that units need before their batch has its turn.
+    Read,
+    /// The end of a batch, from the moment in which it asks for its turn.
+    Write,
+}
 
 /// Shared by the lane and the readers.
 #[derive(Debug)]
 pub(crate) struct Reach {
     is_lost: AtomicBool,
-    /// When the lane's present batch began, in milliseconds since `start`; 0 while it has none.
-    batch_since: AtomicU64,
+    /// When each step of the lane began, in milliseconds since `start`; 0 while it is in none.
+    read_since: AtomicU64,
+    write_since: AtomicU64,
     start: Instant,
 }
 
@@ -26,7 +36,8 @@ impl Default for Reach {
             reason = "it tells how long we wait, not what is true"
         )]
         let start = Instant::now();
-        Self { is_lost: AtomicBool::new(false), batch_since: AtomicU64::new(0), start }
+        let (read_since, write_since) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { is_lost: AtomicBool::new(false), read_since, write_since, start }
     }
 }
 
@@ -36,22 +47,29 @@ impl Reach {
         if self.is_lost.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("it is looked for; try again".to_owned()));
         }
-        if self.stands_still() {
+        if self.stands_still(Step::Read) || self.stands_still(Step::Write) {
             return Err(StoreError::Unavailable("it does not answer; try again".to_owned()));
         }
         Ok(())
     }
 
-    /// Whether the lane's present batch takes longer than a commit should.
-    fn stands_still(&self) -> bool {
-        self.batch_age() > STALL
+    /// Whether the lane's present step takes longer than it should.
+    pub(crate) fn stands_still(&self, step: Step) -> bool {
+        self.age(step) > STALL
     }
 
-    /// How long the lane has had its present batch; zero while it has none.
-    pub(crate) fn batch_age(&self) -> Duration {
-        match self.batch_since.load(Ordering::Relaxed) {
+    /// How long the lane has been in a step; zero while it is not.
+    pub(crate) fn age(&self, step: Step) -> Duration {
+        match self.since(step).load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => Duration::from_millis(self.millis().saturating_sub(since)),
+        }
+    }
+
+    fn since(&self, step: Step) -> &AtomicU64 {
+        match step {
+            Step::Read => &self.read_since,
+            Step::Write => &self.write_since,
         }
     }
 
@@ -60,14 +78,15 @@ impl Reach {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The lane has begun a batch.
-    pub(crate) fn began(&self) {
-        self.batch_since.store(self.millis(), Ordering::Relaxed);
+    /// The lane has begun a step. One that is begun again before it has ended goes on.
+    pub(crate) fn began(&self, step: Step) {
+        let (since, now) = (self.since(step), self.millis());
+        let _ = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The lane is done with its batch.
-    pub(crate) fn ended(&self) {
-        self.batch_since.store(0, Ordering::Relaxed);
+    /// The lane is done with a step.
+    pub(crate) fn ended(&self, step: Step) {
+        self.since(step).store(0, Ordering::Relaxed);
     }
 
     /// It did not answer.

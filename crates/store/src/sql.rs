@@ -458,6 +458,9 @@ pub trait Connection: Send {
     /// Whether a question crosses a network, so that asking for many rows at once is worth work.
     fn is_remote(&self) -> bool;
 
+    /// Gives up the session, if the engine has one: the next transaction makes a new one.
+    fn disconnect(&mut self) {}
+
     /// Leaves the database so that its main file alone is complete: called before the connection
     /// that writes is closed. A failure loses nothing; the next start finds the rest in the log.
     fn settle(&mut self) -> Result<(), StoreError>;

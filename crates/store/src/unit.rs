@@ -229,6 +229,13 @@ impl<'a> Batch<'a> {
         self.fetch_events(events)
     }
 
+    /// Fetches what units wait for on a connection that only reads.
+    pub(crate) fn fetch_ahead(&mut self) -> Result<(), StoreError> {
+        self.connection.begin_read()?;
+        self.fetch()?;
+        self.connection.rollback()
+    }
+
     fn fetch_events(&mut self, places: BTreeSet<Place>) -> Result<(), StoreError> {
         let found = events::at_places(self.connection, self.keyring, places.iter().copied())?;
         self.events.extend(places.into_iter().map(|place| (place, None)));

@@ -8,7 +8,8 @@
 //!
 //! If a batch cannot be written, or somebody else has written meanwhile, what was run ahead is
 //! worth nothing: the lane forgets everything, and its units and those of the next batch are run
-//! again, one batch after the other ([`Writer`]).
+//! again together, in their turn ([`Writer`]). While others write as often as we do, that is all
+//! that is done.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,13 +20,12 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::queue::{Queue, Shares};
-use super::writer::{Pen, Writer, hold, measure, stop, timed};
+use super::writer::{Pen, Writer, count_conflict, hold, measure, run_in_order, stop, timed};
 use super::{Item, Listeners};
-use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::events::Numbered;
-use crate::reach::Reach;
-use crate::sql::{Connection, Turn};
+use crate::reach::{Reach, Step};
+use crate::sql::Turn;
 use crate::unit::{Batch, News, Prepared};
 
 /// A batch that was run and is to be written.
@@ -40,8 +40,18 @@ struct Job {
 enum Written {
     /// It is durable, and its units are answered.
     Durable,
-    /// Nothing of it remains; these are to be run again.
-    Again(Vec<Box<dyn Item>>),
+    /// Nothing of it remains.
+    Not(Vec<Box<dyn Item>>, Why),
+}
+
+/// Why units that ran are not written.
+enum Why {
+    /// Somebody else has written. The turn is taken, for whoever runs them again.
+    Others(Turn),
+    /// It did not succeed, and may the next time.
+    Failed,
+    /// The database cannot be reached.
+    Lost(String),
 }
 
 /// A batch that is being written.
@@ -53,8 +63,6 @@ struct Flight {
 
 /// Runs units while others are written.
 pub(super) struct Ahead {
-    /// What units read from.
-    reader: Box<dyn Connection>,
     /// Waits for several things at once.
     runtime: Runtime,
     jobs: SyncSender<Job>,
@@ -63,7 +71,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Starts the thread that writes.
-    pub(super) fn start(reader: Box<dyn Connection>, writer: &Writer) -> Result<Self, StoreError> {
+    pub(super) fn start(writer: &Writer) -> Result<Self, StoreError> {
         let cannot = |error| StoreError::Engine(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(cannot)?;
         // There is never more than one.
@@ -77,13 +85,21 @@ impl Ahead {
             .name("commit-writer".to_owned())
             .spawn(move || scribe.run(&handed_over))
             .map_err(cannot)?;
-        Ok(Self { reader, runtime, jobs, scribe })
+        Ok(Self { runtime, jobs, scribe })
     }
 
     /// Works the queue off until it is closed.
-    pub(super) fn run(mut self, mut writer: Writer, mut queue: Queue) {
+    pub(super) fn run(self, mut writer: Writer, mut queue: Queue) {
         let mut flight = None;
-        while self.next(&mut writer, &mut queue, &mut flight) {}
+        loop {
+            let goes_on = match flight.take() {
+                None if writer.has_company() => writer.next(&mut queue),
+                before => self.next(&mut writer, &mut queue, before, &mut flight),
+            };
+            if !goes_on {
+                break;
+            }
+        }
         drop(self.jobs);
         // One that panicked has nothing left to close.
         let _ = self.scribe.join();
@@ -93,70 +109,148 @@ impl Ahead {
     /// Runs a batch, and hands it over once the one before it is written; false once the store is
     /// closed and everything is done.
     fn next(
-        &mut self,
+        &self,
         writer: &mut Writer,
         queue: &mut Queue,
+        before: Option<Flight>,
         flight: &mut Option<Flight>,
     ) -> bool {
         writer.cache.age();
-        let (mut items, mut shares) = (Vec::new(), Shares::default());
-        let (mut written, events) = match flight.take() {
+        let (mut written, events) = match before {
             Some(Flight { written, events }) => (Some(written), events),
             None => (None, Vec::new()),
         };
-        let mut batch = Batch::new(&mut *self.reader, &writer.keyring, &mut writer.cache, &events);
-        let mut landed = None;
-        let again = loop {
+        let Writer { reader, keyring, cache, reach, .. } = &mut *writer;
+        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, &events));
+        let (mut shares, mut landed, mut is_full) = (Shares::default(), None, false);
+        let end = loop {
             if landed.is_none() {
                 landed = written.as_mut().and_then(look);
             }
             match landed.take() {
-                Some(Written::Again(units)) => break Some(units),
+                Some(Written::Not(items, why)) => break End::Not(items, why),
                 Some(Written::Durable) => {
                     written = None;
                     // Whoever writes is not kept waiting for units that come only now.
-                    if !items.is_empty() {
-                        break None;
-                    }
+                    is_full = !open.items.is_empty();
                 }
                 None => {}
             }
-            if let Some(mut item) = queue.take(&mut shares) {
-                batch.run(|unit| item.run(unit));
-                items.push(item);
-                continue;
-            }
-            match &mut written {
-                Some(written) => landed = self.runtime.block_on(either(written, queue, &shares)),
-                None if !items.is_empty() => break None,
-                None if !queue.wait() => return false,
-                None => {}
+            let next = if is_full { None } else { queue.take(&mut shares) };
+            if let Some(item) = next {
+                open.take(item);
+            } else if open.waits() {
+                if let Err(error) = open.fetch(reach) {
+                    break End::Unread(error);
+                }
+            } else if let Some(written) = &mut written {
+                landed = self.runtime.block_on(either(written, queue, &shares));
+            } else if !open.items.is_empty() {
+                break End::Complete;
+            } else if !queue.wait() {
+                return false;
             }
         };
-        measure(items.len(), queue);
-        match again {
-            Some(units) => {
-                writer.cache = Cache::default();
-                writer.listeners.callers.changed();
-                for items in [units, items] {
-                    // What kept them out is their answer.
-                    let _ = writer.carry_out(items);
-                }
-            }
-            None => {
+        let Open { batch, mut items, .. } = open;
+        let (mut units, why) = match end {
+            End::Complete => {
+                measure(items.len(), queue);
                 let (prepared, mut changes) = batch.prepare();
                 let (news, events) = (changes.take_news(), changes.take_events());
                 changes.remember(&mut writer.cache);
-                let (written, receiver) = oneshot::channel();
-                let job = Job { prepared, news, items, written };
-                if self.jobs.send(job).is_err() {
-                    stop(GONE);
-                }
-                *flight = Some(Flight { written: receiver, events });
+                *flight = Some(self.hand_over(prepared, news, items, events));
+                return true;
             }
+            End::Not(units, why) => (units, why),
+            // The batch before does not depend on it.
+            End::Unread(why) => match written.map(|written| self.runtime.block_on(written)) {
+                None | Some(Ok(Written::Durable)) => (Vec::new(), why),
+                Some(Ok(Written::Not(units, why))) => (units, why),
+                Some(Err(_)) => stop(GONE),
+            },
+        };
+        units.append(&mut items);
+        writer.cache.forget(true);
+        match why {
+            Why::Others(turn) => writer.carry_out(units, Some(turn), queue),
+            Why::Failed => writer.carry_out(units, None, queue),
+            Why::Lost(what) => writer.turn_away(units, &what, queue),
         }
         true
     }
+
+    fn hand_over(
+        &self,
+        prepared: Prepared,
+        news: News,
+        items: Vec<Box<dyn Item>>,
+        events: Vec<Numbered>,
+    ) -> Flight {
+        let (written, receiver) = oneshot::channel();
+        if self.jobs.send(Job { prepared, news, items, written }).is_err() {
+            stop(GONE);
+        }
+        Flight { written: receiver, events }
+    }
+}
+
+/// A batch that takes units.
+struct Open<'a> {
+    batch: Batch<'a>,
+    items: Vec<Box<dyn Item>>,
+    /// How many of them have run; those behind them wait for rows.
+    ran: usize,
+}
+
+impl<'a> Open<'a> {
+    fn new(batch: Batch<'a>) -> Self {
+        Self { batch, items: Vec::new(), ran: 0 }
+    }
+
+    /// Whether units wait for rows.
+    fn waits(&self) -> bool {
+        self.ran < self.items.len()
+    }
+
+    /// Runs a unit, or lets it tell what it needs if others wait before it.
+    fn take(&mut self, mut item: Box<dyn Item>) {
+        if self.waits() {
+            self.batch.foresee(|unit| item.run(unit));
+            self.items.push(item);
+        } else {
+            self.items.push(item);
+            self.run();
+        }
+    }
+
+    fn run(&mut self) {
+        self.ran += run_in_order(&mut self.batch, &mut self.items[self.ran..]);
+    }
+
+    /// Fetches what units wait for, and goes on with them.
+    fn fetch(&mut self, reach: &Reach) -> Result<(), Why> {
+        reach.began(Step::Read);
+        let fetched = self.batch.fetch_ahead();
+        let stood_still = reach.stands_still(Step::Read);
+        reach.ended(Step::Read);
+        fetched.map_err(|error| {
+            tracing::warn!(%error, units = self.items.len(), "a batch was not run ahead");
+            // Who has waited for so long would wait for as long again.
+            if stood_still { Why::Lost(error.to_string()) } else { Why::Failed }
+        })?;
+        self.run();
+        Ok(())
+    }
+}
+
+/// How a batch ceases to be open.
+enum End {
+    /// It is to be written.
+    Complete,
+    /// The batch before it, of these units, is not written.
+    Not(Vec<Box<dyn Item>>, Why),
+    /// What its units need cannot be read.
+    Unread(Why),
 }
 
 /// Why nothing can be written any more, if the thread that writes is gone: it had a batch, and
@@ -198,29 +292,40 @@ impl Scribe {
         while let Ok(Job { prepared, news, items, written }) = jobs.recv() {
             // The lane is there until it has dropped its end of the queue.
             match timed(&self.reach, || self.write(prepared)) {
-                Ok(true) => {
+                Ok(Turn::Own) => {
+                    self.reach.ended(Step::Write);
                     self.listeners.tell(news);
                     let _ = written.send(Written::Durable);
                     items.into_iter().for_each(|item| item.answer());
                 }
-                Ok(false) => drop(written.send(Written::Again(items))),
+                // For its units the batch goes on until they are answered.
+                Ok(turn) => drop(written.send(Written::Not(items, Why::Others(turn)))),
                 Err(error) => {
                     tracing::warn!(%error, units = items.len(), "a batch was not committed");
-                    let _ = written.send(Written::Again(items));
+                    let why = match error {
+                        StoreError::Unavailable(what) => Why::Lost(what),
+                        StoreError::Conflict(_) => {
+                            count_conflict();
+                            Why::Failed
+                        }
+                        _ => Why::Failed,
+                    };
+                    let _ = written.send(Written::Not(items, why));
                 }
             }
         }
     }
 
-    /// Commits a batch; false if somebody else has written since the one before.
-    fn write(&self, prepared: Prepared) -> Result<bool, StoreError> {
+    /// Commits a batch in its turn, or only takes the turn if somebody else has written since the
+    /// one before.
+    fn write(&self, prepared: Prepared) -> Result<Turn, StoreError> {
         let connection = &mut **hold(&self.pen);
-        if connection.begin()? != Turn::Own {
-            connection.rollback()?;
-            return Ok(false);
+        let turn = connection.begin()?;
+        if turn != Turn::Own {
+            return Ok(turn);
         }
         match prepared.commit(connection) {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(turn),
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),
             Err(error) => {
                 connection.rollback()?;

@@ -1,5 +1,5 @@
-//! One batch after the other: what is done with each batch where the database is across a network,
-//! and with one that could not be written as it was run ahead.
+//! One batch after the other: what is done with each batch while other servers write as well, and
+//! with one that could not be written as it was run ahead.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::reach::Reach;
+use crate::reach::{Reach, Step};
 use crate::sql::{Connection, Turn};
 use crate::unit::{Batch, Changes, Ran};
 
@@ -28,6 +28,11 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
 /// How often a database that could not be reached is looked for.
 const PROBE_PAUSE: Duration = Duration::from_millis(200);
 
+/// Turns in a row, others' between them, after which we take it that others write as often as we
+/// do: what is run ahead would be run again each time. One alone is what a start looks like, or a
+/// server that writes now and then.
+const COMPANY_MIN: u32 = 2;
+
 /// The connection that writes; whoever has it writes.
 pub(super) type Pen = Arc<Mutex<Box<dyn Connection>>>;
 
@@ -40,7 +45,11 @@ pub(super) fn hold(pen: &Pen) -> MutexGuard<'_, Box<dyn Connection>> {
 /// What works the queue off.
 pub(super) struct Writer {
     pub(super) pen: Pen,
+    /// What units that run ahead read from.
+    pub(super) reader: Box<dyn Connection>,
     is_remote: bool,
+    /// Turns in a row before which somebody else had one.
+    others: u32,
     pub(super) keyring: Arc<Keyring>,
     pub(super) cache: Cache,
     pub(super) listeners: Listeners,
@@ -50,24 +59,27 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         connection: Box<dyn Connection>,
+        reader: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         listeners: Listeners,
         reach: Arc<Reach>,
     ) -> Self {
         let is_remote = connection.is_remote();
-        let pen = Arc::new(Mutex::new(connection));
-        Self { pen, is_remote, keyring, cache: Cache::default(), listeners, reach }
+        let (pen, cache) = (Arc::new(Mutex::new(connection)), Cache::default());
+        Self { pen, reader, is_remote, others: 0, keyring, cache, listeners, reach }
     }
 
-    /// Works the queue off until it is closed.
-    pub(super) fn run(mut self, mut queue: Queue) {
-        while let Some(items) = queue.next() {
-            measure(items.len(), &queue);
-            if let Err(StoreError::Unavailable(what)) = self.carry_out(items) {
-                self.wait_for_database(&mut queue, &what);
-            }
-        }
-        self.settle();
+    /// Whether other servers write as well.
+    pub(super) fn has_company(&self) -> bool {
+        self.others >= COMPANY_MIN
+    }
+
+    /// Takes the next batch and carries it out; false once the store is closed and everything is
+    /// done.
+    pub(super) fn next(&mut self, queue: &mut Queue) -> bool {
+        let Some(items) = queue.next() else { return false };
+        self.carry_out(items, None, queue);
+        true
     }
 
     /// Leaves the database so that its main file alone is complete.
@@ -77,12 +89,31 @@ impl Writer {
         }
     }
 
-    /// Commits all items and answers them. The error is what kept all of them out.
-    pub(super) fn carry_out(&mut self, mut items: Vec<Box<dyn Item>>) -> Result<(), StoreError> {
+    /// Commits all items and answers them. `turn` is the turn if it was taken for them already.
+    pub(super) fn carry_out(
+        &mut self,
+        mut items: Vec<Box<dyn Item>>,
+        turn: Option<Turn>,
+        queue: &mut Queue,
+    ) {
+        measure(items.len(), queue);
         let reach = Arc::clone(&self.reach);
-        let outcome = timed(&reach, || self.commit(&mut items));
+        let outcome = timed(&reach, || self.commit(&mut items, turn));
+        reach.ended(Step::Write);
         items.into_iter().for_each(|item| item.answer());
-        outcome
+        if let Err(StoreError::Unavailable(what)) = outcome {
+            self.wait_for_database(queue, &what);
+        }
+    }
+
+    /// Answers items that nobody can write now.
+    pub(super) fn turn_away(&mut self, items: Vec<Box<dyn Item>>, what: &str, queue: &mut Queue) {
+        self.reach.ended(Step::Write);
+        for mut item in items {
+            item.fail(StoreError::Unavailable(what.to_owned()));
+            item.answer();
+        }
+        self.wait_for_database(queue, what);
     }
 
     /// Turns everybody away at once while the database cannot be reached, and looks for it. Whoever
@@ -107,21 +138,25 @@ impl Writer {
 
     /// Commits all items together, or, where that fails, each for itself, so that one unit that the
     /// database refuses does not take its neighbours along. The error is what kept all of them out.
-    fn commit(&mut self, items: &mut [Box<dyn Item>]) -> Result<(), StoreError> {
+    fn commit(
+        &mut self,
+        items: &mut [Box<dyn Item>],
+        mut turn: Option<Turn>,
+    ) -> Result<(), StoreError> {
         let mut pause_for = CONFLICT_PAUSE;
         let mut conflicts = 0;
         let (blame, error) = loop {
-            let Err((blame, error)) = self.try_commit(items) else { return Ok(()) };
+            let Err((blame, error)) = self.try_commit(items, turn.take()) else { return Ok(()) };
             // What is remembered may be why it failed.
-            self.cache = Cache::default();
+            self.cache.forget(true);
             tracing::warn!(%error, units = items.len(), "a batch was not committed");
             let again = self.is_remote && matches!(error, StoreError::Conflict(_));
-            let is_late = self.reach.batch_age() > CONFLICTS_TIME;
+            let is_late = self.reach.age(Step::Write) > CONFLICTS_TIME;
             if !again || conflicts == CONFLICTS_MAX || is_late {
                 break (blame, error);
             }
             conflicts += 1;
-            metrics::counter!("switchyard_commit_conflicts_total").increment(1);
+            count_conflict();
             pause(pause_for);
             pause_for *= 2;
         };
@@ -136,7 +171,7 @@ impl Writer {
             match &lost {
                 Err(error) => item.fail(StoreError::clone(error)),
                 Ok(()) => {
-                    let one = self.commit(std::slice::from_mut(item));
+                    let one = self.commit(std::slice::from_mut(item), None);
                     let is_lost = matches!(one, Err(StoreError::Unavailable(_)));
                     lost = if is_lost { one } else { Ok(()) };
                 }
@@ -145,18 +180,33 @@ impl Writer {
         lost
     }
 
-    /// Runs, writes and commits the items.
-    fn try_commit(&mut self, items: &mut [Box<dyn Item>]) -> Result<(), (Blame, StoreError)> {
-        let Self { pen, keyring, cache, listeners, .. } = self;
-        let connection = &mut **hold(pen);
-        // Nothing that any unit does could help when somebody else holds the database.
-        let turn = connection.begin().map_err(|error| (Blame::Database, error))?;
-        if let Turn::Others { nouns } = turn {
-            cache.forget(nouns);
-            if nouns {
-                listeners.callers.changed();
-            }
+    /// Keeps in mind who wrote before us, and forgets what they may have changed.
+    fn heed(&mut self, turn: Turn) {
+        let Turn::Others { nouns } = turn else {
+            self.others = 0;
+            return;
+        };
+        self.others = self.others.saturating_add(1);
+        self.cache.forget(nouns);
+        if nouns {
+            self.listeners.callers.changed();
+            // Perhaps the session that writes is a new one, on another server than before.
+            self.reader.disconnect();
         }
+    }
+
+    /// Runs, writes and commits the items.
+    fn try_commit(
+        &mut self,
+        items: &mut [Box<dyn Item>],
+        turn: Option<Turn>,
+    ) -> Result<(), (Blame, StoreError)> {
+        let pen = Arc::clone(&self.pen);
+        let connection = &mut **hold(&pen);
+        // Nothing that any unit does could help when somebody else holds the database.
+        let turn = turn.map_or_else(|| connection.begin(), Ok);
+        self.heed(turn.map_err(|error| (Blame::Database, error))?);
+        let Self { keyring, cache, listeners, .. } = self;
         cache.age();
         match run_and_write(connection, keyring, cache, items) {
             Ok(mut changes) => {
@@ -178,8 +228,7 @@ impl Writer {
     }
 }
 
-/// Runs the items in their order, and commits what they left. One that waits for rows is run again
-/// when they were fetched; those behind it tell meanwhile which rows they need.
+/// Runs the items in their order, and commits what they left.
 fn run_and_write(
     connection: &mut dyn Connection,
     keyring: &Keyring,
@@ -188,22 +237,28 @@ fn run_and_write(
 ) -> Result<Changes, StoreError> {
     let mut batch = Batch::new(&mut *connection, keyring, cache, &[]);
     batch.expect(items.iter().filter_map(|item| item.scope()))?;
-    let mut waiting: Vec<_> = items.iter_mut().collect();
-    while !waiting.is_empty() {
-        let mut is_stopped = false;
-        waiting.retain_mut(|item| {
-            if is_stopped {
-                batch.foresee(|unit| item.run(unit));
-            } else {
-                is_stopped = batch.run(|unit| item.run(unit)) == Ran::Waits;
-            }
-            is_stopped
-        });
+    let mut ran = run_in_order(&mut batch, items);
+    while ran < items.len() {
         batch.fetch()?;
+        ran += run_in_order(&mut batch, &mut items[ran..]);
     }
     let (prepared, changes) = batch.prepare();
     prepared.commit(connection)?;
     Ok(changes)
+}
+
+/// Runs the items up to the first that waits for rows. Those behind it tell meanwhile which rows
+/// they need. How many ran.
+pub(super) fn run_in_order(batch: &mut Batch<'_>, items: &mut [Box<dyn Item>]) -> usize {
+    let (count, mut items) = (items.len(), items.iter_mut());
+    let waits = items.position(|item| batch.run(|unit| item.run(unit)) == Ran::Waits);
+    items.for_each(|item| batch.foresee(|unit| item.run(unit)));
+    waits.unwrap_or(count)
+}
+
+/// Counts a batch that lost against somebody else's transaction.
+pub(super) fn count_conflict() {
+    metrics::counter!("switchyard_commit_conflicts_total").increment(1);
 }
 
 /// Tells how many units a batch has and how many are left.
@@ -212,13 +267,13 @@ pub(super) fn measure(units: usize, queue: &Queue) {
     metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
 }
 
-/// Writes a batch and tells how long that took, and meanwhile that it is going on.
+/// Writes a batch and tells how long that took, and meanwhile, until [`Reach::ended`], that it is
+/// going on.
 pub(super) fn timed<T>(reach: &Reach, write: impl FnOnce() -> T) -> T {
     #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
     let started = std::time::Instant::now();
-    reach.began();
+    reach.began(Step::Write);
     let outcome = write();
-    reach.ended();
     metrics::histogram!("switchyard_commit_seconds").record(started.elapsed());
     outcome
 }

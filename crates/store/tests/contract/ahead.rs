@@ -20,17 +20,41 @@ use crate::{Opened, Provider, open};
 
 /// Holds commits until they are let go, each with its outcome.
 struct Gate {
+    holds: Moment,
     arrived: UnboundedSender<()>,
     outcome: Mutex<mpsc::Receiver<Result<(), StoreError>>>,
+    reads: bool,
+}
+
+/// When a commit is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// Nothing of it is there, and whoever else would write waits.
+    Before,
+    /// It is there, and the lane does not know.
+    After,
 }
 
 impl Tamper for Gate {
+    fn begin_read(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
+        if !self.reads {
+            return Err(StoreError::Unavailable("for a test".to_owned()));
+        }
+        inner.begin_read()
+    }
+
     fn commit(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
+        if self.holds == Moment::After {
+            inner.commit()?;
+        }
         let _ = self.arrived.send(());
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).recv();
         // Whoever holds the gate may have gone, which opens it.
         outcome.unwrap_or(Ok(()))?;
-        inner.commit()
+        match self.holds {
+            Moment::Before => inner.commit(),
+            Moment::After => Ok(()),
+        }
     }
 }
 
@@ -43,9 +67,13 @@ struct Gated {
 }
 
 fn gated<P: Provider>(provider: &P) -> Gated {
+    opened(provider, Moment::Before, true)
+}
+
+fn opened<P: Provider>(provider: &P, holds: Moment, reads: bool) -> Gated {
     let (arrived, arrivals) = unbounded_channel();
     let (let_go, outcome) = mpsc::channel();
-    let gate = Arc::new(Gate { arrived, outcome: Mutex::new(outcome) });
+    let gate = Arc::new(Gate { holds, arrived, outcome: Mutex::new(outcome), reads });
     let (store, threads) = tampered::open(provider, gate);
     Gated { store, arrived: arrivals, let_go, threads }
 }
@@ -54,6 +82,11 @@ impl Gated {
     /// Waits until a commit waits.
     async fn commit_waits(&mut self) {
         self.arrived.recv().await.unwrap();
+    }
+
+    /// Lets all commits go from now on.
+    fn open_up(&mut self) {
+        self.let_go = mpsc::channel().0;
     }
 
     /// Lets all commits go, and closes the store. No other handle of it may be left.
@@ -85,6 +118,60 @@ fn add(letter: char) -> impl FnMut(&mut Unit<'_, '_>) -> Result<String, StoreErr
     }
 }
 
+/// A letter that is being added, and one that was added ahead of it.
+struct Two {
+    first: Adding,
+    second: Adding,
+}
+
+type Adding = std::pin::Pin<Box<dyn Future<Output = Result<String, StoreError>> + Send>>;
+
+/// Adds the letter a, then b, whose commit is held, and then c, which has run when this returns.
+async fn two(gated: &mut Gated) -> Two {
+    // The first batch after a start finds out whether somebody else has written.
+    gated.let_go.send(Ok(())).unwrap();
+    gated.store.write(add('a')).await.unwrap();
+    gated.commit_waits().await;
+    let store = gated.store.clone();
+    let mut first: Adding = Box::pin(async move { store.write(add('b')).await });
+    assert!(is_pending(&mut first).await);
+    gated.commit_waits().await;
+    let (ran, mut runs) = unbounded_channel();
+    let (store, mut work) = (gated.store.clone(), add('c'));
+    let mut second: Adding = Box::pin(async move {
+        let write = store.write(move |unit| {
+            let name = work(unit)?;
+            let _ = ran.send(name.clone());
+            Ok::<_, StoreError>(name)
+        });
+        write.await
+    });
+    assert!(is_pending(&mut second).await);
+    assert_eq!(runs.recv().await.unwrap(), "Platform 1abc");
+    assert!(is_pending(&mut first).await && is_pending(&mut second).await);
+    Two { first, second }
+}
+
+/// Counts how often a unit comes to its end.
+fn counted(
+    mut work: impl FnMut(&mut Unit<'_, '_>) -> Result<String, StoreError>,
+    ran: Arc<Mutex<u32>>,
+) -> impl FnMut(&mut Unit<'_, '_>) -> Result<String, StoreError> {
+    move |unit| {
+        let name = work(unit)?;
+        *ran.lock().unwrap() += 1;
+        Ok(name)
+    }
+}
+
+/// The name of the platform 1.
+async fn name(store: &Store) -> String {
+    let read = store.read(|view| {
+        Ok::<_, StoreError>(view.get::<Platform>(&platform_id(1))?.unwrap().name.clone())
+    });
+    read.await.unwrap()
+}
+
 /// Whether a future is not ready; it goes on as far as it can.
 async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     poll_fn(|context| Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending()))
@@ -114,30 +201,11 @@ pub async fn units_see_what_is_being_written_and_are_answered_after_it<P: Provid
 pub async fn units_run_while_others_are_written<P: Provider>() {
     let provider = with_platform::<P>().await;
     let mut gated = gated(&provider);
-    let store = gated.store.clone();
-    let (ran, mut runs) = unbounded_channel();
-    // The first batch after a start finds out whether somebody else has written.
-    gated.let_go.send(Ok(())).unwrap();
-    store.write(add('a')).await.unwrap();
-    gated.commit_waits().await;
-    let mut first = Box::pin(store.write(add('b')));
-    assert!(is_pending(&mut first).await);
-    gated.commit_waits().await;
-    let mut work = add('c');
-    let mut second = Box::pin(store.write(move |unit| {
-        let name = work(unit)?;
-        let _ = ran.send(name.clone());
-        Ok::<_, StoreError>(name)
-    }));
-    assert!(is_pending(&mut second).await);
-    // Its commit still waits.
-    assert_eq!(runs.recv().await.unwrap(), "Platform 1abc");
-    assert!(is_pending(&mut first).await && is_pending(&mut second).await);
+    let Two { first, second } = two(&mut gated).await;
     gated.let_go.send(Ok(())).unwrap();
     gated.let_go.send(Ok(())).unwrap();
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     assert_eq!(second.await.unwrap(), "Platform 1abc");
-    drop(store);
     gated.close();
 }
 
@@ -164,15 +232,12 @@ pub async fn what_ran_on_a_batch_that_failed_runs_again<P: Provider>() {
     assert!(is_pending(&mut second).await);
     let failed = Err(StoreError::Conflict("for a test".to_owned()));
     gated.let_go.send(failed).unwrap();
-    drop(std::mem::replace(&mut gated.let_go, mpsc::channel().0));
+    gated.open_up();
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     assert_eq!(second.await.unwrap(), "Platform 1abc");
     let runs = runs.lock().unwrap().clone();
     assert_eq!(runs.iter().filter(|name| *name == "Platform 1ab").count(), 2, "{runs:?}");
-    let name = store.read(|view| {
-        Ok::<_, StoreError>(view.get::<Platform>(&platform_id(1))?.unwrap().name.clone())
-    });
-    assert_eq!(name.await.unwrap(), "Platform 1abc");
+    assert_eq!(name(&store).await, "Platform 1abc");
     drop(store);
     gated.close();
 }
@@ -209,4 +274,105 @@ pub async fn what_somebody_else_wrote_is_seen<P: Provider>() {
     assert_eq!(opened.store.write(add('a')).await.unwrap(), "Platform 1a");
     opened.provider.run("update platforms set name = 'Other ', version = version + 1");
     assert_eq!(opened.store.write(add('b')).await.unwrap(), "Other b");
+}
+
+pub async fn what_another_server_wrote_before_the_turn_is_seen<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let mut gated = opened(&provider, Moment::After, true);
+    let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
+    let Two { first, second } = two(&mut gated).await;
+    assert_eq!(other.write(add('x')).await.unwrap(), "Platform 1abx");
+    gated.open_up();
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    assert_eq!(second.await.unwrap(), "Platform 1abxc");
+    assert_eq!(name(&other).await, "Platform 1abxc");
+    drop(other);
+    other_threads.join();
+    gated.close();
+}
+
+pub async fn who_had_company_runs_ahead_again_when_alone<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let mut gated = gated(&provider);
+    let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
+    let mut runs = 0;
+    for _ in 0..5 {
+        other.write(add('x')).await.unwrap();
+        gated.let_go.send(Ok(())).unwrap();
+        let ran = Arc::new(Mutex::new(0));
+        gated.store.write(counted(add('y'), Arc::clone(&ran))).await.unwrap();
+        gated.commit_waits().await;
+        runs = *ran.lock().unwrap();
+    }
+    assert_eq!(runs, 1, "it runs before its turn, in which it runs again");
+    let write = other.write(|unit| {
+        unit.get::<Platform>(&platform_id(1))?;
+        unit.put_platform(platform(1));
+        Ok::<_, StoreError>(())
+    });
+    write.await.unwrap();
+    let seen = gated.store.write(|unit| unit.get::<Platform>(&platform_id(1)));
+    assert_eq!(seen.await.unwrap().unwrap().name, "Platform 1");
+    drop(other);
+    other_threads.join();
+    let Two { first, second } = two(&mut gated).await;
+    gated.open_up();
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    assert_eq!(second.await.unwrap(), "Platform 1abc");
+    gated.close();
+}
+
+/// Ends the sessions of a database that are found by a condition.
+fn end_sessions<P: Provider>(provider: &P, condition: &str) {
+    provider.run(&format!(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
+         where datname = current_database() and pid <> pg_backend_pid() and {condition}"
+    ));
+}
+
+pub async fn a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let mut gated = gated(&provider);
+    let Two { first, second } = two(&mut gated).await;
+    end_sessions(&provider, "state = 'idle in transaction'");
+    gated.open_up();
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    assert_eq!(second.await.unwrap(), "Platform 1abc");
+    assert_eq!(name(&gated.store).await, "Platform 1abc");
+    gated.close();
+}
+
+pub async fn what_ran_ahead_in_a_session_that_ended_runs_again<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let mut gated = opened(&provider, Moment::After, true);
+    let Two { first, second } = two(&mut gated).await;
+    end_sessions(&provider, "true");
+    gated.open_up();
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    assert_eq!(second.await.unwrap(), "Platform 1abc");
+    assert_eq!(name(&gated.store).await, "Platform 1abc");
+    gated.close();
+}
+
+pub async fn what_cannot_be_read_ahead_is_read_in_its_turn<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let mut gated = opened(&provider, Moment::Before, false);
+    gated.let_go.send(Ok(())).unwrap();
+    gated.store.write(add('a')).await.unwrap();
+    gated.commit_waits().await;
+    let store = gated.store.clone();
+    let mut first = Box::pin(store.write(add('b')));
+    assert!(is_pending(&mut first).await);
+    gated.commit_waits().await;
+    // It is about a platform that nobody has read yet.
+    let mut second = Box::pin(store.write(|unit| {
+        let found = unit.get::<Platform>(&platform_id(2))?.is_some();
+        Ok::<_, StoreError>((found, add('c')(unit)?))
+    }));
+    assert!(is_pending(&mut second).await);
+    gated.open_up();
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    assert_eq!(second.await.unwrap(), (false, "Platform 1abc".to_owned()));
+    drop(store);
+    gated.close();
 }

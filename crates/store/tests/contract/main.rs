@@ -244,6 +244,7 @@ macro_rules! suite {
                     a_read_that_panics_is_an_error_and_the_next_one_works
                     timers_that_are_set_wake_their_job;
                 ahead: units_see_what_is_being_written_and_are_answered_after_it
+                    units_run_while_others_are_written
                     what_ran_on_a_batch_that_failed_runs_again
                     an_answer_that_is_being_written_is_given_again_after_it;
                 money: what_is_pended_is_posted_or_voided_once
@@ -282,11 +283,22 @@ macro_rules! suite {
 suite!(sqlite, crate::Sqlite);
 suite!(postgres, crate::Postgres);
 
-/// What only an engine in this process does: elsewhere one batch comes after the other.
+/// What only an engine in this process can tell: whether somebody has written who takes no turns.
 mod near {
     tests! {
         crate::Sqlite;
-        ahead: units_run_while_others_are_written
-            what_somebody_else_wrote_is_seen;
+        ahead: what_somebody_else_wrote_is_seen;
+    }
+}
+
+/// What happens only where several servers share a database, and sessions with it end.
+mod far {
+    tests! {
+        crate::Postgres;
+        ahead: what_another_server_wrote_before_the_turn_is_seen
+            who_had_company_runs_ahead_again_when_alone
+            a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along
+            what_ran_ahead_in_a_session_that_ended_runs_again
+            what_cannot_be_read_ahead_is_read_in_its_turn;
     }
 }

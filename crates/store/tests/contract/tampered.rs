@@ -1,4 +1,4 @@
-//! Engines whose connection that writes does something of a test's own.
+//! Engines whose connections do something of a test's own.
 
 use std::result::Result;
 use std::sync::Arc;
@@ -12,8 +12,13 @@ use store::{Store, Threads};
 use crate::Provider;
 use crate::support::keyring;
 
-/// What is done instead of writing and committing.
+/// What is done instead of reading, writing and committing.
 pub trait Tamper: Send + Sync + 'static {
+    /// Starts to read.
+    fn begin_read(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
+        inner.begin_read()
+    }
+
     /// Makes changes.
     fn write(&self, inner: &mut dyn Connection, writes: Vec<Write>) -> Result<(), StoreError> {
         inner.write(writes)
@@ -41,14 +46,19 @@ struct TamperedConnection {
     tamper: Arc<dyn Tamper>,
 }
 
+impl Tampered {
+    fn tampered(&self, inner: Box<dyn Connection>) -> Box<dyn Connection> {
+        Box::new(TamperedConnection { inner, tamper: Arc::clone(&self.tamper) })
+    }
+}
+
 impl Engine for Tampered {
     fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let (inner, tamper) = (self.inner.prepare(keyring)?, Arc::clone(&self.tamper));
-        Ok(Box::new(TamperedConnection { inner, tamper }))
+        Ok(self.tampered(self.inner.prepare(keyring)?))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        self.inner.reader()
+        Ok(self.tampered(self.inner.reader()?))
     }
 
     fn readers(&self) -> usize {
@@ -70,7 +80,7 @@ impl Connection for TamperedConnection {
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {
-        self.inner.begin_read()
+        self.tamper.begin_read(&mut *self.inner)
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
@@ -114,6 +124,10 @@ impl Connection for TamperedConnection {
 
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
         self.inner.prepare(sql)
+    }
+
+    fn disconnect(&mut self) {
+        self.inner.disconnect();
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {

@@ -78,6 +78,41 @@ async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
     check(Moment::After).await;
 }
 
+/// As [`check`], for a server that is alone and has units that run while a commit is cut.
+async fn check_ahead(moment: Moment) {
+    let pair = Pair::new().await;
+    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
+    let pay = async |from: u128| {
+        for number in from..from + 20 {
+            pair.cut.pay(number).await.unwrap();
+        }
+    };
+    tokio::join!(pay(1), pay(21), pay(41), pay(61));
+    pair.proxy.spare_commits();
+    let counts = pair.proxy.counts();
+    let cuts = counts.cut_before + counts.cut_during + counts.cut_after;
+    assert!(cuts >= 5, "{counts:?}");
+    pair.whole.assert_paid(1..81).await;
+    pair.cut.close();
+    pair.whole.close();
+    drop(pair.database);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ran_ahead_of_a_commit_that_never_arrived_is_made_with_it() {
+    check_ahead(Moment::Before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ran_ahead_of_a_commit_that_is_under_way_waits_with_it() {
+    check_ahead(Moment::During).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ran_ahead_of_a_commit_whose_answer_was_lost_is_not_made_twice() {
+    check_ahead(Moment::After).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_start_at_once_on_an_empty_database_do_not_collide() {
     let database = Database::fresh();
