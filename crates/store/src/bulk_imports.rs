@@ -154,7 +154,7 @@ impl Record for Part {
         let stored = serde_json::to_vec(&StoredContent::of(&self.content))
             .expect("a part has text keys only");
         let id = self.key().bytes();
-        let sealed = keyring.seal(Self::TABLE, &id, &packed::pack(&stored));
+        let sealed = keyring.seal(Self::TABLE, &id, &packed::pack(&stored, &[]));
         let is_done = matches!(self.content, PartContent::Done(_));
         vec![id.into(), self.import.into(), self.number.into(), is_done.into(), sealed.into()]
     }
@@ -166,7 +166,7 @@ impl Record for Part {
         }
         let is_done = row.flag()?;
         let stored = keyring.open(Self::TABLE, &id, &row.bytes()?)?;
-        let content = packed::unpack(&stored)
+        let content = packed::unpack(&stored, &[])
             .and_then(|stored| serde_json::from_slice::<StoredContent>(&stored).ok())
             .and_then(StoredContent::into_domain)
             .filter(|content| matches!(content, PartContent::Done(_)) == is_done)

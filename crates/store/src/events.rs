@@ -160,9 +160,15 @@ pub(crate) fn context(resource: Uuid, number: u32) -> Vec<u8> {
     [&resource.as_bytes()[..], &number.to_be_bytes()].concat()
 }
 
+/// What the body of an event says again: what it is about, and the id that follows from that.
+fn beside(resource: Uuid, number: u32) -> [Uuid; 2] {
+    [resource, event_id(resource, number).uuid()]
+}
+
 /// The row of an event.
 pub(crate) fn row(Numbered { ordinal, event }: &Numbered, keyring: &Keyring) -> Vec<Value> {
     let context = context(event.resource, event.number);
+    let body = packed::pack(&event.body, &beside(event.resource, event.number));
     vec![
         event.platform.into(),
         (*ordinal).into(),
@@ -170,7 +176,7 @@ pub(crate) fn row(Numbered { ordinal, event }: &Numbered, keyring: &Keyring) -> 
         event.number.into(),
         Value::name(event.kind.name()),
         event.at.into(),
-        keyring.seal(EVENTS.table, &context, &packed::pack(&event.body)).into(),
+        keyring.seal(EVENTS.table, &context, &body).into(),
     ]
 }
 
@@ -186,7 +192,8 @@ pub(crate) fn open(
     number: u32,
     sealed: &[u8],
 ) -> Result<Vec<u8>, StoreError> {
-    let body = packed::unpack(&keyring.open(EVENTS.table, &context(resource, number), sealed)?);
+    let packed = keyring.open(EVENTS.table, &context(resource, number), sealed)?;
+    let body = packed::unpack(&packed, &beside(resource, number));
     body.ok_or(StoreError::Sealed { place: EVENTS.table })
 }
 

@@ -136,7 +136,7 @@ impl Record for Answer {
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let (sealed, part_of) = match &self.body {
             Body::Own(bytes) => {
-                let packed = packed::pack(bytes);
+                let packed = packed::pack(bytes, &[]);
                 (keyring.seal(Self::TABLE, &self.scope, &packed).into(), Value::Null)
             }
             Body::PartOf(part) => (Value::Null, part.encode().into()),
@@ -158,7 +158,7 @@ impl Record for Answer {
         let body = match (sealed, part_of) {
             (Some(sealed), None) => {
                 let packed = keyring.open(Self::TABLE, &scope, &sealed)?;
-                let bytes = packed::unpack(&packed);
+                let bytes = packed::unpack(&packed, &[]);
                 Body::Own(bytes.ok_or(StoreError::Sealed { place: Self::TABLE })?)
             }
             (None, Some(part)) => {

@@ -1,33 +1,122 @@
 //! Bodies in few bytes. What is kept for each payment are JSON texts that say nearly the same:
-//! names of fields, identifiers in hexadecimal, times. Packed they take a quarter, unpacked they
+//! names of fields, identifiers in hexadecimal, times. Packed they take an eighth, unpacked they
 //! are the same to the byte.
 //!
-//! Identifiers become their sixteen bytes and times six, each behind a byte that no UTF-8 text has;
-//! then LZ4 takes out what stands in a dictionary too. The first byte says how: with another
-//! dictionary it would be another number, and what was packed before would stay readable.
+//! - Phrases that most bodies have become one byte each, of those that JSON as we write it has not.
+//! - Identifiers become their sixteen bytes and times six, each behind a byte that no UTF-8 text
+//!   has. One that stands beside the body anyway, or was met before, becomes its number.
+//! - What is still long then has more to say than most: LZ4 takes out what stands in a dictionary
+//!   too.
+//!
+//! The first byte says how: with other phrases or another dictionary it would be another number,
+//! and what was packed before would stay readable.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use uuid::Uuid;
 
-/// Packed with [`DICTIONARY`].
-const LZ4_1: u8 = 1;
+/// Folded with [`PHRASES`].
+const FOLDED_1: u8 = 1;
+
+/// The same, and then packed with [`DICTIONARY`].
+const LZ4_1: u8 = 2;
 
 /// As it was: not text, or not smaller packed.
 const PLAIN: u8 = 0;
 
+/// What stands for phrases is below this byte.
+const PHRASES_END: u8 = 0x20;
+
 /// UTF-8 never has this byte nor one above it: they are marks.
-const FIRST_MARK: u8 = 0xfd;
+const FIRST_MARK: u8 = 0xfa;
 
-/// Stands before the bytes of an identifier.
-const UUID_MARK: u8 = 0xff;
+/// What a mark stands before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An identifier.
+    Uuid,
+    /// An identifier that is part of a reference: in capitals, without hyphens.
+    Reference,
+    /// A time.
+    Time,
+}
 
-/// Stands before the bytes of a time.
-const TIME_MARK: u8 = 0xfe;
+impl Kind {
+    /// The mark before its bytes, and the one before its number among those that are known.
+    const fn marks(self) -> [u8; 2] {
+        match self {
+            Self::Uuid => [0xff, 0xfc],
+            Self::Time => [0xfe, 0xfb],
+            Self::Reference => [0xfd, FIRST_MARK],
+        }
+    }
 
-/// Stands before the bytes of an identifier that is part of a reference: in capitals, without
-/// hyphens.
-const REFERENCE_MARK: u8 = FIRST_MARK;
+    /// What a mark is of, and whether a number follows.
+    fn of_mark(mark: u8) -> Option<(Self, bool)> {
+        [Self::Uuid, Self::Time, Self::Reference].into_iter().find_map(|kind| {
+            let place = kind.marks().iter().position(|known| *known == mark)?;
+            Some((kind, place == 1))
+        })
+    }
+}
+
+/// What is known when a body is packed or unpacked up to some place of it: what stands beside it,
+/// and what stood in it.
+struct Known {
+    uuids: Vec<Uuid>,
+    times: Vec<[u8; TIME_BYTES]>,
+}
+
+/// A number is a byte.
+const KNOWN_MAX: usize = 256;
+
+impl Known {
+    fn beside(uuids: &[Uuid]) -> Self {
+        Self { uuids: uuids.to_vec(), times: Vec::new() }
+    }
+
+    /// Writes something that was found: its number if it is known, else its bytes. From then on it
+    /// is known.
+    fn put<T: Copy + PartialEq>(
+        all: &mut Vec<T>,
+        found: T,
+        [mark, mark_of_number]: [u8; 2],
+        bytes: &[u8],
+        folded: &mut Vec<u8>,
+    ) {
+        let place = all.iter().position(|known| *known == found);
+        match place.and_then(|place| u8::try_from(place).ok()) {
+            Some(number) => folded.extend_from_slice(&[mark_of_number, number]),
+            None => {
+                folded.push(mark);
+                folded.extend_from_slice(bytes);
+                if all.len() < KNOWN_MAX {
+                    all.push(found);
+                }
+            }
+        }
+    }
+
+    /// Reads what [`Known::put`] wrote behind a mark. Gives what stands behind it, too.
+    fn take<'a, T: Copy, const BYTES: usize>(
+        all: &mut Vec<T>,
+        is_number: bool,
+        folded: &'a [u8],
+        of_bytes: impl FnOnce([u8; BYTES]) -> T,
+    ) -> Option<(T, &'a [u8])> {
+        if is_number {
+            let (number, behind) = folded.split_first()?;
+            return Some((*all.get(usize::from(*number))?, behind));
+        }
+        let (bytes, behind) = folded.split_first_chunk()?;
+        let found = of_bytes(*bytes);
+        if all.len() < KNOWN_MAX {
+            all.push(found);
+        }
+        Some((found, behind))
+    }
+}
 
 /// Characters of an identifier in hexadecimal with its hyphens.
 const UUID_TEXT: usize = 36;
@@ -56,79 +145,179 @@ const TIME_BYTES: usize = 6;
 /// A body is no longer than this: requests have limits, and answers are made of them.
 const UNPACKED_MAX: usize = 1024 * 1024;
 
-/// What bodies have in common, the most common last, where LZ4 finds it nearest. Never changed: a
-/// better one would be another number.
+/// Phrases of our bodies, each with its place for a byte: those that every payment is told with,
+/// from one identifier, time or number to the next. Never changed: better ones would be another
+/// number. None begins with one that stands before it.
+static PHRASES: [&str; 32] = [
+    r#"{"id":"Webhook:"#,
+    r#"","type":"OUTGOING_PAYMENT","timestamp":""#,
+    r#"","type":"INCOMING_PAYMENT","timestamp":""#,
+    r#"","type":"ACCOUNT_STATUS","timestamp":""#,
+    r#"","data":{"id":"Transaction:"#,
+    r#"","data":{"id":"InternalAccount:"#,
+    r#"","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:"#,
+    r#"","status":"PROCESSING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:"#,
+    r#"","status":"COMPLETED","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:"#,
+    r#"","status":"COMPLETED","type":"INCOMING","#,
+    r#"","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:"#,
+    r#""destination":{"destinationType":"ACCOUNT","accountId":"InternalAccount:"#,
+    r#","destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:"#,
+    r#"","currency":""#,
+    r#""},"customerId":"Customer:"#,
+    r#"","customerId":"Customer:"#,
+    r#"","platformCustomerId":""#,
+    r#"","sentAmount":{"amount":"#,
+    r#","currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}}"#,
+    r#","currency":{"code":""#,
+    r#","receivedAmount":{"amount":"#,
+    r#","settledAt":""#,
+    r#","createdAt":""#,
+    r#"","createdAt":""#,
+    r#"","updatedAt":""#,
+    r#"","description":""#,
+    r#"","reconciliationInstructions":{"reference":"SY-"#,
+    r#"","balance":{"amount":"#,
+    r#","fundingPaymentInstructions":[{"accountOrWalletInfo":{"accountNumber":"12345678901","accountType":"USD_ACCOUNT","bankName":"First Community Bank","paymentRails":["ACH","WIRE","RTP","FEDNOW"],"reference":"SYA-"#,
+    r#"","routingNumber":"021000021"},"instructionsNotes":"Put SYA-"#,
+    r#" in the reference of the payment.","isPlatformAccount":false}],"createdAt":""#,
+    r#"","oldBalance":{"amount":"#,
+];
+
+/// The place in a phrase of the byte by which it is looked for: those before it are the same in
+/// most.
+const TELLING: usize = 3;
+
+/// Phrases, each with what stands for it.
+type Coded = Vec<(u8, &'static [u8])>;
+
+/// Phrases by their telling byte.
+static PHRASES_BY_BYTE: LazyLock<Vec<Coded>> = LazyLock::new(|| {
+    let mut all = vec![Vec::new(); 256];
+    for (code, phrase) in (0..).zip(PHRASES.map(str::as_bytes)) {
+        all[usize::from(phrase[TELLING])].push((code, phrase));
+    }
+    all
+});
+
+/// What bodies have in common besides, the most common last, where LZ4 finds it nearest. Never
+/// changed: a better one would be another number.
 const DICTIONARY: &[u8] = br#"{"status":409,"code":"INVALID_INPUT","message":"","details":{"errors":[{"field":"","reason":""}],"hint":"send requiredPermission":"the amount is more than the account has available","available":}}"transferId":"Quote:"lockedCurrencySide":"SENDING","totalSendingAmount":,"totalReceivingAmount":,"sendingCurrency":{"receivingCurrency":{"expiresAt":"feesIncluded":"paymentInstructions":[{"accountOrWalletInfo":{"accountType":"USD_ACCOUNT","reference":"","accountNumber":"","routingNumber":"","bankName":"instructionsNotes":""}}],"umaAddress":"$platformCustomerId":"customerType":"INDIVIDUAL","fullName":"kycStatus":"APPROVED","birthDate":"nationality":"US","address":{"line1":"city":"state":"postalCode":"country":"isDeleted":false,"EUR","name":"Euro","symbol":"MXN"INR"GBP"BRL","failureReason":"OFFRAMP_FAILED","refund":{"reference":"","status":"COMPLETED","reason":"initiatedAt":"settledAt":""},"rateDetails":{"serviceApiMultiplier":,"serviceApiFixedFee":0,"serviceApiVariableFeeRate":0.,"serviceApiVariableFeeAmount":0,"counterpartyMultiplier":1,"counterpartyFixedFee":0},"quoteId":"Quote:"exchangeRate":1,"fees":0,"sourceType":"REALTIME_FUNDING","currency":"USDC","INCOMING_PAYMENT","type":"INCOMING","REJECTED","EXPIRED","FAILED","REFUNDED","type":"ACCOUNT_STATUS","timestamp":"2026-","data":{"id":"InternalAccount:","customerId":"Customer:","balance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"fundingPaymentInstructions":[{"accountOrWalletInfo":{"accountNumber":"12345678901","accountType":"USD_ACCOUNT","bankName":"First Community Bank","paymentRails":["ACH","WIRE","RTP","FEDNOW"],"reference":"SYA-","routingNumber":"021000021"},"instructionsNotes":"Put SYA- in the reference of the payment.","isPlatformAccount":false}],"createdAt":"2026-","updatedAt":"2026-","oldBalance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"newBalance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}}}}"type":"OUTGOING_PAYMENT","timestamp":"2026-2027-00:00:00.000Z","data":{"id":"Transaction:","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:","currency":"USD"},"customerId":"Customer:PlatformConfig:","platformCustomerId":"","sentAmount":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"receivedAmount":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"status":"PROCESSING","status":"COMPLETED","settledAt":"createdAt":"2026-","updatedAt":"2026-","description":"Invoice ","reconciliationInstructions":{"reference":"SY-"}}}{"id":"Webhook:"#;
 
-/// Packs a body.
-pub(crate) fn pack(body: &[u8]) -> Vec<u8> {
-    if body.iter().all(|byte| *byte < FIRST_MARK) {
-        let folded = fold(body);
-        let packed = lz4_flex::block::compress_with_dict(&folded, DICTIONARY);
-        if packed.len() + 5 < body.len() {
-            let length = u32::try_from(folded.len()).unwrap_or(u32::MAX).to_be_bytes();
-            return [&[LZ4_1], &length[..], &packed].concat();
+/// The dictionary as bodies look when LZ4 gets them.
+static FOLDED_DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut folded = Vec::new();
+    put_text(DICTIONARY, &mut folded);
+    folded
+});
+
+/// A body that takes this part of its bytes when it is folded, or less, is short enough: LZ4 would
+/// need longer than all else here and take a tenth off it.
+const SHORT_ENOUGH: usize = 6;
+
+/// Bytes that say how long the folded body is.
+const LENGTH_BYTES: usize = 3;
+
+/// Packs a body. It need not have what stands beside it.
+pub(crate) fn pack(body: &[u8], beside: &[Uuid]) -> Vec<u8> {
+    if body.len() <= UNPACKED_MAX && body.iter().all(|byte| is_text(*byte)) {
+        let folded = fold(body, Known::beside(beside));
+        if folded.len() * SHORT_ENOUGH <= body.len() {
+            return [&[FOLDED_1], &folded[..]].concat();
+        }
+        let packed = lz4_flex::block::compress_with_dict(&folded, &FOLDED_DICTIONARY);
+        if packed.len() + LENGTH_BYTES < body.len() {
+            let length = folded.len().to_be_bytes();
+            let length = &length[length.len() - LENGTH_BYTES..];
+            return [&[LZ4_1], length, &packed].concat();
         }
     }
     [&[PLAIN], body].concat()
 }
 
-/// Gives back what [`pack`] was given; nothing if this was never packed.
-pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+/// Gives back what [`pack`] was given, if the same stands beside it; nothing if this was never
+/// packed.
+pub(crate) fn unpack(packed: &[u8], beside: &[Uuid]) -> Option<Vec<u8>> {
     match packed.split_first()? {
         (&PLAIN, body) => Some(body.to_vec()),
+        (&FOLDED_1, folded) => unfold(folded, Known::beside(beside)),
         (&LZ4_1, rest) => {
-            let (length, packed) = rest.split_first_chunk()?;
-            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+            let (length, packed) = rest.split_first_chunk::<LENGTH_BYTES>()?;
+            let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
             if length > UNPACKED_MAX {
                 return None;
             }
-            let folded = lz4_flex::block::decompress_with_dict(packed, length, DICTIONARY).ok()?;
-            unfold(&folded)
+            let dictionary = &FOLDED_DICTIONARY;
+            let folded = lz4_flex::block::decompress_with_dict(packed, length, dictionary).ok()?;
+            unfold(&folded, Known::beside(beside))
         }
         _ => None,
     }
 }
 
-/// Writes identifiers and times as a mark and their bytes. Looks only where the first hyphen of one
-/// stands, or the one before a reference.
-fn fold(body: &[u8]) -> Vec<u8> {
+/// Whether a byte stands for itself in a body that is folded.
+fn is_text(byte: u8) -> bool {
+    (PHRASES_END..FIRST_MARK).contains(&byte)
+}
+
+/// Writes identifiers and times as a mark and their bytes, and phrases as a byte. Looks only where
+/// the first hyphen of one stands, or the one before a reference.
+fn fold(body: &[u8], mut known: Known) -> Vec<u8> {
     let mut folded = Vec::with_capacity(body.len());
     let (mut rest, mut looked) = (body, 0);
     while let Some(hyphen) = rest[looked..].iter().position(|byte| *byte == b'-') {
         let hyphen = looked + hyphen;
-        match fold_at(rest, hyphen, &mut folded) {
+        match fold_at(rest, hyphen, &mut known, &mut folded) {
             Some(end) => (rest, looked) = (&rest[end..], 0),
             None => looked = hyphen + 1,
         }
     }
-    folded.extend_from_slice(rest);
+    put_text(rest, &mut folded);
     folded
+}
+
+/// Writes text, phrases as the bytes that stand for them.
+fn put_text(mut text: &[u8], folded: &mut Vec<u8>) {
+    let by_byte = &**PHRASES_BY_BYTE;
+    while let Some((first, behind)) = text.split_first() {
+        let telling = text.get(TELLING).map_or(&[][..], |byte| &by_byte[usize::from(*byte)]);
+        let phrase = telling.iter().find(|(_, phrase)| text.starts_with(phrase));
+        match phrase {
+            Some((code, phrase)) => {
+                folded.push(*code);
+                text = &text[phrase.len()..];
+            }
+            None => {
+                folded.push(*first);
+                text = behind;
+            }
+        }
+    }
 }
 
 /// Folds what has its first hyphen here, or begins behind it, and what stands before. Where it
 /// ends.
-fn fold_at(body: &[u8], hyphen: usize, folded: &mut Vec<u8>) -> Option<usize> {
-    let mut put = |text: Range<usize>, mark: u8, bytes: &[u8]| {
-        folded.extend_from_slice(&body[..text.start]);
-        folded.push(mark);
-        folded.extend_from_slice(bytes);
-        Some(text.end)
-    };
+fn fold_at(body: &[u8], hyphen: usize, known: &mut Known, folded: &mut Vec<u8>) -> Option<usize> {
     let from = |start: usize, length: usize| start..start + length;
     if let Some(text) = hyphen.checked_sub(4).map(|start| from(start, TIME_TEXT.len()))
-        && let Some(bytes) = body.get(text.clone()).and_then(time_bytes)
+        && let Some(time) = body.get(text.clone()).and_then(time_bytes)
     {
-        return put(text, TIME_MARK, &bytes);
+        put_text(&body[..text.start], folded);
+        Known::put(&mut known.times, time, Kind::Time.marks(), &time, folded);
+        return Some(text.end);
     }
+    let mut put = |text: Range<usize>, kind: Kind, uuid: Uuid| {
+        put_text(&body[..text.start], folded);
+        Known::put(&mut known.uuids, uuid, kind.marks(), uuid.as_bytes(), folded);
+        Some(text.end)
+    };
     if let Some(text) = hyphen.checked_sub(8).map(|start| from(start, UUID_TEXT))
         && let Some(uuid) = body.get(text.clone()).and_then(canonical)
     {
-        return put(text, UUID_MARK, uuid.as_bytes());
+        return put(text, Kind::Uuid, uuid);
     }
     let text = from(hyphen + 1, REFERENCE_TEXT);
     let uuid = body.get(text.clone()).and_then(in_capitals)?;
-    put(text, REFERENCE_MARK, uuid.as_bytes())
+    put(text, Kind::Reference, uuid)
 }
 
 /// The identifier that stands here as we write it: other spellings would not come back the same.
@@ -185,36 +374,48 @@ fn time_text(bytes: [u8; TIME_BYTES]) -> [u8; TIME_TEXT.len()] {
     text
 }
 
-fn unfold(folded: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::with_capacity(folded.len() * 2);
+fn unfold(folded: &[u8], mut known: Known) -> Option<Vec<u8>> {
+    let mut body = Vec::with_capacity(folded.len() * 8);
     let mut rest = folded;
-    while let Some(mark) = rest.iter().position(|byte| *byte >= FIRST_MARK) {
-        body.extend_from_slice(&rest[..mark]);
-        let behind = &rest[mark + 1..];
-        rest = match rest[mark] {
-            UUID_MARK => {
-                let (uuid, behind) = behind.split_first_chunk()?;
-                let text = &mut [0; UUID_TEXT];
-                let text = Uuid::from_bytes(*uuid).hyphenated().encode_lower(text);
-                body.extend_from_slice(text.as_bytes());
+    while let Some(place) = rest.iter().position(|byte| !is_text(*byte)) {
+        if body.len() > UNPACKED_MAX {
+            return None;
+        }
+        body.extend_from_slice(&rest[..place]);
+        let (byte, behind) = (rest[place], &rest[place + 1..]);
+        rest = match PHRASES.get(usize::from(byte)) {
+            Some(phrase) => {
+                body.extend_from_slice(phrase.as_bytes());
                 behind
             }
-            TIME_MARK => {
-                let (time, behind) = behind.split_first_chunk()?;
-                body.extend_from_slice(&time_text(*time));
-                behind
-            }
-            _ => {
-                let (uuid, behind) = behind.split_first_chunk()?;
-                let text = &mut [0; REFERENCE_TEXT];
-                let text = Uuid::from_bytes(*uuid).simple().encode_upper(text);
-                body.extend_from_slice(text.as_bytes());
-                behind
-            }
+            None => unfold_at(byte, behind, &mut known, &mut body)?,
         };
     }
     body.extend_from_slice(rest);
     Some(body)
+}
+
+/// Unfolds what stands behind a mark. Gives what stands behind that.
+fn unfold_at<'a>(
+    mark: u8,
+    folded: &'a [u8],
+    known: &mut Known,
+    body: &mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let (kind, is_number) = Kind::of_mark(mark)?;
+    if kind == Kind::Time {
+        let (time, behind) = Known::take(&mut known.times, is_number, folded, |bytes| bytes)?;
+        body.extend_from_slice(&time_text(time));
+        return Some(behind);
+    }
+    let (uuid, behind) = Known::take(&mut known.uuids, is_number, folded, Uuid::from_bytes)?;
+    let mut text = [0; UUID_TEXT];
+    let text = match kind {
+        Kind::Reference => uuid.simple().encode_upper(&mut text),
+        Kind::Uuid | Kind::Time => uuid.hyphenated().encode_lower(&mut text),
+    };
+    body.extend_from_slice(text.as_bytes());
+    Some(behind)
 }
 
 #[cfg(test)]
@@ -223,21 +424,72 @@ mod tests {
 
     use super::*;
 
-    const EVENT: &str = r#"{"id":"Webhook:019542f5-b3e7-5d02-8000-000000000009","type":"ACCOUNT_STATUS","timestamp":"2026-","data":{"id":"InternalAccount:","customerId":"Customer:","balance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"fundingPaymentInstructions":[{"accountOrWalletInfo":{"accountNumber":"12345678901","accountType":"USD_ACCOUNT","bankName":"First Community Bank","paymentRails":["ACH","WIRE","RTP","FEDNOW"],"reference":"SYA-","routingNumber":"021000021"},"instructionsNotes":"Put SYA- in the reference of the payment.","isPlatformAccount":false}],"createdAt":"2026-","updatedAt":"2026-","oldBalance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"newBalance":{"amount":,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}}}}"type":"OUTGOING_PAYMENT","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"Transaction:019542f5-b3e7-7d02-8000-000000000005","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:019542f5-b3e7-7d02-8000-000000000007","currency":"USD"},"customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","platformCustomerId":"ada-1","sentAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"receivedAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"createdAt":"2026-11-21T15:00:00.123Z","updatedAt":"2026-11-21T15:00:00.123Z","description":"Invoice 2025-001","reconciliationInstructions":{"reference":"SY-8B3E7NT0G00000008B3E"}}}"#;
+    const EVENT: &str = r#"{"id":"Webhook:5d0295b3-e7f5-5d02-8000-4e0f9d0a5157","type":"OUTGOING_PAYMENT","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"Transaction:019542f5-b3e7-7d02-8000-000000000005","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:019542f5-b3e7-7d02-8000-000000000007","currency":"USD"},"customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","platformCustomerId":"ada-1","sentAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"receivedAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"createdAt":"2026-11-21T15:00:00.123Z","updatedAt":"2026-11-21T15:00:00.123Z","description":"Invoice 2025-001","reconciliationInstructions":{"reference":"SY-019542F5B3E77D028000000000000005"}}}"#;
+
+    const ACCOUNT_EVENT: &str = r#"{"id":"Webhook:5d0295b3-e7f5-5d02-8000-4e0f9d0a5157","type":"ACCOUNT_STATUS","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","balance":{"amount":99993,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"fundingPaymentInstructions":[{"accountOrWalletInfo":{"accountNumber":"12345678901","accountType":"USD_ACCOUNT","bankName":"First Community Bank","paymentRails":["ACH","WIRE","RTP","FEDNOW"],"reference":"SYA-019542F5B3E77D028000000000000348","routingNumber":"021000021"},"instructionsNotes":"Put SYA-019542F5B3E77D028000000000000348 in the reference of the payment.","isPlatformAccount":false}],"createdAt":"2026-11-21T14:00:00.000Z","updatedAt":"2026-11-21T15:00:00.123Z","customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","oldBalance":{"amount":100000,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"newBalance":{"amount":99993,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}}}}"#;
+
+    /// What stands beside [`EVENT`]: what it is about, and its own id.
+    fn beside() -> [Uuid; 2] {
+        ["019542f5-b3e7-7d02-8000-000000000005", "5d0295b3-e7f5-5d02-8000-4e0f9d0a5157"]
+            .map(|text| Uuid::parse_str(text).unwrap())
+    }
 
     #[test]
-    fn an_event_takes_a_third_and_comes_back_the_same() {
-        let packed = pack(EVENT.as_bytes());
-        assert!(packed.len() * 3 < EVENT.len(), "{} of {}", packed.len(), EVENT.len());
-        assert_eq!(unpack(&packed).as_deref(), Some(EVENT.as_bytes()));
+    fn an_event_takes_an_eighth_and_comes_back_the_same() {
+        let check = |event: &str, beside: &[Uuid], part: usize| {
+            let packed = pack(event.as_bytes(), beside);
+            assert!(packed.len() * part < event.len(), "{} of {}", packed.len(), event.len());
+            assert_eq!(unpack(&packed, beside).as_deref(), Some(event.as_bytes()));
+        };
+        check(EVENT, &beside(), 8);
+        check(EVENT, &[], 6);
+        check(ACCOUNT_EVENT, &[], 8);
+        let with_more =
+            EVENT.replace("ada-1", &"somebody whom few others are called like ".repeat(4));
+        check(&with_more, &beside(), 6);
+    }
+
+    #[test]
+    fn phrases_are_found_and_stand_for_themselves() {
+        for (place, phrase) in PHRASES.iter().enumerate() {
+            let mut folded = Vec::new();
+            put_text(phrase.as_bytes(), &mut folded);
+            assert_eq!(folded, [u8::try_from(place).unwrap()], "{phrase}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_takes_two_bytes_however_it_is_written() {
+        let [payment, _] = beside();
+        let text = format!(
+            "{payment} SY-{} 2026-11-22T02:24:47.342Z 2026-11-22T02:24:47.342Z",
+            payment.simple().to_string().to_uppercase()
+        );
+        let folded = fold(text.as_bytes(), Known::beside(&[payment]));
+        assert_eq!(folded.len(), 2 + " SY-".len() + 2 + 1 + 7 + 1 + 2);
+        let unfolded = unfold(&folded, Known::beside(&[payment]));
+        assert_eq!(unfolded.as_deref(), Some(text.as_bytes()));
+        assert_eq!(unfold(&folded, Known::beside(&[])), None);
+    }
+
+    #[test]
+    fn more_identifiers_than_numbers_come_back_the_same() {
+        let text: String = (0..2 * KNOWN_MAX as u128 + 9)
+            .map(|number| format!("{} ", Uuid::from_u128(number % (KNOWN_MAX as u128 + 7))))
+            .collect();
+        assert_eq!(unpack(&pack(text.as_bytes(), &[]), &[]), Some(text.into_bytes()));
     }
 
     #[test]
     fn what_is_folded_takes_its_bytes_and_what_only_looks_like_it_stays() {
         let check = |text: &str, length: usize| {
-            let folded = fold(text.as_bytes());
+            let folded = fold(text.as_bytes(), Known::beside(&[]));
             assert_eq!(folded.len(), length, "{text}");
-            assert_eq!(unfold(&folded).as_deref(), Some(text.as_bytes()), "{text}");
+            assert_eq!(
+                unfold(&folded, Known::beside(&[])).as_deref(),
+                Some(text.as_bytes()),
+                "{text}"
+            );
         };
         check("2026-11-22T02:24:47.342Z", 7);
         check("0000-00-00T00:00:00.000Z", 7);
@@ -264,30 +516,31 @@ mod tests {
 
     #[test]
     fn what_was_never_packed_is_refused() {
-        let packed = pack(EVENT.as_bytes());
-        assert_eq!(unpack(&[]), None);
-        assert_eq!(unpack(&[9, 9]), None);
+        let packed = pack(EVENT.as_bytes(), &[]);
+        assert_eq!(unpack(&[], &[]), None);
+        assert_eq!(unpack(&[9, 9], &[]), None);
         for cut in 1..packed.len() {
-            assert_ne!(unpack(&packed[..cut]).as_deref(), Some(EVENT.as_bytes()));
+            assert_ne!(unpack(&packed[..cut], &[]).as_deref(), Some(EVENT.as_bytes()));
         }
     }
 
     proptest! {
         #[test]
         fn anything_comes_back_the_same(body: Vec<u8>) {
-            prop_assert_eq!(unpack(&pack(&body)), Some(body));
+            prop_assert_eq!(unpack(&pack(&body, &[]), &[]), Some(body));
         }
 
         #[test]
         fn text_with_anything_like_what_is_folded_comes_back_the_same(
-            body in "([a-f0-9]{8}-[a-f0-9]{4}-[a-fA-F0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}|[a-f0-9-]{36}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{3}Z|-[0-9A-F]{31,33}|.){0,9}"
+            body in "([a-f0-9]{8}-[a-f0-9]{4}-[a-fA-F0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}|[a-f0-9-]{36}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{3}Z|-[0-9A-F]{31,33}|019542f5-b3e7-7d02-8000-000000000005|-019542F5B3E77D028000000000000005|\",\"currency\":\"|,\"fees\":|[\\x00-\\x1f]|.){0,9}"
         ) {
-            prop_assert_eq!(unpack(&pack(body.as_bytes())), Some(body.into_bytes()));
+            let packed = pack(body.as_bytes(), &beside());
+            prop_assert_eq!(unpack(&packed, &beside()), Some(body.into_bytes()));
         }
 
         #[test]
         fn no_bytes_make_it_panic(packed: Vec<u8>) {
-            let _ = unpack(&packed);
+            let _ = unpack(&packed, &[]);
         }
     }
 }
