@@ -18,6 +18,11 @@
 -- No list of values has more than two: for longer ones SQLite makes a table of its own each time
 -- that a row is written, which takes longer than the row.
 --
+-- In tables that grow with every payment, integers stand before all else: PostgreSQL begins each at
+-- a multiple of eight bytes and leaves those before it empty. In {changing} ones, what changes stands
+-- together behind them: of a second version, PostgreSQL's log has what lies between the first byte
+-- that is another and the last.
+--
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
 
@@ -104,32 +109,32 @@ create table external_account_fingerprints (
 ) {strict};
 
 create table quotes (
+    created_at {int8} not null,
+    expires_at {int8} not null,
+    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
+    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    msat {int8} check (msat between 1 and 9000000000000000),
+    updated_at {int8} not null,
+    version {int8} not null,
+    status {text} not null
+        check (status in ('PENDING', 'PROCESSING') or status in ('COMPLETED', 'FAILED')
+            or status = 'EXPIRED'),
+    history {bytes} not null,
     id {bytes} not null primary key,
     platform {bytes} not null,
     owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
     transaction_id {bytes} not null,
-    status {text} not null
-        check (status in ('PENDING', 'PROCESSING') or status in ('COMPLETED', 'FAILED')
-            or status = 'EXPIRED'),
     source_account {bytes},
     destination_account {bytes} check (destination_account is not null),
     own_account {bytes} check (own_account is not null),
     payer {bytes},
     sending_currency {text} not null,
-    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
-    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
     receiving_currency {text} not null,
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
-    created_at {int8} not null,
-    updated_at {int8} not null,
-    expires_at {int8} not null,
     lookup {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
-    msat {int8} check (msat between 1 and 9000000000000000),
-    history {bytes} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {changing};
 create index quotes_by_platform on quotes (platform, status, id);
 create index quotes_by_own_account_passing on quotes (own_account, status, id)
@@ -146,33 +151,33 @@ create index quotes_by_payer_lasting on quotes (payer, status, id)
     where payer is not null and status not in ('PENDING', 'PROCESSING');
 
 create table transactions (
+    created_at {int8} not null,
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
+    msat {int8} check (msat between 1 and 9000000000000000),
+    updated_at {int8} not null,
+    version {int8} not null,
+    status {text} not null
+        check (status in ('CREATED', 'PENDING') or status in ('PROCESSING', 'COMPLETED')
+            or status in ('REJECTED', 'FAILED') or status in ('REFUNDED', 'EXPIRED')),
+    failure_reason {text},
+    history {bytes} not null,
     id {bytes} not null primary key,
     platform {bytes} not null,
     owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
     platform_customer_id {text} not null,
     direction {text} not null check (direction in ('INCOMING', 'OUTGOING')),
-    status {text} not null
-        check (status in ('CREATED', 'PENDING') or status in ('PROCESSING', 'COMPLETED')
-            or status in ('REJECTED', 'FAILED') or status in ('REFUNDED', 'EXPIRED')),
-    failure_reason {text},
     source_account {bytes},
     destination_account {bytes} check (destination_account is not null),
     own_account {bytes} check (own_account is not null),
     payer {bytes},
     sending_currency {text},
-    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
     receiving_currency {text} not null,
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
     quote {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
-    msat {int8} check (msat between 1 and 9000000000000000),
     outgoing {bytes},
-    created_at {int8} not null,
-    updated_at {int8} not null,
-    history {bytes} not null,
     sealed {bytes} not null,
-    version {int8} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
 ) {changing};
 create index transactions_by_platform on transactions (platform, direction, status, id);
@@ -209,7 +214,7 @@ create table tallies (
     primary key (scope, facet, bucket)
 ) {strict};
 
--- Balances: the fold of `entries`, kept so that a payment reads one row (docs/ledger.md).
+-- Balances: the fold of all entries, kept so that a payment reads one row (docs/ledger.md).
 create table ledger_accounts (
     account {bytes} not null primary key,
     currency {text} not null,
@@ -225,42 +230,34 @@ create table ledger_accounts (
     check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
 ) {strict};
 
--- Never updated, never deleted. A pending posting ends by a later row that resolves it.
+-- Never updated, never deleted. A pending posting ends by a later row that resolves it, and has no
+-- entries of its own (`store::entries` says what they look like).
 create table postings (
-    transaction_id {bytes} not null,
     number {int8} not null,
+    at {int8} not null,
+    resolves {int8},
+    transaction_id {bytes} not null,
     movement {text} not null,
     phase {text} not null
         check (phase in ('PENDING', 'POSTED') or phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')),
-    resolves {int8},
-    at {int8} not null,
+    entries {bytes},
     primary key (transaction_id, number),
-    check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null))
+    check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null)),
+    check ((resolves is null) = (entries is not null))
 ) {strict};
 create unique index postings_resolved_once on postings (transaction_id, resolves)
     where resolves is not null;
-
-create table entries (
-    transaction_id {bytes} not null,
-    number {int8} not null,
-    line {int8} not null,
-    account {bytes} not null,
-    side {text} not null check (side in ('DEBIT', 'CREDIT')),
-    amount {int8} not null check (amount between 1 and 9000000000000000),
-    currency {text} not null,
-    primary key (transaction_id, number, line)
-) {strict};
 
 -- A platform's events in the order in which they were committed, so that new rows stand together
 -- (docs/decisions/0026). The id of an event follows from its resource and number, which no other
 -- event has: that each is counted up from the one before is what its writer has read.
 create table events (
-    platform {bytes} not null,
     ordinal {int8} not null check (ordinal >= 1),
-    resource {bytes} not null,
     number {int8} not null,
-    kind {text} not null,
     at {int8} not null,
+    platform {bytes} not null,
+    resource {bytes} not null,
+    kind {text} not null,
     sealed {bytes} not null,
     primary key (platform, ordinal)
 ) {strict};
@@ -303,12 +300,12 @@ create table leases (
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
 -- bytes of an answer stand here or are a part of an event that was committed with it.
 create table idempotency (
-    scope {bytes} not null primary key,
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
+    version {int8} not null,
+    scope {bytes} not null primary key,
     sealed {bytes},
     part_of {bytes},
-    version {int8} not null,
     check ((sealed is null) <> (part_of is null))
 ) {strict};
 

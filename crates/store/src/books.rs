@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, InternalAccountId, PlatformId, TransactionId};
-use domain::money::Money;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Balance, Counters, Side};
 use ledger::apply::{self, ApplyError, Balances, Refusal};
+use ledger::audit::RawEntry;
 use ledger::movements::Movement;
 use ledger::posting::{Entry, Posting, Resolution};
 
+use crate::entries;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
@@ -341,51 +342,31 @@ fn next_number(rows: &[PostingRow]) -> u32 {
 /// The table of postings.
 pub(crate) static POSTINGS: Shape = Shape::new(
     "postings",
-    &["transaction_id", "number", "movement", "phase", "resolves", "at"],
+    &["transaction_id", "number", "movement", "phase", "resolves", "at", "entries"],
     2,
     None,
 );
 
-/// The table of entries.
-pub(crate) static ENTRIES: Shape = Shape::new(
-    "entries",
-    &["transaction_id", "number", "line", "account", "side", "amount", "currency"],
-    3,
-    None,
-);
-
-/// The writes that append postings.
-pub(crate) fn writes<'a>(appended: impl Iterator<Item = &'a PostingRow>) -> [Write; 2] {
-    let (mut postings, mut entries) = (Vec::new(), Vec::new());
-    for posting in appended {
-        let resolves = match posting.phase {
-            RowPhase::Pending | RowPhase::Posted => Value::Null,
-            RowPhase::Resolves(number, _) => number.into(),
+/// The write that appends postings.
+pub(crate) fn write<'a>(appended: impl Iterator<Item = &'a PostingRow>) -> Write {
+    let row = |posting: &PostingRow| {
+        let (resolves, entries) = match posting.phase {
+            RowPhase::Pending | RowPhase::Posted => {
+                (Value::Null, entries::encode(&posting.entries).into())
+            }
+            RowPhase::Resolves(number, _) => (number.into(), Value::Null),
         };
-        postings.push(vec![
+        vec![
             posting.transaction.into(),
             posting.number.into(),
             Value::name(posting.movement.name()),
             Value::name(posting.phase.name()),
             resolves,
             posting.at.into(),
-        ]);
-        entries.extend((1_i64..).zip(&posting.entries).map(|(line, entry)| {
-            vec![
-                posting.transaction.into(),
-                posting.number.into(),
-                line.into(),
-                Value::Bytes(entry.account().encode()),
-                Value::name(entry.side().name()),
-                entry.amount().minor().into(),
-                Value::name(entry.amount().currency().code()),
-            ]
-        }));
-    }
-    [
-        Write { shape: &POSTINGS, change: Change::Insert, rows: postings },
-        Write { shape: &ENTRIES, change: Change::Insert, rows: entries },
-    ]
+            entries,
+        ]
+    };
+    Write { shape: &POSTINGS, change: Change::Insert, rows: appended.map(row).collect() }
 }
 
 /// Every posting of these transactions, oldest first.
@@ -398,49 +379,37 @@ pub(crate) fn of_transactions(
     if found.is_empty() {
         return Ok(found);
     }
-    let keys: Vec<_> = found.keys().map(|transaction| Value::from(*transaction)).collect();
-    let wanted = [&POSTINGS, &ENTRIES].map(|shape| Keys { shape, keys: keys.clone() });
-    connection.fetch_all(&wanted, &mut |place, values| {
-        let Keys { shape, .. } = wanted[place];
-        let row = &mut Row::new(shape.table, shape.columns, values);
+    let keys = found.keys().map(|transaction| Value::from(*transaction)).collect();
+    connection.fetch_all(&[Keys { shape: &POSTINGS, keys }], &mut |_, values| {
+        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
         let transaction = row.id()?;
         let postings: &mut Vec<PostingRow> = found
             .get_mut(&transaction)
             .ok_or_else(|| row.corrupt("not a transaction that was asked for"))?;
-        if std::ptr::eq(shape, &POSTINGS) {
-            postings.push(posting(transaction, row)?);
-            return Ok(());
-        }
-        let number = row.count()?;
-        let posting = postings
-            .iter_mut()
-            .find(|posting| posting.number == number)
-            .ok_or_else(|| row.corrupt("an entry without its posting"))?;
-        posting.entries.push(entry(row)?);
+        postings.push(posting(transaction, row)?);
         Ok(())
     })?;
     Ok(found)
 }
 
-/// A posting without its entries.
+/// A posting, from its number on.
 fn posting(transaction: TransactionId, row: &mut Row) -> Result<PostingRow, StoreError> {
-    Ok(PostingRow {
-        transaction,
-        number: row.count()?,
-        movement: row.named(Movement::from_name)?,
-        phase: phase(row)?,
-        at: row.time()?,
-        entries: Vec::new(),
-    })
+    let (number, movement) = (row.count()?, row.named(Movement::from_name)?);
+    let (phase, at) = (phase(row)?, row.time()?);
+    let entries = raw_entries(row, phase)?.into_iter().map(entries::checked);
+    let entries = entries.collect::<Option<_>>();
+    let entries = entries.ok_or_else(|| row.corrupt("an entry that cannot be"))?;
+    Ok(PostingRow { transaction, number, movement, phase, at, entries })
 }
 
-/// An entry, from its line on.
-fn entry(row: &mut Row) -> Result<Entry, StoreError> {
-    let _line = row.int()?;
-    let (account, side) = (account_key(row)?, row.named(Side::from_name)?);
-    let (minor, currency) = (row.int()?, row.currency_of_books()?);
-    let amount = Money::new(minor, currency).map_err(|error| row.corrupt(error))?;
-    Entry::new(account, side, amount).map_err(|error| row.corrupt(error))
+/// The entries of a posting, whatever they say. One that resolves another has none of its own.
+pub(crate) fn raw_entries(row: &mut Row, phase: RowPhase) -> Result<Vec<RawEntry>, StoreError> {
+    match (phase, row.bytes_or_null()?) {
+        (RowPhase::Pending | RowPhase::Posted, Some(bytes)) => entries::decode(&bytes),
+        (RowPhase::Resolves(..), None) => Some(Vec::new()),
+        (RowPhase::Pending | RowPhase::Posted | RowPhase::Resolves(..), _) => None,
+    }
+    .ok_or_else(|| row.corrupt("not the entries of a posting"))
 }
 
 pub(crate) fn phase(row: &mut Row) -> Result<RowPhase, StoreError> {

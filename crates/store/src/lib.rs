@@ -33,6 +33,7 @@ pub mod invitations;
 pub mod identity_checks;
 pub mod bulk_imports;
 pub mod books;
+mod entries;
 pub mod events;
 pub mod deliveries;
 pub mod timers;
@@ -108,8 +109,7 @@ pub fn statements() -> Vec<String> {
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
-    let appended =
-        [&books::POSTINGS, &books::ENTRIES, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
+    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
     record::Tables::shapes().into_iter().chain(appended).collect()
 }
 

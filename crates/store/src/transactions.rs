@@ -29,17 +29,19 @@ use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
 use crate::strands::{Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
-/// The parts of a transaction that are kept inside the sealed column.
+/// The parts of a transaction that are kept inside the sealed column, under names of one letter:
+/// they are written twice with every payment.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
     source: Option<StoredSource>,
+    #[serde(rename = "d")]
     destination: StoredDestination,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
     terms: Option<StoredTerms>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
     uma: Option<StoredUma>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     description: Option<String>,
 }
 

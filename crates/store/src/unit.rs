@@ -247,7 +247,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
         let Self { keyring, cache, changes, event_rows, .. } = self;
         let mut writes = changes.tables.writes(&mut cache.rows, keyring);
-        writes.extend(books::writes(changes.postings.values().flatten()));
+        writes.push(books::write(changes.postings.values().flatten()));
         writes.push(events::appended(event_rows));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());

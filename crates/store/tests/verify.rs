@@ -447,10 +447,28 @@ fn damaged(kind: Kind, sql: &str, keyring: Option<&Keyring>) -> Report {
     kind.damaged(build, &with_ids(sql), keyring)
 }
 
+/// The key of an account that no customer has.
+const RAIL_USD: &[u8] = &[2, 1, 0x03, 0x48];
+
+/// More than any payment may move.
+const BEYOND: i64 = 9_000_000_000_000_001;
+
+/// An entry on the left side, as it is stored.
+fn debit(account: &[u8], minor: i64) -> Vec<u8> {
+    [&[0], &minor.to_be_bytes()[..], &[u8::try_from(account.len()).unwrap()], account].concat()
+}
+
+/// The same on the right side.
+fn credit(account: &[u8], minor: i64) -> Vec<u8> {
+    [&[1], &debit(account, minor)[1..]].concat()
+}
+
 /// Puts ids in place of their names.
 fn with_ids(sql: &str) -> String {
     let internal =
         |id: domain::id::InternalAccountId| ledger::account::AccountKey::Internal(id).encode();
+    let ada_usd = internal(customer_account(1, "USD"));
+    let elsewhere_usd = internal(customer_account(3, "USD"));
     let names: Vec<(&str, Vec<u8>)> = [
         ("$deposited", uuid(DEPOSITED)),
         ("$out_pending", uuid(OUT_PENDING)),
@@ -489,11 +507,17 @@ fn with_ids(sql: &str) -> String {
     .into_iter()
     .map(|(name, id)| (name, id.as_bytes().to_vec()))
     .chain([
-        ("$rail_usd", vec![2, 1, 0x03, 0x48]),
+        ("$rail_usd", RAIL_USD.to_vec()),
         ("$exchange_usd", vec![3, 0x03, 0x48]),
-        ("$ada_usd", internal(customer_account(1, "USD"))),
+        ("$ada_usd", ada_usd.clone()),
         ("$adas_usd", customer_account(1, "USD").uuid().as_bytes().to_vec()),
-        ("$elsewhere_usd", internal(customer_account(3, "USD"))),
+        ("$elsewhere_usd", elsewhere_usd.clone()),
+        ("$too_much", [debit(RAIL_USD, 100_000), credit(&ada_usd, 100_001)].concat()),
+        ("$one_side", debit(&ada_usd, 1_000)),
+        ("$beyond", [debit(&ada_usd, BEYOND), credit(RAIL_USD, BEYOND)].concat()),
+        ("$of_nothing", [debit(&ada_usd, 0), credit(RAIL_USD, 0)].concat()),
+        ("$unknown", [debit(&[3, 0xff, 0xff], 1_000), credit(RAIL_USD, 1_000)].concat()),
+        ("$by_another", [debit(&elsewhere_usd, 1_000), credit(RAIL_USD, 1_000)].concat()),
         ("$forged_out_pending", {
             let context = [&uuid(OUT_PENDING).as_bytes()[..], &1_u32.to_be_bytes()].concat();
             // As it is packed when packing does not pay.
@@ -569,10 +593,13 @@ const CORRUPTERS: &[Corrupter] = &[
     // A settled entry has another amount.
     corrupter(
         &["L1", "L2", "L3", "T7"],
-        "update entries set amount = amount + 1 where transaction_id = $deposited and line = 2",
+        "update postings set entries = $too_much where transaction_id = $deposited",
     ),
     // A posting lost one of its sides.
-    corrupter(&["L1"], "delete from entries where transaction_id = $out_failed"),
+    corrupter(
+        &["L1"],
+        "update postings set entries = $one_side where transaction_id = $out_failed and number = 1",
+    ),
     // Balances that do not come to zero together, posted and pending.
     corrupter(
         &["L2", "L3"],
@@ -610,21 +637,32 @@ const CORRUPTERS: &[Corrupter] = &[
     // Amounts that no payment may have.
     corrupter(
         &["L5"],
-        "update entries set amount = 9000000000000001 where transaction_id = $out_failed",
+        "update postings set entries = $beyond where transaction_id = $out_failed and number = 1",
     ),
-    corrupter(&["L5"], "update entries set amount = 0 where transaction_id = $out_failed"),
+    corrupter(
+        &["L5"],
+        "update postings set entries = $of_nothing \
+         where transaction_id = $out_failed and number = 1",
+    ),
     corrupter(
         &["L5", "L3"],
         "update ledger_accounts set debits_posted = debits_posted - 1000000000, \
          credits_posted = credits_posted - 1000000000 where account = $rail_usd",
     ),
-    // Entries in a currency that their account does not have.
-    corrupter(&["L6"], "update entries set currency = 'EUR' where transaction_id = $out_failed"),
+    // What are no entries.
+    corrupter(
+        &["L6", "L1"],
+        "update postings set entries = x'02' where transaction_id = $out_failed and number = 1",
+    ),
+    // Entries on an account in a currency that nobody knows.
+    corrupter(
+        &["L6", "L1"],
+        "update postings set entries = $unknown where transaction_id = $out_failed and number = 1",
+    ),
     // Entries on another platform's account.
     corrupter(
         &["L6"],
-        "update entries set account = $elsewhere_usd \
-         where transaction_id = $out_failed and account = $ada_usd",
+        "update postings set entries = $by_another where transaction_id = $out_failed and number = 1",
     ),
     // A balance in a currency that its account does not have.
     corrupter(&["L6"], "update ledger_accounts set currency = 'EUR' where account = $ada_usd"),
@@ -632,10 +670,6 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(
         &["L7"],
         "update postings set number = 5 where transaction_id = $out_failed and number = 2",
-    ),
-    corrupter(
-        &["L7"],
-        "update entries set line = 7 where transaction_id = $out_failed and line = 2",
     ),
     // A resolution of nothing.
     corrupter(
@@ -661,7 +695,8 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(
         &["H1"],
         "drop index postings_resolved_once; \
-         insert into postings values ($out_settled, 3, 'TRANSFER_OUT', 'RESOLVED_VOIDED', 1, 0)",
+         insert into postings (transaction_id, number, movement, phase, resolves, at) \
+         values ($out_settled, 3, 'TRANSFER_OUT', 'RESOLVED_VOIDED', 1, 0)",
     ),
     // Pending money that comes to zero and is not what waits.
     corrupter(
@@ -754,8 +789,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A payment that was refunded to nobody.
     corrupter(
         &["T8", "L3"],
-        "delete from entries where transaction_id = $mismatched and number = 2; \
-         delete from postings where transaction_id = $mismatched and number = 2",
+        "delete from postings where transaction_id = $mismatched and number = 2",
     ),
     // A payment that was both paid out and given back.
     corrupter(
@@ -863,11 +897,7 @@ const CORRUPTERS: &[Corrupter] = &[
         &["U1"],
         "update transactions set receiving_minor = receiving_minor + 1 where id = $uma_waits_in",
     ),
-    corrupter(
-        &["U1", "T7", "L3"],
-        "delete from entries where transaction_id = $uma_here_in; \
-         delete from postings where transaction_id = $uma_here_in",
-    ),
+    corrupter(&["U1", "T7", "L3"], "delete from postings where transaction_id = $uma_here_in"),
     // A decision that nothing will ever ask for.
     corrupter(&["T10", "A1"], "delete from timers where subject = $uma_waits_in"),
     // Another amount left over Lightning than the invoice asks for.
@@ -1095,10 +1125,11 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
 }
 
 fn many_breaks_are_counted_and_few_are_named(kind: Kind) {
-    let mut sql = String::new();
+    let (mut sql, columns) =
+        (String::new(), "(platform, ordinal, resource, number, kind, at, sealed)");
     for number in 0..150 {
         let values = format!("$ada, {number} + 1, zeroblob(16), {number}, 'X', 0, x''");
-        write!(sql, "insert into events values ({values});").unwrap();
+        write!(sql, "insert into events {columns} values ({values});").unwrap();
     }
     let report = damaged(kind, &sql, None);
     let events = report.checks.iter().find(|check| check.predicate == "E1").unwrap();

@@ -14,7 +14,7 @@ use ledger::audit::{Audit, RawEntry};
 use ledger::movements::Movement;
 use uuid::Uuid;
 
-use super::payment::{Payment, RawLine, RawPosting, RawQuote, RawSettlement, RawTransaction};
+use super::payment::{Payment, RawPosting, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Ledger, Predicate, Run, shown};
 use crate::books::{self, LedgerAccount, RowPhase};
 use crate::error::StoreError;
@@ -76,11 +76,6 @@ fn numbers_are_dense(findings: &mut Findings, payment: &Payment) {
         format!("postings of {name} are not numbered 1, 2, 3 and so on")
     });
     for posting in &payment.postings {
-        let lines = posting.entries.iter().map(|line| line.line);
-        let is_dense = lines.eq(1..=posting.entries.len() as i64);
-        findings.demand(Predicate::L7, is_dense, || {
-            format!("lines of posting {} of {name} are not numbered 1, 2, 3", posting.number)
-        });
         findings.demand(Predicate::L7, resolves_a_pending_one(payment, posting), || {
             format!("posting {} of {name} resolves none that is pending", posting.number)
         });
@@ -106,12 +101,9 @@ fn resolves_a_pending_one(payment: &Payment, posting: &RawPosting) -> bool {
 /// L6.
 fn accounts_are_the_platforms(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
     let platform = payment.transaction.as_ref().map(|transaction| transaction.platform);
-    for RawLine { line, account, currency, .. } in &posting.entries {
+    for (line, RawEntry { account, .. }) in (1..).zip(&posting.entries) {
         run.findings.saw(Predicate::L6, 1);
         let of = || format!("line {line} of posting {} of {}", posting.number, payment.name());
-        run.findings.demand(Predicate::L6, account.currency() == Some(*currency), || {
-            format!("{} is not in its account's currency", of())
-        });
         let owner = match account {
             AccountKey::Internal(id) => Some(run.parties.platform_of_internal(*id)),
             AccountKey::Fees { platform, .. } => Some(Some(platform.uuid())),
@@ -134,11 +126,7 @@ fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
         run.findings.saw(predicate, posting.entries.len());
     }
     let name = |number: u32| format!("posting {number} of {}", payment.name());
-    let entries = posting.entries.iter().map(|line| RawEntry {
-        account: line.account,
-        side: line.side,
-        minor: line.minor,
-    });
+    let entries = posting.entries.iter().copied();
     let audit = &mut run.books.audit;
     match posting.phase {
         RowPhase::Pending => audit.pended(name(posting.number), entries),

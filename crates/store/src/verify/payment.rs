@@ -11,7 +11,7 @@ use domain::lookup::Lookup;
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, Settlement, Transaction};
-use ledger::account::{AccountKey, Side};
+use ledger::audit::RawEntry;
 use ledger::movements::Movement;
 use ledger::posting::Resolution;
 use uuid::Uuid;
@@ -44,20 +44,12 @@ fn quotes() -> String {
     )
 }
 
-const POSTINGS: &str = "select transaction_id, number, movement, phase, resolves, at \
+const POSTINGS: &str = "select transaction_id, number, movement, phase, resolves, at, entries \
     from postings where transaction_id > $1 and transaction_id <= $2 \
     order by transaction_id, number";
-const POSTING_COLUMNS: &[&str] =
-    &["transaction_id", "number", "movement", "phase", "resolves", "at"];
-
-const ENTRIES: &str = "select transaction_id, number, line, account, side, amount, currency \
-    from entries where transaction_id > $1 and transaction_id <= $2 \
-    order by transaction_id, number, line";
-const ENTRY_COLUMNS: &[&str] =
-    &["transaction_id", "number", "line", "account", "side", "amount", "currency"];
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [transactions(), quotes()].into_iter().chain([POSTINGS, ENTRIES].map(str::to_owned))
+    [transactions(), quotes(), POSTINGS.to_owned()].into_iter()
 }
 
 /// Everything that is stored about one transaction.
@@ -138,16 +130,7 @@ pub(super) struct RawPosting {
     pub(super) number: u32,
     pub(super) movement: Movement,
     pub(super) phase: RowPhase,
-    pub(super) entries: Vec<RawLine>,
-}
-
-/// A row of `entries`.
-pub(super) struct RawLine {
-    pub(super) line: i64,
-    pub(super) account: AccountKey,
-    pub(super) side: Side,
-    pub(super) minor: i64,
-    pub(super) currency: Currency,
+    pub(super) entries: Vec<RawEntry>,
 }
 
 impl Payment {
@@ -193,7 +176,6 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         let bounds = [Value::Bytes(low), Value::Bytes(high)];
         chunk.read_quotes(run, &bounds)?;
         chunk.read_postings(run, &bounds)?;
-        chunk.read_entries(run, &bounds)?;
         chunk.read_lookups(run)?;
         for payment in chunk.payments.values() {
             let breaks = run.findings.count;
@@ -281,45 +263,28 @@ impl Chunk {
 
     fn read_postings(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
         let Run { connection, findings, .. } = run;
-        connection.query(POSTINGS, bounds, POSTING_COLUMNS.len(), &mut |values| {
+        let width = books::POSTINGS.columns.len();
+        connection.query(POSTINGS, bounds, width, &mut |values| {
             let name = format!("a posting of Transaction:{}", shown(values.first()));
-            let row = &mut Row::new("postings", POSTING_COLUMNS, values);
-            let mut read = || {
-                let transaction = row.uuid()?;
-                let number = row.count()?;
+            let row = &mut Row::new(books::POSTINGS.table, books::POSTINGS.columns, values);
+            let read = |row: &mut Row| {
+                let (transaction, number) = (row.uuid()?, row.count()?);
                 let (movement, phase) = (row.named(Movement::from_name)?, books::phase(row)?);
                 row.time()?;
                 Ok((transaction, RawPosting { number, movement, phase, entries: Vec::new() }))
             };
-            match read() {
-                Ok((transaction, posting)) => self.payment(transaction).postings.push(posting),
-                Err(error) => findings.unreadable(Predicate::L7, name, &error),
-            }
-            Ok(())
-        })
-    }
-
-    fn read_entries(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
-        let Run { connection, findings, .. } = run;
-        connection.query(ENTRIES, bounds, ENTRY_COLUMNS.len(), &mut |values| {
-            let name = format!("an entry of Transaction:{}", shown(values.first()));
-            let row = &mut Row::new("entries", ENTRY_COLUMNS, values);
-            let mut read = || {
-                let (transaction, number, line) = (row.uuid()?, row.count()?, row.int()?);
-                let (account, side) = (books::account_key(row)?, row.named(Side::from_name)?);
-                let (minor, currency) = (row.int()?, row.currency_of_books()?);
-                Ok((transaction, number, RawLine { line, account, side, minor, currency }))
-            };
-            match read() {
-                Ok((transaction, number, line)) => {
-                    let postings = &mut self.payment(transaction).postings;
-                    match postings.iter_mut().find(|posting| posting.number == number) {
-                        Some(posting) => posting.entries.push(line),
-                        None => findings.broke(Predicate::L7, format!("{name} has no posting")),
-                    }
+            let (transaction, mut posting) = match read(row) {
+                Ok(read) => read,
+                Err(error) => {
+                    findings.unreadable(Predicate::L7, name, &error);
+                    return Ok(());
                 }
+            };
+            match books::raw_entries(row, posting.phase) {
+                Ok(entries) => posting.entries = entries,
                 Err(error) => findings.unreadable(Predicate::L6, name, &error),
             }
+            self.payment(transaction).postings.push(posting);
             Ok(())
         })
     }
