@@ -68,7 +68,7 @@ fn run(mut connection: Box<dyn Connection>, waiting: &Receiver<Look>) {
     while let Ok(first) = waiting.recv() {
         let mut looks = vec![first];
         looks.extend(waiting.try_iter().take(TOGETHER_MAX - 1));
-        if let Err(error) = connection.begin_read() {
+        if let Err(error) = connection.connect() {
             for look in looks {
                 // Whoever asked may have gone away.
                 let _ = look.reply.send(Err(error.clone()));
@@ -76,8 +76,6 @@ fn run(mut connection: Box<dyn Connection>, waiting: &Receiver<Look>) {
             continue;
         }
         answer(&mut *connection, by_table(looks));
-        // Nothing was written, so leaving the transaction cannot lose anything.
-        let _ = connection.rollback();
     }
 }
 
@@ -103,8 +101,13 @@ fn answer(connection: &mut dyn Connection, mut tables: Vec<(&'static Shape, Wait
     let wanted: Vec<_> = keys.collect();
     let asked = connection.fetch_all(&wanted, &mut |place, row| {
         let replies = row.first().and_then(|key| tables[place].1.remove(key));
-        for reply in replies.into_iter().flatten() {
+        let mut replies = replies.unwrap_or_default();
+        let last = replies.pop();
+        for reply in replies {
             let _ = reply.send(Ok(Some(row.clone())));
+        }
+        if let Some(reply) = last {
+            let _ = reply.send(Ok(Some(row)));
         }
         Ok(())
     });

@@ -157,10 +157,10 @@ impl fmt::Debug for PostgresServer {
 impl Engine for PostgresServer {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
         let mut migrator = self.connection(Patience::WHOLE)?;
-        migrator.connect()?;
+        migrator.reach()?;
         migrate::postgres(&mut migrator)?;
         let mut connection = self.connection(Patience::REQUESTS)?;
-        connection.connect()?;
+        connection.reach()?;
         connection.member = Some(new_member()?);
         Ok(Box::new(connection))
     }
@@ -179,13 +179,13 @@ impl Engine for PostgresServer {
 
     fn holds_data(&self) -> Result<bool, StoreError> {
         let mut connection = self.connection(Patience::REQUESTS)?;
-        connection.connect()?;
+        connection.reach()?;
         Ok(migrate::has_schema(&mut connection)? && engine::knows_key(&mut connection)?)
     }
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
         let mut connection = self.connection(Patience::WHOLE)?;
-        connection.connect()?;
+        connection.reach()?;
         let lease = connection.lease()?;
         // One that was given up says so. Any other is looked at for so long that a server that is
         // there must have renewed it, whatever its clock says.
@@ -258,7 +258,7 @@ impl Postgres {
 
     /// Makes sure that there is a session. In a new one, what was known from the last is not: the
     /// server may be another one, to which not everything had come.
-    fn connect(&mut self) -> Result<(), Failure> {
+    fn reach(&mut self) -> Result<(), Failure> {
         if self.link.connect()? == Reached::Anew {
             self.seen = None;
         }
@@ -305,7 +305,7 @@ impl Postgres {
     /// again, and its commit takes as long as the database needs to make sure of everything before
     /// it: after a standby was waited for in vain, what is seen may not be safe yet.
     fn is_there(&mut self, turn: i64) -> Result<bool, Failure> {
-        self.connect()?;
+        self.reach()?;
         let Turns { ours, .. } = self.take_turn()?;
         let touch = Question { sql: TOUCH, parameters: &[&EVERYBODY] };
         self.link.ask_within(COMMIT_TIME, &[touch, COMMIT])?;
@@ -486,7 +486,7 @@ fn values_of(row: &tokio_postgres::Row, columns: usize) -> Result<Vec<Value>, St
 impl Connection for Postgres {
     fn begin(&mut self) -> Result<Turn, StoreError> {
         self.rollback()?;
-        self.connect()?;
+        self.reach()?;
         match self.take_turn() {
             Ok(Turns { last, nouns, .. }) => {
                 self.state = State::Writes(last);
@@ -506,9 +506,14 @@ impl Connection for Postgres {
         }
     }
 
+    fn connect(&mut self) -> Result<(), StoreError> {
+        self.rollback()?;
+        Ok(self.reach()?)
+    }
+
     fn begin_read(&mut self) -> Result<(), StoreError> {
         self.rollback()?;
-        self.connect()?;
+        self.reach()?;
         self.state = State::WillRead;
         Ok(())
     }

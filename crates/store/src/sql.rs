@@ -388,11 +388,15 @@ pub enum Turn {
 }
 
 /// One connection of an engine. Synchronous: no other network call fits between its statements.
-/// An engine that lost its connection makes a new one at the next [`Connection::begin`] or
-/// [`Connection::begin_read`].
+/// An engine that lost its connection makes a new one at the next [`Connection::connect`],
+/// [`Connection::begin`] or [`Connection::begin_read`].
 pub trait Connection: Send {
     /// Starts a transaction that will write, and takes the turn: until it ends, nobody else writes.
     fn begin(&mut self) -> Result<Turn, StoreError>;
+
+    /// Makes sure that there is a connection, outside any transaction: a statement that is asked
+    /// next stands for itself, and sees what was committed before it.
+    fn connect(&mut self) -> Result<(), StoreError>;
 
     /// Starts a transaction that only reads, from one snapshot.
     fn begin_read(&mut self) -> Result<(), StoreError>;

@@ -79,6 +79,10 @@ impl Connection for TamperedConnection {
         self.inner.begin()
     }
 
+    fn connect(&mut self) -> Result<(), StoreError> {
+        self.inner.connect()
+    }
+
     fn begin_read(&mut self) -> Result<(), StoreError> {
         self.tamper.begin_read(&mut *self.inner)
     }

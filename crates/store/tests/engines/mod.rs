@@ -180,6 +180,10 @@ impl Engine for Damaged {
 }
 
 impl Connection for DamagedConnection {
+    fn connect(&mut self) -> Result<(), StoreError> {
+        self.connection.connect()
+    }
+
     fn begin_read(&mut self) -> Result<(), StoreError> {
         self.connection.begin()?;
         self.connection.execute("set local session_replication_role = replica", &[])?;
