@@ -68,13 +68,10 @@ impl Queue {
         Some(job)
     }
 
-    /// The next batch; none once the store is closed and everything is done.
-    pub(super) fn next(&mut self) -> Option<Vec<Box<dyn Item>>> {
-        if !self.wait() {
-            return None;
-        }
+    /// A batch of what is there.
+    pub(super) fn batch(&mut self) -> Vec<Box<dyn Item>> {
         let mut shares = Shares::default();
-        Some(std::iter::from_fn(|| self.take(&mut shares)).collect())
+        std::iter::from_fn(|| self.take(&mut shares)).collect()
     }
 
     /// Waits until there is something to take; false once there will be nothing any more.

@@ -74,11 +74,23 @@ impl Writer {
         self.others >= COMPANY_MIN
     }
 
-    /// Takes the next batch and carries it out; false once the store is closed and everything is
-    /// done.
+    /// Takes the turn and carries out what waits then, so that what comes while others have theirs
+    /// is part of it; false once the store is closed and everything is done.
     pub(super) fn next(&mut self, queue: &mut Queue) -> bool {
-        let Some(items) = queue.next() else { return false };
-        self.carry_out(items, None, queue);
+        if !queue.wait() {
+            return false;
+        }
+        self.reach.began(Step::Write);
+        let turn = hold(&self.pen).begin();
+        let items = queue.batch();
+        match turn {
+            Ok(turn) => self.carry_out(items, Some(turn), queue),
+            Err(StoreError::Unavailable(what)) => self.turn_away(items, &what, queue),
+            Err(error) => {
+                tracing::warn!(%error, units = items.len(), "a batch did not get its turn");
+                self.carry_out(items, None, queue);
+            }
+        }
         true
     }
 

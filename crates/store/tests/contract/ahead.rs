@@ -9,7 +9,7 @@ use std::task::Poll;
 use domain::platform::Platform;
 use store::Store;
 use store::error::StoreError;
-use store::sql::Connection;
+use store::sql::{Connection, Turn};
 use store::unit::Unit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -21,6 +21,7 @@ use crate::{Opened, Provider, open};
 /// Holds commits until they are let go, each with its outcome.
 struct Gate {
     holds: Moment,
+    began: UnboundedSender<()>,
     arrived: UnboundedSender<()>,
     outcome: Mutex<mpsc::Receiver<Result<(), StoreError>>>,
     reads: bool,
@@ -43,6 +44,11 @@ impl Tamper for Gate {
         inner.begin_read()
     }
 
+    fn begin(&self, inner: &mut dyn Connection) -> Result<Turn, StoreError> {
+        let _ = self.began.send(());
+        inner.begin()
+    }
+
     fn commit(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
         if self.holds == Moment::After {
             inner.commit()?;
@@ -61,6 +67,7 @@ impl Tamper for Gate {
 /// A store whose commits wait.
 struct Gated {
     store: Store,
+    began: UnboundedReceiver<()>,
     arrived: UnboundedReceiver<()>,
     let_go: mpsc::Sender<Result<(), StoreError>>,
     threads: store::Threads,
@@ -71,11 +78,11 @@ fn gated<P: Provider>(provider: &P) -> Gated {
 }
 
 fn opened<P: Provider>(provider: &P, holds: Moment, reads: bool) -> Gated {
-    let (arrived, arrivals) = unbounded_channel();
+    let ((began, begins), (arrived, arrivals)) = (unbounded_channel(), unbounded_channel());
     let (let_go, outcome) = mpsc::channel();
-    let gate = Arc::new(Gate { holds, arrived, outcome: Mutex::new(outcome), reads });
-    let (store, threads) = tampered::open(provider, gate);
-    Gated { store, arrived: arrivals, let_go, threads }
+    let gate = Gate { holds, began, arrived, outcome: Mutex::new(outcome), reads };
+    let (store, threads) = tampered::open(provider, Arc::new(gate));
+    Gated { store, began: begins, arrived: arrivals, let_go, threads }
 }
 
 impl Gated {
@@ -320,6 +327,39 @@ pub async fn who_had_company_runs_ahead_again_when_alone<P: Provider>() {
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     assert_eq!(second.await.unwrap(), "Platform 1abc");
     gated.close();
+}
+
+pub async fn what_comes_before_the_turn_is_part_of_it<P: Provider>() {
+    let provider = with_platform::<P>().await;
+    let (mut gated, mut other) = (gated(&provider), gated(&provider));
+    // They write as often as each other.
+    for _ in 0..5 {
+        for server in [&mut other, &mut gated] {
+            server.let_go.send(Ok(())).unwrap();
+            server.store.write(add('x')).await.unwrap();
+            server.commit_waits().await;
+        }
+    }
+    while gated.began.try_recv().is_ok() {}
+    let (ours, theirs) = (gated.store.clone(), other.store.clone());
+    let mut has_turn = Box::pin(theirs.write(add('y')));
+    assert!(is_pending(&mut has_turn).await);
+    other.commit_waits().await;
+    let mut first = Box::pin(ours.write(add('a')));
+    assert!(is_pending(&mut first).await);
+    gated.began.recv().await.unwrap();
+    let mut second = Box::pin(ours.write(add('b')));
+    assert!(is_pending(&mut second).await);
+    gated.open_up();
+    other.open_up();
+    let name = has_turn.await.unwrap();
+    assert_eq!(first.await.unwrap(), format!("{name}a"));
+    assert_eq!(second.await.unwrap(), format!("{name}ab"));
+    gated.commit_waits().await;
+    assert!(gated.arrived.try_recv().is_err(), "each has a turn of its own");
+    drop((ours, theirs));
+    gated.close();
+    other.close();
 }
 
 /// Ends the sessions of a database that are found by a condition.

@@ -297,6 +297,7 @@ mod far {
         crate::Postgres;
         ahead: what_another_server_wrote_before_the_turn_is_seen
             who_had_company_runs_ahead_again_when_alone
+            what_comes_before_the_turn_is_part_of_it
             a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along
             what_ran_ahead_in_a_session_that_ended_runs_again
             what_cannot_be_read_ahead_is_read_in_its_turn;

@@ -19,6 +19,11 @@ pub trait Tamper: Send + Sync + 'static {
         inner.begin_read()
     }
 
+    /// Takes the turn.
+    fn begin(&self, inner: &mut dyn Connection) -> Result<Turn, StoreError> {
+        inner.begin()
+    }
+
     /// Makes changes.
     fn write(&self, inner: &mut dyn Connection, writes: Vec<Write>) -> Result<(), StoreError> {
         inner.write(writes)
@@ -76,7 +81,7 @@ impl Engine for Tampered {
 
 impl Connection for TamperedConnection {
     fn begin(&mut self) -> Result<Turn, StoreError> {
-        self.inner.begin()
+        self.tamper.begin(&mut *self.inner)
     }
 
     fn connect(&mut self) -> Result<(), StoreError> {
