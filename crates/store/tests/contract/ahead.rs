@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::records::{answer_like_event, said_in};
 use crate::support::*;
 use crate::tampered::{self, Tamper};
-use crate::{Opened, Provider, open};
+use crate::{Provider, open_with_platform};
 
 /// Holds commits until they are let go, each with its outcome.
 struct Gate {
@@ -103,18 +103,6 @@ impl Gated {
     }
 }
 
-/// A database with the platform 1 in it.
-async fn with_platform<P: Provider>() -> P {
-    let opened = open::<P>();
-    opened
-        .write(|unit| {
-            unit.put_platform(platform(1));
-            Ok(())
-        })
-        .await;
-    Opened::close(opened)
-}
-
 /// Adds a letter to the name of the platform 1, and gives what it is then.
 fn add(letter: char) -> impl FnMut(&mut Unit<'_, '_>) -> Result<String, StoreError> {
     move |unit| {
@@ -186,7 +174,7 @@ async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
 }
 
 pub async fn units_see_what_is_being_written_and_are_answered_after_it<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let store = gated.store.clone();
     let mut first = Box::pin(store.write(add('a')));
@@ -206,7 +194,7 @@ pub async fn units_see_what_is_being_written_and_are_answered_after_it<P: Provid
 }
 
 pub async fn units_run_while_others_are_written<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let Two { first, second } = two(&mut gated).await;
     gated.let_go.send(Ok(())).unwrap();
@@ -217,7 +205,7 @@ pub async fn units_run_while_others_are_written<P: Provider>() {
 }
 
 pub async fn what_ran_on_a_batch_that_failed_runs_again<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let store = gated.store.clone();
     gated.let_go.send(Ok(())).unwrap();
@@ -250,7 +238,7 @@ pub async fn what_ran_on_a_batch_that_failed_runs_again<P: Provider>() {
 }
 
 pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let store = gated.store.clone();
     gated.let_go.send(Ok(())).unwrap();
@@ -271,20 +259,14 @@ pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider
 }
 
 pub async fn what_somebody_else_wrote_is_seen<P: Provider>() {
-    let opened = open::<P>();
-    opened
-        .write(|unit| {
-            unit.put_platform(platform(1));
-            Ok(())
-        })
-        .await;
+    let opened = open_with_platform::<P>().await;
     assert_eq!(opened.store.write(add('a')).await.unwrap(), "Platform 1a");
     opened.provider.run("update platforms set name = 'Other ', version = version + 1");
     assert_eq!(opened.store.write(add('b')).await.unwrap(), "Other b");
 }
 
 pub async fn what_another_server_wrote_before_the_turn_is_seen<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = opened(&provider, Moment::After, true);
     let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
     let Two { first, second } = two(&mut gated).await;
@@ -299,7 +281,7 @@ pub async fn what_another_server_wrote_before_the_turn_is_seen<P: Provider>() {
 }
 
 pub async fn who_had_company_runs_ahead_again_when_alone<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
     let mut runs = 0;
@@ -330,7 +312,7 @@ pub async fn who_had_company_runs_ahead_again_when_alone<P: Provider>() {
 }
 
 pub async fn what_comes_before_the_turn_is_part_of_it<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let (mut gated, mut other) = (gated(&provider), gated(&provider));
     // They write as often as each other.
     for _ in 0..5 {
@@ -370,32 +352,29 @@ fn end_sessions<P: Provider>(provider: &P, condition: &str) {
     ));
 }
 
-pub async fn a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along<P: Provider>() {
-    let provider = with_platform::<P>().await;
-    let mut gated = gated(&provider);
+/// Both letters are added, each once, although these sessions end at the commit of the first.
+async fn both_are_added<P: Provider>(provider: &P, mut gated: Gated, ended: &str) {
     let Two { first, second } = two(&mut gated).await;
-    end_sessions(&provider, "state = 'idle in transaction'");
+    end_sessions(provider, ended);
     gated.open_up();
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     assert_eq!(second.await.unwrap(), "Platform 1abc");
     assert_eq!(name(&gated.store).await, "Platform 1abc");
     gated.close();
+}
+
+pub async fn a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along<P: Provider>() {
+    let provider = open_with_platform::<P>().await.close();
+    both_are_added(&provider, gated(&provider), "state = 'idle in transaction'").await;
 }
 
 pub async fn what_ran_ahead_in_a_session_that_ended_runs_again<P: Provider>() {
-    let provider = with_platform::<P>().await;
-    let mut gated = opened(&provider, Moment::After, true);
-    let Two { first, second } = two(&mut gated).await;
-    end_sessions(&provider, "true");
-    gated.open_up();
-    assert_eq!(first.await.unwrap(), "Platform 1ab");
-    assert_eq!(second.await.unwrap(), "Platform 1abc");
-    assert_eq!(name(&gated.store).await, "Platform 1abc");
-    gated.close();
+    let provider = open_with_platform::<P>().await.close();
+    both_are_added(&provider, opened(&provider, Moment::After, true), "true").await;
 }
 
 pub async fn what_cannot_be_read_ahead_is_read_in_its_turn<P: Provider>() {
-    let provider = with_platform::<P>().await;
+    let provider = open_with_platform::<P>().await.close();
     let mut gated = opened(&provider, Moment::Before, false);
     gated.let_go.send(Ok(())).unwrap();
     gated.store.write(add('a')).await.unwrap();

@@ -10,7 +10,7 @@ use store::unit::Unit;
 
 use crate::support::{self, *};
 use crate::units::hold;
-use crate::{Provider, open};
+use crate::{Provider, open, open_with_platform};
 
 /// More than one batch and far below the queue.
 const WRITES: u128 = 2_000;
@@ -36,13 +36,7 @@ pub async fn many_writes_at_once_are_all_durable<P: Provider>() {
 }
 
 pub async fn reads_never_wait_for_the_lane<P: Provider>() {
-    let opened = open::<P>();
-    opened
-        .write(|unit| {
-            unit.put_platform(platform(1));
-            Ok(())
-        })
-        .await;
+    let opened = open_with_platform::<P>().await;
     let held = hold(&opened).await;
     let found = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?)).await;
     assert!(found.is_some());

@@ -27,7 +27,7 @@ use store::unit::Unit;
 use store::{Store, Threads};
 use testbed::postgres::Database;
 
-use self::support::{Refused, Result, keyring};
+use self::support::{Refused, Result, keyring, platform};
 
 /// A database for one test.
 pub trait Provider: Send + 'static {
@@ -156,6 +156,18 @@ pub struct Opened<P> {
 /// Opens a store on a new database.
 pub fn open<P: Provider>() -> Opened<P> {
     open_again(P::new())
+}
+
+/// Opens a store on a new database with the platform 1 in it.
+pub async fn open_with_platform<P: Provider>() -> Opened<P> {
+    let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.put_platform(platform(1));
+            Ok(())
+        })
+        .await;
+    opened
 }
 
 /// Opens a store on a database that may hold something.

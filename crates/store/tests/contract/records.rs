@@ -24,7 +24,7 @@ use store::unit::Unit;
 
 use crate::support::*;
 use crate::units::hold;
-use crate::{Opened, Provider, open};
+use crate::{Opened, Provider, open, open_with_platform};
 
 /// Writes a record, closes the store, and reads it in a view, in a unit and for itself.
 async fn check<P, R>(
@@ -286,17 +286,6 @@ pub async fn answers_that_are_parts_of_events_come_back<P: Provider>() {
         let answer = opened.read(move |view| Ok(view.answer(&[number; 16])?)).await;
         assert_eq!(answer, expected(number), "{number}");
     }
-}
-
-async fn open_with_platform<P: Provider>() -> Opened<P> {
-    let opened = open::<P>();
-    opened
-        .write(|unit| {
-            unit.put_platform(platform(1));
-            Ok(())
-        })
-        .await;
-    opened
 }
 
 pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {

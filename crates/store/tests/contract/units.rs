@@ -15,7 +15,7 @@ use store::unit::Unit;
 
 use crate::support::*;
 use crate::tampered::{self, Tamper};
-use crate::{Opened, Provider, open, open_again};
+use crate::{Opened, Provider, open, open_again, open_with_platform};
 
 /// Holds the lane inside a unit until the returned sender is used or dropped, so that what is
 /// written meanwhile becomes one batch.
@@ -127,13 +127,7 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
 }
 
 pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
-    let opened = open::<P>();
-    opened
-        .write(|unit| {
-            unit.put_platform(platform(1));
-            Ok(())
-        })
-        .await;
+    let opened = open_with_platform::<P>().await;
     // A unit that has not read cannot know that the key is taken, nor does a lane that has started
     // since.
     let opened = open_again(opened.close());
