@@ -11,6 +11,7 @@
 
 mod ahead;
 mod queue;
+mod tray;
 mod writer;
 
 use std::any::Any;

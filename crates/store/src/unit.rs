@@ -124,16 +124,21 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes it and makes it durable, in a transaction that was begun. Units that only looked cost
-    /// no flush.
-    pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        if self.writes.is_empty() {
+    /// Writes batches in their order and makes them durable, in a transaction that was begun. Units
+    /// that only looked cost no flush.
+    pub(crate) fn commit(
+        batches: Vec<Self>,
+        connection: &mut dyn Connection,
+    ) -> Result<(), StoreError> {
+        if batches.iter().all(|batch| batch.writes.is_empty()) {
             return connection.rollback();
         }
-        for (platform, millis) in self.nearer {
-            connection.execute(timers::NEARER, &[millis.into(), platform.into()])?;
+        for Self { nearer, writes } in batches {
+            for (platform, millis) in nearer {
+                connection.execute(timers::NEARER, &[millis.into(), platform.into()])?;
+            }
+            connection.write(writes)?;
         }
-        connection.write(self.writes)?;
         connection.commit()
     }
 }
@@ -155,8 +160,8 @@ pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
     cache: &'a mut Cache,
-    /// Events that are being written.
-    before: &'a [Numbered],
+    /// Events that are still to be written, batch by batch.
+    before: Vec<Arc<[Numbered]>>,
     changes: Changes,
     /// The rows of the batch's events. Sealing takes time, and there is more of it while the batch
     /// is open than when it is to be written.
@@ -171,7 +176,7 @@ impl<'a> Batch<'a> {
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
         cache: &'a mut Cache,
-        before: &'a [Numbered],
+        before: Vec<Arc<[Numbered]>>,
     ) -> Self {
         Self {
             connection,
@@ -461,7 +466,8 @@ impl Unit<'_, '_> {
 
     fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
         let near = self.local.events.iter().chain(&self.batch.changes.events);
-        let near = near.chain(self.batch.before).find(|numbered| numbered.place() == part.place);
+        let before = self.batch.before.iter().flat_map(|events| events.iter());
+        let near = near.chain(before).find(|numbered| numbered.place() == part.place);
         let near = near.map(|numbered| Some(&numbered.event));
         if let Some(event) = near.or_else(|| self.batch.events.get(&part.place).map(Option::as_ref))
         {

@@ -11,36 +11,39 @@
 //! again together, in their turn ([`Writer`]). While others write as often as we do, that is all
 //! that is done.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::queue::{Queue, Shares};
-use super::writer::{Pen, Writer, count_conflict, hold, measure, run_in_order, stop, timed};
+use super::queue::{Queue, Ranked, Shares};
+use super::tray::{Job, Tray};
+use super::writer::{
+    Pen, Writer, count_conflict, hold, measure, measure_queue, run_in_order, stop, timed,
+};
 use super::{Item, Listeners};
+use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::events::Numbered;
 use crate::reach::{Reach, Step};
 use crate::sql::Turn;
-use crate::unit::{Batch, News, Prepared};
+use crate::unit::{Batch, Prepared};
 
-/// A batch that was run and is to be written.
-struct Job {
-    prepared: Prepared,
-    news: News,
-    items: Vec<Box<dyn Item>>,
-    written: oneshot::Sender<Written>,
-}
+/// Units of a batch that is handed over while another one is being written. Each batch writes the
+/// rows that all payments share once, and costs the two threads a word.
+const UNITS_MIN: usize = 8;
 
-/// What became of it.
-enum Written {
-    /// It is durable, and its units are answered.
-    Durable,
-    /// Nothing of it remains.
+/// The same across a network, where each batch has statements of its own.
+const REMOTE_UNITS_MIN: usize = 48;
+
+/// What became of batches that were handed over.
+enum Outcome {
+    /// So many are durable, and their units are answered.
+    Durable(usize),
+    /// Nothing of these units remains.
     Not(Vec<Box<dyn Item>>, Why),
 }
 
@@ -54,19 +57,19 @@ enum Why {
     Lost(String),
 }
 
-/// A batch that is being written.
-struct Flight {
-    written: oneshot::Receiver<Written>,
-    /// Its events, which answers to later units may be parts of.
-    events: Vec<Numbered>,
-}
-
 /// Runs units while others are written.
 pub(super) struct Ahead {
     /// Waits for several things at once.
     runtime: Runtime,
-    jobs: SyncSender<Job>,
+    tray: Arc<Tray>,
+    outcomes: UnboundedReceiver<Outcome>,
     scribe: JoinHandle<()>,
+    units_min: usize,
+    /// The events of each batch that was handed over and is not durable yet: answers to later units
+    /// may be parts of them.
+    flights: VecDeque<Arc<[Numbered]>>,
+    /// How many of these batches must be durable before the lane may forget again.
+    remembered: usize,
 }
 
 impl Ahead {
@@ -74,101 +77,95 @@ impl Ahead {
     pub(super) fn start(writer: &Writer) -> Result<Self, StoreError> {
         let cannot = |error| StoreError::Engine(format!("cannot start a thread: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(cannot)?;
-        // There is never more than one.
-        let (jobs, handed_over) = sync_channel(1);
+        let (tray, (told, outcomes)) = (Arc::new(Tray::default()), unbounded_channel());
         let scribe = Scribe {
             pen: Arc::clone(&writer.pen),
             listeners: writer.listeners.clone(),
             reach: Arc::clone(&writer.reach),
+            tray: Arc::clone(&tray),
+            outcomes: told,
         };
         let scribe = std::thread::Builder::new()
             .name("commit-writer".to_owned())
-            .spawn(move || scribe.run(&handed_over))
+            .spawn(move || scribe.run())
             .map_err(cannot)?;
-        Ok(Self { runtime, jobs, scribe })
+        let units_min = if writer.is_remote { REMOTE_UNITS_MIN } else { UNITS_MIN };
+        let (flights, remembered) = (VecDeque::new(), 0);
+        Ok(Self { runtime, tray, outcomes, scribe, units_min, flights, remembered })
     }
 
     /// Works the queue off until it is closed.
-    pub(super) fn run(self, mut writer: Writer, mut queue: Queue) {
-        let mut flight = None;
+    pub(super) fn run(mut self, mut writer: Writer, mut queue: Queue) {
         loop {
-            let goes_on = match flight.take() {
-                None if writer.has_company() => writer.next(&mut queue),
-                before => self.next(&mut writer, &mut queue, before, &mut flight),
+            let goes_on = if self.flights.is_empty() && writer.has_company() {
+                writer.next(&mut queue)
+            } else {
+                self.next(&mut writer, &mut queue)
             };
             if !goes_on {
                 break;
             }
         }
-        drop(self.jobs);
+        self.tray.close();
         // One that panicked has nothing left to close.
         let _ = self.scribe.join();
         writer.settle();
     }
 
-    /// Runs a batch, and hands it over once the one before it is written; false once the store is
-    /// closed and everything is done.
-    fn next(
-        &self,
-        writer: &mut Writer,
-        queue: &mut Queue,
-        before: Option<Flight>,
-        flight: &mut Option<Flight>,
-    ) -> bool {
-        writer.cache.age();
-        let (mut written, events) = match before {
-            Some(Flight { written, events }) => (Some(written), events),
-            None => (None, Vec::new()),
-        };
+    /// Runs a batch and hands it over; false once the store is closed and everything is done.
+    fn next(&mut self, writer: &mut Writer, queue: &mut Queue) -> bool {
+        self.age(&mut writer.cache);
         let Writer { reader, keyring, cache, reach, .. } = &mut *writer;
-        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, &events));
-        let (mut shares, mut landed, mut is_full) = (Shares::default(), None, false);
+        let before = self.flights.iter().map(Arc::clone).collect();
+        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, before));
+        let (mut outcome, mut is_full) = (None, false);
         let end = loop {
-            if landed.is_none() {
-                landed = written.as_mut().and_then(look);
-            }
-            match landed.take() {
-                Some(Written::Not(items, why)) => break End::Not(items, why),
-                Some(Written::Durable) => {
-                    written = None;
+            match outcome.take().or_else(|| self.look()) {
+                Some(Outcome::Not(items, why)) => break End::Not(items, why),
+                Some(Outcome::Durable(batches)) => {
+                    self.landed(batches);
                     // Whoever writes is not kept waiting for units that come only now.
-                    is_full = !open.items.is_empty();
+                    is_full = self.flights.is_empty() && !open.items.is_empty();
+                    continue;
                 }
                 None => {}
             }
-            let next = if is_full { None } else { queue.take(&mut shares) };
+            let shares = self.tray.shares() + open.shares;
+            let next = if is_full { None } else { queue.take(shares) };
+            let is_writing = !self.flights.is_empty();
+            let units_min = if is_writing { self.units_min } else { 1 };
             if let Some(item) = next {
                 open.take(item);
             } else if open.waits() {
                 if let Err(error) = open.fetch(reach) {
                     break End::Unread(error);
                 }
-            } else if let Some(written) = &mut written {
-                landed = self.runtime.block_on(either(written, queue, &shares));
-            } else if !open.items.is_empty() {
+            } else if open.items.len() >= units_min {
                 break End::Complete;
+            } else if is_writing {
+                outcome = self.wait(queue, shares);
             } else if !queue.wait() {
                 return false;
             }
         };
-        let Open { batch, mut items, .. } = open;
+        let Open { batch, mut items, shares, .. } = open;
         let (mut units, why) = match end {
             End::Complete => {
-                measure(items.len(), queue);
+                measure_queue(queue);
                 let (prepared, mut changes) = batch.prepare();
-                let (news, events) = (changes.take_news(), changes.take_events());
+                let news = changes.take_news();
+                self.flights.push_back(changes.take_events().into());
                 changes.remember(&mut writer.cache);
-                *flight = Some(self.hand_over(prepared, news, items, events));
+                self.tray.put(Job { prepared, news, items, shares });
                 return true;
             }
             End::Not(units, why) => (units, why),
-            // The batch before does not depend on it.
-            End::Unread(why) => match written.map(|written| self.runtime.block_on(written)) {
-                None | Some(Ok(Written::Durable)) => (Vec::new(), why),
-                Some(Ok(Written::Not(units, why))) => (units, why),
-                Some(Err(_)) => stop(GONE),
-            },
+            // The batches before do not depend on it.
+            End::Unread(why) => self.land().unwrap_or((Vec::new(), why)),
         };
+        self.flights.clear();
+        self.remembered = 0;
+        units.extend(self.tray.clear().into_iter().flat_map(|job| job.items));
         units.append(&mut items);
         writer.cache.forget(true);
         match why {
@@ -179,18 +176,53 @@ impl Ahead {
         true
     }
 
-    fn hand_over(
-        &self,
-        prepared: Prepared,
-        news: News,
-        items: Vec<Box<dyn Item>>,
-        events: Vec<Numbered>,
-    ) -> Flight {
-        let (written, receiver) = oneshot::channel();
-        if self.jobs.send(Job { prepared, news, items, written }).is_err() {
-            stop(GONE);
+    /// Has the lane forget what was not used for long. What it forgets was used before it did so
+    /// the last time, and all of that must be durable: it is read from the database from now on.
+    fn age(&mut self, cache: &mut Cache) {
+        if self.remembered == 0 {
+            cache.age();
+            self.remembered = self.flights.len();
         }
-        Flight { written: receiver, events }
+    }
+
+    /// Keeps in mind that the first of the batches under way are durable.
+    fn landed(&mut self, batches: usize) {
+        self.flights.drain(..batches);
+        self.remembered = self.remembered.saturating_sub(batches);
+    }
+
+    /// What became of batches, if it is known.
+    fn look(&mut self) -> Option<Outcome> {
+        match self.outcomes.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => stop(GONE),
+        }
+    }
+
+    /// Waits until something became of batches, or a unit is there that belongs into a transaction
+    /// that has `shares`.
+    fn wait(&mut self, queue: &mut Queue, shares: Shares) -> Option<Outcome> {
+        let (outcomes, is_open) = (&mut self.outcomes, queue.is_open_to(shares));
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                outcome = outcomes.recv() => Some(outcome.unwrap_or_else(|| stop(GONE))),
+                () = queue.arrival(), if is_open => None,
+            }
+        })
+    }
+
+    /// Waits until all batches are durable, or one is not written.
+    fn land(&mut self) -> Option<(Vec<Box<dyn Item>>, Why)> {
+        while !self.flights.is_empty() {
+            match self.outcomes.blocking_recv() {
+                Some(Outcome::Durable(batches)) => self.landed(batches),
+                Some(Outcome::Not(items, why)) => return Some((items, why)),
+                None => stop(GONE),
+            }
+        }
+        None
     }
 }
 
@@ -198,13 +230,14 @@ impl Ahead {
 struct Open<'a> {
     batch: Batch<'a>,
     items: Vec<Box<dyn Item>>,
+    shares: Shares,
     /// How many of them have run; those behind them wait for rows.
     ran: usize,
 }
 
 impl<'a> Open<'a> {
     fn new(batch: Batch<'a>) -> Self {
-        Self { batch, items: Vec::new(), ran: 0 }
+        Self { batch, items: Vec::new(), shares: Shares::default(), ran: 0 }
     }
 
     /// Whether units wait for rows.
@@ -213,7 +246,8 @@ impl<'a> Open<'a> {
     }
 
     /// Runs a unit, or lets it tell what it needs if others wait before it.
-    fn take(&mut self, mut item: Box<dyn Item>) {
+    fn take(&mut self, (rank, mut item): Ranked) {
+        self.shares.count(rank);
         if self.waits() {
             self.batch.foresee(|unit| item.run(unit));
             self.items.push(item);
@@ -257,74 +291,72 @@ enum End {
 /// nobody knows what became of it.
 const GONE: &str = "the thread that writes is gone";
 
-/// What became of a batch, if it is known.
-fn look(written: &mut oneshot::Receiver<Written>) -> Option<Written> {
-    match written.try_recv() {
-        Ok(outcome) => Some(outcome),
-        Err(TryRecvError::Empty) => None,
-        Err(TryRecvError::Closed) => stop(GONE),
-    }
-}
-
-/// Waits until the batch is written or a unit is there that belongs into one that has `shares`.
-async fn either(
-    written: &mut oneshot::Receiver<Written>,
-    queue: &mut Queue,
-    shares: &Shares,
-) -> Option<Written> {
-    let is_open = queue.is_open_to(shares);
-    tokio::select! {
-        biased;
-        outcome = written => Some(outcome.unwrap_or_else(|_| stop(GONE))),
-        _ = queue.arrival(), if is_open => None,
-    }
-}
-
 /// Writes what was run.
 struct Scribe {
     pen: Pen,
     listeners: Listeners,
     reach: Arc<Reach>,
+    tray: Arc<Tray>,
+    outcomes: UnboundedSender<Outcome>,
 }
 
 impl Scribe {
-    fn run(&self, jobs: &Receiver<Job>) {
-        while let Ok(Job { prepared, news, items, written }) = jobs.recv() {
-            // The lane is there until it has dropped its end of the queue.
-            match timed(&self.reach, || self.write(prepared)) {
+    fn run(&self) {
+        let mut next = self.tray.take();
+        while let Some(jobs) = next.take() {
+            let (batches, mut prepared) = (jobs.len(), Vec::with_capacity(jobs.len()));
+            let (mut news, mut items) = (Vec::with_capacity(batches), Vec::new());
+            for job in jobs {
+                prepared.push(job.prepared);
+                news.push(job.news);
+                items.extend(job.items);
+            }
+            measure(items.len());
+            let why = match timed(&self.reach, || self.write(prepared)) {
                 Ok(Turn::Own) => {
                     self.reach.ended(Step::Write);
-                    self.listeners.tell(news);
-                    let _ = written.send(Written::Durable);
+                    news.into_iter().for_each(|news| self.listeners.tell(news));
+                    // Whoever hears of it knows what is taken already.
+                    next = self.tray.take_at_once();
+                    self.tell(Outcome::Durable(batches));
                     items.into_iter().for_each(|item| item.answer());
+                    next = next.or_else(|| self.tray.take());
+                    continue;
                 }
-                // For its units the batch goes on until they are answered.
-                Ok(turn) => drop(written.send(Written::Not(items, Why::Others(turn)))),
+                // For its units the transaction goes on until they are answered.
+                Ok(turn) => Why::Others(turn),
                 Err(error) => {
                     tracing::warn!(%error, units = items.len(), "a batch was not committed");
-                    let why = match error {
+                    match error {
                         StoreError::Unavailable(what) => Why::Lost(what),
                         StoreError::Conflict(_) => {
                             count_conflict();
                             Why::Failed
                         }
                         _ => Why::Failed,
-                    };
-                    let _ = written.send(Written::Not(items, why));
+                    }
                 }
-            }
+            };
+            self.tray.stop();
+            self.tell(Outcome::Not(items, why));
+            next = self.tray.take();
         }
     }
 
-    /// Commits a batch in its turn, or only takes the turn if somebody else has written since the
+    fn tell(&self, outcome: Outcome) {
+        // The lane is there until it has closed the tray.
+        let _ = self.outcomes.send(outcome);
+    }
+
+    /// Commits batches in one turn, or only takes the turn if somebody else has written since the
     /// one before.
-    fn write(&self, prepared: Prepared) -> Result<Turn, StoreError> {
+    fn write(&self, batches: Vec<Prepared>) -> Result<Turn, StoreError> {
         let connection = &mut **hold(&self.pen);
         let turn = connection.begin()?;
         if turn != Turn::Own {
             return Ok(turn);
         }
-        match prepared.commit(connection) {
+        match Prepared::commit(batches, connection) {
             Ok(()) => Ok(turn),
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),
             Err(error) => {

@@ -23,11 +23,29 @@ const REMOTE_JOBS_MIN: usize = 48;
 /// A unit with its rank.
 pub(super) type Ranked = (Rank, Box<dyn Item>);
 
-/// How many units a batch has of each rank.
-#[derive(Debug, Default)]
+/// How many units there are of each rank.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Shares {
     requests: usize,
     jobs: usize,
+}
+
+impl Shares {
+    /// Counts a unit.
+    pub(super) fn count(&mut self, rank: Rank) {
+        match rank {
+            Rank::Request => self.requests += 1,
+            Rank::Job => self.jobs += 1,
+        }
+    }
+}
+
+impl std::ops::Add for Shares {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { requests: self.requests + other.requests, jobs: self.jobs + other.jobs }
+    }
 }
 
 /// What waits.
@@ -46,32 +64,28 @@ impl Queue {
         Self { waiting, request: None, jobs: VecDeque::new(), jobs_min }
     }
 
-    /// The next unit for a batch that has these, requests first; none if nothing that is there
-    /// belongs into it.
-    pub(super) fn take(&mut self, shares: &mut Shares) -> Option<Box<dyn Item>> {
+    /// The next unit for a database transaction that has these, requests first; none if nothing
+    /// that is there belongs into it.
+    pub(super) fn take(&mut self, shares: Shares) -> Option<Ranked> {
         while shares.requests < REQUESTS_MAX && self.jobs.len() < QUEUE_MAX {
             let received = self.request.take().map(|item| (Rank::Request, item));
             match received.map_or_else(|| self.waiting.try_recv(), Ok) {
-                Ok((Rank::Request, item)) => {
-                    shares.requests += 1;
-                    return Some(item);
-                }
+                Ok(request @ (Rank::Request, _)) => return Some(request),
                 Ok((Rank::Job, item)) => self.jobs.push_back(item),
                 Err(_) => break,
             }
         }
-        if shares.jobs == shares.requests.max(self.jobs_min) {
+        if shares.jobs >= shares.requests.max(self.jobs_min) {
             return None;
         }
-        let job = self.jobs.pop_front()?;
-        shares.jobs += 1;
-        Some(job)
+        self.jobs.pop_front().map(|job| (Rank::Job, job))
     }
 
     /// A batch of what is there.
     pub(super) fn batch(&mut self) -> Vec<Box<dyn Item>> {
         let mut shares = Shares::default();
-        std::iter::from_fn(|| self.take(&mut shares)).collect()
+        let next = || self.take(shares).inspect(|(rank, _)| shares.count(*rank));
+        std::iter::from_fn(next).map(|(_, item)| item).collect()
     }
 
     /// Waits until there is something to take; false once there will be nothing any more.
@@ -90,8 +104,8 @@ impl Queue {
         self.keep(received);
     }
 
-    /// Whether a request can arrive that belongs into a batch with these.
-    pub(super) fn is_open_to(&self, shares: &Shares) -> bool {
+    /// Whether a request can arrive that belongs into a transaction with these.
+    pub(super) fn is_open_to(&self, shares: Shares) -> bool {
         let may_arrive = !self.waiting.is_closed() || !self.waiting.is_empty();
         let has_room = self.jobs.len() < QUEUE_MAX && self.request.is_none();
         may_arrive && has_room && shares.requests < REQUESTS_MAX

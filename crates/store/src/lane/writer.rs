@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reach::{Reach, Step};
 use crate::sql::{Connection, Turn};
-use crate::unit::{Batch, Changes, Ran};
+use crate::unit::{Batch, Changes, Prepared, Ran};
 
 /// What stops the process when a commit's outcome is unknown. The exit code is `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -47,7 +47,7 @@ pub(super) struct Writer {
     pub(super) pen: Pen,
     /// What units that run ahead read from.
     pub(super) reader: Box<dyn Connection>,
-    is_remote: bool,
+    pub(super) is_remote: bool,
     /// Turns in a row before which somebody else had one.
     others: u32,
     pub(super) keyring: Arc<Keyring>,
@@ -108,7 +108,8 @@ impl Writer {
         turn: Option<Turn>,
         queue: &mut Queue,
     ) {
-        measure(items.len(), queue);
+        measure(items.len());
+        measure_queue(queue);
         let reach = Arc::clone(&self.reach);
         let outcome = timed(&reach, || self.commit(&mut items, turn));
         reach.ended(Step::Write);
@@ -247,7 +248,7 @@ fn run_and_write(
     cache: &mut Cache,
     items: &mut [Box<dyn Item>],
 ) -> Result<Changes, StoreError> {
-    let mut batch = Batch::new(&mut *connection, keyring, cache, &[]);
+    let mut batch = Batch::new(&mut *connection, keyring, cache, Vec::new());
     batch.expect(items.iter().filter_map(|item| item.scope()))?;
     let mut ran = run_in_order(&mut batch, items);
     while ran < items.len() {
@@ -255,7 +256,7 @@ fn run_and_write(
         ran += run_in_order(&mut batch, &mut items[ran..]);
     }
     let (prepared, changes) = batch.prepare();
-    prepared.commit(connection)?;
+    Prepared::commit(vec![prepared], connection)?;
     Ok(changes)
 }
 
@@ -273,9 +274,13 @@ pub(super) fn count_conflict() {
     metrics::counter!("switchyard_commit_conflicts_total").increment(1);
 }
 
-/// Tells how many units a batch has and how many are left.
-pub(super) fn measure(units: usize, queue: &Queue) {
+/// Tells how many units are written in one transaction.
+pub(super) fn measure(units: usize) {
     metrics::histogram!("switchyard_commit_batch_units").record(units as f64);
+}
+
+/// Tells how many units are left.
+pub(super) fn measure_queue(queue: &Queue) {
     metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
 }
 
