@@ -15,9 +15,10 @@ use ledger::account::AccountKey;
 use crate::books::PostingRow;
 use crate::record::Remembered;
 
-/// Keys of one table in one generation. Payments that are under way and the accounts they use must
-/// fit: some seconds of full load. A transaction takes about a kilobyte.
-const GENERATION_MAX: usize = 16_384;
+/// Keys of one table in one generation, if the table does not say otherwise
+/// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts they use
+/// must fit: some seconds of full load. A transaction takes about a kilobyte.
+pub(crate) const GENERATION_MAX: usize = 16_384;
 
 /// A map that forgets what was not used for long: when the young generation is full, it becomes
 /// the old one, and what was only in the old one is gone.
@@ -48,9 +49,9 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
         self.young.insert(key, value);
     }
 
-    /// Forgets the old generation if the young one is full.
-    pub(crate) fn age(&mut self) {
-        if self.young.len() > GENERATION_MAX {
+    /// Forgets the old generation if the young one has more keys than this.
+    pub(crate) fn age(&mut self, max: usize) {
+        if self.young.len() > max {
             self.old = std::mem::take(&mut self.young);
         }
     }
@@ -102,10 +103,10 @@ impl Cache {
         told
     }
 
-    /// Forgets what was not used for long. Between batches only: within one, what was read must
-    /// stay known.
+    /// Forgets what was not used for long, and before the last time that this was asked for.
+    /// Between batches only: within one, what was read must stay known.
     pub(crate) fn age(&mut self) {
         self.rows.age();
-        self.postings.age();
+        self.postings.age(GENERATION_MAX);
     }
 }

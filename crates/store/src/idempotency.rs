@@ -123,6 +123,9 @@ impl Record for Answer {
     type Key = Scope;
     const TABLE: &'static str = "idempotency";
     const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "sealed", "part_of"];
+    /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
+    /// requests may read it.
+    const GENERATION_MAX: usize = 1_024;
     record_table!(idempotency);
 
     fn key(&self) -> Scope {

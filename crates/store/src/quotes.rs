@@ -140,6 +140,8 @@ impl Record for Quote {
         "history",
         "sealed",
     ];
+    /// A quote takes two kilobytes, and is executed some seconds after it was made or not at all.
+    const GENERATION_MAX: usize = 4_096;
     record_table!(quotes);
 
     fn key(&self) -> QuoteId {

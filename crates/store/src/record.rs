@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::cache::Generations;
+use crate::cache::{self, Generations};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
@@ -25,6 +25,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     const COLUMNS: &'static [&'static str];
     /// Whether rows say who there is and not what happens ([`Shape::nouns`]).
     const IS_NOUN: bool = false;
+
+    /// How many rows of one generation the lane remembers ([`crate::cache`]).
+    const GENERATION_MAX: usize = cache::GENERATION_MAX;
 
     /// The row's key.
     fn key(&self) -> Self::Key;
@@ -249,7 +252,7 @@ macro_rules! tables {
 
             /// Forgets what was not used for long. Between batches only.
             pub(crate) fn age(&mut self) {
-                $(self.$field.age();)*
+                $(self.$field.age(<$record as Record>::GENERATION_MAX);)*
             }
         }
 

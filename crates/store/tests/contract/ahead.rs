@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::result::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 
@@ -254,6 +255,123 @@ pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider
     first.await.unwrap();
     let said = event(&transfer_out(1, 1, 1, 10)).body;
     assert_eq!(again.await.unwrap(), Some((201, said_in(&said).to_vec())));
+    drop(store);
+    gated.close();
+}
+
+/// Units in more batches than one, which wait together while a commit is held.
+struct Many {
+    first: Adding,
+    others: Vec<Adding>,
+}
+
+/// Units that fill some batches on each engine.
+const MANY: usize = 60;
+
+/// Adds the letter a, then b, whose commit is held, and then many, which come in groups and have run
+/// when this returns.
+async fn many(gated: &mut Gated) -> Many {
+    let Two { first, second } = two(gated).await;
+    let mut others = vec![second];
+    for letter in ['d', 'e', 'f'] {
+        let work = || add(letter);
+        others.extend(run_many(gated, &work).await);
+    }
+    Many { first, others }
+}
+
+/// Runs many units of a kind, none of which is answered.
+async fn run_many<F>(gated: &Gated, work: &impl Fn() -> F) -> Vec<Adding>
+where
+    F: FnMut(&mut Unit<'_, '_>) -> Result<String, StoreError> + Send + 'static,
+{
+    let (ran, mut runs) = unbounded_channel();
+    let mut units = Vec::new();
+    for _ in 0..MANY {
+        let (store, ran, mut work) = (gated.store.clone(), ran.clone(), work());
+        let unit = async move {
+            let unit = store.write(move |unit| {
+                let said = work(unit)?;
+                let _ = ran.send(());
+                Ok::<_, StoreError>(said)
+            });
+            unit.await
+        };
+        let mut unit: Adding = Box::pin(unit);
+        assert!(is_pending(&mut unit).await);
+        units.push(unit);
+    }
+    for _ in 0..MANY {
+        runs.recv().await.unwrap();
+    }
+    units
+}
+
+/// Each letter is added once, in the order in which the units came.
+async fn all_are_added(gated: Gated, Many { first, others }: Many) {
+    assert_eq!(first.await.unwrap(), "Platform 1ab");
+    let mut expected = "Platform 1ab".to_owned();
+    let letters = std::iter::once('c').chain(['d', 'e', 'f'].into_iter().flat_map(|it| [it; MANY]));
+    for (unit, letter) in others.into_iter().zip(letters) {
+        expected.push(letter);
+        assert_eq!(unit.await.unwrap(), expected);
+    }
+    assert_eq!(name(&gated.store).await, expected);
+    gated.close();
+}
+
+pub async fn batches_that_wait_are_written_together<P: Provider>() {
+    let provider = open_with_platform::<P>().await.close();
+    let mut gated = gated(&provider);
+    let many = many(&mut gated).await;
+    gated.open_up();
+    all_are_added(gated, many).await;
+}
+
+pub async fn batches_behind_one_that_failed_run_again_in_their_order<P: Provider>() {
+    let provider = open_with_platform::<P>().await.close();
+    let mut gated = gated(&provider);
+    let many = many(&mut gated).await;
+    let failed = Err(StoreError::Conflict("for a test".to_owned()));
+    gated.let_go.send(failed).unwrap();
+    gated.open_up();
+    all_are_added(gated, many).await;
+}
+
+pub async fn what_waits_to_be_written_is_not_forgotten<P: Provider>() {
+    /// Of each unit: more of a group than the lane remembers in one generation.
+    const ANSWERS: u64 = 40;
+    let provider = open_with_platform::<P>().await.close();
+    let mut gated = gated(&provider);
+    let Two { first, second } = two(&mut gated).await;
+    let scope = |number: u64| u128::from(number).to_be_bytes();
+    let next = AtomicU64::new(0);
+    let fill = || {
+        let number = next.fetch_add(ANSWERS, Ordering::Relaxed);
+        move |unit: &mut Unit<'_, '_>| {
+            for answer in number..number + ANSWERS {
+                unit.keep_answer(scope(answer), at(0), 201, b"said");
+            }
+            Ok(String::new())
+        }
+    };
+    let mut units = Vec::new();
+    for _ in 0..4 {
+        units.extend(run_many(&gated, &fill).await);
+    }
+    let (saw, mut seen) = unbounded_channel();
+    let store = gated.store.clone();
+    let mut look = Box::pin(store.write(move |unit| {
+        let _ = saw.send(unit.answer(&scope(0))?.is_some());
+        Ok::<_, StoreError>(())
+    }));
+    assert!(is_pending(&mut look).await);
+    assert!(seen.recv().await.unwrap(), "it is not in the database yet, and nowhere else any more");
+    gated.open_up();
+    for unit in [first, second].into_iter().chain(units) {
+        unit.await.unwrap();
+    }
+    look.await.unwrap();
     drop(store);
     gated.close();
 }

@@ -258,7 +258,10 @@ macro_rules! suite {
                 ahead: units_see_what_is_being_written_and_are_answered_after_it
                     units_run_while_others_are_written
                     what_ran_on_a_batch_that_failed_runs_again
-                    an_answer_that_is_being_written_is_given_again_after_it;
+                    an_answer_that_is_being_written_is_given_again_after_it
+                    batches_that_wait_are_written_together
+                    batches_behind_one_that_failed_run_again_in_their_order
+                    what_waits_to_be_written_is_not_forgotten;
                 money: what_is_pended_is_posted_or_voided_once
                     what_is_not_there_cannot_be_taken
                     many_who_drain_one_account_take_what_was_on_it
