@@ -12,9 +12,14 @@ use crate::error::StoreError;
 const REQUESTS_MAX: usize = 256;
 
 /// Units of jobs in one database transaction when there are fewer of requests. Requests that come
-/// meanwhile wait for these, which takes a millisecond or two; fewer would make as many more
-/// transactions.
-const JOBS_MIN: usize = 16;
+/// meanwhile wait for these, which takes a millisecond.
+const JOBS_MIN: usize = 8;
+
+/// The same while no requests come: fewer transactions do more.
+const JOBS_MIN_ALONE: usize = 32;
+
+/// Units of jobs in a row after which no requests come.
+const ALONE_FROM: usize = 64;
 
 /// The same across a network, where a transaction costs several round trips, whatever is in it.
 /// With 256, requests at half of the peak waited 65 ms for them (p99); with these, 13.
@@ -55,13 +60,22 @@ pub(super) struct Queue {
     request: Option<Box<dyn Item>>,
     /// Units of jobs that were passed by requests.
     jobs: VecDeque<Box<dyn Item>>,
-    jobs_min: usize,
+    is_remote: bool,
+    /// Units of jobs that were taken since the last request.
+    in_a_row: usize,
 }
 
 impl Queue {
     pub(super) fn new(waiting: mpsc::Receiver<Ranked>, is_remote: bool) -> Self {
-        let jobs_min = if is_remote { REMOTE_JOBS_MIN } else { JOBS_MIN };
-        Self { waiting, request: None, jobs: VecDeque::new(), jobs_min }
+        Self { waiting, request: None, jobs: VecDeque::new(), is_remote, in_a_row: 0 }
+    }
+
+    fn jobs_min(&self) -> usize {
+        match (self.is_remote, self.in_a_row) {
+            (true, _) => REMOTE_JOBS_MIN,
+            (false, ALONE_FROM..) => JOBS_MIN_ALONE,
+            (false, _) => JOBS_MIN,
+        }
     }
 
     /// The next unit for a database transaction that has these, requests first; none if nothing
@@ -70,15 +84,20 @@ impl Queue {
         while shares.requests < REQUESTS_MAX && self.jobs.len() < QUEUE_MAX {
             let received = self.request.take().map(|item| (Rank::Request, item));
             match received.map_or_else(|| self.waiting.try_recv(), Ok) {
-                Ok(request @ (Rank::Request, _)) => return Some(request),
+                Ok(request @ (Rank::Request, _)) => {
+                    self.in_a_row = 0;
+                    return Some(request);
+                }
                 Ok((Rank::Job, item)) => self.jobs.push_back(item),
                 Err(_) => break,
             }
         }
-        if shares.jobs >= shares.requests.max(self.jobs_min) {
+        if shares.jobs >= shares.requests.max(self.jobs_min()) {
             return None;
         }
-        self.jobs.pop_front().map(|job| (Rank::Job, job))
+        let job = self.jobs.pop_front()?;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        Some((Rank::Job, job))
     }
 
     /// A batch of what is there.
