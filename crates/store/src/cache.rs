@@ -16,8 +16,8 @@ use crate::books::PostingRow;
 use crate::record::Remembered;
 
 /// Keys of one table in one generation, if the table does not say otherwise
-/// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts they use
-/// must fit: some seconds of full load. A transaction takes about a kilobyte.
+/// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts that
+/// they use must fit: some seconds of full load. A transaction takes about a kilobyte.
 pub(crate) const GENERATION_MAX: usize = 16_384;
 
 /// A map that forgets what was not used for long: when the young generation is full, it becomes

@@ -6,7 +6,7 @@
 //! nothing extra. The queue is bounded: when it is full, the caller is told at once. Requests go
 //! before jobs, which get half of the lane if they need it (`queue`).
 //!
-//! Units run while the batch before them is written (`ahead`). While other servers write as well,
+//! Units run while those before them are written (`ahead`). While other servers write as well,
 //! and whenever something is amiss, one batch comes after the other (`writer`).
 
 mod ahead;

@@ -1,15 +1,16 @@
-//! Running ahead: units run on one thread while the batch before them is written and flushed on
+//! Running ahead: units run on one thread while those before them are written and flushed on
 //! another one, so that neither waits for the other (docs/decisions/0027).
 //!
-//! A batch is open as long as the one before it is being written. Its units see what that one will
-//! have left, from the lane's memory; what is not there, they read on a connection of their own,
-//! where everything older is. No answer leaves before its own batch is durable, and batches become
-//! durable in their order, so no answer can depend on anything that is not.
+//! What has run is handed over in batches, of which the one that writes takes all that wait
+//! (`tray`). Units see what the batches before theirs will have left, from the lane's memory; what
+//! is not there, they read on a connection of their own, where everything older is. No answer
+//! leaves before its own batch is durable, and batches become durable in their order, so no answer
+//! can depend on anything that is not.
 //!
-//! If a batch cannot be written, or somebody else has written meanwhile, what was run ahead is
-//! worth nothing: the lane forgets everything, and its units and those of the next batch are run
-//! again together, in their turn ([`Writer`]). While others write as often as we do, that is all
-//! that is done.
+//! If batches cannot be written, or somebody else has written meanwhile, what was run ahead is
+//! worth nothing: the lane forgets everything, and their units and all behind them are run again
+//! together, in their turn ([`Writer`]). While others write as often as we do, that is all that is
+//! done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

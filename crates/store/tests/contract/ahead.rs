@@ -268,8 +268,8 @@ struct Many {
 /// Units that fill some batches on each engine.
 const MANY: usize = 60;
 
-/// Adds the letter a, then b, whose commit is held, and then many, which come in groups and have run
-/// when this returns.
+/// Adds the letter a, then b, whose commit is held, and then many, which come in groups and have
+/// run when this returns.
 async fn many(gated: &mut Gated) -> Many {
     let Two { first, second } = two(gated).await;
     let mut others = vec![second];
