@@ -369,27 +369,49 @@ pub(crate) fn write<'a>(appended: impl Iterator<Item = &'a PostingRow>) -> Write
     Write { shape: &POSTINGS, change: Change::Insert, rows: appended.map(row).collect() }
 }
 
+/// The postings of some transactions, while they are read.
+pub(crate) struct Postings(BTreeMap<TransactionId, Vec<PostingRow>>);
+
+impl Postings {
+    /// Those of these transactions, of which nothing is known yet.
+    pub(crate) fn of(transactions: impl IntoIterator<Item = TransactionId>) -> Self {
+        Self(transactions.into_iter().map(|transaction| (transaction, Vec::new())).collect())
+    }
+
+    /// The rows to be read, if there may be any.
+    pub(crate) fn wanted(&self) -> Option<Keys> {
+        let keys = self.0.keys().map(|transaction| Value::from(*transaction)).collect();
+        (!self.0.is_empty()).then_some(Keys { shape: &POSTINGS, keys })
+    }
+
+    /// Takes a row that was read. Those of one transaction come in their order.
+    pub(crate) fn take(&mut self, values: Vec<Value>) -> Result<(), StoreError> {
+        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
+        let transaction = row.id()?;
+        let postings: &mut Vec<PostingRow> = self
+            .0
+            .get_mut(&transaction)
+            .ok_or_else(|| row.corrupt("not a transaction that was asked for"))?;
+        postings.push(posting(transaction, row)?);
+        Ok(())
+    }
+
+    /// What was read: every posting of each transaction, oldest first.
+    pub(crate) fn into_rows(self) -> BTreeMap<TransactionId, Vec<PostingRow>> {
+        self.0
+    }
+}
+
 /// Every posting of these transactions, oldest first.
 pub(crate) fn of_transactions(
     connection: &mut dyn Connection,
     transactions: impl IntoIterator<Item = TransactionId>,
 ) -> Result<BTreeMap<TransactionId, Vec<PostingRow>>, StoreError> {
-    let mut found: BTreeMap<_, _> =
-        transactions.into_iter().map(|transaction| (transaction, Vec::new())).collect();
-    if found.is_empty() {
-        return Ok(found);
+    let mut postings = Postings::of(transactions);
+    if let Some(wanted) = postings.wanted() {
+        connection.fetch_all(&[wanted], &mut |_, values| postings.take(values))?;
     }
-    let keys = found.keys().map(|transaction| Value::from(*transaction)).collect();
-    connection.fetch_all(&[Keys { shape: &POSTINGS, keys }], &mut |_, values| {
-        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
-        let transaction = row.id()?;
-        let postings: &mut Vec<PostingRow> = found
-            .get_mut(&transaction)
-            .ok_or_else(|| row.corrupt("not a transaction that was asked for"))?;
-        postings.push(posting(transaction, row)?);
-        Ok(())
-    })?;
-    Ok(found)
+    Ok(postings.into_rows())
 }
 
 /// A posting, from its number on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::books::Postings;
 use crate::cache::{self, Generations};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -257,15 +258,17 @@ macro_rules! tables {
         }
 
         impl Wanted {
-            /// Fetches every row that is wanted, of all tables at once. Keys without a row are
-            /// found to have none.
+            /// Fetches every row that is wanted, of all tables and the postings at once. Keys
+            /// without a row are found to have none.
             pub(crate) fn fetch(
                 self,
                 connection: &mut dyn Connection,
                 keyring: &Keyring,
                 cache: &mut Remembered,
+                postings: &mut Postings,
             ) -> Result<(), StoreError> {
-                let mut wanted = Vec::new();
+                let mut wanted: Vec<_> = postings.wanted().into_iter().collect();
+                let records_from = wanted.len();
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().map(<$record as Record>::key_value).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
@@ -274,6 +277,9 @@ macro_rules! tables {
                     }
                 })*
                 connection.fetch_all(&wanted, &mut |place, values| {
+                    if place < records_from {
+                        return postings.take(values);
+                    }
                     let shape = wanted[place].shape;
                     $(if std::ptr::eq(shape, <$record as Record>::shape()) {
                         let (row, version) = read::<$record>(values, keyring)?;

@@ -21,7 +21,7 @@ use domain::token::Token;
 use domain::transaction::Transaction;
 use domain::transition::Moved;
 
-use crate::books::{self, PostingRow};
+use crate::books::{self, PostingRow, Postings};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
@@ -29,6 +29,7 @@ use crate::events::{self, Numbered, Place};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
+use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
 use crate::sql::{Connection, Value, Write};
 use crate::timers::{self, Timer, TimerKey};
@@ -212,13 +213,16 @@ impl<'a> Batch<'a> {
         work(&mut Unit { batch: self, local: Changes::default(), waits: false });
     }
 
-    /// Makes the first answers to these requests known, and the balances that were used last, if a
-    /// question for all of them is worth it.
+    /// Makes known what units ask for first, if a question for all of them is worth it: the first
+    /// answers to these requests, the balances that were used last, and whose the jobs are.
     pub(crate) fn expect(&mut self, scopes: impl Iterator<Item = Scope>) -> Result<(), StoreError> {
         if self.connection.is_remote() {
             self.missing.rows.idempotency.extend(scopes);
             self.missing.rows.ledger_accounts.extend(self.cache.recent());
             self.missing.rows.outboxes.extend(self.cache.told());
+            if self.cache.rows.leases.get(&Duty::Jobs).is_none() {
+                self.missing.rows.leases.insert(Duty::Jobs);
+            }
             self.fetch()?;
         }
         Ok(())
@@ -226,9 +230,13 @@ impl<'a> Batch<'a> {
 
     /// Fetches what units wait for.
     pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
-        let Missing { rows, postings, events } = std::mem::take(&mut self.missing);
-        rows.fetch(self.connection, self.keyring, &mut self.cache.rows)?;
-        for (transaction, rows) in books::of_transactions(self.connection, postings)? {
+        let Missing { rows, mut postings, events } = std::mem::take(&mut self.missing);
+        // Whoever wants a payment goes on with what it has moved.
+        let payments = rows.transactions.iter().copied();
+        postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
+        let mut postings = Postings::of(postings);
+        rows.fetch(self.connection, self.keyring, &mut self.cache.rows, &mut postings)?;
+        for (transaction, rows) in postings.into_rows() {
             self.cache.postings.insert(transaction, Arc::new(rows));
         }
         self.fetch_events(events)
