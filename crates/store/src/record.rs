@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::books::Postings;
+use crate::books::{POSTINGS, Postings};
 use crate::cache::{self, Generations};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -268,7 +268,6 @@ macro_rules! tables {
                 postings: &mut Postings,
             ) -> Result<(), StoreError> {
                 let mut wanted: Vec<_> = postings.wanted().into_iter().collect();
-                let records_from = wanted.len();
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().map(<$record as Record>::key_value).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
@@ -277,10 +276,10 @@ macro_rules! tables {
                     }
                 })*
                 connection.fetch_all(&wanted, &mut |place, values| {
-                    if place < records_from {
+                    let shape = wanted[place].shape;
+                    if std::ptr::eq(shape, &POSTINGS) {
                         return postings.take(values);
                     }
-                    let shape = wanted[place].shape;
                     $(if std::ptr::eq(shape, <$record as Record>::shape()) {
                         let (row, version) = read::<$record>(values, keyring)?;
                         let key = row.key();

@@ -28,7 +28,7 @@ struct Content {
     jobs: Vec<Job>,
     /// What the units are that will be in one transaction with the next batch.
     shares: Shares,
-    /// Whether batches were taken and the taker has not come back.
+    /// Whether batches were taken and the taker has not come back, or it is about to take some.
     is_writing: bool,
     /// A batch was not written, so that those behind it are worth nothing.
     is_stopped: bool,
@@ -54,10 +54,11 @@ impl Tray {
     /// Leaves a batch.
     pub(super) fn put(&self, job: Job) {
         let content = &mut *self.content();
-        // If nothing is being written, this one is as good as taken.
+        // If nothing is being written, this one is as good as taken, and the next one is not.
         if content.is_writing {
             content.shares = content.shares + job.shares;
         }
+        content.is_writing = true;
         content.jobs.push(job);
         self.changed.notify_one();
     }

@@ -13,7 +13,7 @@ use crate::sqlite::{Sqlite, failure};
 
 /// Pages that wait to be moved before the thread is woken. A move costs two flushes, and commits
 /// that are flushed meanwhile wait for its pages: with 2,000 at a time, one request in a hundred
-/// waited for 14 to 19 ms at half of the peak; with 500, for 9 to 17.
+/// mostly waited for 14 to 19 ms at half of the peak; with 500, for 9 to 17.
 const MOVED_TOGETHER: i64 = 500;
 
 /// Pages of the log from which it is started anew: 64 MiB, as much as it may keep of the disk.

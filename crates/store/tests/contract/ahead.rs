@@ -268,12 +268,15 @@ struct Many {
 /// Units that fill some batches on each engine.
 const MANY: usize = 60;
 
+/// What each group of them adds.
+const LETTERS: [char; 3] = ['d', 'e', 'f'];
+
 /// Adds the letter a, then b, whose commit is held, and then many, which come in groups and have
 /// run when this returns.
 async fn many(gated: &mut Gated) -> Many {
     let Two { first, second } = two(gated).await;
     let mut others = vec![second];
-    for letter in ['d', 'e', 'f'] {
+    for letter in LETTERS {
         let work = || add(letter);
         others.extend(run_many(gated, &work).await);
     }
@@ -304,6 +307,8 @@ where
     for _ in 0..MANY {
         runs.recv().await.unwrap();
     }
+    // Meanwhile the lane has nothing to run, and hands over what it has.
+    name(&gated.store).await;
     units
 }
 
@@ -311,7 +316,7 @@ where
 async fn all_are_added(gated: Gated, Many { first, others }: Many) {
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     let mut expected = "Platform 1ab".to_owned();
-    let letters = std::iter::once('c').chain(['d', 'e', 'f'].into_iter().flat_map(|it| [it; MANY]));
+    let letters = std::iter::once('c').chain(LETTERS.into_iter().flat_map(|it| [it; MANY]));
     for (unit, letter) in others.into_iter().zip(letters) {
         expected.push(letter);
         assert_eq!(unit.await.unwrap(), expected);
