@@ -576,6 +576,9 @@ impl Clients {
         row_locks: Option<&RowLocks>,
         phase: &Phase,
     ) -> Result<Sample> {
+        // What earlier loads left in the system's memory it would write during this one, half a
+        // minute after they did: 200 MB at once, for which commits waited 80 ms.
+        nix::unistd::sync();
         let at = |number: usize| servers[number % servers.len()].address();
         let post = |posts: &Posts| load::run(phase, async |number| posts.open(at(number)).await);
         let look = |looks: &Looks| load::run(phase, async |number| looks.open(at(number)).await);

@@ -31,7 +31,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use self::address::Address;
 use self::failure::Failure;
-use self::link::{Answer, Link, Patience, Question, Reached};
+use self::link::{Answer, Link, Purpose, Question, Reached};
 use self::texts::Texts;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
@@ -127,8 +127,8 @@ impl PostgresServer {
 
     /// A connection that connects when it is used first: who asks for eight readers at the start
     /// needs one.
-    fn connection(&self, patience: Patience) -> Result<Postgres, StoreError> {
-        let link = Link::new(Address::clone(&self.address), patience)?;
+    fn connection(&self, purpose: Purpose) -> Result<Postgres, StoreError> {
+        let link = Link::new(Address::clone(&self.address), purpose)?;
         let (state, texts) = (State::Free, HashMap::new());
         Ok(Postgres {
             link,
@@ -156,21 +156,21 @@ impl fmt::Debug for PostgresServer {
 
 impl Engine for PostgresServer {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let mut migrator = self.connection(Patience::WHOLE)?;
+        let mut migrator = self.connection(Purpose::WHOLE)?;
         migrator.reach()?;
         migrate::postgres(&mut migrator)?;
-        let mut connection = self.connection(Patience::REQUESTS)?;
+        let mut connection = self.connection(Purpose::REQUESTS)?;
         connection.reach()?;
         connection.member = Some(new_member()?);
         Ok(Box::new(connection))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.connection(Patience::REQUESTS)?))
+        Ok(Box::new(self.connection(Purpose::REQUESTS)?))
     }
 
     fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.connection(Patience::WHOLE)?))
+        Ok(Box::new(self.connection(Purpose::WHOLE)?))
     }
 
     fn readers(&self) -> usize {
@@ -178,13 +178,13 @@ impl Engine for PostgresServer {
     }
 
     fn holds_data(&self) -> Result<bool, StoreError> {
-        let mut connection = self.connection(Patience::REQUESTS)?;
+        let mut connection = self.connection(Purpose::REQUESTS)?;
         connection.reach()?;
         Ok(migrate::has_schema(&mut connection)? && engine::knows_key(&mut connection)?)
     }
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
-        let mut connection = self.connection(Patience::WHOLE)?;
+        let mut connection = self.connection(Purpose::WHOLE)?;
         connection.reach()?;
         let lease = connection.lease()?;
         // One that was given up says so. Any other is looked at for so long that a server that is

@@ -23,4 +23,4 @@ pub mod recorder;
 pub mod receiver;
 
 mod ports;
-mod wait;
+pub mod wait;

@@ -31,9 +31,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// Rows that are taken off the wire before they are handed on.
 const ROWS_AT_ONCE: usize = 1_024;
 
-/// How long things may take in a session.
+/// What a session is for, which tells how long things may take in it and how they are found.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Purpose {
     /// One statement.
     pub(super) statement: Duration,
     /// Waiting for a row that somebody else holds.
@@ -41,15 +41,18 @@ pub(super) struct Patience {
     /// Between two statements of a transaction. A server of ours that hangs must not keep the
     /// others from their turn, nor the database from clearing up.
     pub(super) idle: Duration,
+    /// Whether all that is asked for is found by its key or along an index.
+    pub(super) goes_by_keys: bool,
 }
 
-impl Patience {
+impl Purpose {
     /// For requests. The wait for the turn is shorter than that for an answer, and no shorter than
     /// the time after which a server that hangs loses it, but for one more try.
     pub(super) const REQUESTS: Self = Self {
         statement: Duration::from_secs(5),
         lock: Duration::from_secs(4),
         idle: Duration::from_secs(5),
+        goes_by_keys: true,
     };
 
     /// For work that takes as long as there is data, such as a migration: an hour, so that it ends
@@ -58,6 +61,7 @@ impl Patience {
         statement: Duration::from_secs(3_600),
         lock: Duration::from_secs(3_600),
         idle: Duration::from_secs(3_600),
+        goes_by_keys: false,
     };
 }
 
@@ -117,7 +121,7 @@ pub(super) struct Link {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     address: Address,
-    patience: Patience,
+    purpose: Purpose,
     /// The server that let us in last.
     server: usize,
 }
@@ -134,12 +138,12 @@ impl Drop for Link {
 
 impl Link {
     /// A way that was not gone yet.
-    pub(super) fn new(address: Address, patience: Patience) -> Result<Self, StoreError> {
+    pub(super) fn new(address: Address, purpose: Purpose) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| StoreError::Engine(format!("cannot wait for a network: {error}")))?;
-        Ok(Self { session: None, runtime: Some(runtime), address, patience, server: 0 })
+        Ok(Self { session: None, runtime: Some(runtime), address, purpose, server: 0 })
     }
 
     /// Makes sure that there is a session, as far as that can be seen without asking.
@@ -152,7 +156,7 @@ impl Link {
         let mut failures = Vec::new();
         for number in (self.server..self.server + count).map(|number| number % count) {
             let Some(runtime) = &self.runtime else { break };
-            match wait(runtime, open(&self.address.servers[number], self.patience)) {
+            match wait(runtime, open(&self.address.servers[number], self.purpose)) {
                 Ok(session) => {
                     self.session = Some(session);
                     self.server = number;
@@ -292,7 +296,7 @@ impl Link {
     }
 
     fn deadline(&self) -> Duration {
-        self.patience.statement + MARGIN
+        self.purpose.statement + MARGIN
     }
 
     fn parts(&mut self) -> Result<(&Runtime, &mut Session), Failure> {
@@ -387,11 +391,11 @@ async fn answer(
 }
 
 /// A session on one server, which is one that we want to write to.
-async fn open(server: &Server, patience: Patience) -> Result<Session, Failure> {
+async fn open(server: &Server, purpose: Purpose) -> Result<Session, Failure> {
     let work = async {
         let (client, wire) = server.config.connect(server.tls.clone()).await?;
         let mut wire = Wire::Open(Box::pin(wire));
-        let setup = refusals::setup(patience);
+        let setup = refusals::setup(purpose);
         let said = drive(&mut wire, server.connect_time, client.simple_query(&setup)).await;
         Ok((Session { client, wire, statements: HashMap::new() }, said))
     };

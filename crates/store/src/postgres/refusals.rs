@@ -8,7 +8,7 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::address::Server;
 use super::failure::{self, Failure};
-use super::link::Patience;
+use super::link::Purpose;
 use crate::error::StoreError;
 
 /// The oldest server that this program is tested with.
@@ -19,8 +19,9 @@ const VERSION_MIN: u32 = 15;
 /// A commit is acknowledged only when it is on the disk, and on the standby if the server names
 /// one, whatever the server does by default: `remote_apply` is more than that and stays. A setting
 /// that the server does not know is left to it.
-pub(super) fn setup(patience: Patience) -> String {
-    let Patience { statement, lock, idle } = patience;
+pub(super) fn setup(purpose: Purpose) -> String {
+    let Purpose { statement, lock, idle, goes_by_keys } = purpose;
+    let plans = if goes_by_keys { PLANS } else { "" };
     format!(
         "set statement_timeout = {}; set lock_timeout = {}; \
          set idle_in_transaction_session_timeout = {}; \
@@ -30,12 +31,19 @@ pub(super) fn setup(patience: Patience) -> String {
          current_setting('full_page_writes', true), \
          pg_is_in_recovery(), \
          set_config('synchronous_commit', case current_setting('synchronous_commit', true) \
-         when 'remote_apply' then 'remote_apply' else 'on' end, false)",
+         when 'remote_apply' then 'remote_apply' else 'on' end, false); {plans}",
         statement.as_millis(),
         lock.as_millis(),
         idle.as_millis(),
     )
 }
+
+/// What the planner is told where all that is asked for is found by its key or along an index: each
+/// statement has one plan, which goes by these and is right however many rows there are
+/// (docs/decisions/0029). A setting that the server does not know is left to it.
+const PLANS: &str = "select count(set_config(name, case name \
+    when 'plan_cache_mode' then 'force_generic_plan' else 'off' end, false)) from pg_settings \
+    where name in ('plan_cache_mode', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
 
 /// Looks at the answer to [`setup`].
 pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ mod support;
 mod turns;
 mod absences;
 mod openings;
+mod plans;
 
 use domain::rail::Rail;
 use domain::transaction::Transaction;
