@@ -41,9 +41,10 @@ pub(super) fn setup(purpose: Purpose) -> String {
 /// What the planner is told where all that is asked for is found by its key or along an index: each
 /// statement has one plan, which goes by these and is right however many rows there are
 /// (docs/decisions/0029). A setting that the server does not know is left to it.
-const PLANS: &str = "select count(set_config(name, case name \
-    when 'plan_cache_mode' then 'force_generic_plan' else 'off' end, false)) from pg_settings \
-    where name in ('plan_cache_mode', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', 'jit')";
+const PLANS: &str = "select count(set_config(name, value, false)) from (values \
+    ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
+    ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('jit', 'off')) \
+    as settings (name, value) where current_setting(name, true) is not null";
 
 /// Looks at the answer to [`setup`].
 pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {
