@@ -97,7 +97,11 @@ impl Readers {
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
         match &self.way {
-            Way::Here(_) => self.look(move |view| view.get::<R>(&key)).await,
+            // One row by its key is one statement, which has a snapshot of its own.
+            Way::Here(idle) => match take(idle) {
+                Some(connection) => self.with(idle, connection, |view| view.get::<R>(&key)),
+                None => self.read(move |view| view.get::<R>(&key)).await,
+            },
             Way::Together(looks) => {
                 self.reach.check()?;
                 let found = looks.row(R::shape(), R::key_value(&key)).await?;
@@ -114,19 +118,32 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
-        let Some((idle, mut connection)) = self.take_idle() else { return self.read(look).await };
+        let idle = if let Way::Here(idle) = &self.way { Some(idle) } else { None };
+        match idle.and_then(|idle| Some((idle, take(idle)?))) {
+            Some((idle, connection)) => {
+                self.with(idle, connection, |view| from_snapshot(view, look))
+            }
+            None => self.read(look).await,
+        }
+    }
+
+    /// Reads with a connection that was idle, and is so again afterwards.
+    fn with<T, E: From<StoreError>>(
+        &self,
+        idle: &Idle,
+        mut connection: Box<dyn Connection>,
+        read: impl FnOnce(&mut View<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let view = &mut View { connection: &mut *connection, keyring: &self.keyring };
-        let looked = catch_unwind(AssertUnwindSafe(|| from_snapshot(view, look)));
+        let looked = catch_unwind(AssertUnwindSafe(|| read(view)));
+        if looked.is_err() {
+            // Whoever has it next must not read from the snapshot of this one.
+            let _ = connection.rollback();
+        }
         idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         looked.unwrap_or_else(|_| {
             Err(StoreError::Panicked("a read did not come back".to_owned()).into())
         })
-    }
-
-    fn take_idle(&self) -> Option<(&Idle, Box<dyn Connection>)> {
-        let Way::Here(idle) = &self.way else { return None };
-        let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some((idle, connection))
     }
 
     /// Runs `read` on one snapshot.
@@ -155,6 +172,10 @@ impl Readers {
             Err(StoreError::Panicked("a read did not come back".to_owned()).into())
         })
     }
+}
+
+fn take(idle: &Idle) -> Option<Box<dyn Connection>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
 /// Reads in a transaction that only reads.

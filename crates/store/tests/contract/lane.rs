@@ -162,6 +162,23 @@ pub async fn a_read_that_panics_is_an_error_and_the_next_one_works<P: Provider>(
     assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await, 0);
 }
 
+pub async fn a_look_after_one_that_panicked_sees_what_was_written_since<P: Provider>() {
+    let opened = open::<P>();
+    let look = opened.store.look(|view| -> Result {
+        view.platforms()?;
+        panic!("a bug")
+    });
+    let refused = look.await.unwrap_err();
+    assert!(matches!(refused, Refused::Store(StoreError::Panicked(_))), "{refused:?}");
+    opened
+        .write(|unit| {
+            unit.put_platform(bare_platform(1));
+            Ok(())
+        })
+        .await;
+    assert!(opened.store.get::<Platform>(platform_id(1)).await.unwrap().is_some());
+}
+
 pub async fn timers_that_are_set_wake_their_job<P: Provider>() {
     let opened = open::<P>();
     opened

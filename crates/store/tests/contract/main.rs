@@ -254,6 +254,7 @@ macro_rules! suite {
                     requests_go_before_jobs_and_jobs_get_their_turn
                     a_caller_who_goes_away_changes_nothing_about_the_effect
                     a_read_that_panics_is_an_error_and_the_next_one_works
+                    a_look_after_one_that_panicked_sees_what_was_written_since
                     timers_that_are_set_wake_their_job;
                 ahead: units_see_what_is_being_written_and_are_answered_after_it
                     units_run_while_others_are_written
