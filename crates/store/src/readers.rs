@@ -96,18 +96,16 @@ impl Readers {
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        match &self.way {
-            // One row by its key is one statement, which has a snapshot of its own.
-            Way::Here(idle) => match take(idle) {
-                Some(connection) => self.with(idle, connection, |view| view.get::<R>(&key)),
-                None => self.read(move |view| view.get::<R>(&key)).await,
-            },
-            Way::Together(looks) => {
-                self.reach.check()?;
-                let found = looks.row(R::shape(), R::key_value(&key)).await?;
-                let read = |values| record::read::<R>(values, &self.keyring);
-                Ok(found.map(read).transpose()?.map(|(row, _)| Arc::new(row)))
-            }
+        if let Way::Together(looks) = &self.way {
+            self.reach.check()?;
+            let found = looks.row(R::shape(), R::key_value(&key)).await?;
+            let read = |values| record::read::<R>(values, &self.keyring);
+            return Ok(found.map(read).transpose()?.map(|(row, _)| Arc::new(row)));
+        }
+        // One row by its key is one statement, which has a snapshot of its own.
+        match self.take_idle() {
+            Some(idle) => self.with(idle, |view| view.get::<R>(&key)),
+            None => self.read(move |view| view.get::<R>(&key)).await,
         }
     }
 
@@ -118,20 +116,22 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
-        let idle = if let Way::Here(idle) = &self.way { Some(idle) } else { None };
-        match idle.and_then(|idle| Some((idle, take(idle)?))) {
-            Some((idle, connection)) => {
-                self.with(idle, connection, |view| from_snapshot(view, look))
-            }
+        match self.take_idle() {
+            Some(idle) => self.with(idle, |view| from_snapshot(view, look)),
             None => self.read(look).await,
         }
+    }
+
+    fn take_idle(&self) -> Option<(&Idle, Box<dyn Connection>)> {
+        let Way::Here(idle) = &self.way else { return None };
+        let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some((idle, connection))
     }
 
     /// Reads with a connection that was idle, and is so again afterwards.
     fn with<T, E: From<StoreError>>(
         &self,
-        idle: &Idle,
-        mut connection: Box<dyn Connection>,
+        (idle, mut connection): (&Idle, Box<dyn Connection>),
         read: impl FnOnce(&mut View<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let view = &mut View { connection: &mut *connection, keyring: &self.keyring };
@@ -172,10 +172,6 @@ impl Readers {
             Err(StoreError::Panicked("a read did not come back".to_owned()).into())
         })
     }
-}
-
-fn take(idle: &Idle) -> Option<Box<dyn Connection>> {
-    idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
 /// Reads in a transaction that only reads.
