@@ -181,10 +181,14 @@ create table transactions (
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
 ) {changing};
 create index transactions_by_platform on transactions (platform, direction, status, id);
+create index transactions_outgoing_pending on transactions
+    (direction, status, id, own_account, destination_account, payer)
+    where status between 'PENDING' and 'PENDING' and direction <> 'INCOMING';
 create index transactions_by_own_account_passing on transactions
     (own_account, direction, status, id)
     where own_account is not null
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING');
+    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
+    and (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_by_own_account_lasting on transactions
     (own_account, direction, status, id)
     where own_account is not null
@@ -192,14 +196,16 @@ create index transactions_by_own_account_lasting on transactions
 create index transactions_by_destination_passing on transactions
     (destination_account, direction, status, id)
     where destination_account is not null and direction <> 'INCOMING'
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING');
+    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
+    and (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_by_destination_lasting on transactions
     (destination_account, direction, status, id)
     where destination_account is not null and direction <> 'INCOMING'
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
 create index transactions_by_payer_passing on transactions (payer, direction, status, id)
     where payer is not null
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING');
+    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
+    and (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_by_payer_lasting on transactions (payer, direction, status, id)
     where payer is not null
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';

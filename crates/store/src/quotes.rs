@@ -294,6 +294,7 @@ impl Record for Quote {
 const PARTS: Parts = Parts {
     passing: "status in ('PENDING', 'PROCESSING')",
     lasting: "status not in ('PENDING', 'PROCESSING')",
+    brief: None,
 };
 
 /// The indexes of the list of quotes.

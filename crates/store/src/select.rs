@@ -304,18 +304,19 @@ fn merge(table: &str, conditions: &[String], order: Order) -> String {
 }
 
 /// Examples of the statements of every list, whose texts are made as filters ask for them: with
-/// strands of both parts of its index, where it has parts.
+/// strands of all parts of its index, where it has parts.
 pub(crate) fn statements() -> impl Iterator<Item = String> {
     tallies::indexes().flat_map(|index| {
-        let strand = |state| {
-            let facet = Facet { group: 0, state };
-            Strand { index, leader: Uuid::nil(), facet }
-        };
+        let strand = |facet| Strand { index, leader: Uuid::nil(), facet };
+        let facet = |state| Facet { group: 0, state };
         let passing = index.passing.first().copied().unwrap_or(0);
-        let strands = [passing, index.usual.unwrap_or(passing)].map(strand);
-        let conditions = strands.each_ref().map(|strand| strand.conditions().0);
+        let usual = index.usual.unwrap_or(passing);
+        let brief = index.parts.and_then(|parts| parts.brief).map(|brief| brief.facet);
+        let facets = [passing, usual].map(facet).into_iter().chain(brief);
+        let strands: Vec<_> = facets.map(strand).collect();
+        let conditions: Vec<_> = strands.iter().map(|strand| strand.conditions().0).collect();
         let page = |order| merge(index.table, &conditions, order);
-        [page(Order::Descending), page(Order::Ascending), tallies::example(&strands)]
+        [page(Order::Descending), page(Order::Ascending), tallies::example(index, &strands)]
     })
 }
 

@@ -52,16 +52,37 @@ pub(crate) struct Parts {
     pub(crate) passing: &'static str,
     /// Which are not.
     pub(crate) lasting: &'static str,
+    /// Which of the first have an index of their own.
+    pub(crate) brief: Option<Brief>,
+}
+
+/// Rows that are in a state for a moment only. They stand in the order of their ids, so that new
+/// ones share a page and those that leave share another, whoever their leaders are
+/// (docs/decisions/0030). A strand of them is a run of all of them, of which it takes its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Brief {
+    /// The facet that they have.
+    pub(crate) facet: Facet,
+    /// Which rows they are.
+    pub(crate) is: &'static str,
+    /// Which passing rows they are not.
+    pub(crate) is_not: &'static str,
 }
 
 impl Index {
-    /// What the rows in a state have in common: they are in the same index in the database.
-    fn conditions(&self, state: u16) -> impl Iterator<Item = &'static str> {
-        let part = self.parts.as_ref().map(|parts| match self.passing.contains(&state) {
-            true => parts.passing,
-            false => parts.lasting,
-        });
-        self.condition.into_iter().chain(part)
+    /// What the rows with a facet have in common: they are in the same index in the database.
+    fn conditions(&self, facet: Facet) -> Vec<&'static str> {
+        let parts = match self.parts {
+            None => vec![],
+            Some(Parts { brief: Some(Brief { facet: brief, is, .. }), .. }) if brief == facet => {
+                return vec![is];
+            }
+            Some(Parts { passing, brief, .. }) if self.passing.contains(&facet.state) => {
+                std::iter::once(passing).chain(brief.map(|brief| brief.is_not)).collect()
+            }
+            Some(Parts { lasting, .. }) => vec![lasting],
+        };
+        self.condition.into_iter().chain(parts).collect()
     }
 
     /// Whether the rows of a state have a tally of their own.
@@ -121,7 +142,7 @@ impl Strand {
     /// The conditions that a row of it meets, with `?` for each value.
     pub(crate) fn conditions(&self) -> (String, Vec<Value>) {
         let columns = self.index.columns.iter().map(|column| format!("{column} = ?"));
-        let conditions = self.index.conditions(self.facet.state).map(str::to_owned);
+        let conditions = self.index.conditions(self.facet).into_iter().map(str::to_owned);
         let texts: Vec<_> = columns.chain(conditions).collect();
         let mut values = vec![Value::from(self.leader)];
         values.extend((self.index.values)(self.facet));

@@ -233,10 +233,9 @@ pub(crate) fn indexes() -> impl Iterator<Item = &'static Index> {
 }
 
 /// An example of a sum with everything that there may be in one, about strands of one index.
-pub(crate) fn example(strands: &[Strand; 2]) -> String {
+pub(crate) fn example(index: &Index, strands: &[Strand]) -> String {
     let mut sum = Sum::default();
-    let [Strand { index, leader, .. }, _] = strands;
-    let scope = scope(index, index.spans[0], *leader);
+    let scope = scope(index, index.spans[0], Uuid::nil());
     sum.tallies(1, (scope, 0, 1), &[0]);
     sum.tallies(-1, (scope, 0, 1), &[1, 2]);
     for strand in strands {
@@ -305,7 +304,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::strands::Parts;
+    use crate::strands::{Brief, Parts};
 
     #[test]
     fn no_two_indexes_share_their_tallies() {
@@ -316,10 +315,17 @@ mod tests {
     #[test]
     fn the_parts_of_an_index_say_which_states_are_passing() {
         for index in indexes() {
-            let Some(Parts { passing, lasting }) = index.parts else { continue };
-            let name = |state: &u16| match (index.values)(Facet { group: 0, state: *state }).pop() {
-                Some(Value::Text(name)) => format!("'{name}'"),
-                other => panic!("{other:?} is no state of {}", index.table),
+            let Some(Parts { passing, lasting, brief }) = index.parts else { continue };
+            let names_of = |facet: Facet| {
+                let quoted = (index.values)(facet).into_iter().map(|value| match value {
+                    Value::Text(name) => format!("'{name}'"),
+                    other => panic!("{other:?} is in no facet of {}", index.table),
+                });
+                quoted.collect::<Vec<_>>()
+            };
+            let name = |state: &u16| {
+                let names = names_of(Facet { group: 0, state: *state });
+                names.last().cloned().expect("a state has a name")
             };
             let names: Vec<_> = index.passing.iter().map(name).collect();
             let (pair, rest) = names.split_first_chunk::<2>().expect("two states at least");
@@ -331,6 +337,16 @@ mod tests {
                 is_not += &format!(" and status <> {other}");
             }
             assert_eq!((passing, lasting), (&*is, &*is_not));
+            let Some(Brief { facet, is, is_not }) = brief else { continue };
+            let [_, state] = &names_of(facet)[..] else { panic!("{facet:?} has two columns") };
+            // There are two directions, so that one is what the other is not.
+            let [other, _] = &names_of(Facet { group: 0, ..facet })[..] else {
+                panic!("{facet:?} has two columns")
+            };
+            assert_eq!((facet.group, index.passing.contains(&facet.state)), (1, true));
+            let brief = format!("status between {state} and {state} and direction <> {other}");
+            assert_eq!(is, brief);
+            assert_eq!(is_not, format!("(status <> {state} or direction = {other})"));
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
+use crate::strands::{Brief, Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
 /// The parts of a transaction that are kept inside the sealed column, under names of one letter:
 /// they are written twice with every payment.
@@ -498,6 +498,13 @@ pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
 const PARTS: Parts = Parts {
     passing: "(status in ('CREATED', 'PENDING') or status = 'PROCESSING')",
     lasting: "status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'",
+    // Money that is to be paid out is pending until its rail was asked for the first time. Written
+    // so that PostgreSQL searches by the columns too: it would take an equation for them.
+    brief: Some(Brief {
+        facet: Facet { group: group(Direction::Outgoing), state: Status::Pending as u16 },
+        is: "status between 'PENDING' and 'PENDING' and direction <> 'INCOMING'",
+        is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
+    }),
 };
 
 /// The indexes of the list of transactions.
@@ -545,7 +552,7 @@ pub(crate) fn facet(direction: Direction, status: Status) -> Facet {
     Facet { group: group(direction), state: status as u16 }
 }
 
-fn group(direction: Direction) -> u8 {
+const fn group(direction: Direction) -> u8 {
     match direction {
         Direction::Incoming => 0,
         Direction::Outgoing => 1,

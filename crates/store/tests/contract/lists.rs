@@ -229,7 +229,7 @@ pub async fn every_filter_of_external_accounts<P: Provider>() {
     }
 }
 
-/// Two deposits, a transfer that is under way and one that has ended.
+/// Two deposits, two transfers that are under way and one that has ended.
 async fn transactions<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
     opened
@@ -249,6 +249,8 @@ async fn transactions<P: Provider>() -> Opened<P> {
             advance(unit, 4, &[transaction::Event::Refused], at(40))?;
             begin(unit, deposit(5, 2, 3, 10, "USD"))?;
             begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None))?;
+            unit.put_external_account(usd_account(8, 1, Owner::Customer(customer_id(2))));
+            begin(unit, transfer_out(7, 2, 8, 10))?;
             Ok(())
         })
         .await;
@@ -259,24 +261,31 @@ pub async fn every_filter_of_transactions<P: Provider>() {
     let opened = transactions::<P>().await;
     let none = TransactionFilter::default;
     let dollars = || Some(Named::Account(customer_account(1, "USD").uuid()));
-    let bank = Some(Named::Account(account_id(7).uuid()));
+    let bank = || Some(Named::Account(account_id(7).uuid()));
+    let pending = Some(transaction::Status::Pending);
     let address = |name: &str| Some(Named::Address(UmaAddress::parse(name).unwrap()));
     let peer = || address(&format!("$bo.{CANARY}@peer.example"));
     let cases: Vec<(TransactionFilter, Vec<u128>)> = vec![
-        (none(), vec![1, 2, 3, 4]),
+        (none(), vec![1, 2, 3, 4, 7]),
         (TransactionFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 3]),
         (
             TransactionFilter { platform_customer_id: Some("user-2".to_owned()), ..none() },
-            vec![2, 4],
+            vec![2, 4, 7],
         ),
         (TransactionFilter { source_account: dollars(), ..none() }, vec![3]),
         (TransactionFilter { destination_account: dollars(), ..none() }, vec![1]),
-        (TransactionFilter { destination_account: bank, ..none() }, vec![3, 4]),
+        (TransactionFilter { destination_account: bank(), ..none() }, vec![3, 4]),
         (TransactionFilter { either_account: dollars(), ..none() }, vec![1, 3]),
         // Another platform was paid from this address, and this one was not.
         (TransactionFilter { source_account: peer(), ..none() }, vec![]),
         (TransactionFilter { either_account: address("$nobody@b.c"), ..none() }, vec![]),
         (TransactionFilter { status: Some(transaction::Status::Rejected), ..none() }, vec![4]),
+        (TransactionFilter { destination_account: bank(), status: pending, ..none() }, vec![3]),
+        (TransactionFilter { source_account: dollars(), status: pending, ..none() }, vec![3]),
+        (
+            TransactionFilter { direction: Some(Direction::Outgoing), status: pending, ..none() },
+            vec![3, 7],
+        ),
         (TransactionFilter { direction: Some(Direction::Incoming), ..none() }, vec![1, 2]),
         (
             TransactionFilter {
@@ -285,7 +294,7 @@ pub async fn every_filter_of_transactions<P: Provider>() {
             },
             vec![2],
         ),
-        (TransactionFilter { created_after: Some(at(3)), ..none() }, vec![3, 4]),
+        (TransactionFilter { created_after: Some(at(3)), ..none() }, vec![3, 4, 7]),
         (TransactionFilter { created_before: Some(at(1)), ..none() }, vec![1]),
         (
             TransactionFilter {

@@ -19,7 +19,7 @@ pub async fn the_engine_accepts_every_statement<P: Provider>() {
 
 /// The indexes that lists are read from, but for those of customers: which of two is the better one
 /// depends on how many rows there are.
-const OF_LISTS: [&str; 19] = [
+const OF_LISTS: [&str; 20] = [
     "deliveries_by_platform",
     "deliveries_by_resource",
     "external_accounts_by_owner",
@@ -39,6 +39,7 @@ const OF_LISTS: [&str; 19] = [
     "transactions_by_payer_lasting",
     "transactions_by_payer_passing",
     "transactions_by_platform",
+    "transactions_outgoing_pending",
 ];
 
 pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
