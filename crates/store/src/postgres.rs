@@ -478,9 +478,12 @@ fn arrays<'a>(columns: &'a [Vec<&'a Value>]) -> Vec<&'a (dyn ToSql + Sync)> {
 
 /// The first columns of a row.
 fn values_of(row: &tokio_postgres::Row, columns: usize) -> Result<Vec<Value>, StoreError> {
-    (0..columns)
-        .map(|column| row.try_get(column).map_err(|error| Failure::from(error).error))
-        .collect()
+    // Collected with its errors it would not know its size, and grow five times.
+    let mut values = Vec::with_capacity(columns);
+    for column in 0..columns {
+        values.push(row.try_get(column).map_err(|error| Failure::from(error).error)?);
+    }
+    Ok(values)
 }
 
 impl Connection for Postgres {

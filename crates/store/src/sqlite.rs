@@ -241,9 +241,11 @@ impl Connection for Sqlite {
         let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
         let mut rows = statement.query(rusqlite::params_from_iter(parameters)).map_err(failure)?;
         while let Some(row) = rows.next().map_err(failure)? {
-            let values = (0..columns)
-                .map(|column| row.get_ref(column).map_err(failure).and_then(read))
-                .collect::<Result<Vec<_>, _>>()?;
+            // Collected with its errors it would not know its size, and grow five times.
+            let mut values = Vec::with_capacity(columns);
+            for column in 0..columns {
+                values.push(read(row.get_ref(column).map_err(failure)?)?);
+            }
             each(values)?;
         }
         Ok(())

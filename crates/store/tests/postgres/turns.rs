@@ -4,7 +4,8 @@
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
-use crate::Served;
+use crate::support::{deposit, event, platform_id};
+use crate::{PAID, Served};
 
 /// A database that two servers use, one of them through a proxy.
 struct Pair {
@@ -42,6 +43,42 @@ async fn servers_take_turns_and_see_what_the_others_left() {
     }
     one.assert_paid(1..161).await;
     two.assert_paid(1..161).await;
+}
+
+/// Payments that each server gets at once.
+const MANY: u128 = 30;
+
+/// Turns of each server, or a few more.
+const ROUNDS: u128 = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_turns_of_several_servers_tell_everything_once_and_in_order() {
+    let database = Database::fresh();
+    let [one, two] = [(); 2].map(|()| Served::open(&database.url()));
+    one.set_up().await;
+    for round in 0..ROUNDS {
+        let pays = (1..=MANY).flat_map(|number| {
+            let number = round * 2 * MANY + number;
+            [one.pay(number), two.pay(number + MANY)]
+        });
+        for paid in futures_util::future::join_all(pays).await {
+            paid.unwrap();
+        }
+    }
+    let count = ROUNDS * 2 * MANY;
+    two.assert_paid(1..count + 1).await;
+    let feed = one.store.read(|view| view.feed(platform_id(1), 0, None, u32::MAX)).await.unwrap();
+    let ordinals: Vec<_> = feed.events.iter().map(|numbered| numbered.ordinal).collect();
+    assert_eq!(ordinals, (1..=i64::try_from(count).unwrap()).collect::<Vec<_>>());
+    let mut told: Vec<_> = feed.events.into_iter().map(|numbered| numbered.event).collect();
+    let paid = (1..=count).map(|number| event(&deposit(number, 1, 1, PAID, "USD")));
+    let mut paid: Vec<_> = paid.collect();
+    told.sort_by_key(|event| event.resource);
+    paid.sort_by_key(|event| event.resource);
+    assert_eq!(told, paid);
+    for server in [one, two] {
+        server.close();
+    }
 }
 
 async fn check(moment: Moment) {
