@@ -1,5 +1,6 @@
 //! Asks: does a list show what its filter names, in pages that fit together?
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -9,6 +10,13 @@ use domain::quote::{self, Quote};
 use domain::token::Token;
 use domain::transaction::{self, AccountRef, Direction, Source, Transaction};
 use domain::uma_address::UmaAddress;
+use proptest::array::uniform4;
+use proptest::collection;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use store::customers::{CustomerFilter, UmaClaim};
 use store::external_accounts::AccountsOf;
 use store::quotes::QuoteFilter;
@@ -16,6 +24,7 @@ use store::record::Record;
 use store::select::{Order, Page, PageRequest};
 use store::tokens::TokenFilter;
 use store::transactions::{Named, TransactionFilter};
+use store::unit::Unit;
 use uuid::Uuid;
 
 use crate::support::*;
@@ -312,6 +321,174 @@ pub async fn every_filter_of_transactions<P: Provider>() {
             opened.read(move |view| Ok(view.transactions(platform_id(1), &given, ALL)?)).await;
         assert_shown(keys(&page), expected.into_iter().map(transaction_id).collect(), &filter);
     }
+}
+
+/// A payment that is drawn.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    kind: u8,
+    customer: u128,
+    account: u128,
+    /// What happens to it, each as its place among all events, and how many of these.
+    events: [usize; ROUNDS],
+    count: usize,
+}
+
+/// Times at which something may happen to each payment.
+const ROUNDS: usize = 4;
+
+/// A payment of the first platform; external accounts 7 to 9 are those of customers 1 to 3.
+fn planned(number: u128, plan: &Plan) -> Transaction {
+    let Plan { kind, customer, account, .. } = *plan;
+    match kind {
+        0 => deposit(number, 1, customer, 10, "USD"),
+        1 => uma_in(number, 1, customer, money(10, "EUR"), None),
+        _ => transfer_out(number, customer, account, 10),
+    }
+}
+
+/// Whether a filter names a payment, as the specification says it.
+fn names(filter: &TransactionFilter, transaction: &Transaction) -> bool {
+    let draft = transaction.draft();
+    let uuid = |account| match account {
+        AccountRef::Internal(id) => Named::Account(id.uuid()),
+        AccountRef::External(id) => Named::Account(id.uuid()),
+    };
+    let source = draft.source.as_ref().and_then(Source::account).map(uuid);
+    let destination = draft.destination.account().map(uuid);
+    let is = |wanted: &Option<Named>, sides: &[&Option<Named>]| {
+        wanted.is_none() || sides.contains(&wanted)
+    };
+    filter.owner.is_none_or(|owner| owner == draft.owner)
+        && { filter.platform_customer_id.as_ref() }
+            .is_none_or(|name| *name == draft.platform_customer_id)
+        && is(&filter.source_account, &[&source])
+        && is(&filter.destination_account, &[&destination])
+        && is(&filter.either_account, &[&source, &destination])
+        && filter.status.is_none_or(|status| status == transaction.status())
+        && filter.direction.is_none_or(|direction| direction == draft.direction)
+        && filter.created_after.is_none_or(|after| transaction.created_at() >= after)
+        && filter.created_before.is_none_or(|before| transaction.created_at() <= before)
+}
+
+/// Filters by up to all that can be asked for at once, most of them by little.
+fn filters() -> impl Strategy<Value = TransactionFilter> {
+    let customer = || option::weighted(0.2, 1..=3_u128);
+    let account = || {
+        let internal = (1..=3_u128).prop_map(|owner| customer_account(owner, "USD").uuid());
+        let external = (7..=9_u128).prop_map(|number| account_id(number).uuid());
+        option::weighted(0.25, prop_oneof![internal, external].prop_map(Named::Account))
+    };
+    let time = || option::weighted(0.2, (1..PLANNED).prop_map(at));
+    let whose = (customer(), customer(), account(), account(), account());
+    let what = (
+        option::weighted(0.4, select(&transaction::Status::ALL[..])),
+        option::weighted(0.3, select(vec![Direction::Incoming, Direction::Outgoing])),
+        time(),
+        time(),
+    );
+    (whose, what).prop_map(|((owner, name, source, destination, either), what)| TransactionFilter {
+        owner: owner.map(|number| Owner::Customer(customer_id(number))),
+        platform_customer_id: name.map(|number| format!("user-{number}")),
+        source_account: source,
+        destination_account: destination,
+        either_account: either,
+        status: what.0,
+        direction: what.1,
+        reference: None,
+        created_after: what.2,
+        created_before: what.3,
+    })
+}
+
+/// Payments of the test.
+const PLANNED: i64 = 60;
+
+/// Filters of the test.
+const FILTERS: usize = 200;
+
+pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
+    let opened = open::<P>();
+    let platforms = |unit: &mut Unit<'_, '_>| {
+        unit.put_platform(platform(1));
+        for number in 1..=3 {
+            unit.put_customer(customer(number, 1));
+            let owner = Owner::Customer(customer_id(number));
+            unit.put_external_account(usd_account(number + 6, 1, owner));
+        }
+        Ok(())
+    };
+    opened.write(platforms).await;
+    let mut runner = TestRunner::deterministic();
+    let events = uniform4(0..transaction::Event::ALL.len());
+    let plan = (0..4_u8, 1..=3_u128, 7..=9_u128, events, 0..=ROUNDS);
+    let plan = plan.prop_map(|(kind, customer, account, events, count)| Plan {
+        kind,
+        customer,
+        account,
+        events,
+        count,
+    });
+    let plans = collection::vec(plan, PLANNED as usize).new_tree(&mut runner).unwrap().current();
+    let mut model: Vec<Transaction> =
+        (1..).zip(&plans).map(|(number, plan)| planned(number, plan)).collect();
+    let begun = model.clone();
+    let begin_all =
+        move |unit: &mut Unit<'_, '_>| begun.iter().try_for_each(|it| begin(unit, it.clone()));
+    opened.write(begin_all).await;
+    for round in 0..ROUNDS {
+        // What cannot happen to a payment as it is does not.
+        let mut steps = Vec::new();
+        for (number, (transaction, plan)) in (1..).zip(model.iter_mut().zip(&plans)) {
+            let event = transaction::Event::ALL[plan.events[round]];
+            let now = at(PLANNED + number as i64);
+            if round < plan.count
+                && let Ok(moved) = transaction.clone().apply(event, now)
+            {
+                *transaction = moved.into_now();
+                steps.push((number, event, now));
+            }
+        }
+        let step_all = move |unit: &mut Unit<'_, '_>| {
+            steps
+                .iter()
+                .try_for_each(|(number, event, now)| advance(unit, *number, &[*event], *now))
+        };
+        opened.write(step_all).await;
+    }
+    for direction in [Direction::Incoming, Direction::Outgoing] {
+        let is_of = |it: &&Transaction| it.draft().direction == direction;
+        let statuses: BTreeSet<_> =
+            model.iter().filter(is_of).map(|it| it.status().name()).collect();
+        assert!(statuses.len() >= 4 && statuses.contains("PENDING"), "{statuses:?}");
+    }
+    let mut found = 0;
+    for _ in 0..FILTERS {
+        let filter = filters().new_tree(&mut runner).unwrap().current();
+        let (limit, is_ascending) =
+            (1..16_u32, any::<bool>()).new_tree(&mut runner).unwrap().current();
+        let order = if is_ascending { Order::Ascending } else { Order::Descending };
+        let mut expected: Vec<_> =
+            model.iter().filter(|it| names(&filter, it)).map(Transaction::id).collect();
+        if order == Order::Descending {
+            expected.reverse();
+        }
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let (given, page) = (filter.clone(), PageRequest { limit, after, order });
+            let page: Page<Transaction> =
+                opened.read(move |view| Ok(view.transactions(platform_id(1), &given, page)?)).await;
+            assert_eq!(page.total, expected.len() as u64, "{filter:?}");
+            listed.extend(page.rows.iter().map(|row| row.id()));
+            after = listed.last().map(|id| id.uuid());
+            if !page.has_more {
+                break;
+            }
+        }
+        assert_eq!(listed, expected, "{filter:?}");
+        found += listed.len();
+    }
+    assert!(found > FILTERS, "the filters name too little: {found}");
 }
 
 pub async fn every_filter_of_quotes<P: Provider>() {
