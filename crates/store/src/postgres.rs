@@ -38,7 +38,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::migrate;
-use crate::sql::{Change, Connection, Keys, Row, Shape, Turn, Value, Write};
+use crate::sql::{Change, Connection, Keys, Row, Shape, Turn, Value, Write, collect_values};
 
 /// Reader connections. Each waits for a network most of the time, and each is a process of the
 /// server, of which there are a hundred by default for all servers of ours.
@@ -478,12 +478,9 @@ fn arrays<'a>(columns: &'a [Vec<&'a Value>]) -> Vec<&'a (dyn ToSql + Sync)> {
 
 /// The first columns of a row.
 fn values_of(row: &tokio_postgres::Row, columns: usize) -> Result<Vec<Value>, StoreError> {
-    // Collected with its errors it would not know its size, and grow five times.
-    let mut values = Vec::with_capacity(columns);
-    for column in 0..columns {
-        values.push(row.try_get(column).map_err(|error| Failure::from(error).error)?);
-    }
-    Ok(values)
+    collect_values(columns, |column| {
+        row.try_get(column).map_err(|error| Failure::from(error).error)
+    })
 }
 
 impl Connection for Postgres {

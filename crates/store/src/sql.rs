@@ -229,6 +229,19 @@ impl Row {
     }
 }
 
+/// The values of a row's first columns. A list that is collected with its errors does not know how
+/// long it will be, and is moved as it grows.
+pub(crate) fn collect_values(
+    columns: usize,
+    mut value: impl FnMut(usize) -> Result<Value, StoreError>,
+) -> Result<Vec<Value>, StoreError> {
+    let mut values = Vec::with_capacity(columns);
+    for column in 0..columns {
+        values.push(value(column)?);
+    }
+    Ok(values)
+}
+
 /// A table as engines read and write it: by key, one row at a time where the database is in this
 /// process, many at a time where every question crosses a network.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
-use crate::sql::{Change, Connection, Shape, Turn, Value, Write};
+use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
@@ -241,12 +241,9 @@ impl Connection for Sqlite {
         let mut statement = self.connection.prepare_cached(sql).map_err(failure)?;
         let mut rows = statement.query(rusqlite::params_from_iter(parameters)).map_err(failure)?;
         while let Some(row) = rows.next().map_err(failure)? {
-            // Collected with its errors it would not know its size, and grow five times.
-            let mut values = Vec::with_capacity(columns);
-            for column in 0..columns {
-                values.push(read(row.get_ref(column).map_err(failure)?)?);
-            }
-            each(values)?;
+            each(collect_values(columns, |column| {
+                row.get_ref(column).map_err(failure).and_then(read)
+            })?)?;
         }
         Ok(())
     }

@@ -75,6 +75,7 @@ impl Index {
         let parts = match self.parts {
             None => vec![],
             Some(Parts { brief: Some(Brief { facet: brief, is, .. }), .. }) if brief == facet => {
+                // Rows of all leaders share one index, which has no other condition.
                 return vec![is];
             }
             Some(Parts { passing, brief, .. }) if self.passing.contains(&facet.state) => {
