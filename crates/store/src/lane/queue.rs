@@ -25,6 +25,11 @@ const ALONE_FROM: usize = 64;
 /// With 256, requests at half of the peak waited 65 ms for them (p99); with these, 13.
 const REMOTE_JOBS_MIN: usize = 48;
 
+/// Units of jobs for each of requests in a turn among those of other servers. One of the servers
+/// does the jobs of all, and has only its own requests: if two share the requests, this is one job
+/// for each. Where more share them, jobs catch up when fewer requests come.
+const SHARED_JOBS: usize = 2;
+
 /// A unit with its rank.
 pub(super) type Ranked = (Rank, Box<dyn Item>);
 
@@ -81,6 +86,11 @@ impl Queue {
     /// The next unit for a database transaction that has these, requests first; none if nothing
     /// that is there belongs into it.
     pub(super) fn take(&mut self, shares: Shares) -> Option<Ranked> {
+        self.pick(shares, 1)
+    }
+
+    /// The same, with so many units of jobs for each of requests.
+    fn pick(&mut self, shares: Shares, jobs_each: usize) -> Option<Ranked> {
         while shares.requests < REQUESTS_MAX && self.jobs.len() < QUEUE_MAX {
             let received = self.request.take().map(|item| (Rank::Request, item));
             match received.map_or_else(|| self.waiting.try_recv(), Ok) {
@@ -92,7 +102,8 @@ impl Queue {
                 Err(_) => break,
             }
         }
-        if shares.jobs >= shares.requests.max(self.jobs_min()) {
+        let jobs_max = (shares.requests * jobs_each).clamp(self.jobs_min(), REQUESTS_MAX);
+        if shares.jobs >= jobs_max {
             return None;
         }
         let job = self.jobs.pop_front()?;
@@ -100,10 +111,10 @@ impl Queue {
         Some((Rank::Job, job))
     }
 
-    /// A batch of what is there.
+    /// A batch of what is there, for a turn among those of other servers.
     pub(super) fn batch(&mut self) -> Vec<Box<dyn Item>> {
         let mut shares = Shares::default();
-        let next = || self.take(shares).inspect(|(rank, _)| shares.count(*rank));
+        let next = || self.pick(shares, SHARED_JOBS).inspect(|(rank, _)| shares.count(*rank));
         std::iter::from_fn(next).map(|(_, item)| item).collect()
     }
 
@@ -159,6 +170,71 @@ impl Queue {
         for mut item in self.request.take().into_iter().chain(self.jobs.drain(..)).chain(newer) {
             item.fail(error.clone());
             item.answer();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idempotency::Scope;
+    use crate::unit::Unit;
+
+    struct Nothing;
+
+    impl Item for Nothing {
+        fn run(&mut self, _: &mut Unit<'_, '_>) -> bool {
+            true
+        }
+
+        fn scope(&self) -> Option<Scope> {
+            None
+        }
+
+        fn fail(&mut self, _: StoreError) {}
+
+        fn answer(self: Box<Self>) {}
+    }
+
+    /// A queue across a network in which so many units wait, jobs first.
+    fn queue(requests: usize, jobs: usize) -> Queue {
+        let (sender, waiting) = mpsc::channel(QUEUE_MAX);
+        let ranks = std::iter::repeat_n(Rank::Job, jobs);
+        for rank in ranks.chain(std::iter::repeat_n(Rank::Request, requests)) {
+            let sent = sender.try_send((rank, Box::new(Nothing) as Box<dyn Item>));
+            assert!(sent.is_ok(), "the queue has room");
+        }
+        Queue::new(waiting, true)
+    }
+
+    /// How many requests and jobs the next transaction has.
+    fn taken(mut next: impl FnMut(Shares) -> Option<Ranked>) -> (usize, usize) {
+        let mut shares = Shares::default();
+        while let Some((rank, _)) = next(shares) {
+            shares.count(rank);
+        }
+        (shares.requests, shares.jobs)
+    }
+
+    #[test]
+    fn jobs_get_as_much_as_requests_and_twice_as_much_among_other_servers() {
+        // (requests and jobs that wait, those of a transaction, the same in a turn among others)
+        let table = [
+            ((0, 600), (0, 48), (0, 48)),
+            ((10, 600), (10, 48), (10, 48)),
+            ((40, 600), (40, 48), (40, 80)),
+            ((100, 600), (100, 100), (100, 200)),
+            ((100, 30), (100, 30), (100, 30)),
+            ((300, 600), (256, 256), (256, 256)),
+        ];
+        for ((requests, jobs), alone, among_others) in table {
+            let mut waiting = queue(requests, jobs);
+            assert_eq!(taken(|shares| waiting.take(shares)), alone, "{requests}, {jobs}");
+            let mut waiting = queue(requests, jobs);
+            assert_eq!(waiting.batch().len(), among_others.0 + among_others.1);
+            let mut waiting = queue(requests, jobs);
+            let turn = taken(|shares| waiting.pick(shares, SHARED_JOBS));
+            assert_eq!(turn, among_others, "{requests}, {jobs}");
         }
     }
 }
