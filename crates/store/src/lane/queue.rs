@@ -26,8 +26,8 @@ const ALONE_FROM: usize = 64;
 const REMOTE_JOBS_MIN: usize = 48;
 
 /// Units of jobs for each of requests in a turn among those of other servers. One of the servers
-/// does the jobs of all, and has only its own requests: if two share the requests, this is one job
-/// for each. Where more share them, jobs catch up when fewer requests come.
+/// does the jobs of all and has only its own requests: where two share the requests evenly, that is
+/// one job for each request of both. Where more share them, jobs catch up when fewer requests come.
 const SHARED_JOBS: usize = 2;
 
 /// A unit with its rank.
