@@ -1,9 +1,8 @@
 -- One text for every engine. Tokens stand for what the engines spell differently:
 -- {int8} a 64-bit integer, {bytes} a byte string, {text} a text that is compared byte by byte;
 -- {strict} ends a table that refuses values of another type and is kept in the order of its primary
--- key, {changing} such a table whose rows change once soon after they were made, {wide} one whose
--- rows are too large for that (SQLite keeps only a quarter of a page of such a row in place) and has
--- an index beside it.
+-- key, {wide} one whose rows are too large for that (SQLite keeps only a quarter of a page of such a
+-- row in place) and has an index beside it.
 --
 -- Tables that grow with every payment name no other table as a reference: what each row refers to
 -- was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the engines would
@@ -19,9 +18,9 @@
 -- that a row is written, which takes longer than the row.
 --
 -- In tables that grow with every payment, integers stand before all else: PostgreSQL begins each at
--- a multiple of eight bytes and leaves those before it empty. In {changing} ones, what changes stands
--- together behind them: of a second version, PostgreSQL's log has what lies between the first byte
--- that is another and the last.
+-- a multiple of eight bytes and leaves those before it empty. In those whose rows change, what
+-- changes stands together behind them: of a second version on the same page, PostgreSQL's log has
+-- what lies between the first byte that is another and the last.
 --
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
@@ -135,7 +134,7 @@ create table quotes (
     lookup {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
     sealed {bytes} not null
-) {changing};
+) {strict};
 create index quotes_by_platform on quotes (platform, status, id);
 create index quotes_by_own_account_passing on quotes (own_account, status, id)
     where own_account is not null and status in ('PENDING', 'PROCESSING');
@@ -179,7 +178,7 @@ create table transactions (
     outgoing {bytes},
     sealed {bytes} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
-) {changing};
+) {strict};
 create index transactions_by_platform on transactions (platform, direction, status, id);
 create index transactions_outgoing_pending on transactions
     (direction, status, id, own_account, destination_account, payer)
@@ -254,19 +253,18 @@ create table postings (
 create unique index postings_resolved_once on postings (transaction_id, resolves)
     where resolves is not null;
 
--- A platform's events in the order in which they were committed, so that new rows stand together
--- (docs/decisions/0026). The id of an event follows from its resource and number, which no other
--- event has: that each is counted up from the one before is what its writer has read.
+-- A platform's events in the order in which they were committed, those of one batch in bundles
+-- (docs/decisions/0031): a row stands under the ordinal of its last event. What events are about
+-- stands in `heads`, their bodies are sealed together. The id of an event follows from its resource
+-- and number, which no other event has: that each is counted up from the one before is what its
+-- writer has read.
 create table events (
     ordinal {int8} not null check (ordinal >= 1),
-    number {int8} not null,
-    at {int8} not null,
     platform {bytes} not null,
-    resource {bytes} not null,
-    kind {text} not null,
+    heads {bytes} not null,
     sealed {bytes} not null,
     primary key (platform, ordinal)
-) {strict};
+) {wide};
 
 -- How many events a platform has (`head`), up to which there are deliveries (`taken`),
 -- how many it had when its endpoint was set (`opened`), and whether that is to have those that

@@ -5,25 +5,21 @@
 //! lane is the only writer, so whoever has read the events up to a number has missed none of them,
 //! and whoever goes on from there meets them all.
 
-use domain::event::{Event, EventKind, event_id};
+use std::collections::BTreeSet;
+
+use domain::event::{Event, EventKind};
 use domain::id::PlatformId;
-use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::packed;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::sql::{Connection, Row, Value};
 use crate::unit::Unit;
 
-/// The table of events.
-pub(crate) static EVENTS: Shape = Shape::new(
-    "events",
-    &["platform", "ordinal", "resource", "number", "kind", "at", "sealed"],
-    2,
-    None,
-);
+pub(crate) mod bundle;
+
+use bundle::{Bundle, EVENTS, EVENTS_MAX};
 
 /// Where an event stands among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,75 +151,22 @@ impl Record for Outbox {
     }
 }
 
-/// What the sealed bytes of an event belong to.
-pub(crate) fn context(resource: Uuid, number: u32) -> Vec<u8> {
-    [&resource.as_bytes()[..], &number.to_be_bytes()].concat()
-}
-
-/// What the body of an event says again: what it is about, and the id that follows from that.
-fn beside(resource: Uuid, number: u32) -> [Uuid; 2] {
-    [resource, event_id(resource, number).uuid()]
-}
-
-/// The row of an event.
-pub(crate) fn row(Numbered { ordinal, event }: &Numbered, keyring: &Keyring) -> Vec<Value> {
-    let context = context(event.resource, event.number);
-    let body = packed::pack(&event.body, &beside(event.resource, event.number));
-    vec![
-        event.platform.into(),
-        (*ordinal).into(),
-        event.resource.into(),
-        event.number.into(),
-        Value::name(event.kind.name()),
-        event.at.into(),
-        keyring.seal(EVENTS.table, &context, &body).into(),
-    ]
-}
-
-/// The write that appends rows of events.
-pub(crate) fn appended(rows: Vec<Vec<Value>>) -> Write {
-    Write { shape: &EVENTS, change: Change::Insert, rows }
-}
-
-/// Opens the body of an event.
-pub(crate) fn open(
-    keyring: &Keyring,
-    resource: Uuid,
-    number: u32,
-    sealed: &[u8],
-) -> Result<Vec<u8>, StoreError> {
-    let packed = keyring.open(EVENTS.table, &context(resource, number), sealed)?;
-    let body = packed::unpack(&packed, &beside(resource, number));
-    body.ok_or(StoreError::Sealed { place: EVENTS.table })
-}
-
-/// Reads one row.
-pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
-    let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
-    let (platform, ordinal) = (row.id()?, row.int()?);
-    let (resource, number) = (row.uuid()?, row.count()?);
-    let event = Event {
-        id: event_id(resource, number),
-        platform,
-        kind: row.named(EventKind::from_name)?,
-        resource,
-        number,
-        at: row.time()?,
-        body: open(keyring, resource, number, &row.bytes()?)?,
-    };
-    Ok(Numbered { ordinal, event })
-}
-
 /// The events that stand at these places.
 pub(crate) fn at_places(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     places: impl IntoIterator<Item = Place>,
 ) -> Result<Vec<Numbered>, StoreError> {
-    let keys: Vec<_> = places.into_iter().map(Place::key).collect();
+    let mut places: BTreeSet<_> = places.into_iter().collect();
+    let keys: Vec<_> = places.iter().copied().map(Place::key).collect();
     let mut events = Vec::new();
     connection.rows(&EVENTS, &keys, &mut |values| {
-        events.push(read(values, keyring)?);
+        let bundle = Bundle::read(values)?;
+        // It comes once for each of its events that is wanted.
+        if bundle.places().any(|place| places.contains(&place)) {
+            let opened = bundle.open(keyring)?;
+            events.extend(opened.into_iter().filter(|it| places.remove(&it.place())));
+        }
         Ok(())
     })?;
     Ok(events)
@@ -233,14 +176,14 @@ pub(crate) fn at_places(
 /// that is rare costs no more than this.
 const LOOKED_THROUGH_MAX: i64 = 10_000;
 
-pub(crate) const FEED: &str = "select platform, ordinal, resource, number, kind, at, sealed \
-    from events where platform = $1 and ordinal > $2 and ordinal <= $3 order by ordinal limit $4";
+/// How many of them are read before it is asked whether there are enough.
+const LOOKED_THROUGH_AT_ONCE: i64 = 1_000;
 
-pub(crate) const FEED_OF_KIND: &str = "select platform, ordinal, resource, number, kind, at, \
-    sealed from events where platform = $1 and ordinal > $2 and ordinal <= $3 and kind = $4 \
-    order by ordinal limit $5";
+pub(crate) const FEED: &str = "select platform, ordinal, heads, sealed from events \
+    where platform = $1 and ordinal > $2 and ordinal < $3 order by ordinal limit $4";
 
-pub(crate) const WHEN: &str = "select at from events where platform = $1 and ordinal = $2";
+pub(crate) const WHEN: &str = "select ordinal, heads from events \
+    where platform = $1 and ordinal >= $2 order by ordinal limit 1";
 
 pub(crate) const OUTBOXES_WITH_NEWS: &str = "select platform, head, taken, opened, endpoint, \
     news from outboxes where news = 1 or (endpoint = 'OPEN' and taken < head)";
@@ -276,23 +219,47 @@ impl View<'_> {
         limit: u32,
     ) -> Result<Feed, StoreError> {
         let head = self.get::<Outbox>(&platform)?.map_or(0, |outbox| outbox.head);
-        let to = match kind {
-            Some(_) => head.min(after.saturating_add(LOOKED_THROUGH_MAX)),
-            None => head,
+        let (max, at_once) = match kind {
+            Some(_) => (LOOKED_THROUGH_MAX, LOOKED_THROUGH_AT_ONCE),
+            None => (i64::from(limit), i64::from(limit)),
         };
-        let mut parameters: Vec<Value> = vec![platform.into(), after.into(), to.into()];
-        parameters.extend(kind.map(|kind| Value::name(kind.name())));
-        parameters.push(limit.into());
-        let sql = if kind.is_some() { FEED_OF_KIND } else { FEED };
-        let (keyring, mut events) = (self.keyring, Vec::new());
-        self.connection.query(sql, &parameters, EVENTS.columns.len(), &mut |values| {
-            events.push(read(values, keyring)?);
-            Ok(())
-        })?;
-        let is_full = events.len() as u64 >= u64::from(limit);
-        let last = events.last().map(|numbered: &Numbered| numbered.ordinal);
-        let until = if is_full { last.unwrap_or(after) } else { to.max(after) };
+        let to = head.min(after.saturating_add(max)).max(after);
+        let (limit, mut events, mut until) = (limit as usize, Vec::new(), after);
+        while until < to && events.len() < limit {
+            let from = until;
+            until = to.min(from.saturating_add(at_once));
+            self.feed_between(platform, from, until, kind, &mut events)?;
+        }
+        events.truncate(limit);
+        let last = events.last().filter(|_| events.len() == limit);
+        let until = last.map_or(until, |numbered: &Numbered| numbered.ordinal);
         Ok(Feed { events, until, head })
+    }
+
+    /// Adds a platform's events behind a number and up to another.
+    fn feed_between(
+        &mut self,
+        platform: PlatformId,
+        from: i64,
+        until: i64,
+        kind: Option<EventKind>,
+        events: &mut Vec<Numbered>,
+    ) -> Result<(), StoreError> {
+        // The bundle of the last one may end behind it.
+        let end = until.saturating_add(EVENTS_MAX as i64);
+        let parameters = [platform.into(), from.into(), end.into(), (until - from).into()];
+        let keyring = self.keyring;
+        let is_asked = |ordinal: i64, of: EventKind| {
+            (from < ordinal && ordinal <= until) && kind.is_none_or(|kind| kind == of)
+        };
+        self.connection.query(FEED, &parameters, EVENTS.columns.len(), &mut |values| {
+            let bundle = Bundle::read(values)?;
+            if bundle.heads().any(|(ordinal, head)| is_asked(ordinal, head.kind)) {
+                let opened = bundle.open(keyring)?.into_iter();
+                events.extend(opened.filter(|it| is_asked(it.ordinal, it.event.kind)));
+            }
+            Ok(())
+        })
     }
 
     /// The number of the last event that a platform had before a time, as far as its clock went
@@ -307,8 +274,10 @@ impl View<'_> {
         while from - before > 1 {
             let middle = before + (from - before) / 2;
             let mut at = None;
-            self.connection.query(WHEN, &[platform.into(), middle.into()], 1, &mut |values| {
-                at = Some(Row::new("events", &["at"], values).time()?);
+            self.connection.query(WHEN, &[platform.into(), middle.into()], 2, &mut |values| {
+                let row = &mut Row::new(EVENTS.table, &["ordinal", "heads"], values);
+                let (last, heads) = (row.int()?, row.bytes()?);
+                at = bundle::head_at(&heads, last, middle).map(|head| head.at);
                 Ok(())
             })?;
             match at {

@@ -88,7 +88,6 @@ pub fn statements() -> Vec<String> {
         timers::NEXT_DUE,
         timers::NEARER,
         events::FEED,
-        events::FEED_OF_KIND,
         events::WHEN,
         events::OUTBOXES_WITH_NEWS,
         events::OPEN_OUTBOXES,
@@ -109,7 +108,7 @@ pub fn statements() -> Vec<String> {
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
-    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
+    let appended = [&books::POSTINGS, &events::bundle::EVENTS, &timers::TIMERS, &tallies::TALLIES];
     record::Tables::shapes().into_iter().chain(appended).collect()
 }
 

@@ -14,6 +14,8 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use domain::id::TransactionId;
+use domain::transaction::{reference, referenced};
 use uuid::Uuid;
 
 /// Folded with [`PHRASES`].
@@ -28,8 +30,9 @@ const PLAIN: u8 = 0;
 /// What stands for phrases is below this byte.
 const PHRASES_END: u8 = 0x20;
 
-/// UTF-8 never has this byte nor one above it: they are marks.
-const FIRST_MARK: u8 = 0xfa;
+/// UTF-8 never has this byte nor one above it: they are marks. This one stands before the number of
+/// a known identifier whose reconciliation reference stands in the body.
+const FIRST_MARK: u8 = 0xf9;
 
 /// What a mark stands before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +51,7 @@ impl Kind {
         match self {
             Self::Uuid => [0xff, 0xfc],
             Self::Time => [0xfe, 0xfb],
-            Self::Reference => [0xfd, FIRST_MARK],
+            Self::Reference => [0xfd, 0xfa],
         }
     }
 
@@ -98,6 +101,17 @@ impl Known {
         }
     }
 
+    /// The number of the identifier whose reconciliation reference this is, if it is known.
+    fn referenced(&self, text: &[u8]) -> Option<u8> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (first, last) = referenced(text)?;
+        let ids = first.uuid()..=last.uuid();
+        let place = self.uuids.iter().position(|known| ids.contains(known))?;
+        // Only what comes back the same.
+        let is_its = reference(TransactionId::from_uuid(self.uuids[place])) == text;
+        u8::try_from(place).ok().filter(|_| is_its)
+    }
+
     /// Reads what [`Known::put`] wrote behind a mark. Gives what stands behind it, too.
     fn take<'a, T: Copy, const BYTES: usize>(
         all: &mut Vec<T>,
@@ -123,6 +137,10 @@ const UUID_TEXT: usize = 36;
 
 /// Characters of an identifier within a reference.
 const REFERENCE_TEXT: usize = 32;
+
+/// Characters of a reconciliation reference, of which two stand before its hyphen.
+const RECONCILIATION_TEXT: usize = 23;
+const RECONCILIATION_START: usize = 2;
 
 /// A time as we write it: digits where this has zeros.
 const TIME_TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
@@ -210,9 +228,13 @@ static FOLDED_DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     folded
 });
 
-/// A body that takes this part of its bytes when it is folded, or less, is short enough: LZ4 would
-/// need longer than all else here and take a tenth off it.
+/// A body that takes this part of its bytes when it is folded, or less, is short enough if it is
+/// one: LZ4 would need longer than all else here and take a tenth off it. Of several bodies
+/// together, it takes half.
 const SHORT_ENOUGH: usize = 6;
+
+/// What is longer than this when it is folded has more to say than one payment's body.
+const ONE_BODY_MAX: usize = 200;
 
 /// Bytes that say how long the folded body is.
 const LENGTH_BYTES: usize = 3;
@@ -221,7 +243,7 @@ const LENGTH_BYTES: usize = 3;
 pub(crate) fn pack(body: &[u8], beside: &[Uuid]) -> Vec<u8> {
     if body.len() <= UNPACKED_MAX && body.iter().all(|byte| is_text(*byte)) {
         let folded = fold(body, Known::beside(beside));
-        if folded.len() * SHORT_ENOUGH <= body.len() {
+        if folded.len() <= ONE_BODY_MAX && folded.len() * SHORT_ENOUGH <= body.len() {
             return [&[FOLDED_1], &folded[..]].concat();
         }
         let packed = lz4_flex::block::compress_with_dict(&folded, &FOLDED_DICTIONARY);
@@ -303,6 +325,14 @@ fn fold_at(body: &[u8], hyphen: usize, known: &mut Known, folded: &mut Vec<u8>) 
     {
         put_text(&body[..text.start], folded);
         Known::put(&mut known.times, time, Kind::Time.marks(), &time, folded);
+        return Some(text.end);
+    }
+    let reconciliation = |start| from(start, RECONCILIATION_TEXT);
+    if let Some(text) = hyphen.checked_sub(RECONCILIATION_START).map(reconciliation)
+        && let Some(number) = body.get(text.clone()).and_then(|text| known.referenced(text))
+    {
+        put_text(&body[..text.start], folded);
+        folded.extend_from_slice(&[FIRST_MARK, number]);
         return Some(text.end);
     }
     let mut put = |text: Range<usize>, kind: Kind, uuid: Uuid| {
@@ -402,6 +432,12 @@ fn unfold_at<'a>(
     known: &mut Known,
     body: &mut Vec<u8>,
 ) -> Option<&'a [u8]> {
+    if mark == FIRST_MARK {
+        let (number, behind) = folded.split_first()?;
+        let uuid = known.uuids.get(usize::from(*number))?;
+        body.extend_from_slice(reference(TransactionId::from_uuid(*uuid)).as_bytes());
+        return Some(behind);
+    }
     let (kind, is_number) = Kind::of_mark(mark)?;
     if kind == Kind::Time {
         let (time, behind) = Known::take(&mut known.times, is_number, folded, |bytes| bytes)?;

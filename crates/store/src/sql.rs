@@ -256,6 +256,10 @@ pub struct Shape {
     pub versioned: bool,
     /// Whether its rows say who there is and not what happens: they change seldom.
     pub nouns: bool,
+    /// Whether a row stands for every key up to its own, from behind the row before it: the row
+    /// with a key is then the first that does not stand before it, among those that have its other
+    /// columns. Whether it covers the key, its reader knows.
+    pub covers: bool,
     /// What an upsert does with a row that is there: the text after `do update set`.
     pub merge: Option<&'static str>,
     texts: OnceLock<Texts>,
@@ -287,7 +291,18 @@ impl Shape {
         key: usize,
         merge: Option<&'static str>,
     ) -> Self {
-        Self { table, columns, key, versioned: false, nouns: false, merge, texts: OnceLock::new() }
+        let (versioned, nouns, covers) = (false, false, false);
+        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
+    }
+
+    /// A table whose rows are only added and removed, and cover keys ([`Shape::covers`]).
+    pub const fn covering(
+        table: &'static str,
+        columns: &'static [&'static str],
+        key: usize,
+    ) -> Self {
+        let (versioned, nouns, covers, merge) = (false, false, true, None);
+        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
     }
 
     /// A table of records: the first column is the key, and there is a version.
@@ -296,8 +311,8 @@ impl Shape {
         columns: &'static [&'static str],
         nouns: bool,
     ) -> Self {
-        let (versioned, merge) = (true, None);
-        Self { table, columns, key: 1, versioned, nouns, merge, texts: OnceLock::new() }
+        let (key, versioned, covers, merge) = (1, true, false, None);
+        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
     }
 
     /// The columns of [`Texts::select`], `version` with them.
@@ -311,7 +326,7 @@ impl Shape {
     }
 
     fn make_texts(&self) -> Texts {
-        let Self { table, columns, key, .. } = *self;
+        let Self { table, columns, key, covers, .. } = *self;
         let list = columns.join(", ");
         let numbered: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
         let numbered = numbered.join(", ");
@@ -324,13 +339,20 @@ impl Shape {
             pairs.join(between)
         };
         let (keys, rest) = columns.split_at(key);
+        let meets_key = match keys.split_last() {
+            Some((last, before)) if covers => {
+                let before = pairs(before, 1, " and ");
+                format!("{before} and {last} >= ${key} order by {last} limit 1")
+            }
+            Some(_) | None => pairs(keys, 1, " and "),
+        };
         Texts {
             select: format!(
                 "select {list}{version} from {table} where {} = $1 order by {}",
                 keys[0],
                 keys.join(", ")
             ),
-            row: format!("select {list}{version} from {table} where {}", pairs(keys, 1, " and ")),
+            row: format!("select {list}{version} from {table} where {meets_key}"),
             insert: format!(
                 "insert into {table} ({list}{version}) values ({numbered}{first_version})"
             ),

@@ -25,13 +25,14 @@ use crate::books::{self, PostingRow, Postings};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
+use crate::events::bundle::Bundles;
 use crate::events::{self, Numbered, Place};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
-use crate::sql::{Connection, Value, Write};
+use crate::sql::{Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -164,9 +165,8 @@ pub(crate) struct Batch<'a> {
     /// Events that are still to be written, batch by batch.
     before: Vec<Arc<[Numbered]>>,
     changes: Changes,
-    /// The rows of the batch's events. Sealing takes time, and there is more of it while the batch
-    /// is open than when it is to be written.
-    event_rows: Vec<Vec<Value>>,
+    /// The batch's events as they are written.
+    bundles: Bundles,
     /// Events that were read for answers that are parts of them.
     events: BTreeMap<Place, Option<Event>>,
     missing: Missing,
@@ -185,7 +185,7 @@ impl<'a> Batch<'a> {
             cache,
             before,
             changes: Changes::default(),
-            event_rows: Vec::new(),
+            bundles: Bundles::default(),
             events: BTreeMap::new(),
             missing: Missing::default(),
         }
@@ -199,8 +199,9 @@ impl<'a> Batch<'a> {
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
-                let row = |event| events::row(event, self.keyring);
-                self.event_rows.extend(local.events.iter().map(row));
+                for event in &local.events {
+                    self.bundles.add(event, self.keyring);
+                }
                 self.changes.merge(local);
                 Ran::Kept
             }
@@ -258,10 +259,10 @@ impl<'a> Batch<'a> {
 
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
-        let Self { keyring, cache, changes, event_rows, .. } = self;
+        let Self { keyring, cache, changes, bundles, .. } = self;
         let mut writes = changes.tables.writes(&mut cache.rows, keyring);
         writes.push(books::write(changes.postings.values().flatten()));
-        writes.push(events::appended(event_rows));
+        writes.push(bundles.write(keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
         (Prepared { nearer: changes.nearer.clone(), writes }, changes)

@@ -24,6 +24,7 @@ mod balances;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use domain::id::PlatformId;
 use ledger::account::{AccountKey, Counters};
 use ledger::audit::Sums;
 use uuid::Uuid;
@@ -33,6 +34,7 @@ use self::money::Books;
 use self::numbers::Numbers;
 use self::parties::Parties;
 use self::people::Others;
+use self::told::Counted;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -262,6 +264,8 @@ struct Run<'a> {
     /// Sides of payments within this server whose other side was not met yet, by whoever pays.
     here: BTreeMap<Uuid, states::Side>,
     numbers: Numbers,
+    /// How the events of each platform are numbered.
+    told: BTreeMap<PlatformId, Counted>,
     /// Events that are about no payment and no account.
     others: Others,
     accounts: Accounts,
@@ -359,6 +363,7 @@ fn judge(
         last_reference: String::new(),
         here: BTreeMap::new(),
         numbers: Numbers::default(),
+        told: BTreeMap::new(),
         others: Others::default(),
         accounts: Accounts::default(),
     };

@@ -13,6 +13,7 @@ use crate::migrate;
 /// settings or copies.
 const BEGINNINGS: &[&str] = &[
     "select ",
+    "with recursive ",
     "insert into ",
     "update ",
     "delete from ",
@@ -32,8 +33,10 @@ const BEFORE_BRACKETS: &[&str] = &[
     "cast",
     "coalesce",
     "count",
+    "length",
     "max",
     "min",
+    "substr",
     "sum",
     "unnest",
     // Words.

@@ -32,7 +32,7 @@ fn with_version(shape: &Shape) -> Vec<&'static str> {
 impl Texts {
     /// `types` are those of the columns of [`probe`].
     pub(super) fn new(shape: &Shape, types: &[&Type]) -> Result<Self, StoreError> {
-        let Shape { table, columns, key, .. } = *shape;
+        let Shape { table, columns, key, covers, .. } = *shape;
         let all = with_version(shape);
         let names = types.iter().zip(&all).map(|(kind, column)| array_of(table, column, kind));
         let types = names.collect::<Result<Vec<_>, _>>()?;
@@ -69,7 +69,7 @@ impl Texts {
                 "select {} from {table}, {} where {}",
                 all.iter().map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", "),
                 rows(key),
-                meets(keys)
+                if covers { covers_key(table, keys) } else { meets(keys) }
             ),
             update: shape.versioned.then(|| {
                 format!(
@@ -105,6 +105,22 @@ impl Texts {
             Change::Delete => Some((&self.delete, shape.key)),
         }
     }
+}
+
+/// Whether a row of a table covers a key of `u` ([`Shape::covers`]).
+fn covers_key(table: &str, keys: &[&str]) -> String {
+    let (last, before) = keys.split_last().expect("a table has a key");
+    let meets = |table: &str| {
+        let pairs: Vec<_> =
+            before.iter().map(|column| format!("{table}.{column} = u.{column}")).collect();
+        pairs.join(" and ")
+    };
+    format!(
+        "{} and {table}.{last} = (select min(later.{last}) from {table} as later \
+         where {} and later.{last} >= u.{last})",
+        meets(table),
+        meets("later")
+    )
 }
 
 /// The name of an array of this type.

@@ -11,9 +11,11 @@ use domain::platform::Mode;
 use uuid::Uuid;
 
 use super::parties::whole;
+use super::told::Counted;
 use super::{Predicate, Run, shown};
 use crate::deliveries::{facet, strands};
 use crate::error::StoreError;
+use crate::events::bundle::{Head, head_at};
 use crate::events::{Endpoint, Outbox};
 use crate::record::Record;
 use crate::sql::{Row, Value};
@@ -22,22 +24,17 @@ const MODES: &str = "select id, mode from platforms";
 
 const OUTBOXES: &str = "select platform, head, taken, opened, endpoint, news from outboxes";
 
-const COUNTS: &str = "select platform, count(*), min(ordinal), max(ordinal) from events \
-    group by platform";
-const COUNT_COLUMNS: &[&str] = &["platform", "count", "min", "max"];
-
 const DELIVERED: &str = "select deliveries.id, deliveries.resource, deliveries.number, \
     deliveries.platform, deliveries.ordinal, deliveries.kind, deliveries.status, \
-    events.resource, events.number, events.kind, events.at \
-    from deliveries left join events \
-    on events.platform = deliveries.platform and events.ordinal = deliveries.ordinal";
-const DELIVERED_COLUMNS: &[&str] = &[
-    "id", "resource", "number", "platform", "ordinal", "kind", "status", "resource", "number",
-    "kind", "at",
-];
+    events.ordinal, events.heads from deliveries left join events \
+    on events.platform = deliveries.platform and events.ordinal = \
+    (select min(later.ordinal) from events as later \
+    where later.platform = deliveries.platform and later.ordinal >= deliveries.ordinal)";
+const DELIVERED_COLUMNS: &[&str] =
+    &["id", "resource", "number", "platform", "ordinal", "kind", "status", "ordinal", "heads"];
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let fixed = [MODES, OUTBOXES, COUNTS, DELIVERED].map(str::to_owned).into_iter();
+    let fixed = [MODES, OUTBOXES, DELIVERED].map(str::to_owned).into_iter();
     fixed.chain([whole::<Delivery>()])
 }
 
@@ -52,40 +49,27 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
             Err(error) => run.findings.unreadable(Predicate::E6, "an outbox", &error),
         }
     })?;
-    check_numbers(run, &outboxes)?;
+    check_numbers(run, &outboxes);
     check_events_of_deliveries(run, &outboxes)?;
     check_attempts(run)
 }
 
 /// E6: every outbox knows how many events there are.
-fn check_numbers(run: &mut Run<'_>, outboxes: &BTreeMap<Uuid, Outbox>) -> Result<(), StoreError> {
-    let mut counted = BTreeMap::new();
-    run.each(COUNTS, ("events", COUNT_COLUMNS), |run, mut row| {
-        let mut read = || Ok((row.uuid()?, [row.int()?, row.int()?, row.int()?]));
-        match read() {
-            Ok((platform, counts)) => {
-                counted.insert(platform, counts);
-            }
-            Err(error) => run.findings.unreadable(Predicate::E6, "a platform's events", &error),
-        }
-    })?;
+fn check_numbers(run: &mut Run<'_>, outboxes: &BTreeMap<Uuid, Outbox>) {
+    let Run { findings, told, .. } = run;
+    let mut told = std::mem::take(told);
     for (platform, outbox) in outboxes {
-        let counts = counted.remove(platform);
-        run.findings.saw(Predicate::E6, 1);
-        let agrees = match counts {
-            Some(counts) => counts == [outbox.head, 1, outbox.head],
-            None => outbox.head == 0,
-        };
-        run.findings.demand(Predicate::E6, agrees, || {
-            let platform = PlatformId::from_uuid(*platform);
+        let platform = PlatformId::from_uuid(*platform);
+        let counted = told.remove(&platform).unwrap_or(Counted { last: 0, is_whole: true });
+        findings.saw(Predicate::E6, 1);
+        let agrees = counted == Counted { last: outbox.head, is_whole: true };
+        findings.demand(Predicate::E6, agrees, || {
             format!("the events of {platform} are not numbered from 1 to {}", outbox.head)
         });
     }
-    for platform in counted.into_keys() {
-        let platform = PlatformId::from_uuid(platform);
-        run.findings.broke(Predicate::E6, format!("{platform} has events and no count of them"));
+    for platform in told.into_keys() {
+        findings.broke(Predicate::E6, format!("{platform} has events and no count of them"));
     }
-    Ok(())
 }
 
 /// W1: every delivery is that of its event, and every event that was taken has one.
@@ -109,17 +93,21 @@ fn check_events_of_deliveries(
             if is_of_none {
                 return Ok(None);
             }
-            let known = (row.uuid()?, row.count()?, row.named(EventKind::from_name)?);
+            // Heads that cannot be read are E1's to name.
+            let (last, heads) = (row.int()?, row.bytes()?);
+            let Some(Head { resource, number, kind, at }) = head_at(&heads, last, ordinal) else {
+                return Ok(None);
+            };
             let event = Event {
-                id: event_id(known.0, known.1),
+                id: event_id(resource, number),
                 platform: PlatformId::from_uuid(platform),
-                kind: known.2,
-                resource: known.0,
-                number: known.1,
-                at: row.time()?,
+                kind,
+                resource,
+                number,
+                at,
                 body: Vec::new(),
             };
-            let agrees = said == known && delivery_id(&event).uuid() == id;
+            let agrees = said == (resource, number, kind) && delivery_id(&event).uuid() == id;
             Ok(Some((agrees, platform, ordinal)))
         };
         match read() {

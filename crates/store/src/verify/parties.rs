@@ -16,7 +16,8 @@ use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events::{self, Place};
+use crate::events::bundle::{Bundle, EVENTS};
+use crate::events::{Numbered, Place};
 use crate::external_accounts::read_owner;
 use crate::idempotency::{Answer, Body, Part};
 use crate::keyring::Keyring;
@@ -362,12 +363,16 @@ fn parts_of_events(
     parts: &[(String, Part)],
 ) -> Result<(), StoreError> {
     let places: BTreeSet<_> = parts.iter().map(|(_, part)| part.place).collect();
-    let keys: Vec<_> = places.into_iter().map(Place::key).collect();
+    let keys: Vec<_> = places.iter().copied().map(Place::key).collect();
     let mut lengths = BTreeMap::new();
-    run.connection.rows(&events::EVENTS, &keys, &mut |values| {
-        // An event that cannot be read is E1's and E3's to name.
-        if let Ok(numbered) = events::read(values, keyring) {
-            lengths.insert(numbered.place(), numbered.event.body.len());
+    run.connection.rows(&EVENTS, &keys, &mut |values| {
+        // Events that cannot be read are E1's and E3's to name.
+        if let Ok(bundle) = Bundle::read(values)
+            && !bundle.places().any(|place| lengths.contains_key(&place))
+            && let Ok(events) = bundle.open(keyring)
+        {
+            let lengths_of = |it: &Numbered| (it.place(), it.event.body.len());
+            lengths.extend(events.iter().map(lengths_of));
         }
         Ok(())
     })?;

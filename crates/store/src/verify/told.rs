@@ -1,10 +1,15 @@
 //! What platforms were told of payments, and that every event can be read (E1 to E4).
 //!
-//! Events stand in the order in which they were committed, so the engine sorts them by what they
-//! are about, with the transactions between them and without their bodies. Those of internal
-//! accounts and of what is no payment are kept here for later, one small entry for each.
+//! Events stand in bundles, in the order in which they were committed, so the engine takes their
+//! heads out of them and sorts these by what they are about, with the transactions between them and
+//! without bodies. Those of internal accounts and of what is no payment are kept here for later,
+//! one small entry for each.
 
-use domain::event::{EventKind, event_id};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use domain::event::EventKind;
+use domain::id::PlatformId;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use uuid::Uuid;
@@ -12,25 +17,47 @@ use uuid::Uuid;
 use super::payment::read_steps;
 use super::{Findings, Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events::{self, EVENTS};
+use crate::events::bundle::{Bundle, EVENTS, EVENTS_MAX, HEAD, Head};
 use crate::sql::{Row, Value};
 
-/// Each transaction, before its events: they have places from 1 on, and no history.
-const STEPS: &str = "select id as resource, 0 as number, 0 as ordinal, platform, \
-    direction as kind, created_at as at, history from transactions \
-    union all select resource, number, ordinal, platform, kind, at, null from events \
-    order by resource, number, ordinal";
-const STEP_COLUMNS: &[&str] =
-    &["resource", "number", "ordinal", "platform", "kind", "at", "history"];
+/// Bytes of the identifier with which a head begins.
+const RESOURCE: usize = 16;
 
-const BODIES: &str = "select resource, number, sealed from events";
-const BODY_COLUMNS: &[&str] = &["resource", "number", "sealed"];
+/// Each transaction, before the heads of its events: it has nothing where those have the rest of
+/// theirs, and no history stands there. A bundle has a slot for each of its events.
+static STEPS: LazyLock<String> = LazyLock::new(|| {
+    let (number, rest) = (RESOURCE + 1, HEAD - RESOURCE);
+    format!(
+        "with recursive slots as \
+         (select 0 as slot union all select slot + 1 from slots where slot < {EVENTS_MAX} - 1) \
+         select id as resource, substr(id, 1, 0) as rest, 0 as ordinal, platform, direction, \
+         history from transactions \
+         union all select substr(heads, slot * {HEAD} + 1, {RESOURCE}), \
+         substr(heads, slot * {HEAD} + {number}, {rest}), \
+         ordinal - length(heads) / {HEAD} + slot + 1, platform, null, null \
+         from events inner join slots on slot < length(heads) / {HEAD} \
+         order by resource, rest, ordinal"
+    )
+});
+const STEP_COLUMNS: &[&str] = &["resource", "rest", "ordinal", "platform", "direction", "history"];
+
+const BUNDLES: &str =
+    "select platform, ordinal, heads, sealed from events order by platform, ordinal";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [STEPS, BODIES].map(str::to_owned).into_iter()
+    [STEPS.clone(), BUNDLES.to_owned()].into_iter()
 }
 
-/// A row of `events` without its body.
+/// How a platform's events are numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// The number of the last one.
+    pub(super) last: i64,
+    /// Whether they begin at 1, and each follows the one before it.
+    pub(super) is_whole: bool,
+}
+
+/// An event without its body.
 #[derive(Clone, Copy)]
 pub(super) struct RawEvent {
     pub(super) number: u32,
@@ -66,24 +93,18 @@ impl Payment {
 /// Checks E1 to E4, and what S4 says about events of payments.
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     check_steps(run)?;
-    check_bodies(run)
+    check_bundles(run)
 }
 
 fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
     let Run { connection, findings, others, accounts, .. } = run;
     let mut payment = Payment::new(Uuid::nil());
     let mut last = None;
-    connection.query(STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
-        let name = shown(values.first());
+    connection.query(&STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
         let is_transaction = matches!(values.last(), Some(Value::Bytes(_)));
         let row = &mut Row::new(EVENTS.table, STEP_COLUMNS, values);
         // A transaction whose id is none is T1's to name.
-        let Ok(resource) = row.uuid() else {
-            if !is_transaction {
-                findings.broke(Predicate::E1, format!("an event of {name} is of nothing"));
-            }
-            return Ok(());
-        };
+        let Ok(resource) = row.uuid() else { return Ok(()) };
         if resource != payment.id {
             let before = std::mem::replace(&mut payment, Payment::new(resource));
             check_payment(findings, &before);
@@ -93,13 +114,8 @@ fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
             payment.is_unreadable = payment.steps.is_none();
             return Ok(());
         }
-        let event = match event(row) {
-            Ok(event) => event,
-            Err(error) => {
-                findings.unreadable(Predicate::E1, format!("an event of {name}"), &error);
-                return Ok(());
-            }
-        };
+        // A bundle whose heads cannot be read is named where it is opened.
+        let Ok(event) = event(resource, row) else { return Ok(()) };
         let is_new = last.replace((resource, event.number)) != Some((resource, event.number));
         findings.demand(Predicate::E2, is_new, || {
             format!("event {} of {resource} is there more than once", event.number)
@@ -120,25 +136,20 @@ fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
 
 /// A transaction, from behind its id.
 fn steps(row: &mut Row) -> Result<Steps, StoreError> {
-    let (_, _) = (row.int()?, row.int()?);
+    let (_, _) = (row.bytes()?, row.int()?);
     let platform = row.uuid()?;
     let kind = match row.named(Direction::from_name)? {
         Direction::Incoming => EventKind::IncomingPayment,
         Direction::Outgoing => EventKind::OutgoingPayment,
     };
-    row.time()?;
     Ok(Steps { platform, kind, at: read_steps(row)?.into_iter().map(|(_, at)| at).collect() })
 }
 
 /// An event, from behind what it is about.
-fn event(row: &mut Row) -> Result<RawEvent, StoreError> {
-    Ok(RawEvent {
-        number: row.count()?,
-        ordinal: row.int()?,
-        platform: row.uuid()?,
-        kind: row.named(EventKind::from_name)?,
-        at: row.time()?,
-    })
+fn event(resource: Uuid, row: &mut Row) -> Result<RawEvent, StoreError> {
+    let head = Head::decode(&[resource.as_bytes(), &row.bytes()?[..]].concat());
+    let Head { number, kind, at, .. } = head.ok_or_else(|| row.corrupt("no head of an event"))?;
+    Ok(RawEvent { number, ordinal: row.int()?, platform: row.uuid()?, kind, at })
 }
 
 /// E1 and E4 of a payment, and that what is told of it goes to its own platform (S4).
@@ -174,26 +185,48 @@ fn check_payment(findings: &mut Findings, payment: &Payment) {
     }
 }
 
-/// E2 and E3: every event opens, and its bytes say the id that its resource and number give.
-fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, keyring: Some(keyring), findings, .. } = run else { return Ok(()) };
-    connection.query(BODIES, &[], BODY_COLUMNS.len(), &mut |values| {
-        let row = &mut Row::new(EVENTS.table, BODY_COLUMNS, values);
-        let mut read = || Ok((row.uuid()?, row.count()?, row.bytes()?));
-        // An event that cannot be read is E1's to name.
-        let Ok::<_, StoreError>((resource, number, sealed)) = read() else { return Ok(()) };
+/// E1 to E3: every bundle can be read and opens, and its bodies say the ids that their resources
+/// and numbers give. What is counted meanwhile is E6's to judge.
+fn check_bundles(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Run { connection, keyring, findings, told, .. } = run;
+    connection.query(BUNDLES, &[], EVENTS.columns.len(), &mut |values| {
+        let platform = shown(values.first());
+        let bundle = match Bundle::read(values) {
+            Ok(bundle) => bundle,
+            Err(error) => {
+                findings.unreadable(Predicate::E1, format!("events of {platform}"), &error);
+                return Ok(());
+            }
+        };
+        count(told, &bundle);
+        let Some(keyring) = keyring else { return Ok(()) };
         for predicate in [Predicate::E2, Predicate::E3] {
-            findings.saw(predicate, 1);
+            findings.saw(predicate, bundle.heads().count());
         }
-        let of = || format!("event {number} of {resource}");
-        let Ok(body) = events::open(keyring, resource, number, &sealed) else {
-            findings.broke(Predicate::E3, format!("{} does not open", of()));
+        let Ok(events) = bundle.open(keyring) else {
+            for (_, Head { number, resource, .. }) in bundle.heads() {
+                findings
+                    .broke(Predicate::E3, format!("event {number} of {resource} does not open"));
+            }
             return Ok(());
         };
-        let id = format!("\"id\":\"{}\"", event_id(resource, number));
-        let says_it = body.windows(id.len()).any(|window| window == id.as_bytes());
-        findings
-            .demand(Predicate::E2, says_it, || format!("{} has an id that is not its own", of()));
+        for event in events.into_iter().map(|numbered| numbered.event) {
+            let id = format!("\"id\":\"{}\"", event.id);
+            let says_it = event.body.windows(id.len()).any(|window| window == id.as_bytes());
+            findings.demand(Predicate::E2, says_it, || {
+                format!(
+                    "event {} of {} has an id that is not its own",
+                    event.number, event.resource
+                )
+            });
+        }
         Ok(())
     })
+}
+
+/// Counts the events of a bundle, which comes behind those of its platform that were counted.
+fn count(told: &mut BTreeMap<PlatformId, Counted>, bundle: &Bundle) {
+    let counted = told.entry(bundle.platform()).or_insert(Counted { last: 0, is_whole: true });
+    counted.is_whole &= counted.last + 1 == bundle.first();
+    counted.last = bundle.last();
 }

@@ -16,6 +16,7 @@ mod ahead;
 mod tampered;
 mod money;
 mod lists;
+mod events;
 mod timers;
 mod opening;
 mod moving;
@@ -277,6 +278,7 @@ macro_rules! suite {
                     every_filter_of_quotes
                     tokens_are_found_by_their_client_id
                     events_come_in_their_order;
+                events: events_come_page_by_page every_event_is_found_at_its_place_and_time;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
                     units_of_one_batch_move_a_clock_in_their_order;

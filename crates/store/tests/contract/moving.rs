@@ -30,8 +30,8 @@ use tokio::sync::OnceCell;
 use crate::support::*;
 use crate::{Provider, Sqlite, open, open_again};
 
-/// Deposits with which the events take more than one chunk.
-const DEPOSITS: u128 = 700;
+/// Deposits with which the transactions take more than one chunk.
+const DEPOSITS: u128 = 2_100;
 
 /// The transfer that is under way.
 const UNDER_WAY: u128 = 9_001;
@@ -190,7 +190,7 @@ pub async fn everything_moves_there_and_back<P: Provider>() {
     assert_eq!((*all_rows, *of_all_rows), (all, all));
     let (accounts, sums) = out.totals()[&currency("USD")];
     assert_eq!(accounts, 2);
-    assert_eq!((sums.credits_posted, sums.debits_pending), (70_000, 70));
+    assert_eq!((sums.credits_posted, sums.debits_pending), (100 * DEPOSITS as i128, 70));
 
     let (home, _) = moved(&*there.engine(), &*back.engine()).unwrap();
     assert!(home.holds(), "{home:?}");
@@ -235,7 +235,7 @@ pub async fn a_source_that_changed_is_copied_anew<P: Provider>() {
     let (source, target) = (filled().await, P::new());
     interrupted(&*source.engine(), &*target.engine(), 12);
     let opened = open_again(source);
-    let more = |unit: &mut Unit<'_, '_>| deposited(unit, 1_900).and_then(|()| tell_balances(unit));
+    let more = |unit: &mut Unit<'_, '_>| deposited(unit, 3_900).and_then(|()| tell_balances(unit));
     opened.write(more).await;
     let source = opened.close();
     let (proof, steps) = moved(&*source.engine(), &*target.engine()).unwrap();

@@ -1,0 +1,108 @@
+//! Asks: is every event found where it stands, however many were committed with it?
+
+use domain::event::{Event, EventKind, event_id};
+use domain::id::PlatformId;
+use store::events::Place;
+use uuid::Uuid;
+
+use crate::support::*;
+use crate::{Opened, Provider, open_with_platform};
+
+/// How many events each commit has, of both platforms in turn: some alone, and some that take
+/// several rows.
+const COMMITS: [u128; 7] = [1, 1, 2, 150, 3, 64, 1];
+
+/// Events of a platform.
+const EVENTS: u128 = 111;
+
+/// Each of these has a body that is too long to stand with many others.
+const LONG_ONES: u128 = 20;
+
+/// An event of the kind that is rare.
+const RARE: u128 = 77;
+
+/// The event with this number among all of a platform's.
+fn told(platform: PlatformId, number: u128) -> Event {
+    let resource = Uuid::from_u128(platform.uuid().as_u128() ^ number << 32);
+    let id = event_id(resource, 1);
+    let length = if number.is_multiple_of(LONG_ONES) { 12_000 } else { 5 };
+    let said = format!("{{\"id\":\"{id}\",\"data\":\"{}\"}}", "long".repeat(length));
+    let kind = match number {
+        RARE => EventKind::BulkUpload,
+        _ if number.is_multiple_of(3) => EventKind::IncomingPayment,
+        _ => EventKind::OutgoingPayment,
+    };
+    let (at, body) = (at(number as i64), said.into_bytes());
+    Event { id, platform, kind, resource, number: 1, at, body }
+}
+
+async fn with_events<P: Provider>() -> Opened<P> {
+    let opened = open_with_platform::<P>().await;
+    let mut number = 0;
+    for count in COMMITS {
+        let (from, to) = (number, number + count);
+        opened
+            .write(move |unit| {
+                for number in from..to {
+                    let platform = platform_id(number % 2 + 1);
+                    unit.add_event(told(platform, number / 2 + 1))?;
+                }
+                Ok(())
+            })
+            .await;
+        number = to;
+    }
+    assert_eq!(number, 2 * EVENTS);
+    opened.reopen()
+}
+
+pub async fn events_come_page_by_page<P: Provider>() {
+    let opened = with_events::<P>().await;
+    for platform in [platform_id(1), platform_id(2)] {
+        for kind in [None, Some(EventKind::IncomingPayment), Some(EventKind::BulkUpload)] {
+            let all = (1..=EVENTS).map(|number| told(platform, number));
+            let expected: Vec<_> =
+                all.filter(|event| kind.is_none_or(|kind| kind == event.kind)).collect();
+            for limit in [1, 2, 31, 32, 33, 1_000] {
+                let (mut found, mut after) = (Vec::new(), 0);
+                while after < EVENTS as i64 {
+                    let feed =
+                        opened.read(move |view| Ok(view.feed(platform, after, kind, limit)?)).await;
+                    assert!(feed.events.len() <= limit as usize && feed.until > after);
+                    assert_eq!(feed.head, EVENTS as i64);
+                    for numbered in feed.events {
+                        assert!(after < numbered.ordinal && numbered.ordinal <= feed.until);
+                        assert_eq!(told(platform, numbered.ordinal as u128), numbered.event);
+                        found.push(numbered.event);
+                    }
+                    after = feed.until;
+                }
+                assert!(found == expected, "{kind:?}, {limit} at a time");
+                let end =
+                    opened.read(move |view| Ok(view.feed(platform, after, kind, limit)?)).await;
+                assert!(end.events.is_empty() && end.until == EVENTS as i64);
+            }
+        }
+    }
+}
+
+pub async fn every_event_is_found_at_its_place_and_time<P: Provider>() {
+    let opened = with_events::<P>().await;
+    for number in 1..=EVENTS {
+        let (ordinal, time) = (number as i64, at(number as i64));
+        let (event, before) = opened
+            .read(move |view| {
+                let event = view.event(Place { platform: platform_id(2), ordinal })?;
+                Ok((event, view.last_before(platform_id(2), time)?))
+            })
+            .await;
+        assert_eq!((event, before), (Some(told(platform_id(2), number)), ordinal - 1));
+    }
+    for (platform, ordinal) in [(1, 0), (1, EVENTS as i64 + 1), (3, 1)] {
+        let place = Place { platform: platform_id(platform), ordinal };
+        assert_eq!(opened.read(move |view| Ok(view.event(place)?)).await, None);
+    }
+    let end = at(EVENTS as i64 + 1);
+    let last = opened.read(move |view| Ok(view.last_before(platform_id(1), end)?)).await;
+    assert_eq!(last, EVENTS as i64);
+}
