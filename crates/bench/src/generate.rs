@@ -203,6 +203,7 @@ impl Filling {
                 let account = &account;
                 external_accounts::create(unit, platform, account, external, refused, &usable, at)?;
                 funding::deposit(&app, unit, platform, internal, FUNDS_MINOR, deposit, at)?;
+                balances::tell(&app, unit)?;
                 Ok(Payer { internal, external })
             };
             units.begin(make).await?;

@@ -17,7 +17,7 @@ use store::verify::verify;
 use switchyard::config;
 use testbed::postgres;
 
-const PAYERS: u64 = 20;
+const PAYERS: u64 = 220;
 const PAYMENTS: u64 = 200;
 
 #[test]
