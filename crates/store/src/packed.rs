@@ -31,7 +31,7 @@ const PLAIN: u8 = 0;
 const PHRASES_END: u8 = 0x20;
 
 /// UTF-8 never has this byte nor one above it: they are marks. This one stands before the number of
-/// a known identifier whose reconciliation reference stands in the body.
+/// a known identifier, for the digits of its reconciliation reference.
 const FIRST_MARK: u8 = 0xf9;
 
 /// What a mark stands before.
@@ -101,14 +101,13 @@ impl Known {
         }
     }
 
-    /// The number of the identifier whose reconciliation reference this is, if it is known.
-    fn referenced(&self, text: &[u8]) -> Option<u8> {
-        let text = std::str::from_utf8(text).ok()?;
-        let (first, last) = referenced(text)?;
+    /// The number of the known identifier whose reconciliation reference has these digits.
+    fn referenced(&self, digits: &[u8]) -> Option<u8> {
+        let (first, last) = referenced(&format!("SY-{}", std::str::from_utf8(digits).ok()?))?;
         let ids = first.uuid()..=last.uuid();
         let place = self.uuids.iter().position(|known| ids.contains(known))?;
         // Only what comes back the same.
-        let is_its = reference(TransactionId::from_uuid(self.uuids[place])) == text;
+        let is_its = digits_of(self.uuids[place]).as_bytes() == digits;
         u8::try_from(place).ok().filter(|_| is_its)
     }
 
@@ -138,9 +137,8 @@ const UUID_TEXT: usize = 36;
 /// Characters of an identifier within a reference.
 const REFERENCE_TEXT: usize = 32;
 
-/// Characters of a reconciliation reference, of which two stand before its hyphen.
-const RECONCILIATION_TEXT: usize = 23;
-const RECONCILIATION_START: usize = 2;
+/// Digits of a reconciliation reference.
+const DIGITS_TEXT: usize = 20;
 
 /// A time as we write it: digits where this has zeros.
 const TIME_TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
@@ -327,10 +325,8 @@ fn fold_at(body: &[u8], hyphen: usize, known: &mut Known, folded: &mut Vec<u8>) 
         Known::put(&mut known.times, time, Kind::Time.marks(), &time, folded);
         return Some(text.end);
     }
-    let reconciliation = |start| from(start, RECONCILIATION_TEXT);
-    if let Some(text) = hyphen.checked_sub(RECONCILIATION_START).map(reconciliation)
-        && let Some(number) = body.get(text.clone()).and_then(|text| known.referenced(text))
-    {
+    let text = from(hyphen + 1, DIGITS_TEXT);
+    if let Some(number) = body.get(text.clone()).and_then(|digits| known.referenced(digits)) {
         put_text(&body[..text.start], folded);
         folded.extend_from_slice(&[FIRST_MARK, number]);
         return Some(text.end);
@@ -404,6 +400,12 @@ fn time_text(bytes: [u8; TIME_BYTES]) -> [u8; TIME_TEXT.len()] {
     text
 }
 
+/// The digits of the reconciliation reference that an identifier has, or would have.
+fn digits_of(uuid: Uuid) -> String {
+    let reference = reference(TransactionId::from_uuid(uuid));
+    reference.split_once('-').map_or_else(String::new, |(_, digits)| digits.to_owned())
+}
+
 fn unfold(folded: &[u8], mut known: Known) -> Option<Vec<u8>> {
     let mut body = Vec::with_capacity(folded.len() * 8);
     let mut rest = folded;
@@ -435,7 +437,7 @@ fn unfold_at<'a>(
     if mark == FIRST_MARK {
         let (number, behind) = folded.split_first()?;
         let uuid = known.uuids.get(usize::from(*number))?;
-        body.extend_from_slice(reference(TransactionId::from_uuid(*uuid)).as_bytes());
+        body.extend_from_slice(digits_of(*uuid).as_bytes());
         return Some(behind);
     }
     let (kind, is_number) = Kind::of_mark(mark)?;
@@ -460,7 +462,7 @@ mod tests {
 
     use super::*;
 
-    const EVENT: &str = r#"{"id":"Webhook:5d0295b3-e7f5-5d02-8000-4e0f9d0a5157","type":"OUTGOING_PAYMENT","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"Transaction:019542f5-b3e7-7d02-8000-000000000005","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:019542f5-b3e7-7d02-8000-000000000007","currency":"USD"},"customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","platformCustomerId":"ada-1","sentAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"receivedAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"createdAt":"2026-11-21T15:00:00.123Z","updatedAt":"2026-11-21T15:00:00.123Z","description":"Invoice 2025-001","reconciliationInstructions":{"reference":"SY-019542F5B3E77D028000000000000005"}}}"#;
+    const EVENT: &str = r#"{"id":"Webhook:5d0295b3-e7f5-5d02-8000-4e0f9d0a5157","type":"OUTGOING_PAYMENT","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"Transaction:019542f5-b3e7-7d02-8000-000000000005","status":"PENDING","type":"OUTGOING","source":{"sourceType":"ACCOUNT","accountId":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","currency":"USD"},"destination":{"destinationType":"ACCOUNT","accountId":"ExternalAccount:019542f5-b3e7-7d02-8000-000000000007","currency":"USD"},"customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","platformCustomerId":"ada-1","sentAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"receivedAmount":{"amount":7,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"createdAt":"2026-11-21T15:00:00.123Z","updatedAt":"2026-11-21T15:00:00.123Z","description":"Invoice 2025-001","reconciliationInstructions":{"reference":"SY-CN8BTV7SYG4000000000"}}}"#;
 
     const ACCOUNT_EVENT: &str = r#"{"id":"Webhook:5d0295b3-e7f5-5d02-8000-4e0f9d0a5157","type":"ACCOUNT_STATUS","timestamp":"2026-11-21T15:00:00.123Z","data":{"id":"InternalAccount:019542f5-b3e7-7d02-8000-000000000348","balance":{"amount":99993,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"fundingPaymentInstructions":[{"accountOrWalletInfo":{"accountNumber":"12345678901","accountType":"USD_ACCOUNT","bankName":"First Community Bank","paymentRails":["ACH","WIRE","RTP","FEDNOW"],"reference":"SYA-019542F5B3E77D028000000000000348","routingNumber":"021000021"},"instructionsNotes":"Put SYA-019542F5B3E77D028000000000000348 in the reference of the payment.","isPlatformAccount":false}],"createdAt":"2026-11-21T14:00:00.000Z","updatedAt":"2026-11-21T15:00:00.123Z","customerId":"Customer:019542f5-b3e7-7d02-8000-000000000000","oldBalance":{"amount":100000,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}},"newBalance":{"amount":99993,"currency":{"code":"USD","name":"United States dollar","symbol":"$","decimals":2}}}}"#;
 
@@ -498,11 +500,11 @@ mod tests {
     fn what_is_known_takes_two_bytes_however_it_is_written() {
         let [payment, _] = beside();
         let text = format!(
-            "{payment} SY-{} 2026-11-22T02:24:47.342Z 2026-11-22T02:24:47.342Z",
+            "{payment} SYA-{} SY-CN8BTV7SYG4000000000 2026-11-22T02:24:47.342Z 2026-11-22T02:24:47.342Z",
             payment.simple().to_string().to_uppercase()
         );
         let folded = fold(text.as_bytes(), Known::beside(&[payment]));
-        assert_eq!(folded.len(), 2 + " SY-".len() + 2 + 1 + 7 + 1 + 2);
+        assert_eq!(folded.len(), 2 + " SYA-".len() + 2 + " SY-".len() + 2 + 1 + 7 + 1 + 2);
         let unfolded = unfold(&folded, Known::beside(&[payment]));
         assert_eq!(unfolded.as_deref(), Some(text.as_bytes()));
         assert_eq!(unfold(&folded, Known::beside(&[])), None);
@@ -568,7 +570,7 @@ mod tests {
 
         #[test]
         fn text_with_anything_like_what_is_folded_comes_back_the_same(
-            body in "([a-f0-9]{8}-[a-f0-9]{4}-[a-fA-F0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}|[a-f0-9-]{36}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{3}Z|-[0-9A-F]{31,33}|019542f5-b3e7-7d02-8000-000000000005|-019542F5B3E77D028000000000000005|\",\"currency\":\"|,\"fees\":|[\\x00-\\x1f]|.){0,9}"
+            body in "([a-f0-9]{8}-[a-f0-9]{4}-[a-fA-F0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}|[a-f0-9-]{36}|[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]\\.[0-9]{3}Z|-[0-9A-F]{31,33}|SY-CN8BTV7SYG4000000000|SY-[0-9A-Z]{20}|019542f5-b3e7-7d02-8000-000000000005|-019542F5B3E77D028000000000000005|\",\"currency\":\"|,\"fees\":|[\\x00-\\x1f]|.){0,9}"
         ) {
             let packed = pack(body.as_bytes(), &beside());
             prop_assert_eq!(unpack(&packed, &beside()), Some(body.into_bytes()));

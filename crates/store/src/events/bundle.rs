@@ -183,7 +183,7 @@ impl Bundle {
 
     /// What its events are about, each with its ordinal.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (i64, Head)> {
-        (self.first..).zip(self.heads.iter().copied())
+        (self.first..=self.last).zip(self.heads.iter().copied())
     }
 
     /// Where its events stand.
@@ -337,6 +337,10 @@ mod tests {
         }
         assert!(!read(i64::MIN, &[0; HEAD]));
         assert!(!read(i64::MIN, &[0; 2 * HEAD]));
+        let last =
+            vec![Uuid::nil().into(), i64::MAX.into(), [0; HEAD][..].into(), [0; 9][..].into()];
+        let bundle = Bundle::read(last).unwrap();
+        assert!(bundle.heads().map(|(ordinal, _)| ordinal).eq([i64::MAX]));
     }
 
     proptest! {

@@ -227,6 +227,6 @@ fn check_bundles(run: &mut Run<'_>) -> Result<(), StoreError> {
 /// Counts the events of a bundle, which comes behind those of its platform that were counted.
 fn count(told: &mut BTreeMap<PlatformId, Counted>, bundle: &Bundle) {
     let counted = told.entry(bundle.platform()).or_insert(Counted { last: 0, is_whole: true });
-    counted.is_whole &= counted.last + 1 == bundle.first();
+    counted.is_whole &= counted.last.checked_add(1) == Some(bundle.first());
     counted.last = bundle.last();
 }
