@@ -7,7 +7,8 @@ use uuid::Uuid;
 use crate::id::{EventId, PlatformId};
 use crate::time::Timestamp;
 
-/// What an event is about; the `type` of its envelope.
+/// What an event is about; the `type` of its envelope. The store keeps the place of a kind among
+/// these, so a new one comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// An incoming transaction has a new status.
