@@ -179,10 +179,11 @@ create table transactions (
     sealed {bytes} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
 ) {strict};
-create index transactions_by_platform on transactions (platform, direction, status, id);
+create index transactions_by_platform on transactions (platform, direction, status, id)
+    where (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_outgoing_pending on transactions
-    (direction, status, id, own_account, destination_account, payer)
-    where status between 'PENDING' and 'PENDING' and direction <> 'INCOMING';
+    (id, platform, own_account, destination_account, payer)
+    where status = 'PENDING' and direction <> 'INCOMING';
 create index transactions_by_own_account_passing on transactions
     (own_account, direction, status, id)
     where own_account is not null

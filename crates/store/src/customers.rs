@@ -274,6 +274,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     columns: &["platform", "is_deleted", "customer_type"],
     condition: None,
     parts: None,
+    brief: None,
     values: |facet| {
         let name = Identity::TYPES.get(usize::from(facet.state)).copied();
         vec![Value::Int(facet.group.into()), Value::or_null(name.map(Value::name))]

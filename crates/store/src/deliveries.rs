@@ -171,6 +171,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     columns: &["platform", "kind", "status"],
     condition: None,
     parts: None,
+    brief: None,
     values: |facet| {
         let kind = EventKind::ALL.into_iter().find(|kind| *kind as u8 == facet.group);
         let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);

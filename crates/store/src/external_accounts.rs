@@ -275,6 +275,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     columns: &["platform", "owner_kind", "currency"],
     condition: None,
     parts: None,
+    brief: None,
     values: |facet| {
         let kind = if facet.group == PLATFORM { "PLATFORM" } else { "CUSTOMER" };
         let currency = Currency::from_number(facet.state);

@@ -294,7 +294,6 @@ impl Record for Quote {
 const PARTS: Parts = Parts {
     passing: "status in ('PENDING', 'PROCESSING')",
     lasting: "status not in ('PENDING', 'PROCESSING')",
-    brief: None,
 };
 
 /// The indexes of the list of quotes.
@@ -305,6 +304,7 @@ pub(crate) static INDEXES: Indexes = {
         columns: &[],
         condition: None,
         parts: Some(PARTS),
+        brief: None,
         values: facet_values,
         // What most quotes are made for is their execution.
         passing: &[Status::Pending as u16, Status::Processing as u16],

@@ -27,6 +27,8 @@ pub(crate) struct Index {
     pub(crate) condition: Option<&'static str>,
     /// The parts that it is in, if it is not one index in the database.
     pub(crate) parts: Option<Parts>,
+    /// Which rows have an index of their own instead.
+    pub(crate) brief: Option<Brief>,
     /// What the columns of the facet hold.
     pub(crate) values: fn(Facet) -> Vec<Value>,
     /// States that rows soon leave. Their strands are short and counted on the index, so that a
@@ -52,38 +54,42 @@ pub(crate) struct Parts {
     pub(crate) passing: &'static str,
     /// Which are not.
     pub(crate) lasting: &'static str,
-    /// Which of the first have an index of their own.
-    pub(crate) brief: Option<Brief>,
 }
 
-/// Rows that are in a state for a moment only. They stand in the order of their ids, so that new
-/// ones share a page and those that leave share another, whoever their leaders are
+/// Rows that are in a state for a moment only. They stand in the order of their ids, with all their
+/// leaders, so that new ones share a page and those that leave share another, whoever's they are
 /// (docs/decisions/0030). A strand of them is a run of all of them, of which it takes its own.
 #[derive(Clone, Copy)]
 pub(crate) struct Brief {
     /// The facet that they have.
     pub(crate) facet: Facet,
-    /// Which rows they are.
+    /// Which rows they are, which says what the facet says.
     pub(crate) is: &'static str,
-    /// Which passing rows they are not.
+    /// Which rows they are not.
     pub(crate) is_not: &'static str,
 }
 
 impl Index {
+    /// The index of their own that rows with a facet have, if they do.
+    fn brief(&self, facet: Facet) -> Option<Brief> {
+        self.brief.filter(|brief| brief.facet == facet)
+    }
+
     /// What the rows with a facet have in common: they are in the same index in the database.
     fn conditions(&self, facet: Facet) -> Vec<&'static str> {
+        if let Some(brief) = self.brief(facet) {
+            // Rows of all leaders share one index, which has no other condition.
+            return vec![brief.is];
+        }
+        let is_not = self.brief.map(|brief| brief.is_not);
         let parts = match self.parts {
-            None => vec![],
-            Some(Parts { brief: Some(Brief { facet: brief, is, .. }), .. }) if brief == facet => {
-                // Rows of all leaders share one index, which has no other condition.
-                return vec![is];
+            None => [None, is_not],
+            Some(Parts { passing, .. }) if self.passing.contains(&facet.state) => {
+                [Some(passing), is_not]
             }
-            Some(Parts { passing, brief, .. }) if self.passing.contains(&facet.state) => {
-                std::iter::once(passing).chain(brief.map(|brief| brief.is_not)).collect()
-            }
-            Some(Parts { lasting, .. }) => vec![lasting],
+            Some(Parts { lasting, .. }) => [Some(lasting), None],
         };
-        self.condition.into_iter().chain(parts).collect()
+        self.condition.into_iter().chain(parts.into_iter().flatten()).collect()
     }
 
     /// Whether the rows of a state have a tally of their own.
@@ -142,11 +148,14 @@ impl Strand {
 
     /// The conditions that a row of it meets, with `?` for each value.
     pub(crate) fn conditions(&self) -> (String, Vec<Value>) {
-        let columns = self.index.columns.iter().map(|column| format!("{column} = ?"));
+        let mut values = vec![Value::from(self.leader)];
+        if self.index.brief(self.facet).is_none() {
+            values.extend((self.index.values)(self.facet));
+        }
+        let columns = self.index.columns.iter().take(values.len());
+        let columns = columns.map(|column| format!("{column} = ?"));
         let conditions = self.index.conditions(self.facet).into_iter().map(str::to_owned);
         let texts: Vec<_> = columns.chain(conditions).collect();
-        let mut values = vec![Value::from(self.leader)];
-        values.extend((self.index.values)(self.facet));
         (texts.join(" and "), values)
     }
 }

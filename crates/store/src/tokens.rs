@@ -92,6 +92,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     columns: &["platform", "revoked"],
     condition: None,
     parts: None,
+    brief: None,
     values: |facet| vec![Value::Int(facet.group.into())],
     passing: &[],
     usual: None,

@@ -498,13 +498,13 @@ pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
 const PARTS: Parts = Parts {
     passing: "(status in ('CREATED', 'PENDING') or status = 'PROCESSING')",
     lasting: "status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'",
-    // Money that is to be paid out is pending until its rail was asked for the first time. Written
-    // so that PostgreSQL searches by the columns too: it would take an equation for them.
-    brief: Some(Brief {
-        facet: Facet { group: group(Direction::Outgoing), state: Status::Pending as u16 },
-        is: "status between 'PENDING' and 'PENDING' and direction <> 'INCOMING'",
-        is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
-    }),
+};
+
+/// Money that is to be paid out is pending until its rail was asked for the first time.
+const OUTGOING_PENDING: Brief = Brief {
+    facet: Facet { group: group(Direction::Outgoing), state: Status::Pending as u16 },
+    is: "status = 'PENDING' and direction <> 'INCOMING'",
+    is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
 };
 
 /// The indexes of the list of transactions.
@@ -515,6 +515,7 @@ pub(crate) static INDEXES: Indexes = {
         columns: &[],
         condition: None,
         parts: Some(PARTS),
+        brief: Some(OUTGOING_PENDING),
         values: facet_values,
         // Most payments end as completed.
         passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],

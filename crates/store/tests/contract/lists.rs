@@ -337,13 +337,24 @@ struct Plan {
 /// Times at which something may happen to each payment.
 const ROUNDS: usize = 4;
 
-/// A payment of the first platform; external accounts 7 to 9 are those of customers 1 to 3.
+/// The platform of a customer: the third is another one's.
+fn platform_of(customer: u128) -> u128 {
+    if customer == 3 { 2 } else { 1 }
+}
+
+/// A payment; external accounts 7 to 9 are those of customers 1 to 3.
 fn planned(number: u128, plan: &Plan) -> Transaction {
     let Plan { kind, customer, account, .. } = *plan;
+    let platform = platform_of(customer);
     match kind {
-        0 => deposit(number, 1, customer, 10, "USD"),
-        1 => uma_in(number, 1, customer, money(10, "EUR"), None),
-        _ => transfer_out(number, customer, account, 10),
+        0 => deposit(number, platform, customer, 10, "USD"),
+        1 => uma_in(number, platform, customer, money(10, "EUR"), None),
+        _ => {
+            // Each platform pays to accounts of its own.
+            let account = if platform_of(account - 6) == platform { account } else { customer + 6 };
+            let draft = transfer_out(number, customer, account, 10).draft().clone();
+            Transaction::pending(transaction::Draft { platform: platform_id(platform), ..draft })
+        }
     }
 }
 
@@ -411,10 +422,11 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
     let opened = open::<P>();
     let platforms = |unit: &mut Unit<'_, '_>| {
         unit.put_platform(platform(1));
+        unit.put_platform(platform(2));
         for number in 1..=3 {
-            unit.put_customer(customer(number, 1));
+            unit.put_customer(customer(number, platform_of(number)));
             let owner = Owner::Customer(customer_id(number));
-            unit.put_external_account(usd_account(number + 6, 1, owner));
+            unit.put_external_account(usd_account(number + 6, platform_of(number), owner));
         }
         Ok(())
     };
@@ -463,13 +475,14 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
         assert!(statuses.len() >= 4 && statuses.contains("PENDING"), "{statuses:?}");
     }
     let mut found = 0;
-    for _ in 0..FILTERS {
+    for number in 0..FILTERS {
+        let platform = platform_id(if number % 4 == 0 { 2 } else { 1 });
         let filter = filters().new_tree(&mut runner).unwrap().current();
         let (limit, is_ascending) =
             (1..16_u32, any::<bool>()).new_tree(&mut runner).unwrap().current();
         let order = if is_ascending { Order::Ascending } else { Order::Descending };
-        let mut expected: Vec<_> =
-            model.iter().filter(|it| names(&filter, it)).map(Transaction::id).collect();
+        let is_named = |it: &&Transaction| it.draft().platform == platform && names(&filter, it);
+        let mut expected: Vec<_> = model.iter().filter(is_named).map(Transaction::id).collect();
         if order == Order::Descending {
             expected.reverse();
         }
@@ -477,15 +490,15 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
         loop {
             let (given, page) = (filter.clone(), PageRequest { limit, after, order });
             let page: Page<Transaction> =
-                opened.read(move |view| Ok(view.transactions(platform_id(1), &given, page)?)).await;
-            assert_eq!(page.total, expected.len() as u64, "{filter:?}");
+                opened.read(move |view| Ok(view.transactions(platform, &given, page)?)).await;
+            assert_eq!(page.total, expected.len() as u64, "{platform}, {filter:?}");
             listed.extend(page.rows.iter().map(|row| row.id()));
             after = listed.last().map(|id| id.uuid());
             if !page.has_more {
                 break;
             }
         }
-        assert_eq!(listed, expected, "{filter:?}");
+        assert_eq!(listed, expected, "{platform}, {filter:?}");
         found += listed.len();
     }
     assert!(found > FILTERS, "the filters name too little: {found}");

@@ -58,7 +58,7 @@ pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
             let Some(index) = { words }.find(|word| OF_LISTS.contains(word)) else { continue };
             // SQLite tells the range in the step itself, PostgreSQL in the next line.
             let next = steps.get(number + 1).copied().unwrap_or_default();
-            let is_range = step.contains("AND id>? AND id<?)") || next.contains("AND (id >= $");
+            let is_range = step.contains("id>? AND id<?)") || next.contains("(id >= $");
             let is_sorted = next.contains("TEMP B-TREE") || plan.contains("->  Sort");
             assert!(is_range && !is_sorted, "{index}: {sql}\n{plan}");
             used.insert(index.to_owned());
