@@ -179,7 +179,9 @@ create table transactions (
     sealed {bytes} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
 ) {strict};
-create index transactions_by_platform on transactions (platform, direction, status, id)
+-- Downwards, the status in which most payments end is the last of its direction: there, pages are
+-- filled before the next one begins.
+create index transactions_by_platform on transactions (platform, direction, status desc, id)
     where (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_outgoing_pending on transactions
     (id, platform, own_account, destination_account, payer)
