@@ -101,13 +101,14 @@ impl Known {
         }
     }
 
-    /// The number of the known identifier whose reconciliation reference has these digits.
-    fn referenced(&self, digits: &[u8]) -> Option<u8> {
-        let (first, last) = referenced(&format!("SY-{}", std::str::from_utf8(digits).ok()?))?;
+    /// The number of the identifier whose reconciliation reference this is, if it is known.
+    fn referenced(&self, text: &[u8]) -> Option<u8> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (first, last) = referenced(text)?;
         let ids = first.uuid()..=last.uuid();
         let place = self.uuids.iter().position(|known| ids.contains(known))?;
         // Only what comes back the same.
-        let is_its = digits_of(self.uuids[place]).as_bytes() == digits;
+        let is_its = reference(TransactionId::from_uuid(self.uuids[place])) == text;
         u8::try_from(place).ok().filter(|_| is_its)
     }
 
@@ -137,8 +138,9 @@ const UUID_TEXT: usize = 36;
 /// Characters of an identifier within a reference.
 const REFERENCE_TEXT: usize = 32;
 
-/// Digits of a reconciliation reference.
-const DIGITS_TEXT: usize = 20;
+/// Characters of a reconciliation reference, of which two stand before its hyphen.
+const RECONCILIATION_TEXT: usize = 23;
+const RECONCILIATION_START: usize = 2;
 
 /// A time as we write it: digits where this has zeros.
 const TIME_TEXT: &[u8; 24] = b"0000-00-00T00:00:00.000Z";
@@ -325,9 +327,12 @@ fn fold_at(body: &[u8], hyphen: usize, known: &mut Known, folded: &mut Vec<u8>) 
         Known::put(&mut known.times, time, Kind::Time.marks(), &time, folded);
         return Some(text.end);
     }
-    let text = from(hyphen + 1, DIGITS_TEXT);
-    if let Some(number) = body.get(text.clone()).and_then(|digits| known.referenced(digits)) {
-        put_text(&body[..text.start], folded);
+    let reconciliation = |start| from(start, RECONCILIATION_TEXT);
+    if let Some(text) = hyphen.checked_sub(RECONCILIATION_START).map(reconciliation)
+        && let Some(number) = body.get(text.clone()).and_then(|text| known.referenced(text))
+    {
+        // Up to the hyphen it is the end of a phrase.
+        put_text(&body[..=hyphen], folded);
         folded.extend_from_slice(&[FIRST_MARK, number]);
         return Some(text.end);
     }
@@ -400,12 +405,6 @@ fn time_text(bytes: [u8; TIME_BYTES]) -> [u8; TIME_TEXT.len()] {
     text
 }
 
-/// The digits of the reconciliation reference that an identifier has, or would have.
-fn digits_of(uuid: Uuid) -> String {
-    let reference = reference(TransactionId::from_uuid(uuid));
-    reference.split_once('-').map_or_else(String::new, |(_, digits)| digits.to_owned())
-}
-
 fn unfold(folded: &[u8], mut known: Known) -> Option<Vec<u8>> {
     let mut body = Vec::with_capacity(folded.len() * 8);
     let mut rest = folded;
@@ -437,7 +436,8 @@ fn unfold_at<'a>(
     if mark == FIRST_MARK {
         let (number, behind) = folded.split_first()?;
         let uuid = known.uuids.get(usize::from(*number))?;
-        body.extend_from_slice(digits_of(*uuid).as_bytes());
+        let reference = reference(TransactionId::from_uuid(*uuid));
+        body.extend_from_slice(&reference.as_bytes()[RECONCILIATION_START + 1..]);
         return Some(behind);
     }
     let (kind, is_number) = Kind::of_mark(mark)?;
