@@ -58,7 +58,12 @@ pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
             let Some(index) = { words }.find(|word| OF_LISTS.contains(word)) else { continue };
             // SQLite tells the range in the step itself, PostgreSQL in the next line.
             let next = steps.get(number + 1).copied().unwrap_or_default();
-            let is_range = step.contains("id>? AND id<?)") || next.contains("(id >= $");
+            // Only this one begins with the ids.
+            let (here, there) = match index {
+                "transactions_outgoing_pending" => ("(id>? AND id<?)", ": ((id >= $"),
+                _ => ("AND id>? AND id<?)", "AND (id >= $"),
+            };
+            let is_range = step.contains(here) || next.contains(there);
             let is_sorted = next.contains("TEMP B-TREE") || plan.contains("->  Sort");
             assert!(is_range && !is_sorted, "{index}: {sql}\n{plan}");
             used.insert(index.to_owned());
