@@ -94,6 +94,8 @@ pub async fn authenticate(
         Memory::Fresh(caller) => Some(caller),
         Memory::Nothing => look(app, client_id).await?,
         Memory::Stale(renewal) => {
+            // Whoever looks may wait for a deadline, and nobody else for the one who does.
+            app.store().check_reach()?;
             let _renewing = renewal.lock().await;
             match remembered(app, &client_id) {
                 Memory::Fresh(caller) => Some(caller),

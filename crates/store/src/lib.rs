@@ -225,6 +225,12 @@ impl Store {
         &self.keyring
     }
 
+    /// Refuses while the database is known to be out of reach, as everything does that would ask
+    /// it; for whoever is about to wait for somebody else who asks.
+    pub fn check_reach(&self) -> Result<(), StoreError> {
+        self.readers.check_reach()
+    }
+
     /// Counts changes of tokens and platforms.
     pub fn callers(&self) -> &Callers {
         &self.listeners.callers

@@ -4,13 +4,21 @@
 //! than the look, and it does not matter who else is answered by the same statement. So a thread
 //! takes all looks that wait and asks for all of them at once: a busy moment makes larger questions
 //! instead of a longer queue, as on the commit lane.
+//!
+//! The same thread watches the database while nobody looks. A server may hang while all who miss it
+//! read lists or are about to, of which nobody can tell how long they should take.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
+use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::sql::{Connection, Keys, Shape, Value};
 
 /// Looks that may wait before new ones are refused.
@@ -22,6 +30,10 @@ const TOGETHER_MAX: usize = 256;
 
 /// The values of a row, its version last, if there is one.
 type Found = Result<Option<Vec<Value>>, StoreError>;
+
+/// How often the database is asked whether it is there while nobody looks. It costs one small
+/// question, and that it stands still is seen so much later at most.
+const WATCH_PAUSE: Duration = Duration::from_millis(500);
 
 /// A row that somebody waits for.
 struct Look {
@@ -44,11 +56,12 @@ impl Looks {
     /// of the question before its own.
     pub(crate) fn start(
         connection: Box<dyn Connection>,
+        reach: Arc<Reach>,
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("looks".to_owned())
-            .spawn(move || run(connection, &waiting))
+            .spawn(move || run(connection, &reach, &waiting))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
         Ok((Self { queue }, thread))
     }
@@ -64,18 +77,46 @@ impl Looks {
     }
 }
 
-fn run(mut connection: Box<dyn Connection>, waiting: &Receiver<Look>) {
-    while let Ok(first) = waiting.recv() {
-        let mut looks = vec![first];
-        looks.extend(waiting.try_iter().take(TOGETHER_MAX - 1));
-        if let Err(error) = connection.connect() {
-            for look in looks {
-                // Whoever asked may have gone away.
-                let _ = look.reply.send(Err(error.clone()));
-            }
-            continue;
+fn run(mut connection: Box<dyn Connection>, reach: &Reach, waiting: &Receiver<Look>) {
+    loop {
+        let first = match waiting.recv_timeout(WATCH_PAUSE) {
+            Ok(look) => Some(look),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let looks = first.into_iter().chain(waiting.try_iter()).take(TOGETHER_MAX).collect();
+        reach.began(Step::Look);
+        if let Err(error @ StoreError::Unavailable(_)) = answer(&mut *connection, looks) {
+            tracing::warn!(%error, "the database was missed by those who look");
+            wait_for_database(&mut *connection, &error, waiting);
         }
-        answer(&mut *connection, by_table(looks));
+        reach.ended(Step::Look);
+    }
+}
+
+/// Turns away whoever comes until the database answers or nobody can come any more. The look that
+/// missed it has not ended up to then, so that soon nobody else is let in.
+fn wait_for_database(
+    connection: &mut dyn Connection,
+    error: &StoreError,
+    waiting: &Receiver<Look>,
+) {
+    while reach::probe(connection).is_err() {
+        std::thread::park_timeout(PROBE_PAUSE);
+        loop {
+            match waiting.try_recv() {
+                Ok(look) => refuse(vec![look], error),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+fn refuse(looks: Vec<Look>, error: &StoreError) {
+    for look in looks {
+        // Whoever asked may have gone away.
+        let _ = look.reply.send(Err(error.clone()));
     }
 }
 
@@ -92,8 +133,16 @@ fn by_table(looks: Vec<Look>) -> Vec<(&'static Shape, Waiting)> {
     tables
 }
 
-/// Asks for rows, and answers each who waits for one.
-fn answer(connection: &mut dyn Connection, mut tables: Vec<(&'static Shape, Waiting)>) {
+/// Asks for rows, and answers each who waits for one; asks something else if nobody does.
+fn answer(connection: &mut dyn Connection, looks: Vec<Look>) -> Result<(), StoreError> {
+    if looks.is_empty() {
+        return reach::probe(connection);
+    }
+    if let Err(error) = connection.connect() {
+        refuse(looks, &error);
+        return Err(error);
+    }
+    let mut tables = by_table(looks);
     let keys = tables.iter().map(|(shape, waiting)| {
         let keys = waiting.keys().cloned().collect();
         Keys { shape, keys }
@@ -114,4 +163,5 @@ fn answer(connection: &mut dyn Connection, mut tables: Vec<(&'static Shape, Wait
     for reply in tables.into_iter().flat_map(|(_, waiting)| waiting.into_values().flatten()) {
         let _ = reply.send(asked.clone().map(|()| None));
     }
+    asked
 }

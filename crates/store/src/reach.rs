@@ -1,31 +1,50 @@
 //! Whether the database can be reached: once it cannot, requests are turned away at once instead of
-//! each waiting for its own deadline, until the lane has found it again.
+//! each waiting for its own deadline, until whoever has missed it has found it again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::knows_key;
 use crate::error::StoreError;
+use crate::sql::Connection;
 
 /// What takes longer than this stands still: a commit takes milliseconds, and whoever would queue
 /// behind it is better off being told to come back.
 const STALL: Duration = Duration::from_secs(2);
 
-/// What the lane waits for, each for itself.
+/// How often a database that could not be reached is looked for.
+pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Asks the database something. That there is a session says little: one that nobody has asked
+/// anything since looks well while the server hangs.
+pub(crate) fn probe(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    connection.begin_read()?;
+    knows_key(connection)?;
+    connection.rollback()
+}
+
+/// What somebody waits for, each on a thread of its own. All of it takes milliseconds, which cannot
+/// be said of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Rows that units need before their batch has its turn.
+    /// Of the lane: rows that units need before their batch has its turn.
     Read,
-    /// The end of a batch, from the moment in which it asks for its turn.
+    /// Of the lane: the end of a batch, from the moment in which it asks for its turn.
     Write,
+    /// Of those who look at rows by key across a network: the rows.
+    Look,
+}
+
+impl Step {
+    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Look];
 }
 
 /// Shared by the lane and the readers.
 #[derive(Debug)]
 pub(crate) struct Reach {
     is_lost: AtomicBool,
-    /// When each step of the lane began, in milliseconds since `start`; 0 while it is in none.
-    read_since: AtomicU64,
-    write_since: AtomicU64,
+    /// When each step began, in milliseconds since `start`; 0 while it is not under way.
+    since: [AtomicU64; Step::ALL.len()],
     start: Instant,
 }
 
@@ -36,8 +55,7 @@ impl Default for Reach {
             reason = "it tells how long we wait, not what is true"
         )]
         let start = Instant::now();
-        let (read_since, write_since) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { is_lost: AtomicBool::new(false), read_since, write_since, start }
+        Self { is_lost: AtomicBool::new(false), since: Default::default(), start }
     }
 }
 
@@ -47,18 +65,18 @@ impl Reach {
         if self.is_lost.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable("it is looked for; try again".to_owned()));
         }
-        if self.stands_still(Step::Read) || self.stands_still(Step::Write) {
+        if Step::ALL.into_iter().any(|step| self.stands_still(step)) {
             return Err(StoreError::Unavailable("it does not answer; try again".to_owned()));
         }
         Ok(())
     }
 
-    /// Whether the lane's present step takes longer than it should.
+    /// Whether a step takes longer than it should.
     pub(crate) fn stands_still(&self, step: Step) -> bool {
         self.age(step) > STALL
     }
 
-    /// How long the lane has been in a step; zero while it is not.
+    /// How long a step has been going on; zero while it is not.
     pub(crate) fn age(&self, step: Step) -> Duration {
         match self.since(step).load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -67,10 +85,7 @@ impl Reach {
     }
 
     fn since(&self, step: Step) -> &AtomicU64 {
-        match step {
-            Step::Read => &self.read_since,
-            Step::Write => &self.write_since,
-        }
+        &self.since[step as usize]
     }
 
     /// Since this was made; at least 1.
@@ -78,15 +93,21 @@ impl Reach {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// The lane has begun a step. One that is begun again before it has ended goes on.
+    /// A step has begun. One that is begun again before it has ended goes on.
     pub(crate) fn began(&self, step: Step) {
         let (since, now) = (self.since(step), self.millis());
         let _ = since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The lane is done with a step.
+    /// A step has ended.
     pub(crate) fn ended(&self, step: Step) {
         self.since(step).store(0, Ordering::Relaxed);
+    }
+
+    /// The lane is in no step.
+    pub(crate) fn rests(&self) {
+        self.ended(Step::Read);
+        self.ended(Step::Write);
     }
 
     /// It did not answer.

@@ -86,12 +86,17 @@ impl Readers {
         let way = match looking {
             Looking::Here(idle) => Way::Here(Arc::new(Mutex::new(idle))),
             Looking::Together(connection) => {
-                let (looks, thread) = Looks::start(connection)?;
+                let (looks, thread) = Looks::start(connection, Arc::clone(&reach))?;
                 threads.push(thread);
                 Way::Together(looks)
             }
         };
         Ok((Self { queue, way, keyring: Arc::clone(keyring), reach }, threads))
+    }
+
+    /// Refuses while the database is known to be out of reach.
+    pub(crate) fn check_reach(&self) -> Result<(), StoreError> {
+        self.reach.check()
     }
 
     /// The row with this key, as it is now.

@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::telemetry;
 
-/// An instance that answers later than this serves nobody well, and probes give up about then.
-const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// An instance that answers later than this serves nobody well. It is longer than the store takes
+/// to see that its database stands still: where this is why, requests are turned away already.
+const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The format of [`telemetry::scrape`].
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

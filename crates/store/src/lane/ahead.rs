@@ -266,13 +266,14 @@ impl<'a> Open<'a> {
     fn fetch(&mut self, reach: &Reach) -> Result<(), Why> {
         reach.began(Step::Read);
         let fetched = self.batch.fetch_ahead();
-        let stood_still = reach.stands_still(Step::Read);
-        reach.ended(Step::Read);
-        fetched.map_err(|error| {
+        if let Err(error) = fetched {
             tracing::warn!(%error, units = self.items.len(), "a batch was not run ahead");
-            // Who has waited for so long would wait for as long again.
-            if stood_still { Why::Lost(error.to_string()) } else { Why::Failed }
-        })?;
+            // Who has waited for so long would wait for as long again. The step goes on until
+            // something has become of the units, so that nobody else is let in meanwhile.
+            let stood_still = reach.stands_still(Step::Read);
+            return Err(if stood_still { Why::Lost(error.to_string()) } else { Why::Failed });
+        }
+        reach.ended(Step::Read);
         self.run();
         Ok(())
     }

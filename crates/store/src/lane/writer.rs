@@ -9,7 +9,7 @@ use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::reach::{Reach, Step};
+use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::sql::{Connection, Turn};
 use crate::unit::{Batch, Changes, Prepared, Ran};
 
@@ -24,9 +24,6 @@ const CONFLICTS_TIME: Duration = Duration::from_secs(8);
 
 /// The first pause after a conflict, doubled each time: about as long as a commit takes.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
-
-/// How often a database that could not be reached is looked for.
-const PROBE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Turns in a row, others' between them, after which we take it that others write as often as we
 /// do: what is run ahead would be run again each time. One alone is what a start looks like, or a
@@ -112,16 +109,24 @@ impl Writer {
         measure_queue(queue);
         let reach = Arc::clone(&self.reach);
         let outcome = timed(&reach, || self.commit(&mut items, turn));
-        reach.ended(Step::Write);
+        let lost = match outcome {
+            Err(StoreError::Unavailable(what)) => Some(what),
+            Ok(()) | Err(_) => None,
+        };
+        if lost.is_some() {
+            reach.lost();
+        }
+        reach.rests();
         items.into_iter().for_each(|item| item.answer());
-        if let Err(StoreError::Unavailable(what)) = outcome {
+        if let Some(what) = lost {
             self.wait_for_database(queue, &what);
         }
     }
 
     /// Answers items that nobody can write now.
     pub(super) fn turn_away(&mut self, items: Vec<Box<dyn Item>>, what: &str, queue: &mut Queue) {
-        self.reach.ended(Step::Write);
+        self.reach.lost();
+        self.reach.rests();
         for mut item in items {
             item.fail(StoreError::Unavailable(what.to_owned()));
             item.answer();
@@ -130,18 +135,20 @@ impl Writer {
     }
 
     /// Turns everybody away at once while the database cannot be reached, and looks for it. Whoever
-    /// has waited for an answer up to now would wait for as long again.
+    /// has waited for an answer up to now would wait for as long again. That it is lost must be
+    /// known before anybody hears of it: who is told, and asks again, must not wait a second time.
     fn wait_for_database(&mut self, queue: &mut Queue, what: &str) {
-        self.reach.lost();
         tracing::error!(what, "the database cannot be reached: requests are turned away");
+        let error = StoreError::Unavailable(what.to_owned());
         loop {
-            queue.refuse(&StoreError::Unavailable(what.to_owned()));
+            queue.refuse(&error);
             if queue.is_closed() {
                 return;
             }
             pause(PROBE_PAUSE);
-            let connection = &mut **hold(&self.pen);
-            if connection.begin_read().and_then(|()| connection.rollback()).is_ok() {
+            // Those who came just before it was known would wait as long as the look takes.
+            queue.refuse(&error);
+            if reach::probe(&mut **hold(&self.pen)).is_ok() {
                 break;
             }
         }

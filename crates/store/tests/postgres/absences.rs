@@ -1,30 +1,52 @@
 //! Asks: what happens while the database is not there, and is everything right when it is back?
 
+use std::time::{Duration, Instant};
+
+use domain::transaction::Transaction;
 use store::error::StoreError;
 use store::leases::{Duty, Lease};
 use testbed::postgres::{Cluster, Replication, Shutdown};
 
-use crate::support::Refused;
+use crate::support::{Refused, Result, transaction_id};
 use crate::{Served, paid_in_the_end};
 
-fn is_unavailable(result: &Result<(), Refused>) -> bool {
+/// Longer than the lane lets pass between two looks for a database that is away.
+const ASKED_ON: Duration = Duration::from_secs(1);
+
+/// Whoever waits for longer has waited for the database.
+const AT_ONCE: Duration = Duration::from_millis(900);
+
+#[expect(clippy::disallowed_methods, reason = "how long it takes is what is asked")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn is_unavailable(result: &Result) -> bool {
     matches!(result, Err(Refused::Store(StoreError::Unavailable(_))))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_is_given_up_and_found_again() {
+/// Pays, and is turned away each time, while the lane looks for the database more than once.
+async fn turned_away_at_once(served: &Served) {
+    let start = now();
+    while start.elapsed() < ASKED_ON {
+        let asked = now();
+        let refused = served.pay(2).await;
+        assert!(is_unavailable(&refused), "{refused:?}");
+        let waited = asked.elapsed();
+        assert!(waited < AT_ONCE, "turned away after {waited:?}");
+    }
+}
+
+/// Freezes a server. Who misses it first waits for a deadline; from then on nobody waits.
+async fn hang_and_come_back(miss: impl AsyncFnOnce(&Served) -> Result) {
     let cluster = Cluster::start().unwrap();
     let served = Served::open(&cluster.server().url_of("postgres"));
     served.set_up().await;
     served.pay(1).await.unwrap();
     cluster.freeze().unwrap();
-    // The first waits for the deadline; from then on nobody waits.
-    let first = served.pay(2).await;
+    let first = miss(&served).await;
     assert!(is_unavailable(&first), "{first:?}");
-    for _ in 0..100 {
-        let refused = served.pay(2).await;
-        assert!(is_unavailable(&refused), "{refused:?}");
-    }
+    turned_away_at_once(&served).await;
     let read = served.store.read(|_| Ok::<_, StoreError>(())).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     let look = served.store.get::<Lease>(Duty::Jobs).await;
@@ -33,6 +55,41 @@ async fn a_server_that_hangs_is_given_up_and_found_again() {
     paid_in_the_end(&served, 2).await;
     served.assert_paid(1..3).await;
     served.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_given_up_and_found_again() {
+    hang_and_come_back(async |served| served.pay(2).await).await;
+}
+
+/// What units need is read on a session of its own. The one that writes has not waited then, and
+/// looks as if it were well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_while_rows_are_read_is_not_taken_for_found() {
+    let read = async |served: &Served| {
+        let unknown = transaction_id(2);
+        let read = served.store.write(move |unit| unit.get::<Transaction>(&unknown).map(drop));
+        Ok(read.await?)
+    };
+    hang_and_come_back(read).await;
+}
+
+/// Requests look at rows before they write anything, so the lane may hear nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_while_somebody_looks_is_given_up_by_all() {
+    let look = async |served: &Served| Ok(served.store.get::<Lease>(Duty::Jobs).await.map(drop)?);
+    hang_and_come_back(look).await;
+}
+
+/// Nobody can tell how long a list should take, so it is not by lists that the server is missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_while_only_lists_are_read_is_given_up_by_all() {
+    let list = async |served: &Served| {
+        let unknown = transaction_id(2);
+        let read = served.store.read(move |view| view.get::<Transaction>(&unknown).map(drop));
+        Ok(read.await?)
+    };
+    hang_and_come_back(list).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
