@@ -247,8 +247,7 @@ async fn a_database_that_is_killed_and_restarted_under_load_keeps_every_promise(
 /// state of a server is left out.
 const FROZEN_ON: Duration = Duration::from_secs(9);
 
-/// A request that is turned away costs nobody anything, but for the processor, which a busy machine
-/// may give to others: the most of them take no longer.
+/// A request that is turned away costs nobody anything, but for the processor.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Shorter than any deadline: whoever takes longer has waited for the database.
@@ -313,7 +312,7 @@ async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Resu
          {last:.1?}; answers {recovery:.0?} after the thaw, ready {ready:.0?} after that; {report}",
         refusals.len()
     );
-    assert!(median < REFUSED_WITHIN, "half of the refusals take more than {median:?}");
+    assert!(p99 < REFUSED_WITHIN, "99 of 100 refusals take up to {p99:?}");
     assert!(last < NOBODY_WAITS, "a request was turned away after {last:?}");
     Ok(())
 }

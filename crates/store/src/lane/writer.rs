@@ -113,30 +113,38 @@ impl Writer {
             Err(StoreError::Unavailable(what)) => Some(what),
             Ok(()) | Err(_) => None,
         };
-        if lost.is_some() {
-            reach.lost();
-        }
-        reach.rests();
-        items.into_iter().for_each(|item| item.answer());
-        if let Some(what) = lost {
-            self.wait_for_database(queue, &what);
-        }
+        self.answer(items, lost.as_deref(), queue);
     }
 
     /// Answers items that nobody can write now.
-    pub(super) fn turn_away(&mut self, items: Vec<Box<dyn Item>>, what: &str, queue: &mut Queue) {
-        self.reach.lost();
-        self.reach.rests();
-        for mut item in items {
+    pub(super) fn turn_away(
+        &mut self,
+        mut items: Vec<Box<dyn Item>>,
+        what: &str,
+        queue: &mut Queue,
+    ) {
+        for item in &mut items {
             item.fail(StoreError::Unavailable(what.to_owned()));
-            item.answer();
         }
-        self.wait_for_database(queue, what);
+        self.answer(items, Some(what), queue);
+    }
+
+    /// Answers items of which it is known what became of them. `lost` is why the database cannot be
+    /// reached, if it cannot. That must be known before anybody is answered: who is told, and asks
+    /// again, must not wait a second time.
+    fn answer(&mut self, items: Vec<Box<dyn Item>>, lost: Option<&str>, queue: &mut Queue) {
+        if lost.is_some() {
+            self.reach.lost();
+        }
+        self.reach.rests();
+        items.into_iter().for_each(|item| item.answer());
+        if let Some(what) = lost {
+            self.wait_for_database(queue, what);
+        }
     }
 
     /// Turns everybody away at once while the database cannot be reached, and looks for it. Whoever
-    /// has waited for an answer up to now would wait for as long again. That it is lost must be
-    /// known before anybody hears of it: who is told, and asks again, must not wait a second time.
+    /// has waited for an answer up to now would wait for as long again.
     fn wait_for_database(&mut self, queue: &mut Queue, what: &str) {
         tracing::error!(what, "the database cannot be reached: requests are turned away");
         let error = StoreError::Unavailable(what.to_owned());
