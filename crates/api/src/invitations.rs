@@ -9,10 +9,11 @@ use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
-use service::invitations::{self, NewInvitation};
+use service::invitations::{self, Found, NewInvitation};
 use service::once::Keyed;
 use utoipa::ToSchema;
 
+use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::{Json, Once, ok};
 use crate::validate::{Checks, schema_of};
@@ -167,15 +168,21 @@ pub async fn create(
     request.run(201, body, move |unit| invitations::create(unit, platform, &new, &code, now)).await
 }
 
-/// Shows an invitation to any platform that has its code.
+/// Shows an invitation to any platform of the same mode that has its code.
 #[utoipa::path(get, path = "/invitations/{invitationCode}", tag = "Invitations",
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
     responses((status = 200, description = "The invitation.", body = InvitationBody)))]
-pub async fn get(State(app): State<App>, Path(code): Path<String>) -> Result<Response, ApiError> {
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(code): Path<String>,
+) -> Result<Response, ApiError> {
     let id = opened(&app, &code)?;
     let found = app.store().look(move |view| invitations::find(view, id)).await?;
-    let (invitation, ahead) = found.ok_or(service::Error::InvitationNotFound)?;
-    Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(ahead))))
+    let Found { invitation, made_by } = found
+        .filter(|found| found.made_by.mode == caller.platform.mode)
+        .ok_or(service::Error::InvitationNotFound)?;
+    Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(made_by.ahead))))
 }
 
 /// Claims an invitation for somebody who has got a UMA address. Any platform that has the code
@@ -195,10 +202,12 @@ pub async fn claim(
         Ok(parsed) => parsed,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let now = app.server_now();
+    let (claimer, now) = (request.keyed().platform, app.server_now());
     // What was claimed stays so, whatever the time.
     let body = body(&app, now);
-    request.run(200, body, move |unit| invitations::claim(&app, unit, id, &invitee, now)).await
+    request
+        .run(200, body, move |unit| invitations::claim(&app, unit, claimer, id, &invitee, now))
+        .await
 }
 
 /// Takes an invitation back. Only the platform that made it may.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
 use domain::customer::Customer;
 use domain::event::{Event as Told, EventKind, event_id};
@@ -110,22 +109,36 @@ fn inviter(
     Ok((Customer::clone(&customer), address))
 }
 
-/// An invitation, and how far the clock by which it expires is ahead: that of its platform,
-/// whoever asks.
-pub fn find(
-    view: &mut View<'_>,
-    id: InvitationId,
-) -> Result<Option<(Arc<Invitation>, Ahead)>, StoreError> {
-    let Some(invitation) = view.get::<Invitation>(&id)? else { return Ok(None) };
-    let platform = view.get::<Platform>(&invitation.draft().platform)?;
-    Ok(platform.map(|platform| (invitation, platform.ahead)))
+/// An invitation, whoever asks.
+pub struct Found {
+    /// The invitation.
+    pub invitation: Arc<Invitation>,
+    /// The platform that made it, by whose clock it expires.
+    pub made_by: Arc<Platform>,
 }
 
-/// An invitation that is still open at `now`. Whoever has its code may know that it is there.
-fn open(unit: &mut Unit<'_, '_>, id: InvitationId, now: Timestamp) -> Result<Invitation, Error> {
+/// Looks for an invitation.
+pub fn find(view: &mut View<'_>, id: InvitationId) -> Result<Option<Found>, StoreError> {
+    let Some(invitation) = view.get::<Invitation>(&id)? else { return Ok(None) };
+    let made_by = view.get::<Platform>(&invitation.draft().platform)?;
+    Ok(made_by.map(|made_by| Found { invitation, made_by }))
+}
+
+/// An invitation of which `asker` has the code. What belongs to real money and what does not never
+/// meet (contract 1.2): for a platform of the other mode there is no invitation.
+fn known(unit: &mut Unit<'_, '_>, asker: PlatformId, id: InvitationId) -> Result<Found, Error> {
     let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
+    let made_by = owners::platform(unit, invitation.draft().platform)?;
+    if owners::platform(unit, asker)?.mode != made_by.mode {
+        return Err(Error::InvitationNotFound);
+    }
+    Ok(Found { invitation, made_by })
+}
+
+/// The invitation, if it is still open at `now`. Whoever has its code may know that it is there.
+fn open(invitation: &Invitation, now: Timestamp) -> Result<Invitation, Error> {
     match invitation.status_at(now) {
-        Status::Pending => Ok(Invitation::clone(&invitation)),
+        Status::Pending => Ok(invitation.clone()),
         status @ (Status::Claimed | Status::Expired | Status::Cancelled) => {
             Err(Error::InvitationOver {
                 status,
@@ -136,19 +149,20 @@ fn open(unit: &mut Unit<'_, '_>, id: InvitationId, now: Timestamp) -> Result<Inv
     }
 }
 
-/// Claims an invitation for a new address. Any platform that has the code may, and the inviter's
-/// platform is told.
+/// Claims an invitation for a new address. Any platform of the same mode that has the code may, and
+/// the inviter's platform is told.
 pub fn claim(
     app: &App,
     unit: &mut Unit<'_, '_>,
+    claimer: PlatformId,
     id: InvitationId,
     invitee: &UmaAddress,
     server_now: Timestamp,
 ) -> Result<Invitation, Error> {
+    let Found { invitation, made_by } = known(unit, claimer, id)?;
     // The claimer may be another platform: the time to claim is that of the inviter's.
-    let made_by = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?.draft().platform;
-    let now = owners::platform(unit, made_by)?.ahead.shows(server_now);
-    let invitation = open(unit, id, now)?;
+    let now = made_by.ahead.shows(server_now);
+    let invitation = open(&invitation, now)?;
     let draft = invitation.draft();
     let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);
     if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
@@ -178,11 +192,11 @@ pub fn cancel(
     id: InvitationId,
     now: Timestamp,
 ) -> Result<Invitation, Error> {
-    let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
-    if invitation.draft().platform != platform {
+    let Found { invitation, made_by } = known(unit, platform, id)?;
+    if made_by.id != platform {
         return Err(Error::InvitationOfAnother);
     }
-    let invitation = open(unit, id, now)?;
+    let invitation = open(&invitation, now)?;
     end(unit, invitation, Event::Cancelled, now)
 }
 

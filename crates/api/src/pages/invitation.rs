@@ -7,7 +7,7 @@ use domain::code::Code;
 use domain::invitation::{Invitation, Status};
 use maud::{Markup, html};
 use service::App;
-use service::invitations;
+use service::invitations::{self, Found};
 use store::error::StoreError;
 
 use super::{later, nothing, page};
@@ -18,7 +18,9 @@ pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response 
     let id = app.store().keyring().invitation(&code);
     let found = app.store().look(move |view| invitations::find(view, id)).await;
     match found {
-        Ok(Some((invitation, ahead))) => shown(&invitation, invitation.status_at(app.now(ahead))),
+        Ok(Some(Found { invitation, made_by })) => {
+            shown(&invitation, invitation.status_at(app.now(made_by.ahead)))
+        }
         Ok(None) => nothing(),
         Err(error) => {
             log(&error);

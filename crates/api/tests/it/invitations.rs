@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use domain::platform::Mode;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -172,6 +173,28 @@ async fn any_platform_claims_and_the_inviters_is_told() {
             "data": claimed,
         })]
     );
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_invitation_is_none_for_platforms_of_the_other_mode() {
+    let server = Server::new();
+    let sandbox = Inviter::on(&server).await;
+    let real = server.platform_with(Mode::Live, true).await;
+    let customer = real.customer().await;
+    let uma = real.uma_address(&customer).await;
+    let real = Inviter { client: real, customer, uma };
+    for (inviter, other) in [(&sandbox, &real), (&real, &sandbox)] {
+        let invitation = inviter.invite(json!({})).await;
+        let code = &invitation["code"];
+        let path = format!("/invitations/{}", text(code));
+        other.client.get(&path).await.refused(404, "INVITATION_NOT_FOUND");
+        let claim = other.client.claim(code, "$new@anything.example").await;
+        claim.refused(404, "INVITATION_NOT_FOUND");
+        other.client.cancel(code).await.refused(404, "INVITATION_NOT_FOUND");
+        assert_eq!(inviter.client.invitation(code).await, invitation);
+        assert!(server.told_of(code).await.is_empty());
+    }
     server.verify();
 }
 
