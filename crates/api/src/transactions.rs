@@ -10,7 +10,7 @@ use domain::id::{TransactionId, kind};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
-    self, Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
+    self, AccountRef, Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
 };
 use domain::uma_address::UmaAddress;
 use ports::rail::PaymentRail;
@@ -381,9 +381,17 @@ fn payment_instructions(
 }
 
 /// The refund of an outgoing payment that did not arrive: whatever had been set aside or had come
-/// for it went back in the same change of state.
+/// for it went back in the same change of state. One whose money was still to be pulled from
+/// outside has none.
 fn refund(transaction: &Transaction) -> Option<RefundBody> {
     if transaction.draft().direction == Direction::Incoming {
+        return None;
+    }
+    let source = transaction.draft().source.as_ref().and_then(Source::account);
+    let was_pulled = source.and_then(AccountRef::external).is_some();
+    // What the receiving side refuses, and what goes back, has come before.
+    let had_come = [Status::Rejected, Status::Refunded];
+    if was_pulled && !had_come.into_iter().any(|status| transaction.reached(status).is_some()) {
         return None;
     }
     let ended = [Status::Failed, Status::Rejected];

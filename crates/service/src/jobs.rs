@@ -444,10 +444,15 @@ fn keep_answer(
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Returned => {
+            let failed = |failure| Event::Failed(reason(&transaction, asked, failure));
+            let is_of_quote = transaction.draft().direction == Direction::Outgoing;
             let event = match answer {
-                RailAnswer::Failed(failure) => Event::Failed(reason(&transaction, asked, *failure)),
-                RailAnswer::Returned => {
-                    Event::Failed(reason(&transaction, asked, RailFailure::AccountInvalid))
+                RailAnswer::Failed(failure) => failed(*failure),
+                RailAnswer::Returned => failed(RailFailure::AccountInvalid),
+                // Whom the money was to be pulled from is not the receiving side, and nothing has
+                // come that could go back.
+                RailAnswer::Refused if asked == Flow::PullIn && is_of_quote => {
+                    failed(RailFailure::AccountInvalid)
                 }
                 RailAnswer::Refused
                 | RailAnswer::Settled
@@ -518,7 +523,7 @@ fn reason(transaction: &Transaction, asked: Flow, failure: RailFailure) -> Failu
         // The payer did not pay our invoice.
         (true, Direction::Incoming, RailFailure::TimedOut) => FailureReason::QuoteExpired,
         (true, Direction::Incoming, _) => FailureReason::PayRequestFailed,
-        (_, _, RailFailure::TimedOut) => FailureReason::Timeout,
+        (_, Direction::Outgoing, RailFailure::TimedOut) => FailureReason::Timeout,
         (true, Direction::Outgoing, _) if asked == Flow::PayOut => {
             FailureReason::LightningPaymentFailed
         }

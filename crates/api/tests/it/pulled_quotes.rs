@@ -50,20 +50,30 @@ async fn a_quote_from_a_bank_account_completes_once_the_money_was_pulled() {
 }
 
 #[tokio::test]
-async fn a_bank_account_without_money_fails_the_quote_and_nothing_moves() {
-    let server = Server::new();
-    let client = server.platform().await;
-    let (customer, quote) = quote(&client, "003").await;
-    execute(&client, &quote).await;
-    server.pass(1_000).await;
-    let transaction = transaction(&client, &quote).await;
-    assert_eq!(transaction["status"], "FAILED");
-    assert_eq!(transaction["failureReason"], "QUOTE_EXECUTION_FAILED");
-    for currency in ["USD", "EUR"] {
-        let account = client.account(Some(&customer), currency).await;
-        assert_eq!(client.balance(&account).await, 0, "{currency}");
+async fn a_bank_account_that_does_not_pay_fails_the_quote_and_nothing_moves() {
+    for (suffix, reason) in [
+        ("002", "QUOTE_EXECUTION_FAILED"),
+        ("003", "QUOTE_EXECUTION_FAILED"),
+        // The bank that refuses is that of the sender.
+        ("004", "QUOTE_EXECUTION_FAILED"),
+        ("005", "TIMEOUT"),
+    ] {
+        let server = Server::new();
+        let client = server.platform().await;
+        let (customer, quote) = quote(&client, suffix).await;
+        execute(&client, &quote).await;
+        server.pass(1_000).await;
+        server.pass(30_000).await;
+        let transaction = transaction(&client, &quote).await;
+        assert_eq!(transaction["status"], "FAILED", "{suffix}");
+        assert_eq!(transaction["failureReason"], reason, "{suffix}");
+        assert!(transaction["refund"].is_null(), "{suffix}: nothing had come");
+        for currency in ["USD", "EUR"] {
+            let account = client.account(Some(&customer), currency).await;
+            assert_eq!(client.balance(&account).await, 0, "{suffix} {currency}");
+        }
+        server.verify();
     }
-    server.verify();
 }
 
 #[tokio::test]

@@ -413,7 +413,7 @@ async fn a_transfer_in_that_fails_brings_nothing() {
         ("002", "FAILED", Some("OFFRAMP_FAILED")),
         ("003", "FAILED", Some("OFFRAMP_FAILED")),
         ("004", "REJECTED", None),
-        ("005", "FAILED", Some("TIMEOUT")),
+        ("005", "FAILED", Some("OFFRAMP_FAILED")),
     ] {
         let server = Server::new();
         let payer = Payer::with(&server, 5).await;
