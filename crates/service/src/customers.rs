@@ -11,7 +11,7 @@ use domain::id::{CustomerId, Owner, PlatformId};
 use domain::kyc::{Event, Kyc};
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::transaction::Status;
+use domain::transaction::{Direction, Status};
 use domain::uma_address::UmaAddress;
 use store::customers::UmaClaim;
 use store::error::StoreError;
@@ -309,18 +309,26 @@ pub async fn delete<R: Render<Customer>>(
     .await
 }
 
-/// Whether a payment of the customer is being made. Quotes that nobody has executed do not count:
-/// they will be refused.
+/// Whether a payment of the customer is being made, or one to the customer waits for its money or
+/// for the platform's decision. Quotes that nobody has executed do not count: they will be refused.
 fn under_way(
     view: &mut View<'_>,
     platform: PlatformId,
     id: CustomerId,
 ) -> Result<bool, StoreError> {
-    let filter = TransactionFilter {
-        owner: Some(Owner::Customer(id)),
-        status: Some(Status::Processing),
-        ..TransactionFilter::default()
-    };
     let first = PageRequest { limit: 1, ..PageRequest::ALL };
-    Ok(view.transactions(platform, &filter, first)?.total > 0)
+    for (status, direction) in
+        [(Status::Processing, None), (Status::Pending, Some(Direction::Incoming))]
+    {
+        let filter = TransactionFilter {
+            owner: Some(Owner::Customer(id)),
+            status: Some(status),
+            direction,
+            ..TransactionFilter::default()
+        };
+        if view.transactions(platform, &filter, first)?.total > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
