@@ -77,7 +77,7 @@ struct Withdrawal {
 }
 
 /// The kind of wallet that holds a currency on a network.
-fn wallet(currency: Currency, network: &str) -> Option<&'static AccountType> {
+pub(crate) fn wallet(currency: Currency, network: &str) -> Option<&'static AccountType> {
     types().iter().find(|kind| {
         let has_address = kind.fields.iter().any(|field| field.name == ADDRESS);
         has_address && kind.holds(currency) && kind.networks.contains(&network)

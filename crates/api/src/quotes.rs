@@ -15,10 +15,10 @@ use service::quotes::{self, NewQuote, Quoted};
 use service::uma::ToUma;
 use store::error::StoreError;
 use store::quotes::QuoteFilter;
-use store::transactions::Named;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
+use crate::crypto::wallet;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::external_accounts::CreateExternalAccount;
 use crate::extract::{Json, Once, ok, renderer, respond};
@@ -194,9 +194,17 @@ impl TryFrom<CreateQuote> for NewQuote {
             QuoteSource::RealtimeFunding(source) => {
                 let customer_id = checks.id_if("source.customerId", source.customer_id.as_deref());
                 let currency = currency(&source.currency)?;
-                if matches!(currency.code(), "USDC" | "USDT") && source.crypto_network.is_none() {
-                    let message = "is required for a deposit of a stablecoin";
-                    checks.refuse("source.cryptoNetwork", message);
+                let is_stablecoin = matches!(currency.code(), "USDC" | "USDT");
+                match source.crypto_network.as_deref() {
+                    None if is_stablecoin => {
+                        let message = "is required for a deposit of a stablecoin";
+                        checks.refuse("source.cryptoNetwork", message);
+                    }
+                    Some(network) if is_stablecoin && wallet(currency, network).is_none() => {
+                        let message = format!("no wallet on it holds {}", currency.code());
+                        checks.refuse("source.cryptoNetwork", message);
+                    }
+                    Some(_) | None => {}
                 }
                 Some(quotes::From::RealtimeFunding { currency, customer_id })
             }
@@ -504,9 +512,8 @@ pub async fn list(
     let filter = QuoteFilter {
         owner: owner_if(&mut checks, "customerId", query.customer_id.as_deref()),
         source_account: account_if(&mut checks, "sendingAccountId", sending),
-        destination_account: account_if(&mut checks, "receivingAccountId", receiving)
-            .map(Named::Account)
-            .or_else(|| address_if(&mut checks, "receivingUmaAddress", to).map(Named::Address)),
+        destination_account: account_if(&mut checks, "receivingAccountId", receiving),
+        receiver: address_if(&mut checks, "receivingUmaAddress", to),
         status: checks.named_if("status", query.status.as_deref(), Status::from_name),
         created_after: checks.time_if("createdAfter", query.created_after.as_deref()),
         created_before: checks.time_if("createdBefore", query.created_before.as_deref()),

@@ -237,7 +237,10 @@ fn asked(
         To::Account(_) | To::Details(_) => {
             let destination = destination(unit, &platform, new, &holder, report, drawn)?;
             is_looked_up(unit, &platform, new, &destination, &holder, drawn.now)?;
-            limits::enabled(&platform, destination.currency(), Direction::Incoming)?;
+            // What leaves the platform is an outgoing payment in both of its currencies.
+            let stays = destination.account().and_then(AccountRef::internal).is_some();
+            let way = if stays { Direction::Incoming } else { Direction::Outgoing };
+            limits::enabled(&platform, destination.currency(), way)?;
             (destination, None)
         }
     };

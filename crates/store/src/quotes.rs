@@ -18,8 +18,8 @@ use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
 use crate::parties::{
-    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, destination_uuid,
-    source_uuid,
+    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, address_uuid,
+    destination_uuid, source_uuid,
 };
 use crate::readers::View;
 use crate::record::{Record, record_table};
@@ -27,8 +27,8 @@ use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
 use crate::strands::{Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::transactions::{
-    Named, StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes,
-    position, read_facts, read_steps, stored_facts,
+    StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes, position,
+    read_facts, read_steps, stored_facts,
 };
 
 /// The parts of a quote that are kept inside the sealed column.
@@ -351,7 +351,9 @@ pub struct QuoteFilter {
     /// From this account.
     pub source_account: Option<Uuid>,
     /// To this account.
-    pub destination_account: Option<Named>,
+    pub destination_account: Option<Uuid>,
+    /// To this UMA address.
+    pub receiver: Option<UmaAddress>,
     /// In this status.
     pub status: Option<Status>,
     /// Made then or later.
@@ -383,17 +385,18 @@ impl View<'_> {
             sides: &[Side::Payer],
             condition: "source_account = ?",
         });
-        let destination = filter.destination_account.as_ref().map(|named| {
-            let (account, is_address) = named.key(platform);
-            AccountFilter {
-                account,
-                is_address,
-                as_own: AsOwn::Never,
-                sides: &[Side::Destination],
-                condition: "destination_account = ?",
-            }
-        });
-        parties.accounts.extend(source.into_iter().chain(destination));
+        let destination = |(account, is_address)| AccountFilter {
+            account,
+            is_address,
+            as_own: AsOwn::Never,
+            sides: &[Side::Destination],
+            condition: "destination_account = ?",
+        };
+        let account = filter.destination_account.map(|account| (account, false));
+        let receiver = filter.receiver.as_ref();
+        let receiver = receiver.map(|address| (address_uuid(platform, address), true));
+        let destinations = account.into_iter().chain(receiver).map(destination);
+        parties.accounts.extend(source.into_iter().chain(destinations));
         let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };
         let query = Query {
             ways,

@@ -627,6 +627,12 @@ async fn a_stablecoin_deposit_names_its_network() {
         let body = sending(&source, &to(&payer.usd), 9_000_000);
         let answer = payer.client.post("/quotes", &body).await;
         assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "source.cryptoNetwork");
+        for network in ["NOWHERE", "LIGHTNING_MAINNET"] {
+            source["cryptoNetwork"] = json!(network);
+            let body = sending(&source, &to(&payer.usd), 9_000_000);
+            let answer = payer.client.post("/quotes", &body).await;
+            assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "source.cryptoNetwork");
+        }
         source["cryptoNetwork"] = json!("SOLANA_MAINNET");
         let body = sending(&source, &to(&payer.usd), 9_000_000);
         let quote = payer.client.quote(&body).await;
@@ -913,6 +919,7 @@ async fn quotes_are_listed_by_every_filter() {
         ("createdAfter=2025-10-13T09:00:02.001Z".to_owned(), &[]),
         ("sendingUmaAddress=$ada@uma.test".to_owned(), &[]),
         ("receivingUmaAddress=$ada@uma.test".to_owned(), &[]),
+        (format!("receivingAccountId={bank}&receivingUmaAddress=$ada@uma.test"), &[]),
         (format!("customerId={}&status=PENDING&receivingAccountId={bank}", payer.customer), &[1]),
     ] {
         let answer = client.get(&format!("/quotes?{query}")).await;
@@ -930,6 +937,7 @@ async fn quotes_are_listed_by_every_filter() {
         "customerId=x",
         "sendingAccountId=x",
         "receivingAccountId=x",
+        "receivingUmaAddress=x",
         "createdAfter=yesterday",
         "createdBefore=2025-13-13T00:00:00Z",
         "limit=0",
@@ -985,6 +993,37 @@ async fn a_currency_that_is_off_is_not_sent() {
     payer.client.post("/transfer-in", &body).await.expect(201);
     payer.client.quote(&sending(&from(&eur), &to(&payer.usd), 500)).await;
     server.pass(1_000).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_currency_for_outgoing_payments_is_paid_out_and_not_into_internal_accounts() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let eur = payer.client.funded(&payer.customer, "EUR", 100_000).await;
+    let bank = payer.bank("789").await;
+    let config = payer.client.get("/config").await.expect(200).clone();
+    let mut currencies = config["supportedCurrencies"].clone();
+    for (types, internal, external) in
+        [(json!(["OUTGOING"]), false, true), (json!(["INCOMING"]), true, false)]
+    {
+        for currency in currencies.as_array_mut().expect("currencies") {
+            if currency["currencyCode"] == "USD" {
+                currency["enabledTransactionTypes"] = types.clone();
+            }
+        }
+        let change = json!({ "supportedCurrencies": currencies });
+        payer.client.patch("/config", &change).await.expect(200);
+        for (target, may) in [(&payer.usd, internal), (&bank, external)] {
+            let body = sending(&from(&eur), &to(target), 500);
+            let answer = payer.client.post("/quotes", &body).await;
+            if may {
+                answer.expect(201);
+            } else {
+                answer.refused(400, "INVALID_CURRENCY");
+            }
+        }
+    }
     server.verify();
 }
 

@@ -529,7 +529,7 @@ pub async fn every_filter_of_quotes<P: Provider>() {
         })
         .await;
     let none = QuoteFilter::default;
-    let bank = Some(Named::Account(account_id(7).uuid()));
+    let bank = Some(account_id(7).uuid());
     let peer = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
     let cases: Vec<(QuoteFilter, Vec<u128>)> = vec![
         (none(), vec![1, 2, 3, 4]),
@@ -542,7 +542,8 @@ pub async fn every_filter_of_quotes<P: Provider>() {
         (QuoteFilter { status: Some(quote::Status::Expired), ..none() }, vec![3]),
         (QuoteFilter { created_after: Some(at(2)), ..none() }, vec![2, 3, 4]),
         (QuoteFilter { created_before: Some(at(2)), ..none() }, vec![1, 2]),
-        (QuoteFilter { destination_account: Some(Named::Address(peer)), ..none() }, vec![4]),
+        (QuoteFilter { receiver: Some(peer.clone()), ..none() }, vec![4]),
+        (QuoteFilter { receiver: Some(peer), destination_account: bank, ..none() }, vec![]),
         (QuoteFilter { sender: Some(uma_address(2)), ..none() }, vec![3]),
         (QuoteFilter { sender: Some(uma_address(9)), ..none() }, vec![]),
     ];
