@@ -3,7 +3,7 @@
 
 use domain::account_info::types;
 use domain::currency::Currency;
-use domain::id::{InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
+use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving};
 use domain::quote::{self, Quote};
 use domain::rail::Rail;
@@ -235,8 +235,13 @@ pub(crate) fn take_back(
     let mut waits = source.is_none();
     let posting = match source {
         Some(account) => {
-            let platform = owners::platform(unit, draft.platform)?;
-            let paid_by = owners::internal_account(unit, &platform, account)?.owner.owner();
+            // The currency may be out of the configuration by now: the account is still the
+            // owner's.
+            let owner = account.owner_uuid();
+            let paid_by = match owner == draft.platform.uuid() {
+                true => Owner::Platform(draft.platform),
+                false => Owner::Customer(CustomerId::from_uuid(owner)),
+            };
             waits = keeper(unit, draft.platform, paid_by)?.owner() != paid_by;
             if waits {
                 movements::reverse_into_suspense(&settled, account)?

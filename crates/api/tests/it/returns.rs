@@ -128,3 +128,23 @@ async fn what_comes_back_for_a_deleted_customer_is_kept_for_the_platform() {
     let platforms = payer.client.account(None, "USD").await;
     assert_eq!(payer.client.balance(&platforms).await, 400);
 }
+
+#[tokio::test]
+async fn what_comes_back_in_a_currency_that_is_off_is_the_senders_again() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 400).await;
+    let bank = payer.bank("185").await;
+    let out = transfer(&payer.usd, &bank, 400);
+    let out = payer.client.post("/transfer-out", &out).await.expect(201).clone();
+    server.pass(1_000).await;
+    let config = payer.client.get("/config").await.expect(200).clone();
+    let all = &config["supportedCurrencies"];
+    let others = all.as_array().expect("currencies").iter();
+    let others: Vec<_> = others.filter(|each| each["currencyCode"] != "USD").collect();
+    let change = serde_json::json!({ "supportedCurrencies": others });
+    payer.client.patch("/config", &change).await.expect(200);
+    came_back(&server, &payer, &out["id"]).await;
+    let change = serde_json::json!({ "supportedCurrencies": all });
+    payer.client.patch("/config", &change).await.expect(200);
+    assert_eq!(payer.balance().await, 400);
+}
