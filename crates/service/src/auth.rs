@@ -59,12 +59,28 @@ enum Memory {
     Nothing,
 }
 
+/// When somebody asks who a client is.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// When the request came.
+    arrived: Timestamp,
+    now: Timestamp,
+}
+
+impl Asked {
+    /// Whether a look that began at `at` is new enough: for everybody a moment later, and however
+    /// long it took for those who were there before it began, as their own would see no more.
+    fn accepts(self, at: Timestamp) -> bool {
+        let age = self.now.millis().saturating_sub(at.millis());
+        (0..REMEMBERED_MILLIS).contains(&age) || (self.arrived <= at && at <= self.now)
+    }
+}
+
 impl Remembered {
-    fn get(&self, client_id: &str, changes: u64, now: Timestamp) -> Memory {
+    fn get(&self, client_id: &str, changes: u64, asked: Asked) -> Memory {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = known.get(client_id) else { return Memory::Nothing };
-        let age = now.millis().saturating_sub(known.at.millis());
-        match known.changes == changes && (0..REMEMBERED_MILLIS).contains(&age) {
+        match known.changes == changes && asked.accepts(known.at) {
             true => Memory::Fresh(known.caller.clone()),
             false => Memory::Stale(Arc::clone(&known.renewal)),
         }
@@ -90,14 +106,15 @@ pub async fn authenticate(
     secret: String,
 ) -> Result<Option<Caller>, StoreError> {
     let given = hash_secret(app.store().keyring(), &client_id, &secret);
-    let caller = match remembered(app, &client_id) {
+    let arrived = app.server_now();
+    let caller = match remembered(app, &client_id, arrived) {
         Memory::Fresh(caller) => Some(caller),
         Memory::Nothing => look(app, client_id).await?,
         Memory::Stale(renewal) => {
             // Whoever looks may wait for a deadline, and nobody else for the one who does.
             app.store().check_reach()?;
             let _renewing = renewal.lock().await;
-            match remembered(app, &client_id) {
+            match remembered(app, &client_id, arrived) {
                 Memory::Fresh(caller) => Some(caller),
                 Memory::Stale(_) | Memory::Nothing => look(app, client_id).await?,
             }
@@ -108,9 +125,10 @@ pub async fn authenticate(
     Ok(caller.filter(|caller| matches && !caller.token.revoked))
 }
 
-fn remembered(app: &App, client_id: &str) -> Memory {
-    let (changes, now) = (app.store().callers().changes(), app.server_now());
-    app.remembered_callers().get(client_id, changes, now)
+fn remembered(app: &App, client_id: &str, arrived: Timestamp) -> Memory {
+    let changes = app.store().callers().changes();
+    let asked = Asked { arrived, now: app.server_now() };
+    app.remembered_callers().get(client_id, changes, asked)
 }
 
 /// Asks the database for a client, and remembers it.
@@ -127,4 +145,29 @@ fn find(view: &mut View<'_>, client_id: &str) -> Result<Option<Caller>, StoreErr
     let Some(token) = view.token_by_client_id(client_id)? else { return Ok(None) };
     let platform = view.get::<Platform>(&token.platform)?;
     Ok(platform.map(|platform| Caller { token, platform }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waited_for_a_look_that_took_long_needs_none_of_their_own() {
+        let at = Timestamp::from_millis;
+        for (began, arrived, now, accepted) in [
+            // A moment ago.
+            (100, 105, 109, true),
+            (100, 105, 110, false),
+            // It took long, and they were there before it began.
+            (100, 95, 140, true),
+            (100, 100, 140, true),
+            // They came while it was under way: what they ask about may have changed since.
+            (100, 101, 140, false),
+            // The clock was set back since: nobody can tell how old it is.
+            (100, 40, 50, false),
+        ] {
+            let asked = Asked { arrived: at(arrived), now: at(now) };
+            assert_eq!(asked.accepts(at(began)), accepted, "{began} {asked:?}");
+        }
+    }
 }
