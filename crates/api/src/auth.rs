@@ -63,6 +63,9 @@ fn credentials(headers: &HeaderMap) -> Result<(String, String), &'static str> {
         .decode(encoded.trim())
         .map_err(|_| "the credentials are not base64")?;
     let decoded = String::from_utf8(decoded).map_err(|_| "the credentials are not UTF-8")?;
+    if decoded.contains(char::is_control) {
+        return Err("the credentials have control characters");
+    }
     let (id, secret) = decoded.split_once(':').ok_or("the credentials are not id:secret")?;
     Ok((id.to_owned(), secret.to_owned()))
 }

@@ -170,6 +170,7 @@ async fn what_is_not_basic_authentication_is_refused() {
         format!("Basic {}", base64(format!(":{secret}"))),
         format!("Basic {}", base64(format!(" {pair}"))),
         format!("Basic {}", base64(format!("{pair}\n"))),
+        format!("Basic {}", base64(format!("{id}\0:{secret}"))),
         format!("Basic {}", base64(not_utf8)),
         format!("Basic {}", base64(format!("{id}:{}", "x".repeat(10_000)))),
         format!("Basic {}", "A".repeat(10_000)),
