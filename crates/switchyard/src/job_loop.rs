@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use service::{App, jobs, tenure};
+use service::{App, jobs};
 use store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -41,9 +41,6 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         };
         // Being woken and having slept enough mean the same: look again.
         let _ = tokio::time::timeout(pause, woken).await;
-    }
-    if let Err(error) = tenure::give_up(&app).await {
-        tracing::warn!(%error, "another server takes over when the lease has run out");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use service::App;
+use service::{App, tenure};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -105,16 +105,22 @@ async fn until_beside(
     let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
-    let router = api::router(app.clone()).merge(health::router(app, shutdown.clone()));
+    let router = api::router(app.clone()).merge(health::router(app.clone(), shutdown.clone()));
     let router = router.merge(beside);
     edge::serve(listener, router, Limits::default(), shutdown).await;
     upkeep.abort();
     answered.cancel();
-    tokio::join!(
-        finish("jobs", jobs, JOBS_TIMEOUT),
-        finish("deliveries", deliveries, JOBS_TIMEOUT),
-        finish("questions", asking, ASKING_TIMEOUT),
-    );
+    let duties = async {
+        tokio::join!(
+            finish("jobs", jobs, JOBS_TIMEOUT),
+            finish("deliveries", deliveries, JOBS_TIMEOUT),
+        );
+        // Not before: whichever of the two still does something would take the lease again.
+        if let Err(error) = tenure::give_up(&app).await {
+            tracing::warn!(%error, "another server takes over when the lease has run out");
+        }
+    };
+    tokio::join!(duties, finish("questions", asking, ASKING_TIMEOUT));
 }
 
 /// Waits for a loop that was told to stop.
