@@ -277,13 +277,19 @@ impl Postgres {
 
     /// Takes the turn.
     fn take_turn(&mut self) -> Result<Turns, Failure> {
+        self.take_turn_after(&[BEGIN])
+    }
+
+    /// Takes the turn after these questions.
+    fn take_turn_after(&mut self, before: &[Question<'_>]) -> Result<Turns, Failure> {
         let member = self.member.ok_or_else(|| {
             Failure::known(StoreError::Engine("this connection only reads".to_owned()))
         })?;
         let take = Question { sql: TAKE_TURN, parameters: &[&EVERYBODY, &NOUNS, &member] };
-        let answers = self.link.ask(&[BEGIN, take])?;
+        let questions: Vec<_> = before.iter().copied().chain([take]).collect();
+        let answers = self.link.ask(&questions)?;
         let (mut last, mut nouns, mut ours) = (None, None, 0);
-        for row in &answers[1].rows {
+        for row in answers.last().into_iter().flat_map(|answer| &answer.rows) {
             let turn = row.try_get(1)?;
             match row.try_get(0)? {
                 EVERYBODY => last = Some(turn),
@@ -306,7 +312,9 @@ impl Postgres {
     /// it: after a standby was waited for in vain, what is seen may not be safe yet.
     fn is_there(&mut self, turn: i64) -> Result<bool, Failure> {
         self.reach()?;
-        let Turns { ours, .. } = self.take_turn()?;
+        // The first turn of a server inserts its row, which a statement does not see that began
+        // before that was committed, however long it waits: the wait has a statement of its own.
+        let Turns { ours, .. } = self.take_turn_after(&[BEGIN, HOLD_TURN])?;
         let touch = Question { sql: TOUCH, parameters: &[&EVERYBODY] };
         self.link.ask_within(COMMIT_TIME, &[touch, COMMIT])?;
         Ok(ours == turn)

@@ -1,6 +1,8 @@
 //! Asks: do several servers see each other's changes, and is a commit whose answer was lost made
 //! once?
 
+use std::time::Duration;
+
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
@@ -113,6 +115,46 @@ async fn a_commit_that_is_under_way_is_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_was_lost_is_not_made_twice() {
     check(Moment::After).await;
+}
+
+/// Lets no payment be committed before there is a row in `go`.
+const SLOW_COMMITS: &str = "create table go (a integer); \
+    create function wait() returns trigger language plpgsql as $$ begin \
+        while not exists (select from go) loop perform pg_sleep(0.01); end loop; return null; \
+    end $$; \
+    create constraint trigger wait after insert on transactions deferrable initially deferred \
+        for each row execute function wait()";
+
+/// How long a session takes to ask for the turn.
+const ASKED_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_commit_of_a_server_is_waited_for_as_well() {
+    let database = Database::fresh();
+    let proxy = Proxy::start(shared()).unwrap();
+    let whole = Served::open(&database.url());
+    whole.set_up().await;
+    database.query(SLOW_COMMITS).unwrap();
+    let cut = Served::open(&proxy.server().url_of(database.name()));
+    proxy.cut_commits(Moment::During, Chosen::Next(1));
+    let paid = async {
+        let paid = cut.pay(1).await;
+        (paid, proxy.counts().cut_during)
+    };
+    let asked = tokio::task::spawn_blocking(move || {
+        let waits = "select count(*) from pg_stat_activity \
+            where datname = current_database() and wait_event_type = 'Lock'";
+        let look = || Ok((database.query(waits)? == "1").then_some(()));
+        testbed::wait::until("the turn is asked for", ASKED_WITHIN, look).unwrap();
+        database.query("insert into go values (1)").unwrap();
+        database
+    });
+    let (paid, database) = tokio::join!(paid, asked);
+    assert_eq!(paid, (Ok(()), 1));
+    whole.assert_paid(1..2).await;
+    cut.close();
+    whole.close();
+    drop(database);
 }
 
 /// As [`check`], for a server that is alone and has units that run while a commit is cut.
