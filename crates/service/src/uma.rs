@@ -329,6 +329,8 @@ pub(crate) fn can_be_paid(
     let owner = domain::id::Owner::Customer(customer);
     let account = domain::id::InternalAccountId::of(owner, amount.currency());
     // The account is another platform's, so nothing more is said about it.
-    limits::has_room(unit, account, amount)
-        .map_err(|_| Error::PayeeNotReady { address: address.clone() })
+    limits::has_room(unit, account, amount).map_err(|error| match error.is_failure() {
+        true => error,
+        false => Error::PayeeNotReady { address: address.clone() },
+    })
 }
