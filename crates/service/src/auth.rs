@@ -55,7 +55,7 @@ struct Known {
 enum Memory {
     Fresh(Caller),
     /// It was known a moment ago.
-    Stale(Arc<Mutex<()>>),
+    Stale(Caller, Arc<Mutex<()>>),
     Nothing,
 }
 
@@ -82,7 +82,7 @@ impl Remembered {
         let Some(known) = known.get(client_id) else { return Memory::Nothing };
         match known.changes == changes && asked.accepts(known.at) {
             true => Memory::Fresh(known.caller.clone()),
-            false => Memory::Stale(Arc::clone(&known.renewal)),
+            false => Memory::Stale(known.caller.clone(), Arc::clone(&known.renewal)),
         }
     }
 
@@ -110,13 +110,14 @@ pub async fn authenticate(
     let caller = match remembered(app, &client_id, arrived) {
         Memory::Fresh(caller) => Some(caller),
         Memory::Nothing => look(app, client_id).await?,
-        Memory::Stale(renewal) => {
+        Memory::Stale(_, renewal) => {
             // Whoever looks may wait for a deadline, and nobody else for the one who does.
             app.store().check_reach()?;
             let _renewing = renewal.lock().await;
             match remembered(app, &client_id, arrived) {
                 Memory::Fresh(caller) => Some(caller),
-                Memory::Stale(_) | Memory::Nothing => look(app, client_id).await?,
+                Memory::Stale(known, _) => look_again(app, &known).await?,
+                Memory::Nothing => look(app, client_id).await?,
             }
         }
     };
@@ -135,6 +136,21 @@ fn remembered(app: &App, client_id: &str, arrived: Timestamp) -> Memory {
 async fn look(app: &App, client_id: String) -> Result<Option<Caller>, StoreError> {
     let (changes, now) = (app.store().callers().changes(), app.server_now());
     let found = app.store().look(move |view| find(view, &client_id)).await?;
+    if let Some(caller) = &found {
+        app.remembered_callers().keep(caller.clone(), changes, now);
+    }
+    Ok(found)
+}
+
+/// Asks the database for a client whose ids are known: neither the id of a token nor its platform
+/// ever changes. Where that is across a network, both rows come with what others look at.
+async fn look_again(app: &App, known: &Caller) -> Result<Option<Caller>, StoreError> {
+    let (changes, now) = (app.store().callers().changes(), app.server_now());
+    let (token, platform) = tokio::try_join!(
+        app.store().get::<Token>(known.token.id),
+        app.store().get::<Platform>(known.platform.id),
+    )?;
+    let found = token.zip(platform).map(|(token, platform)| Caller { token, platform });
     if let Some(caller) = &found {
         app.remembered_callers().keep(caller.clone(), changes, now);
     }
