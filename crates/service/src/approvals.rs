@@ -76,7 +76,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };
     let now = app.now(platform.ahead);
     if !approval.is_open(now) {
-        return Ok(());
+        return app.write(move |unit| webhooks::keep_question(unit, &question, None, now)).await;
     }
     let left = approval.decide_by().millis().saturating_sub(now.millis());
     let (signer, left) =
@@ -103,7 +103,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
             unit.discard();
         }
         // Also what came too late has been attempted.
-        webhooks::keep_question(unit, &question, &attempt, now)?;
+        webhooks::keep_question(unit, &question, Some(&attempt), now)?;
         Ok(decided.map(drop::<Transaction>))
     })
     .await?

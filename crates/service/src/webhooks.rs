@@ -101,17 +101,21 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
     Ok(())
 }
 
-/// Keeps what came of a question to a platform, which is attempted once (contract 7.3).
+/// Keeps what came of a question to a platform, which is attempted once or, where its time was over
+/// before its turn, not at all (contract 7.3).
 pub(crate) fn keep_question(
     unit: &mut Unit<'_, '_>,
     question: &Event,
-    attempt: &Attempt,
+    attempt: Option<&Attempt>,
     now: Timestamp,
 ) -> Result<(), Error> {
     let id = delivery::delivery_id(question);
     let Some(delivery) = unit.get::<Delivery>(&id)? else { return Ok(()) };
-    // A question is asked once, so that nothing waits.
-    let event = delivery.after(attempt.clone(), &Schedule::USUAL, 0, now);
+    let event = match attempt {
+        // A question is asked once, so that nothing waits.
+        Some(attempt) => delivery.after(attempt.clone(), &Schedule::USUAL, 0, now),
+        None => delivery::Event::GivenUp(None),
+    };
     if let Ok(moved) = Delivery::clone(&delivery).apply(event, now) {
         unit.move_delivery(moved);
     }
