@@ -84,9 +84,15 @@ fn run(mut connection: Box<dyn Connection>, reach: &Reach, waiting: &Receiver<Lo
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let looks = first.into_iter().chain(waiting.try_iter()).take(TOGETHER_MAX).collect();
+        let looks = first.into_iter().chain(waiting.try_iter()).take(TOGETHER_MAX);
+        let looks: Vec<_> = looks.collect();
+        let is_missed = !looks.is_empty();
         reach.began(Step::Look);
-        if let Err(error @ StoreError::Unavailable(_)) = answer(&mut *connection, looks) {
+        if let Err(error @ StoreError::Unavailable(_)) = answer(&mut *connection, looks)
+            // Whoever comes after the database was away for a while finds it again without a word,
+            // unless it stands still: then each would wait for a deadline.
+            && (is_missed || reach.stands_still(Step::Look))
+        {
             tracing::warn!(%error, "the database was missed by those who look");
             wait_for_database(&mut *connection, &error, waiting);
         }
@@ -101,8 +107,11 @@ fn wait_for_database(
     error: &StoreError,
     waiting: &Receiver<Look>,
 ) {
-    while reach::probe(connection).is_err() {
+    loop {
         std::thread::park_timeout(PROBE_PAUSE);
+        if reach::probe(connection).is_ok() {
+            return;
+        }
         loop {
             match waiting.try_recv() {
                 Ok(look) => refuse(vec![look], error),

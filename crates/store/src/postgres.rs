@@ -316,7 +316,7 @@ impl Postgres {
         // before that was committed, however long it waits: the wait has a statement of its own.
         let Turns { ours, .. } = self.take_turn_after(&[BEGIN, HOLD_TURN])?;
         let touch = Question { sql: TOUCH, parameters: &[&EVERYBODY] };
-        self.link.ask_within(COMMIT_TIME, &[touch, COMMIT])?;
+        self.link.commit(COMMIT_TIME, &[touch, COMMIT])?;
         Ok(ours == turn)
     }
 
@@ -536,10 +536,10 @@ impl Connection for Postgres {
         let questions = [leave, nouns, COMMIT];
         let questions =
             if self.changes_nouns { &questions[..] } else { &[questions[0], questions[2]] };
-        let answers = self.link.ask_within(COMMIT_TIME, questions);
+        let committed = self.link.commit(COMMIT_TIME, questions);
         self.state = State::Free;
-        match answers {
-            Ok(_) => {
+        match committed {
+            Ok(()) => {
                 self.seen = Some(turn);
                 Ok(())
             }

@@ -250,6 +250,9 @@ impl Connection for Sqlite {
 
     fn settle(&mut self) -> Result<(), StoreError> {
         self.checkpoints = None;
+        // It keeps others from writing while it waits for readers, so it does not wait: a server
+        // may be at work on the same file while a command ends.
+        self.connection.busy_timeout(Duration::ZERO).map_err(failure)?;
         let checkpoint = "pragma wal_checkpoint(truncate)";
         let blocked: i64 =
             self.connection.query_row(checkpoint, [], |row| row.get(0)).map_err(failure)?;

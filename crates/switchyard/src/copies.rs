@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use store::backup::{Summary, copy_file, summary};
 use store::engine::SqliteFile;
+use store::error::StoreError;
 use store::keyring::Keyring;
 use store::verify::{Report, verify};
 use tempfile::NamedTempFile;
@@ -67,7 +68,13 @@ pub fn make(
     let unwritable = |error: io::Error| {
         Failure::new(format!("{} cannot be written: {error}", folder_of(to).display()))
     };
-    let failed = |error| Failure::new(format!("{}: {error}", from.display()));
+    let failed = |error| match error {
+        // What is written is the copy.
+        StoreError::DiskFull => {
+            Failure::new(format!("{}: the disk of the copy is full", folder_of(to).display()))
+        }
+        error => Failure::new(format!("{}: {error}", from.display())),
+    };
     // Only its owner can read it: it holds what the database holds.
     let file = tempfile::Builder::new()
         .prefix(".switchyard-copy-")

@@ -114,8 +114,15 @@ impl FromStr for Address {
         if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
             return Err(refused("it asks for a server that only reads, but payments are written"));
         }
+        let ports = config.get_ports();
+        if ports.len() > 1 && ports.len() != config.get_hosts().len() {
+            return Err(refused(
+                "it names more or fewer ports than hosts: one for all, or one each",
+            ));
+        }
         let servers = config.get_hosts().iter().enumerate().map(|(index, host)| {
-            let port = config.get_ports().get(index).copied().unwrap_or(5432);
+            // A single port is that of every host, as libpq reads it.
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
             server(&config, host, port, &ours)
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
@@ -138,8 +145,8 @@ fn split(url: &str) -> Result<(String, Ours), StoreError> {
     let mut ours = Ours::default();
     let mut for_driver = format!("{front}?{DEFAULTS}");
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let value = percent_decode_str(value).decode_utf8_lossy();
+        let (name, text) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = percent_decode_str(text).decode_utf8_lossy();
         match name {
             "sslmode" => ours.mode = Some(mode(&value)?),
             "sslrootcert" if value == "system" => ours.roots = Some(Roots::System),
@@ -147,6 +154,9 @@ fn split(url: &str) -> Result<(String, Ours), StoreError> {
             "sslcert" | "sslkey" => {
                 return Err(refused("certificates of clients are not supported: use a password"));
             }
+            "host" if text.is_empty() => return Err(refused("it names no host")),
+            // The driver takes them one by one.
+            "host" => text.split(',').for_each(|host| for_driver += &format!("&host={host}")),
             _ => for_driver += &format!("&{parameter}"),
         }
     }
@@ -245,6 +255,11 @@ mod tests {
         check("postgres://h/d?sslmode=require", "postgres://h:5432/d", &[Require]);
         check("postgres:///d?host=/run/pg", "postgres:///run/pg:5432/d", &[Disable]);
         check(
+            "postgres:///d?host=a,b&port=6432&sslmode=prefer",
+            "postgres://a:6432,b:6432/d",
+            &[Prefer, Prefer],
+        );
+        check(
             "postgres://u@a:1,b:2/d?target_session_attrs=read-write&sslmode=prefer",
             "postgres://u@a:1,b:2/d",
             &[Prefer, Prefer],
@@ -276,6 +291,8 @@ mod tests {
             ("mysql://u:s3cret@h/d", "must be postgres://"),
             ("postgres://u:s3cret@/d", "names no host"),
             ("postgres://u:s3cret@h:x/d", "port"),
+            ("postgres://u:s3cret@/d?host", "names no host"),
+            ("postgres://u:s3cret@/d?host=a,b,c&port=1,2", "more or fewer ports than hosts"),
             ("postgres://u:s3cret@h/d?sslmode=allow", "sslmode=allow is none of"),
             ("postgres://u:s3cret@h/d?sslcert=x", "certificates of clients"),
             ("postgres://u:s3cret@h/d?colour=red", "unknown option `colour`"),

@@ -31,6 +31,11 @@ impl Failure {
         Self { error: StoreError::Unavailable(what), is_answer: false }
     }
 
+    /// The server has done it and warns of what that is worth.
+    pub(super) fn doubtful(warning: &DbError) -> Self {
+        Self { error: StoreError::Unavailable(said_text(warning)), is_answer: false }
+    }
+
     /// Something that we know without asking the server.
     pub(super) fn known(error: StoreError) -> Self {
         Self { error, is_answer: true }
@@ -64,6 +69,11 @@ impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         failure.error
     }
+}
+
+/// Whether the server says that something was not as whoever asked may think.
+pub(super) fn is_warning(said: &DbError) -> bool {
+    said.parsed_severity() == Some(Severity::Warning)
 }
 
 /// The error with everything that caused it, in one line.

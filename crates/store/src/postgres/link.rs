@@ -6,17 +6,21 @@
 //! nobody knows what it has done.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Handle, Runtime};
+use tokio_postgres::error::DbError;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Error, Row, Statement};
 
 use super::address::{Address, Server};
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::refusals;
 use crate::error::StoreError;
 
@@ -108,10 +112,14 @@ enum Wire {
 /// Statements by their text.
 type Statements = HashMap<String, Statement>;
 
+/// What the server has warned of last, until somebody takes it.
+type Warning = Arc<Mutex<Option<DbError>>>;
+
 struct Session {
     client: Client,
     wire: Wire,
     statements: Statements,
+    warning: Warning,
 }
 
 /// The way to a server.
@@ -201,7 +209,7 @@ impl Link {
         deadline: Duration,
         questions: &[Question<'_>],
     ) -> Result<Vec<Answer>, Failure> {
-        let (runtime, Session { client, wire, statements }) = self.parts()?;
+        let (runtime, Session { client, wire, statements, .. }) = self.parts()?;
         let work = async {
             let prepared = prepared(client, statements, questions).await?;
             let answers = prepared.iter().zip(questions);
@@ -212,11 +220,35 @@ impl Link {
         self.settle(result)
     }
 
+    /// Asks everything at once, the last of which is a commit.
+    ///
+    /// A commit that waits for a standby may be cut short: the server says then that it has
+    /// happened, and warns that the standby may not have it. It is as good as lost until it is
+    /// found there.
+    pub(super) fn commit(
+        &mut self,
+        deadline: Duration,
+        questions: &[Question<'_>],
+    ) -> Result<(), Failure> {
+        self.warning();
+        self.ask_within(deadline, questions)?;
+        match self.warning() {
+            Some(warning) => Err(Failure::doubtful(&warning)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the server has warned of since this was asked last.
+    fn warning(&mut self) -> Option<DbError> {
+        let session = self.session.as_ref()?;
+        session.warning.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Asks something whose answer is of no interest. It is on its way when this returns; what is
     /// asked next stands behind it.
     pub(super) fn tell(&mut self, question: Question<'_>) -> Result<(), Failure> {
         let deadline = self.deadline();
-        let (runtime, Session { client, wire, statements }) = self.parts()?;
+        let (runtime, Session { client, wire, statements, .. }) = self.parts()?;
         let work = async {
             let prepared = prepared(client, statements, &[question]).await?;
             let mut answer = pin!(answer(client, &prepared[0], &question));
@@ -241,7 +273,7 @@ impl Link {
         each: &mut dyn FnMut(&Row) -> Result<(), StoreError>,
     ) -> Result<(), Failure> {
         let deadline = self.deadline();
-        let (runtime, Session { client, wire, statements }) = self.parts()?;
+        let (runtime, Session { client, wire, statements, .. }) = self.parts()?;
         let work = async {
             let first = prepared(client, statements, before).await?;
             let last = prepared(client, statements, &[question]).await?;
@@ -390,14 +422,34 @@ async fn answer(
     Ok(Answer { rows: found, changed: usize::try_from(changed).unwrap_or(usize::MAX) })
 }
 
+/// Carries a session's bytes to its end, and keeps what the server warns of.
+async fn carry<S, T>(
+    mut wire: tokio_postgres::Connection<S, T>,
+    warning: Warning,
+) -> Result<(), Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = poll_fn(|context| wire.poll_message(context)).await {
+        if let AsyncMessage::Notice(said) = message?
+            && failure::is_warning(&said)
+        {
+            *warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        }
+    }
+    Ok(())
+}
+
 /// A session on one server, which is one that we want to write to.
 async fn open(server: &Server, purpose: Purpose) -> Result<Session, Failure> {
     let work = async {
         let (client, wire) = server.config.connect(server.tls.clone()).await?;
-        let mut wire = Wire::Open(Box::pin(wire));
+        let warning = Warning::default();
+        let mut wire = Wire::Open(Box::pin(carry(wire, Warning::clone(&warning))));
         let setup = refusals::setup(purpose);
         let said = drive(&mut wire, server.connect_time, client.simple_query(&setup)).await;
-        Ok((Session { client, wire, statements: HashMap::new() }, said))
+        Ok((Session { client, wire, statements: HashMap::new(), warning }, said))
     };
     let opened = tokio::time::timeout(server.connect_time, work).await;
     match opened {

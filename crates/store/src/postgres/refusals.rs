@@ -24,7 +24,7 @@ pub(super) fn setup(purpose: Purpose) -> String {
     let plans = if goes_by_keys { PLANS } else { "" };
     format!(
         "set statement_timeout = {}; set lock_timeout = {}; \
-         set idle_in_transaction_session_timeout = {}; \
+         set idle_in_transaction_session_timeout = {}; set client_min_messages = warning; \
          select current_setting('server_version_num'), \
          current_setting('server_encoding'), \
          current_setting('fsync', true), \

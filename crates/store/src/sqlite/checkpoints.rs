@@ -5,6 +5,8 @@
 //! log is long enough to be worth starting anew, the writer moves that between two commits: only
 //! when all of it has been moved does the next commit begin the log from its start.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -28,6 +30,9 @@ const MOVED_WHOLE_FROM: i64 = 2 * RESTARTED_FROM;
 
 /// The thread that moves pages. It ends with the connection that writes.
 pub(super) struct Checkpoints {
+    /// Whether somebody who reads an old state kept pages from being moved. Once they end there is
+    /// much to move, and it is for the thread to do.
+    is_held: Arc<AtomicBool>,
     /// `None` only while it is dropped: without it the thread ends.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -52,11 +57,13 @@ impl Checkpoints {
     /// Starts the thread.
     pub(super) fn start(connection: Sqlite) -> Result<Self, StoreError> {
         let (wake, woken) = sync_channel(1);
+        let is_held = Arc::default();
+        let held = Arc::clone(&is_held);
         let thread = std::thread::Builder::new()
             .name("checkpoints".to_owned())
-            .spawn(move || run(&connection, &woken))
+            .spawn(move || run(&connection, &held, &woken))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok(Self { wake: Some(wake), thread: Some(thread) })
+        Ok(Self { is_held, wake: Some(wake), thread: Some(thread) })
     }
 
     /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
@@ -65,10 +72,10 @@ impl Checkpoints {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let waiting = log.pages - log.moved;
         let is_long = log.pages >= RESTARTED_FROM;
-        let is_too_long = log.pages >= MOVED_WHOLE_FROM;
+        let is_too_long = log.pages >= MOVED_WHOLE_FROM && !self.is_held.load(Ordering::Relaxed);
         if waiting > 0 && (is_too_long || (is_long && waiting <= MOVED_BY_WRITER)) {
             // While the thread is at it this does nothing, and the next commit tries again.
-            report(checkpoint(connection, "passive"));
+            pass(connection, &self.is_held);
         } else if waiting >= MOVED_TOGETHER || (is_long && waiting > 0) {
             // One that is awake already will see these pages too.
             let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
@@ -76,15 +83,21 @@ impl Checkpoints {
     }
 }
 
-fn run(connection: &Sqlite, woken: &Receiver<()>) {
+fn run(connection: &Sqlite, is_held: &AtomicBool, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
-        report(checkpoint(&connection.connection, "passive"));
+        pass(&connection.connection, is_held);
     }
 }
 
-fn report(moved: Result<Log, StoreError>) {
-    if let Err(error) = moved {
-        tracing::warn!(%error, "the log could not be moved into the database; it grows until it can");
+/// Moves what can be moved, and keeps in mind whether that was less than there is.
+fn pass(connection: &rusqlite::Connection, is_held: &AtomicBool) {
+    match checkpoint(connection, "passive") {
+        // Somebody else is at it.
+        Ok(log) if log.pages < 0 => {}
+        Ok(log) => is_held.store(log.moved < log.pages, Ordering::Relaxed),
+        Err(error) => {
+            tracing::warn!(%error, "the log could not be moved into the database; it grows until it can");
+        }
     }
 }
 
@@ -104,22 +117,62 @@ mod tests {
     /// More than a commit may move by itself, and faster than the thread.
     const BYTES_OF_A_COMMIT: usize = 4 << 20;
 
+    fn write(connection: &mut Sqlite, bytes: &[u8]) {
+        connection.begin().expect("a transaction");
+        connection.execute("insert into t values ($1)", &[Value::from(bytes)]).expect("a row");
+        connection.commit().expect("a commit");
+    }
+
+    fn with_a_table(path: &std::path::Path) -> Sqlite {
+        let mut connection = Sqlite::open_to_serve(path).expect("a database");
+        connection.begin().expect("a transaction");
+        connection.execute("create table t (a blob)", &[]).expect("a table");
+        connection.commit().expect("a commit");
+        connection
+    }
+
+    #[test]
+    fn what_a_long_reader_kept_is_not_moved_within_a_commit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = with_a_table(&path);
+        // The thread is not there: what is moved is moved within a commit.
+        let (wake, woken) = sync_channel(1);
+        connection.checkpoints =
+            Some(Checkpoints { is_held: Arc::default(), wake: Some(wake), thread: None });
+        let bytes = vec![7; BYTES_OF_A_COMMIT];
+        let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
+        reader.begin_read().expect("a snapshot");
+        let count = &mut |_| Ok(());
+        reader.query("select count(*) from t", &[], 1, count).expect("a count");
+        let is_far_too_long = |log: &Log| log.pages > 2 * MOVED_WHOLE_FROM;
+        let look =
+            |connection: &Sqlite| checkpoint(&connection.connection, "noop").expect("a look");
+        while !is_far_too_long(&look(&connection)) {
+            write(&mut connection, &bytes);
+        }
+        reader.rollback().expect("the end of the snapshot");
+        write(&mut connection, &bytes);
+        let log = look(&connection);
+        assert!(is_far_too_long(&Log { pages: log.pages - log.moved, moved: 0 }), "it was moved");
+        woken.try_recv().expect("the thread is woken");
+        let is_held = connection.checkpoints.as_ref().map(|own| Arc::clone(&own.is_held));
+        pass(&connection.connection, &is_held.expect("it was set above"));
+        write(&mut connection, &bytes);
+        let log = look(&connection);
+        assert!(log.pages < RESTARTED_FROM, "the log does not begin anew: {} pages", log.pages);
+    }
+
     #[test]
     fn the_log_stays_short_however_fast_pages_come() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("test.db");
-        let mut connection = Sqlite::open_to_serve(&path).expect("a database");
-        connection.begin().expect("a transaction");
-        connection.execute("create table t (a blob)", &[]).expect("a table");
-        connection.commit().expect("a commit");
+        let mut connection = with_a_table(&path);
         let bytes = vec![7; BYTES_OF_A_COMMIT];
         let log = folder.path().join("test.db-wal");
         let bound = 4_096 * MOVED_WHOLE_FROM as u64 + 16 * BYTES_OF_A_COMMIT as u64;
         for _ in 0..100 {
-            connection.begin().expect("a transaction");
-            let value = Value::from(&bytes[..]);
-            connection.execute("insert into t values ($1)", &[value]).expect("a row");
-            connection.commit().expect("a commit");
+            write(&mut connection, &bytes);
             let length = std::fs::metadata(&log).expect("a log").len();
             assert!(length <= bound, "{length} bytes of log, of at most {bound}");
         }

@@ -1,5 +1,7 @@
 //! Asks: what happens while the database is not there, and is everything right when it is back?
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::transaction::Transaction;
@@ -12,6 +14,9 @@ use crate::{Served, paid_in_the_end};
 
 /// Longer than the lane lets pass between two looks for a database that is away.
 const ASKED_ON: Duration = Duration::from_secs(1);
+
+/// Longer than anybody who asks would wait before the database is taken for lost.
+const LONG_AWAY: Duration = Duration::from_secs(3);
 
 /// Whoever waits for longer has waited for the database.
 const AT_ONCE: Duration = Duration::from_millis(900);
@@ -113,6 +118,30 @@ async fn a_server_that_was_restarted_is_used_again_without_a_word() {
     served.close();
 }
 
+/// What the store asks while nobody wants anything must not turn away who comes when the server is
+/// back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_nobody_missed_is_used_again_without_a_word() {
+    let mut cluster = Cluster::start().unwrap();
+    let served = Served::open(&cluster.server().url_of("postgres"));
+    served.set_up().await;
+    served.pay(1).await.unwrap();
+    cluster.stop(Shutdown::Fast).unwrap();
+    let asked = std::net::TcpListener::bind(("127.0.0.1", cluster.port())).unwrap();
+    let start = now();
+    while start.elapsed() < LONG_AWAY {
+        // Whoever asks is let in and not answered, as by a server that ends.
+        asked.accept().unwrap();
+    }
+    drop(asked);
+    cluster.resume().unwrap();
+    served.store.get::<Lease>(Duty::Jobs).await.unwrap();
+    served.assert_paid(1..2).await;
+    served.pay(2).await.unwrap();
+    served.assert_paid(1..3).await;
+    served.close();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_a_standby_takes_over() {
     let mut primary = Cluster::start().unwrap();
@@ -134,26 +163,40 @@ async fn nothing_is_lost_when_a_standby_takes_over() {
     drop(primary);
 }
 
-/// A standby that is away keeps commits waiting. Whoever cuts them short must not be taken at their
-/// word.
+/// A standby that is away keeps commits waiting. Whoever cuts them short, by ending the session or
+/// only the wait, must not be taken at their word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_no_standby_has_is_not_acknowledged() {
+    for cut in ["pg_terminate_backend", "pg_cancel_backend"] {
+        cut_short(cut).await;
+    }
+}
+
+async fn cut_short(cut: &str) {
     let primary = Cluster::start().unwrap();
     let mut replica = primary.replica(Replication::Synchronous).unwrap();
     let served = Served::open(&primary.server().url_of("postgres"));
     served.set_up().await;
     replica.stop(Shutdown::Fast).unwrap();
-    let pay = served.pay(1);
+    let is_paid = Arc::new(AtomicBool::new(false));
+    let pay = async {
+        let paid = served.pay(1).await;
+        is_paid.store(true, Ordering::SeqCst);
+        paid
+    };
+    let is_acknowledged = Arc::clone(&is_paid);
     let interrupt = async {
         let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-        let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
-            where wait_event = 'SyncRep'";
+        let end =
+            format!("select count({cut}(pid)) from pg_stat_activity where wait_event = 'SyncRep'");
         let server = primary.server().clone();
         tokio::task::spawn_blocking(move || {
             while server.query(waits).unwrap() != "1" {}
             // The commit is on the primary's disk and nowhere else.
-            assert_eq!(server.query(end).unwrap(), "1");
-            while server.query(waits).unwrap() != "1" {}
+            assert_eq!(server.query(&end).unwrap(), "1");
+            while server.query(waits).unwrap() != "1" {
+                assert!(!is_acknowledged.load(Ordering::SeqCst), "no standby has it");
+            }
             replica.resume().unwrap();
             replica
         })
