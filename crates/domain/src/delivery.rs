@@ -378,7 +378,13 @@ impl Delivery {
 
     /// Whether this is a question whose asker must have died: none waits for that long.
     pub fn is_forgotten(&self, now: Timestamp) -> bool {
-        self.draft.plan == Plan::Asked && now >= self.progress.since.plus_millis(FORGOTTEN_MILLIS)
+        self.forgotten_at().is_some_and(|at| now >= at)
+    }
+
+    /// When that is, if this is a question.
+    pub fn forgotten_at(&self) -> Option<Timestamp> {
+        let is_asked = self.draft.plan == Plan::Asked;
+        is_asked.then(|| self.progress.since.plus_millis(FORGOTTEN_MILLIS))
     }
 
     /// What an attempt does to this delivery. `pause` is how long the next one has to wait.

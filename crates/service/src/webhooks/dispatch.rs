@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 
-use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan, Status, Verdict};
+use domain::delivery::{self, Delivery, Draft, Plan, Status, Verdict};
 use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
@@ -23,9 +23,9 @@ use crate::app::App;
 use crate::error::Error;
 use crate::tenure::{self, Tenure};
 use crate::webhooks::exchange::{Exchange, exchange};
-use crate::webhooks::queue::{LOADED_MAX, Made, Queue, TAKEN_MAX, Turn};
+use crate::webhooks::queue::{Came, LOADED_MAX, Made, Queue, TAKEN_MAX, Turn};
 use crate::webhooks::signature::Signer;
-use crate::webhooks::unkept::{Attempted, Change, KEPT_WITHIN, Page};
+use crate::webhooks::unkept::{Attempted, KEPT_WITHIN, Page};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +116,7 @@ impl Dispatcher {
                 self.take(outbox).await?;
             }
         }
+        self.give_up_forgotten().await?;
         self.stale.extend(self.queues.iter().filter(|(_, it)| it.is_short()).map(|(id, _)| *id));
         let ids: Vec<_> = self.queues.keys().copied().collect();
         ids.into_iter().for_each(|id| self.begin(id));
@@ -240,11 +241,9 @@ impl Dispatcher {
                 Plan::Retried | Plan::Once => queue.push(Delivery::clone(&delivery), None),
                 // Whoever asked has died before it could write down what came of it.
                 Plan::Asked if delivery.is_forgotten(now) => {
-                    let (id, ordinal) = (delivery.id(), delivery.draft().ordinal);
-                    let given_up = Change { id, ordinal, attempted: None, at: now };
-                    queue.unkept.happened(given_up, at);
+                    queue.unkept.given_up((delivery.id(), delivery.draft().ordinal), now, at);
                 }
-                Plan::Asked => {}
+                Plan::Asked => queue.is_asked(&delivery),
             }
         }
         self.stale.remove(&id);
@@ -279,9 +278,13 @@ impl Dispatcher {
                     queue.take(Delivery::pending(draft, event.at), event, at);
                 }
                 Some(known) => {
-                    let is_asked = known.draft().plan == Plan::Asked;
-                    if known.status() == Status::Pending && !is_asked {
-                        queue.push(Delivery::clone(known), Some(event));
+                    if known.status() == Status::Pending {
+                        match known.draft().plan {
+                            Plan::Retried | Plan::Once => {
+                                queue.push(Delivery::clone(known), Some(event));
+                            }
+                            Plan::Asked => queue.is_asked(known),
+                        }
                     }
                 }
             }
@@ -291,12 +294,41 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// Gives up the questions whose time is over and of which nobody has written down what came:
+    /// whoever asked has died.
+    async fn give_up_forgotten(&mut self) -> Result<(), Error> {
+        let at = self.app.server_now();
+        let queues = self.queues.values();
+        let ids: BTreeSet<_> =
+            queues.flat_map(|queue| queue.forgotten(self.app.now(queue.platform.ahead))).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let (app, asked) = (self.app.clone(), ids.clone());
+        let found = app.store().read(move |view| view.deliveries_with(asked));
+        let found = self.meanwhile(found).await.map_err(Error::Store)?;
+        self.queues.values_mut().for_each(|queue| queue.looked_at(&ids));
+        for question in found.values().filter(|it| it.status() == Status::Pending) {
+            let draft = question.draft();
+            if let Some(queue) = self.queues.get_mut(&draft.platform) {
+                let now = self.app.now(queue.platform.ahead);
+                if question.is_forgotten(now) {
+                    queue.unkept.given_up((question.id(), draft.ordinal), now, at);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps everything that has come up, in one unit of work, if it is time for some of it.
     async fn keep(&mut self, tenure: Tenure, seen: Vec<PlatformId>) -> Result<(), Error> {
         let (schedule, at) = (self.app.env().webhooks.schedule, self.app.server_now());
-        for queue in self.queues.values_mut() {
-            let now = self.app.now(queue.platform.ahead);
-            queue.give_up(&schedule, now, at);
+        for (id, queue) in &mut self.queues {
+            // Where something was changed it may be the address, which nothing is known about yet.
+            if !self.stale.contains(id) && !seen.contains(id) {
+                let now = self.app.now(queue.platform.ahead);
+                queue.give_up(&schedule, now, at);
+            }
         }
         let is_time = self.is_stopped || !self.stale.is_empty() || !self.pages.is_empty();
         if !is_time && !self.queues.values().any(|queue| queue.is_to_be_kept(at)) {
@@ -343,7 +375,7 @@ impl Dispatcher {
         while let Some(turn) = queue.next(now) {
             let (app, platform) = (self.app.clone(), Arc::clone(&queue.platform));
             let signer = Arc::clone(&queue.signer);
-            let (broken, delivery) = (Made::nothing(id, &turn), turn.id);
+            let (broken, delivery) = (Made::nothing(&queue.platform, &turn), turn.id);
             let made = tokio::spawn(attempt(app, platform, signer, turn));
             self.attempts.spawn(async move {
                 made.await.unwrap_or_else(|_| {
@@ -372,7 +404,7 @@ impl Dispatcher {
 /// Makes one attempt.
 async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: Turn) -> Made {
     let random = u64::from_be_bytes(app.random());
-    let nothing = Made::nothing(platform.id, &turn);
+    let nothing = Made::nothing(&platform, &turn);
     let Turn { id, ordinal, event, .. } = turn;
     let event = match event {
         Some(event) => Ok(Some(event)),
@@ -382,24 +414,21 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, turn: T
             found.map(|event| event.map(Arc::new))
         }
     };
-    let attempted = match event {
+    let came = match event {
         Ok(Some(event)) => {
             let within = app.env().webhooks.within;
             let Exchange { attempt, retry_after, .. } =
                 exchange(&app, &platform, &signer, &event, within).await;
-            Some(Attempted { attempt, retry_after, random })
+            Came::Attempted(Attempted { attempt, retry_after, random })
         }
         Ok(None) | Err(StoreError::Sealed { .. } | StoreError::Corrupt { .. }) => {
             tracing::error!(delivery = %id, "an event that is to be delivered cannot be read");
-            None
+            Came::Nothing
         }
         Err(error) => {
             tracing::warn!(delivery = %id, %error, "an event could not be read now");
-            let at = app.now(platform.ahead);
-            let outcome = Outcome::Unreachable;
-            let attempt = Attempt { at, millis: 0, peer: None, outcome };
-            Some(Attempted { attempt, retry_after: None, random })
+            Came::Later
         }
     };
-    Made { attempted, ..nothing }
+    Made { came, ..nothing }
 }

@@ -47,6 +47,17 @@ const EXPIRY_MILLIS: i64 = 60_000;
 /// Deliveries that are given up in one step.
 const GIVEN_UP_MAX: usize = 512;
 
+/// How long a delivery waits whose event could not be read, in milliseconds: the database may be
+/// back, and is not asked more often than that for each line.
+const LATER_MILLIS: i64 = 1_000;
+
+/// Questions that are remembered until it is known whether whoever asked has died, each a few
+/// dozen bytes. What became of others is looked at when the platform's queue is loaded.
+const ASKED_MAX: usize = 4_096;
+
+/// Questions are looked at together, at times that are so many milliseconds apart.
+const LOOKED_AT_MILLIS: i64 = 10_000;
+
 /// A delivery that waits.
 #[derive(Debug)]
 struct Waiting {
@@ -95,15 +106,28 @@ pub(super) struct Made {
     pub(super) id: DeliveryId,
     pub(super) ordinal: i64,
     pub(super) resource: Uuid,
-    /// What came of the attempt; nothing if none could be made, as the event cannot be read.
-    pub(super) attempted: Option<Attempted>,
+    /// The address that the attempt went to.
+    pub(super) endpoint: Option<String>,
+    pub(super) came: Came,
+}
+
+/// What came of a turn.
+pub(super) enum Came {
+    /// An attempt was made.
+    Attempted(Attempted),
+    /// None was made and none ever will be, as the event cannot be read.
+    Nothing,
+    /// None was made, as the database could not be asked for the event now. Nobody has learned
+    /// anything about the endpoint.
+    Later,
 }
 
 impl Made {
     /// What is known before the attempt has been made.
-    pub(super) fn nothing(platform: PlatformId, turn: &Turn) -> Self {
+    pub(super) fn nothing(platform: &Platform, turn: &Turn) -> Self {
         let Turn { id, ordinal, resource, .. } = *turn;
-        Self { platform, id, ordinal, resource, attempted: None }
+        let endpoint = platform.webhook_endpoint.clone();
+        Self { platform: platform.id, id, ordinal, resource, endpoint, came: Came::Nothing }
     }
 }
 
@@ -132,8 +156,13 @@ pub(super) struct Queue {
     bodies: usize,
     window: usize,
     failures: u32,
+    /// Until when nothing is attempted, as attempts have failed.
     paused_until: Option<Timestamp>,
+    /// Until when the endpoint wants to be left alone, whatever it receives meanwhile.
+    left_alone_until: Option<Timestamp>,
     looked_for_expired: Timestamp,
+    /// Questions that others ask, by when they are forgotten unless something came of them.
+    asked: BTreeSet<(Timestamp, DeliveryId)>,
 }
 
 impl Queue {
@@ -154,7 +183,9 @@ impl Queue {
             window: WINDOW_FIRST,
             failures: 0,
             paused_until: None,
+            left_alone_until: None,
             looked_for_expired: now,
+            asked: BTreeSet::new(),
         }
     }
 
@@ -214,6 +245,28 @@ impl Queue {
         self.bodies = 0;
         self.failures = 0;
         self.paused_until = None;
+        self.left_alone_until = None;
+        self.asked.clear();
+    }
+
+    /// Remembers a question that somebody asks, until nobody can still be waiting for its answer.
+    pub(super) fn is_asked(&mut self, question: &Delivery) {
+        let forgotten_at = question.forgotten_at().filter(|_| self.asked.len() < ASKED_MAX);
+        let looked_at = |at: Timestamp| {
+            let after = at.millis().rem_euclid(LOOKED_AT_MILLIS);
+            at.plus_millis(LOOKED_AT_MILLIS - after)
+        };
+        self.asked.extend(forgotten_at.map(|at| (looked_at(at), question.id())));
+    }
+
+    /// The questions that are forgotten by now, unless something came of them.
+    pub(super) fn forgotten(&self, now: Timestamp) -> impl Iterator<Item = DeliveryId> {
+        self.asked.iter().take_while(move |(at, _)| *at <= now).map(|(_, id)| *id)
+    }
+
+    /// It is known what came of those, and they are not remembered any more.
+    pub(super) fn looked_at(&mut self, questions: &BTreeSet<DeliveryId>) {
+        self.asked.retain(|(_, id)| !questions.contains(id));
     }
 
     /// Takes a new event on. `at` is by the server's clock.
@@ -243,7 +296,7 @@ impl Queue {
 
     /// The next delivery that may be attempted now; it is under way from then on.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Turn> {
-        let is_paused = self.paused_until.is_some_and(|until| now < until);
+        let is_paused = self.paused_until().is_some_and(|until| now < until);
         if self.is_gone || is_paused || self.is_full() {
             return None;
         }
@@ -258,6 +311,10 @@ impl Queue {
         Some(Turn { id: draft.id, ordinal: draft.ordinal, resource, event })
     }
 
+    fn paused_until(&self) -> Option<Timestamp> {
+        self.paused_until.max(self.left_alone_until)
+    }
+
     fn window(&self) -> usize {
         if self.failures >= BROKEN_AFTER { 1 } else { self.window }
     }
@@ -270,11 +327,13 @@ impl Queue {
 
     /// When there may be something to do, if nothing happens before.
     pub(super) fn next_at(&self) -> Option<Timestamp> {
+        let forgotten_at = self.asked.first().map(|(at, _)| *at);
         if self.is_gone || self.is_full() {
-            return None;
+            return forgotten_at;
         }
-        let (due_at, ..) = self.due.first()?;
-        Some(self.paused_until.map_or(*due_at, |until| until.max(*due_at)))
+        let due_at = self.due.first().map(|(due_at, ..)| *due_at);
+        let begins_at = due_at.map(|at| self.paused_until().map_or(at, |until| until.max(at)));
+        begins_at.into_iter().chain(forgotten_at).min()
     }
 
     /// An attempt has ended: what that says about the endpoint, and about the delivery. `at` is by
@@ -286,10 +345,30 @@ impl Queue {
         now: Timestamp,
         at: Timestamp,
     ) -> Option<Verdict> {
-        let Made { id, ordinal, resource, attempted, .. } = made;
+        let Made { id, ordinal, resource, endpoint, came, .. } = made;
+        self.under_way.remove(&resource);
+        let is_former = endpoint != self.platform.webhook_endpoint;
+        let came = match came {
+            // An address that is not the platform's any more says nothing about the one that is.
+            Came::Attempted(it)
+                if is_former && it.attempt.verdict(Plan::Retried) == Verdict::Gone =>
+            {
+                Came::Later
+            }
+            came => came,
+        };
+        let attempted = match came {
+            Came::Attempted(attempted) => Some(attempted),
+            Came::Nothing => None,
+            Came::Later => {
+                let first = self.lines.get(&resource).and_then(|line| line.waiting.front());
+                let later = first.map(|it| (now.plus_millis(LATER_MILLIS), it.ordinal(), resource));
+                self.due.extend(later);
+                return None;
+            }
+        };
         let verdict = attempted.as_ref().map(|attempted| self.heard(attempted, schedule, now));
         let change = Change { id, ordinal, attempted, at: now };
-        self.under_way.remove(&resource);
         let first = self.lines.get_mut(&resource).and_then(|line| line.waiting.front_mut());
         let mut is_done = false;
         if let Some(first) = first.filter(|first| first.delivery.id() == id) {
@@ -338,14 +417,11 @@ impl Queue {
     fn failed(&mut self, schedule: &Schedule, random: u64, asked: Option<i64>, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
         self.window = (self.window / 2).max(1);
-        let pause = match self.failures.checked_sub(BROKEN_AFTER) {
-            Some(more) => Some(schedule.pause_asked(more + 1, random, asked)),
-            None => asked.map(|_| schedule.pause_asked(1, random, asked)),
-        };
-        if let Some(pause) = pause {
-            let until = now.plus_millis(pause);
-            self.paused_until = Some(self.paused_until.map_or(until, |known| known.max(until)));
-        }
+        let more = self.failures.checked_sub(BROKEN_AFTER);
+        let pause = more.map(|more| now.plus_millis(schedule.pause_asked(more + 1, random, asked)));
+        self.paused_until = self.paused_until.max(pause);
+        let asked = asked.map(|_| now.plus_millis(schedule.pause_asked(1, random, asked)));
+        self.left_alone_until = self.left_alone_until.max(asked);
     }
 
     /// Has a line go on, with the one behind the first if that is done.
@@ -392,7 +468,141 @@ impl Queue {
         self.due.retain(|(.., resource)| !lines.contains(resource));
         for (resource, id, ordinal) in over {
             self.go_on(resource, true);
-            self.unkept.happened(Change { id, ordinal, attempted: None, at: now }, at);
+            self.unkept.given_up((id, ordinal), now, at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::clock::Ahead;
+    use domain::delivery::{Attempt, Draft, Outcome};
+    use domain::event::{EventKind, event_id};
+    use domain::platform::Mode;
+    use domain::signing::Generations;
+    use domain::uma_address::UmaDomain;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn platform() -> Platform {
+        Platform {
+            id: PlatformId::from_uuid(Uuid::from_u128(1)),
+            name: "test".to_owned(),
+            mode: Mode::Live,
+            uma_domain: UmaDomain::parse("uma.test").expect("a domain"),
+            proxy_uma_subdomain: "test".to_owned(),
+            webhook_endpoint: Some("https://hooks.test/".to_owned()),
+            is_regulated: true,
+            currencies: Vec::new(),
+            corridors: Vec::new(),
+            manager_tokens: 1,
+            ahead: Ahead::NONE,
+            signing: Generations::FIRST,
+            rail_settings: None,
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    fn queue() -> Queue {
+        let secret = format!("whsec_{}=", "A".repeat(43));
+        let signer = Signer::with_secret(&secret, || [1; 32]).expect("a secret");
+        Queue::new(Arc::new(platform()), Arc::new(signer), NOW)
+    }
+
+    /// A delivery about a resource, the number of which is that of the event.
+    fn delivery(number: u32, plan: Plan, at: Timestamp) -> Delivery {
+        let resource = Uuid::from_u128(number.into());
+        let event = Event {
+            id: event_id(resource, 1),
+            platform: platform().id,
+            kind: EventKind::OutgoingPayment,
+            resource,
+            number: 1,
+            at,
+            body: Vec::new(),
+        };
+        Delivery::pending(Draft::new(&event, number.into(), plan), at)
+    }
+
+    #[test]
+    fn a_turn_in_which_the_event_could_not_be_read_is_no_attempt() {
+        for plan in [Plan::Retried, Plan::Once] {
+            let mut queue = queue();
+            queue.push(delivery(1, plan, NOW), None);
+            let turn = queue.next(NOW).expect("it is due");
+            assert!(queue.next(NOW).is_none(), "it is under way");
+            let came = Made { came: Came::Later, ..Made::nothing(&queue.platform, &turn) };
+            assert_eq!(queue.ended(came, &Schedule::USUAL, NOW, NOW), None);
+            let later = NOW.plus_millis(LATER_MILLIS);
+            assert_eq!((queue.next_at(), queue.len()), (Some(later), 1));
+            assert!(queue.next(later.plus_millis(-1)).is_none());
+            assert!(queue.unkept.is_empty(), "nothing has happened to it");
+            assert_eq!(queue.next(later).expect("it is due again").id, turn.id);
+        }
+    }
+
+    fn answered(queue: &Queue, turn: &Turn, status: u16, retry_after: Option<i64>) -> Made {
+        let outcome = Outcome::Answered { status, body: Vec::new() };
+        let attempt = Attempt { at: NOW, millis: 1, peer: None, outcome };
+        let came = Came::Attempted(Attempted { attempt, retry_after, random: 0 });
+        Made { came, ..Made::nothing(&queue.platform, turn) }
+    }
+
+    #[test]
+    fn an_endpoint_that_wants_to_be_left_alone_is_whatever_it_receives_meanwhile() {
+        let mut queue = queue();
+        (1..=3).for_each(|number| queue.push(delivery(number, Plan::Retried, NOW), None));
+        let [slow, quick] = [(), ()].map(|()| queue.next(NOW).expect("it is due"));
+        let too_many = answered(&queue, &quick, 429, Some(120_000));
+        queue.ended(too_many, &Schedule::USUAL, NOW, NOW);
+        let received = answered(&queue, &slow, 200, None);
+        assert_eq!(queue.ended(received, &Schedule::USUAL, NOW, NOW), Some(Verdict::Received));
+        let until = NOW.plus_millis(120_000);
+        assert!(queue.next(until.plus_millis(-1)).is_none());
+        assert_eq!(queue.next_at(), Some(until));
+        assert!(queue.next(until).is_some());
+    }
+
+    #[test]
+    fn only_the_address_that_is_set_can_be_gone() {
+        for is_former in [true, false] {
+            let mut queue = queue();
+            queue.push(delivery(1, Plan::Retried, NOW), None);
+            let turn = queue.next(NOW).expect("it is due");
+            let gone = answered(&queue, &turn, 410, None);
+            if is_former {
+                let webhook_endpoint = Some("https://new.test/".to_owned());
+                queue.platform = Arc::new(Platform { webhook_endpoint, ..platform() });
+            }
+            let verdict = queue.ended(gone, &Schedule::USUAL, NOW, NOW);
+            assert_eq!(verdict, (!is_former).then_some(Verdict::Gone));
+            assert_eq!((queue.is_gone, queue.len()), (!is_former, usize::from(is_former)));
+        }
+    }
+
+    #[test]
+    fn questions_are_looked_at_together_once_they_are_forgotten() {
+        let mut queue = queue();
+        let asked = |number: u32, millis| delivery(number, Plan::Asked, NOW.plus_millis(millis));
+        let forgotten_at = asked(1, 0).forgotten_at().expect("a question").millis();
+        // Two within the same span, and one in the next.
+        let span = LOOKED_AT_MILLIS;
+        let first = Timestamp::from_millis((forgotten_at / span + 1) * span);
+        let questions = [asked(1, 0), asked(2, 5), asked(3, span)];
+        questions.iter().for_each(|question| queue.is_asked(question));
+        queue.is_asked(&delivery(4, Plan::Retried, NOW));
+        assert_eq!(queue.next_at(), Some(first));
+        assert_eq!(queue.forgotten(first.plus_millis(-1)).count(), 0);
+        let two: BTreeSet<_> = queue.forgotten(first).collect();
+        assert_eq!(two, questions[..2].iter().map(Delivery::id).collect());
+        queue.looked_at(&two);
+        assert_eq!(queue.next_at(), Some(first.plus_millis(span)));
+        (0..10_000).for_each(|number| queue.is_asked(&asked(number, 0)));
+        assert_eq!(queue.asked.len(), ASKED_MAX);
+        queue.clear(0);
+        assert_eq!(queue.next_at(), None);
     }
 }

@@ -148,6 +148,16 @@ impl Unkept {
         self.changes.push(change);
     }
 
+    /// Nobody attempts a delivery any more. `now` is by the platform's clock, `at` by the server's.
+    pub(super) fn given_up(
+        &mut self,
+        (id, ordinal): (DeliveryId, i64),
+        now: Timestamp,
+        at: Timestamp,
+    ) {
+        self.happened(Change { id, ordinal, attempted: None, at: now }, at);
+    }
+
     /// The endpoint has said that it wants nothing any more.
     pub(super) fn went(&mut self) {
         self.is_gone = true;
