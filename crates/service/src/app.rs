@@ -22,6 +22,7 @@ use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
 use store::Store;
+use store::leases::Lease;
 use store::unit::Unit;
 use uuid::Uuid;
 
@@ -130,6 +131,8 @@ struct Inner {
     lines: Lines,
     server: Uuid,
     tenure: Mutex<Option<Tenure>>,
+    /// Another server's lease as it was last seen, and since when it has not changed.
+    seen: Mutex<Option<(Lease, Timestamp)>>,
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -150,6 +153,7 @@ impl App {
             lines: Lines::default(),
             server: Uuid::from_bytes(server),
             tenure: Mutex::new(None),
+            seen: Mutex::new(None),
         }))
     }
 
@@ -201,6 +205,18 @@ impl App {
     /// The right to do what is due, as far as this server knows.
     pub(crate) fn tenure(&self) -> Option<Tenure> {
         *self.0.tenure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when, by the server's clock, a lease has been seen as it is now.
+    pub(crate) fn first_seen(&self, lease: &Lease, now: Timestamp) -> Timestamp {
+        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            Some((known, since)) if known == lease && *since <= now => *since,
+            Some(_) | None => {
+                *seen = Some((lease.clone(), now));
+                now
+            }
+        }
     }
 
     pub(crate) fn set_tenure(&self, tenure: Option<Tenure>) {

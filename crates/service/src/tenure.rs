@@ -4,6 +4,9 @@
 //! a job first checks that the lease is still the one under which the job began
 //! ([`Tenure::check`]). A server that was frozen for an hour, or whose clock is wrong, finds out
 //! there.
+//!
+//! A lease has run out when its end has come, or when it was not renewed for as long as it lasts by
+//! the clock of whoever looks: the end was told by another clock, which may have been ahead.
 
 use domain::time::Timestamp;
 use store::error::StoreError;
@@ -62,13 +65,19 @@ fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Ten
     let epoch = match &lease {
         Some(lease) if lease.holder == app.server() => lease.epoch,
         // A server that has its database for itself knows that whoever had it before is gone.
-        Some(lease) if app.env().shares_database && now < lease.until => return Ok(None),
+        Some(lease) if app.env().shares_database && is_held(app, lease, now) => return Ok(None),
         Some(lease) => lease.epoch + 1,
         None => 1,
     };
     let until = now.plus_millis(LEASE_MILLIS);
     unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch, until });
     Ok(Some(Tenure { epoch, renewed_at: now }))
+}
+
+/// Whether the server that has a lease may still be there.
+fn is_held(app: &App, lease: &Lease, now: Timestamp) -> bool {
+    let renewed_at = app.first_seen(lease, now);
+    now < lease.until && now < renewed_at.plus_millis(LEASE_MILLIS)
 }
 
 /// Lets another server take over at once. For one that stops.

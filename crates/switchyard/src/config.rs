@@ -24,7 +24,7 @@ use rust_decimal::Decimal;
 pub use self::webhooks::Webhooks;
 use crate::database::Database;
 use crate::keyfile::{KEY_BYTES, parse_key};
-use crate::telemetry::LogFormat;
+use crate::telemetry::{LogFormat, say};
 
 /// What was asked for is done.
 pub const EXIT_OK: u8 = 0;
@@ -146,7 +146,7 @@ impl Refusal {
                 if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }
             }
             Self::Config(error) => {
-                eprintln!("error: {error}");
+                say(format_args!("error: {error}"));
                 EXIT_USAGE
             }
         }
@@ -586,7 +586,7 @@ pub enum PlatformCommand {
 
     /// Sets what a platform charges for a corridor, in place of the built-in price.
     #[command(
-        after_help = "Example, 0.5 % on the rate and 2.00 USD for each payment from USD:\n  \
+        after_help = "Example, 0.5 % on the rate and 2.00 USD for each payment from USD into another currency:\n  \
         switchyard platform set-pricing --platform PlatformConfig:... --from USD \
         --spread 0.005 --fixed-fee 200"
     )]

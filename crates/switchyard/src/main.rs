@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Err(refusal) => return ExitCode::from(refusal.print()),
     };
     let code = run(&config).unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        telemetry::say(format_args!("error: {failure}"));
         failure.exit_code()
     });
     ExitCode::from(code)

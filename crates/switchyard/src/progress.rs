@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::telemetry::say;
+
 /// Often enough to see that it goes on.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
@@ -26,7 +28,7 @@ impl Progress {
     /// Prints the line now.
     pub fn tell(&mut self, line: &str) {
         self.told = self.elapsed();
-        eprintln!("{line}");
+        say(line);
     }
 
     /// Prints the line if nothing was told for a while.

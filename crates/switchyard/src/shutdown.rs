@@ -18,8 +18,8 @@ pub fn on_signals() -> io::Result<CancellationToken> {
     let stop = token.clone();
     tokio::spawn(async move {
         let name = signals.next().await;
-        tracing::info!(signal = name, "stopping: finishing what is in flight");
         stop.cancel();
+        tracing::info!(signal = name, "stopping: finishing what is in flight");
         let name = signals.next().await;
         tracing::warn!(signal = name, "stopping at once: asked a second time");
         std::process::exit(i32::from(EXIT_FAILURE));

@@ -2,7 +2,7 @@
 //!
 //! Standard output is kept free for what a command prints, such as new credentials.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,22 @@ pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, St
     Ok(filter.add_directive(NEVER.parse().expect("it is a target and a level")))
 }
 
+/// Says a line to whoever has called the program. If it cannot be said, nobody is there to hear it.
+pub fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Starts the log. Without a format it is human on a terminal and JSON elsewhere. A second start
 /// changes nothing.
 pub fn start_log(format: Option<LogFormat>, filter: EnvFilter) {
     let is_terminal = std::io::stderr().is_terminal();
     let format = format.unwrap_or(if is_terminal { LogFormat::Human } else { LogFormat::Json });
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written is lost. To say so, where this cannot be said, would panic on
+    // whichever thread logs, the one that commits among them.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     // Failing means that a log is there already, which is what was asked for.
     let _ = match format {
         LogFormat::Human => {

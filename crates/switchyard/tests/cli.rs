@@ -121,6 +121,20 @@ impl Server {
         Self::start_with(switchyard(folder, "--listen 127.0.0.1:0 --log-format json"))
     }
 
+    /// A server whose log nobody can read, and whose address is therefore a given one.
+    #[cfg(target_os = "linux")]
+    fn start_unheard(folder: &Path) -> Self {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = switchyard(folder, &format!("serve --listen {free}"));
+        let mut process = command.stdout(Stdio::piped()).stderr(full).spawn().expect("it starts");
+        let out = Printed::of(process.stdout.take().unwrap());
+        let address = free.to_string();
+        let server = Self { process: Some(process), out: Some(out), err: None, address };
+        until("readiness", || (server.get("/readyz", None).ok()?.0 == 200).then_some(()));
+        server
+    }
+
     fn start_with_given_credentials(folder: &Path) -> Self {
         let mut command = switchyard(folder, "serve --listen 127.0.0.1:0 --log-format json");
         command.env("SWITCHYARD_CLIENT_ID", CLIENT_ID);
@@ -187,7 +201,8 @@ impl Server {
     fn ended(mut self) -> (Option<i32>, String, String) {
         let mut process = self.process.take().unwrap();
         let status = until("the end of the server", || process.try_wait().unwrap());
-        (status.code(), self.out.take().unwrap().all(), self.err.take().unwrap().all())
+        let log = self.err.take().map(Printed::all).unwrap_or_default();
+        (status.code(), self.out.take().unwrap().all(), log)
     }
 
     /// Stops in order, and gives what was printed.
@@ -609,4 +624,22 @@ fn a_killed_server_starts_again_with_all_it_had() {
     assert_eq!(out, "");
     let (code, out, _) = run(path, "verify");
     assert_eq!(code, 0, "{out}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_whose_log_cannot_be_written_works_and_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_unheard(folder.path());
+    let user = server.user();
+    let body = r#"{"customerType":"INDIVIDUAL","fullName":"Ada Lovelace"}"#;
+    assert_eq!(server.post("/2025-10-13/customers", &user, body).0, 201);
+    server.signal("TERM");
+    let (code, ..) = server.ended();
+    assert_eq!(code, Some(0));
+    // What could not be said to anybody is not a second failure.
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = switchyard(folder.path(), "backup --to nowhere/copy.db");
+    let status = command.stdout(Stdio::null()).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(1));
 }

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
-    Pending, RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoReport, PaymentRail, Pending,
+    RailAnswer, RailFailure,
 };
 use service::{App, jobs};
 use tokio::sync::Semaphore;
@@ -46,7 +47,7 @@ impl PaymentRail for Held {
         &'a self,
         inquiry: &'a AccountInquiry,
         now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
         self.answers.inspect(inquiry, now)
     }
 
@@ -82,6 +83,28 @@ async fn one_server_does_what_is_due_until_it_is_gone() {
     // One that stops does not keep the other waiting.
     service::tenure::give_up(&two).await.expect("it gives up");
     assert!(is_ours(&one).await && !is_ours(&two).await);
+}
+
+#[tokio::test]
+async fn a_server_that_died_with_a_clock_ahead_is_missed_within_seconds() {
+    let server = Server::new();
+    let hour_ahead = ManualClock::new(server.app.server_now().plus_millis(3_600_000));
+    let ahead = server.beside_at(&hour_ahead, 1, Arc::new(SandboxRail::default()));
+    let right = server.beside(2, Arc::new(SandboxRail::default()));
+    let pass = |millis: i64| {
+        server.clock.advance_millis(millis);
+        hour_ahead.advance_millis(millis);
+    };
+    assert!(is_ours(&ahead).await && !is_ours(&right).await);
+    for _ in 0..10 {
+        pass(1_500);
+        assert!(is_ours(&ahead).await && !is_ours(&right).await);
+    }
+    // It is gone. Its lease ends in an hour.
+    pass(2_999);
+    assert!(!is_ours(&right).await);
+    pass(1);
+    assert!(is_ours(&right).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
