@@ -2,6 +2,7 @@
 
 use axum::extract::multipart::MultipartRejection;
 use axum::extract::{Multipart, Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::bulk_import::{BulkImport, NewRow, Part, Refusal, Row};
 use domain::id::JobId;
@@ -22,6 +23,10 @@ use crate::validate::Schema as _;
 
 /// Bytes of a file. What is taken in is sealed and committed at once; larger files are split.
 pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Bytes of the form around a file and of other fields, together with it: what is searched for the
+/// file is held in memory.
+pub const FORM_BYTES_MAX: usize = FILE_BYTES_MAX + 64 * 1024;
 
 /// Rows of a file: 200 parts, which are a minute of work for a busy server.
 pub const FILE_ROWS_MAX: usize = 10_000;
@@ -333,6 +338,14 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
     };
     let mut form = form.map_err(refuse)?;
     let unreadable = |error: axum::extract::multipart::MultipartError| {
+        // What is wrong is not the form: its bytes have not all arrived.
+        if error.status().is_server_error() {
+            return ApiError::new(Code::RequestTimeout, "the body did not arrive in time");
+        }
+        if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            let message = format!("the form is larger than {FORM_BYTES_MAX} bytes; split the file");
+            return ApiError::new(Code::PayloadTooLarge, message);
+        }
         let message = format!("the form cannot be read: {}", error.body_text());
         ApiError::new(Code::InvalidInput, message)
     };
@@ -366,6 +379,8 @@ pub async fn create(
 ) -> Response {
     let bytes = match upload(form).await {
         Ok(bytes) => bytes,
+        // A body that stops in the middle is the client's to repeat, so this is no first answer.
+        Err(refusal) if refusal.code == Code::RequestTimeout => return refusal.into_response(),
         Err(refusal) => return request.refuse(refusal).await,
     };
     // Thousands of rows are checked, which would keep a thread of the runtime from others.

@@ -254,8 +254,8 @@ pub struct UpdateBusiness {
     business_info: Option<UpdateBusinessInfo>,
     /// The persons behind it, in the place of those before.
     #[serde(default)]
-    #[schema(max_items = 100)]
-    beneficial_owners: Vec<BeneficialOwnerBody>,
+    #[schema(nullable = false, required = false, max_items = 100)]
+    beneficial_owners: Option<Vec<BeneficialOwnerBody>>,
 }
 
 schema_of!(CreateCustomer, UpdateCustomer);
@@ -365,6 +365,7 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
                     address: address(&mut checks, "address", body.address),
                 },
                 business: Business::default(),
+                beneficial_owners: None,
             },
             UpdateCustomer::Business(body) => {
                 let info = body.business_info.unwrap_or_default();
@@ -378,8 +379,10 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
                         registration_number: info.registration_number,
                         tax_id: info.tax_id,
                         address: address(&mut checks, "address", body.address),
-                        beneficial_owners: owners(&mut checks, body.beneficial_owners),
+                        beneficial_owners: Vec::new(),
                     },
+                    beneficial_owners: { body.beneficial_owners }
+                        .map(|bodies| owners(&mut checks, bodies)),
                 }
             }
         };
@@ -613,13 +616,11 @@ pub async fn list(
     let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
     let page = cursors.request(&mut checks, limit, cursor, Default::default());
     let including_deleted = query.is_including_deleted.as_deref();
-    let filter = CustomerFilter {
+    let mut filter = CustomerFilter {
         customer_type: checks.named_if("customerType", query.customer_type.as_deref(), |name| {
             Identity::TYPES.into_iter().find(|known| *known == name)
         }),
-        uma_address: query
-            .uma_address
-            .and_then(|text| checks.take("umaAddress", UmaAddress::parse(&text))),
+        uma_address: None,
         created_after: checks.time_if("createdAfter", query.created_after.as_deref()),
         created_before: checks.time_if("createdBefore", query.created_before.as_deref()),
         updated_after: checks.time_if("updatedAfter", query.updated_after.as_deref()),
@@ -630,6 +631,16 @@ pub async fn list(
         platform_customer_id: query.platform_customer_id,
         kyc_status: None,
     };
+    if let Some(text) = query.uma_address {
+        let parsed = UmaAddress::parse(&text);
+        if let Err(error) = &parsed
+            && checks.is_clean()
+        {
+            let reason = error.to_string();
+            return Err(service::Error::InvalidUmaAddress { address: text, reason }.into());
+        }
+        filter.uma_address = checks.take("umaAddress", parsed);
+    }
     checks.done()?;
     let platform = caller.platform.id;
     let page = app.store().read(move |view| view.customers(platform, &filter, page)).await?;

@@ -278,8 +278,10 @@ pub fn json_response(status: u16, body: Vec<u8>) -> Response {
         }
         _ => {}
     }
-    // Clients generated from the public API retry 409 by themselves; ours never change by waiting.
-    if status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT {
+    // Clients generated from the public API retry 409 by themselves; ours do not change within the
+    // seconds for which they do.
+    let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::FAILED_DEPENDENCY].contains(&status);
+    if status.is_client_error() && !may_pass {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response
@@ -461,6 +463,7 @@ impl From<Error> for ApiError {
             Error::LastManager => plain(Code::InvalidInput),
             Error::Store(error) => error.clone().into(),
             Error::Superseded => Self::new(Code::ServiceUnavailable, message),
+            Error::NoReport => plain(Code::InternalError),
             Error::Internal(what) => {
                 tracing::error!(what, "a request failed");
                 Self::new(Code::InternalError, "the server failed; nothing was changed")

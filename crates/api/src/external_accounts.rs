@@ -275,8 +275,8 @@ impl CreateExternalAccount {
             );
         }
         let mut checks = Checks::new();
-        let network = match info.network(self.crypto_network.as_deref()) {
-            Ok(network) => network.map(str::to_owned),
+        let network = match self.crypto_network.map(|named| info.network(&named)).transpose() {
+            Ok(network) => network,
             Err(error) => {
                 checks.part(path, [Problem::from(&error)]);
                 None

@@ -2,11 +2,9 @@
 
 use domain::account_info::Holder;
 use domain::currency::Currency;
-use domain::platform::Platform;
 use ports::rail::{FundingInstruction, PaymentRail};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use service::App;
 use utoipa::ToSchema;
 
 /// One way to pay in.
@@ -51,26 +49,18 @@ impl InstructionsBody {
     }
 }
 
-/// Every way to pay in `currency` so that the deposit is recognised by `reference`.
-pub fn instructions(
-    app: &App,
-    platform: &Platform,
-    currency: Currency,
-    reference: &str,
-    is_platform_account: Option<bool>,
-) -> Vec<InstructionsBody> {
-    of_rail(app.env().rail(platform.mode), currency, reference, is_platform_account)
-}
-
-/// Every way to pay in `currency` over a rail so that the deposit is recognised by `reference`.
+/// Every way to pay in `currency` over a rail, and over the network if one was named, so that the
+/// deposit is recognised by `reference`.
 pub fn of_rail(
     rail: &dyn PaymentRail,
     currency: Currency,
+    network: Option<&str>,
     reference: &str,
     is_platform_account: Option<bool>,
 ) -> Vec<InstructionsBody> {
     rail.instructions(currency, reference)
         .into_iter()
+        .filter(|one| network.is_none_or(|network| one.account_type.is_on(network)))
         .map(|instruction| InstructionsBody::new(instruction, is_platform_account))
         .collect()
 }

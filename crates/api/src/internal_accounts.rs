@@ -116,6 +116,7 @@ impl InternalAccountBody {
             funding_payment_instructions: of_rail(
                 rail,
                 account.currency,
+                None,
                 &reference,
                 Some(is_platforms),
             ),

@@ -154,7 +154,8 @@ pub fn router(app: App) -> Router {
     let versioned = versioned
         .fallback(not_found)
         .layer(from_fn_with_state(Arc::new(methods_of(&document)), only_documented))
-        .layer(DefaultBodyLimit::disable())
+        // JSON has a limit of its own, which is smaller.
+        .layer(DefaultBodyLimit::max(bulk::FORM_BYTES_MAX))
         // Inside the nesting, where the whole route is known.
         .layer(from_fn(finish))
         .with_state(app.clone());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use domain::account_info::{AccountType, types};
 use domain::id::{ExternalAccountId, InternalAccountId, Kind, LookupId, QuoteId, kind};
 use domain::platform::Platform;
 use domain::quote::{PURPOSES, Quote, Status};
@@ -18,11 +19,10 @@ use store::quotes::QuoteFilter;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
-use crate::crypto::wallet;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::external_accounts::CreateExternalAccount;
 use crate::extract::{Json, Once, ok, renderer, respond};
-use crate::instructions::{InstructionsBody, instructions};
+use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{Cursors, List};
 use crate::receivers::address;
 use crate::transactions::{Facts, RateDetailsBody, account_if, owner_if};
@@ -195,18 +195,20 @@ impl TryFrom<CreateQuote> for NewQuote {
                 let customer_id = checks.id_if("source.customerId", source.customer_id.as_deref());
                 let currency = currency(&source.currency)?;
                 let is_stablecoin = matches!(currency.code(), "USDC" | "USDT");
-                match source.crypto_network.as_deref() {
-                    None if is_stablecoin => {
-                        let message = "is required for a deposit of a stablecoin";
-                        checks.refuse("source.cryptoNetwork", message);
-                    }
-                    Some(network) if is_stablecoin && wallet(currency, network).is_none() => {
-                        let message = format!("no wallet on it holds {}", currency.code());
-                        checks.refuse("source.cryptoNetwork", message);
-                    }
-                    Some(_) | None => {}
+                let named = source.crypto_network.as_deref();
+                if is_stablecoin && named.is_none() {
+                    let message = "is required for a deposit of a stablecoin";
+                    checks.refuse("source.cryptoNetwork", message);
                 }
-                Some(quotes::From::RealtimeFunding { currency, customer_id })
+                let is_held = |network: &&'static str| {
+                    types().iter().any(|kind| kind.holds(currency) && kind.is_on(network))
+                };
+                let network = named.and_then(AccountType::network).filter(is_held);
+                if named.is_some() && network.is_none() {
+                    let message = format!("no wallet on it holds {}", currency.code());
+                    checks.refuse("source.cryptoNetwork", message);
+                }
+                Some(quotes::From::RealtimeFunding { currency, network, customer_id })
             }
         };
         let lookup: Option<LookupId> = checks.id_if("lookupId", body.lookup_id.as_deref());
@@ -283,6 +285,10 @@ pub struct RealtimeFundingQuoteSourceBody {
     currency: &'static str,
     /// Who sends; the platform's own id for itself.
     customer_id: String,
+    /// The blockchain of the deposit, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    crypto_network: Option<&'static str>,
 }
 
 /// Where a quote's money goes.
@@ -374,10 +380,14 @@ impl QuoteBody {
                 let source = AccountQuoteSourceBody { account_id, customer_id };
                 (QuoteSourceBody::Account(source), Vec::new())
             }
-            Source::RealtimeFunding { currency } => {
-                let source =
-                    RealtimeFundingQuoteSourceBody { currency: currency.code(), customer_id };
-                let instructions = instructions(app, platform, *currency, &reference, None);
+            Source::RealtimeFunding { currency, network } => {
+                let source = RealtimeFundingQuoteSourceBody {
+                    currency: currency.code(),
+                    customer_id,
+                    crypto_network: *network,
+                };
+                let rail = app.env().rail(platform.mode);
+                let instructions = of_rail(rail, *currency, *network, &reference, None);
                 (QuoteSourceBody::RealtimeFunding(source), instructions)
             }
             // Quotes are paid by accounts and deposits; an address pays from one of them.

@@ -4,9 +4,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::id::TokenId;
-use domain::token::{Permission, Token};
+use domain::token::{Permission, Permissions, Token};
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::once::{Reply, once};
 use service::tokens;
 use store::select::Order;
 use store::tokens::TokenFilter;
@@ -14,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok};
+use crate::extract::{Json, Once, ok, renderer, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 
@@ -155,6 +156,28 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |token| token.id.uuid(), |token| TokenBody::new(token, None))))
 }
 
+/// The part of an answer that says what a token may do.
+#[derive(Deserialize)]
+struct Granted {
+    permissions: Vec<String>,
+}
+
+/// Refuses to repeat an answer with the secret of a token that may do more than the one that asks:
+/// the key alone does not make up for that.
+fn may_have(reply: Reply, held: Permissions) -> Result<Reply, service::Error> {
+    if reply.replayed && reply.status == 201 {
+        let granted = serde_json::from_slice::<Granted>(&reply.body);
+        let granted = granted.map_err(|error| service::Error::Internal(error.to_string()))?;
+        let permissions: Permissions =
+            granted.permissions.iter().filter_map(|name| Permission::from_name(name)).collect();
+        let missing = permissions.without(held);
+        if !missing.is_empty() {
+            return Err(service::Error::CannotGrant { missing });
+        }
+    }
+    Ok(reply)
+}
+
 /// Creates a token. Its secret is in this answer and nowhere else.
 #[utoipa::path(post, path = "/tokens", tag = "Tokens", request_body = CreateToken,
     responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
@@ -172,12 +195,12 @@ pub async fn create(
     let new = tokens::draw(&app, &caller.platform, body.name, permissions);
     let held = caller.token.permissions;
     let shape = |new: &tokens::NewToken| TokenBody::new(&new.token, Some(new.secret.clone()));
-    let mut response = request
-        .run(201, shape, move |unit| {
-            tokens::add(unit, &new, Some(held))?;
-            Ok(new.clone())
-        })
-        .await;
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        tokens::add(unit, &new, Some(held))?;
+        Ok(new.clone())
+    };
+    let reply = once(&app, request.keyed(), renderer(201, shape), work).await;
+    let mut response = respond(reply.and_then(|reply| may_have(reply, held)));
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     response

@@ -142,7 +142,7 @@ impl SourceBody {
                 account_id: account.to_string(),
                 currency: currency.code(),
             }),
-            Source::RealtimeFunding { currency } => Self::RealtimeFunding(RealtimeSourceBody {
+            Source::RealtimeFunding { currency, .. } => Self::RealtimeFunding(RealtimeSourceBody {
                 currency: currency.code(),
                 customer_id: owner.to_string(),
             }),
@@ -373,8 +373,8 @@ fn payment_instructions(
     rail: &dyn PaymentRail,
 ) -> Vec<InstructionsBody> {
     match (&transaction.draft().source, transaction.reference()) {
-        (Some(Source::RealtimeFunding { currency }), Some(reference)) => {
-            of_rail(rail, *currency, &reference, None)
+        (Some(Source::RealtimeFunding { currency, network }), Some(reference)) => {
+            of_rail(rail, *currency, *network, &reference, None)
         }
         (Some(_) | None, _) => Vec::new(),
     }

@@ -199,7 +199,7 @@ impl Filling {
                 let internal = InternalAccountId::of(Owner::Customer(customer.id), usd);
                 let account = bank_account(number, &customer, usd)?;
                 let refused = Duplicate::Refused;
-                let usable = Ok(AccountReport::usable());
+                let usable = Some(AccountReport::usable());
                 let account = &account;
                 external_accounts::create(unit, platform, account, external, refused, &usable, at)?;
                 funding::deposit(&app, unit, platform, internal, FUNDS_MINOR, deposit, at)?;

@@ -135,14 +135,18 @@ impl AccountInfo {
         text
     }
 
-    /// The `cryptoNetwork` of the account: the one given if it fits the type, the type's main
-    /// network if none was given, none for a bank account. The error's path is that of
+    /// The `cryptoNetwork` of an account for which none is known; none for a bank account
+    /// (contract 6.7).
+    pub fn main_network(&self) -> Option<&'static str> {
+        self.account_type.networks.first().copied()
+    }
+
+    /// The `cryptoNetwork` that was named, if it fits the type. The error's path is that of
     /// `cryptoNetwork`, which stands beside `accountInfo` and not in it.
-    pub fn network(&self, given: Option<&str>) -> Result<Option<&'static str>, FieldError> {
+    pub fn network(&self, named: &str) -> Result<&'static str, FieldError> {
         let networks = self.account_type.networks;
-        let Some(given) = given else { return Ok(networks.first().copied()) };
-        let known = networks.iter().copied().find(|network| *network == given);
-        known.map(Some).ok_or_else(|| {
+        let known = networks.iter().copied().find(|network| *network == named);
+        known.ok_or_else(|| {
             let name = self.account_type.name;
             let (rule, message) = if networks.is_empty() {
                 (Rule::Other, format!("must be left out for {name}, which is not a wallet"))
@@ -684,11 +688,12 @@ mod tests {
 
     #[test]
     fn a_network_is_inferred_or_must_fit() {
-        let network = |name, given| account(name, &[]).expect("valid").network(given);
-        assert_eq!(network("SOLANA_WALLET", None), Ok(Some("SOLANA_MAINNET")));
-        assert_eq!(network("SOLANA_WALLET", Some("SOLANA_DEVNET")), Ok(Some("SOLANA_DEVNET")));
-        assert_eq!(network("LIGHTNING", Some("LIGHTNING_REGTEST")), Ok(Some("LIGHTNING_REGTEST")));
-        assert_eq!(network("USD_ACCOUNT", None), Ok(None));
+        let main = |name| account(name, &[]).expect("valid").main_network();
+        assert_eq!(main("SOLANA_WALLET"), Some("SOLANA_MAINNET"));
+        assert_eq!(main("USD_ACCOUNT"), None);
+        let network = |name, named| account(name, &[]).expect("valid").network(named);
+        assert_eq!(network("SOLANA_WALLET", "SOLANA_DEVNET"), Ok("SOLANA_DEVNET"));
+        assert_eq!(network("LIGHTNING", "LIGHTNING_REGTEST"), Ok("LIGHTNING_REGTEST"));
         for (name, given) in [
             ("SOLANA_WALLET", "TRON_MAINNET"),
             ("BASE_WALLET", "ETHEREUM_MAINNET"),
@@ -696,7 +701,7 @@ mod tests {
             ("USD_ACCOUNT", "SOLANA_MAINNET"),
             ("TRON_WALLET", ""),
         ] {
-            let error = network(name, Some(given)).expect_err("does not fit");
+            let error = network(name, given).expect_err("does not fit");
             assert_eq!(error.field, "cryptoNetwork", "{name} {given}");
         }
     }

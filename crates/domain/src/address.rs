@@ -89,6 +89,14 @@ impl Address {
         }
     }
 
+    /// The whole of it in one line, from the street to the country.
+    pub fn line(&self) -> String {
+        let Self { line1, line2, city, state, postal_code, country } = self;
+        let middle = [line2, city, state].into_iter().filter_map(Option::as_deref);
+        let parts = [line1.as_str()].into_iter().chain(middle);
+        parts.chain([postal_code.as_str(), country.code()]).collect::<Vec<_>>().join(", ")
+    }
+
     /// Street and number.
     pub fn line1(&self) -> &str {
         &self.line1

@@ -102,6 +102,22 @@ pub struct Individual {
     pub address: Option<Address>,
 }
 
+impl Individual {
+    /// What is known once somebody has said this: what was not said stays.
+    pub fn changed(&self, said: &Self) -> Self {
+        Self {
+            full_name: newer(&said.full_name, &self.full_name),
+            birth_date: newer(&said.birth_date, &self.birth_date),
+            nationality: newer(&said.nationality, &self.nationality),
+            address: newer(&said.address, &self.address),
+        }
+    }
+}
+
+fn newer<T: Clone>(new: &Option<T>, old: &Option<T>) -> Option<T> {
+    new.as_ref().or(old.as_ref()).cloned()
+}
+
 /// Why a person has a say in a business (contract 5 `individualType`).
 pub const OWNER_TYPES: [&str; 6] = [
     "DIRECTOR",
@@ -152,6 +168,21 @@ pub struct Business {
     pub beneficial_owners: Vec<BeneficialOwner>,
 }
 
+impl Business {
+    /// What is known once somebody has said this about all but its owners: what was not said, or
+    /// is an empty legal name, stays.
+    pub fn changed(&self, said: &Self) -> Self {
+        let legal_name = [&said.legal_name, &self.legal_name].into_iter().find(|it| !it.is_empty());
+        Self {
+            legal_name: legal_name.cloned().unwrap_or_default(),
+            registration_number: newer(&said.registration_number, &self.registration_number),
+            tax_id: newer(&said.tax_id, &self.tax_id),
+            address: newer(&said.address, &self.address),
+            beneficial_owners: self.beneficial_owners.clone(),
+        }
+    }
+}
+
 /// Who the customer is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
@@ -184,11 +215,13 @@ impl Customer {
                 ("FULL_NAME", person.full_name.clone()),
                 ("BIRTH_DATE", person.birth_date.and_then(|date| text(&date))),
                 ("NATIONALITY", person.nationality.and_then(|country| text(&country))),
+                ("POSTAL_ADDRESS", person.address.as_ref().map(Address::line)),
             ],
             Identity::Business(business) => [
                 ("FULL_NAME", Some(business.legal_name.clone())),
                 ("REGISTRATION_NUMBER", business.registration_number.clone()),
                 ("TAX_ID", business.tax_id.clone()),
+                ("POSTAL_ADDRESS", business.address.as_ref().map(Address::line)),
             ],
         };
         let facts = known.into_iter().filter_map(|(name, value)| Some((name, value?)));

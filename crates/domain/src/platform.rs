@@ -105,10 +105,14 @@ pub struct CorridorRule {
 }
 
 impl CorridorRule {
-    /// Whether the rule is about this corridor.
+    /// Whether the rule is about this corridor. Moving money within one currency is free unless the
+    /// rule says so by name, on both sides.
     pub fn matches(&self, sending: Currency, receiving: Currency) -> bool {
-        self.sending.is_none_or(|currency| currency == sending)
-            && self.receiving.is_none_or(|currency| currency == receiving)
+        let is_of = |side: Option<Currency>, currency: Currency| match side {
+            Some(named) => named == currency,
+            None => sending != receiving,
+        };
+        is_of(self.sending, sending) && is_of(self.receiving, receiving)
     }
 }
 

@@ -87,6 +87,8 @@ pub enum Source {
     RealtimeFunding {
         /// Currency of the deposit.
         currency: Currency,
+        /// The blockchain that it comes over, if one was named (`cryptoNetwork`).
+        network: Option<&'static str>,
     },
     /// Whoever has a UMA address, here or at another institution; of incoming payments.
     Uma {
@@ -99,7 +101,9 @@ impl Source {
     /// The currency that is paid in; unknown where somebody else converts.
     pub fn currency(&self) -> Option<Currency> {
         match self {
-            Self::Account { currency, .. } | Self::RealtimeFunding { currency } => Some(*currency),
+            Self::Account { currency, .. } | Self::RealtimeFunding { currency, .. } => {
+                Some(*currency)
+            }
             Self::Uma { .. } => None,
         }
     }

@@ -92,18 +92,32 @@ pub struct AccountReport {
     pub holder_name: Option<String>,
     /// When to ask again; nothing if no more is to be learned.
     pub ask_again_at: Option<Timestamp>,
+    /// The blockchain on which the rail takes a wallet to be of which nobody has said it; nothing
+    /// if it is the main one of the wallet's type.
+    pub network: Option<&'static str>,
 }
 
 impl AccountReport {
     /// An account that can be used and about which there is no more to know.
     pub fn usable() -> Self {
-        Self { status: Status::Active, verification: None, holder_name: None, ask_again_at: None }
+        Self {
+            status: Status::Active,
+            verification: None,
+            holder_name: None,
+            ask_again_at: None,
+            network: None,
+        }
     }
 }
 
-/// The receiving side knows that there is no such account.
+/// Why a rail says nothing about an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoSuchAccount;
+pub enum NoReport {
+    /// The receiving side knows that there is no such account.
+    NoSuchAccount,
+    /// Whoever would know did not answer.
+    Failed,
+}
 
 /// Why a rail could not move money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +196,7 @@ pub trait PaymentRail: Send + Sync {
         &'a self,
         inquiry: &'a AccountInquiry,
         now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>>;
+    ) -> Pending<'a, Result<AccountReport, NoReport>>;
 
     /// About what the network takes for a payment over a rail now; nothing where the rail is no
     /// network with an asset of its own, or not connected.

@@ -114,6 +114,12 @@ pub trait UmaPeer: Send + Sync {
     /// The institutions that are known, those that we do not deal with among them.
     fn providers(&self) -> Vec<Provider>;
 
+    /// Whether a domain is that of institutions which answer here, so that no platform can give out
+    /// addresses of it.
+    fn owns(&self, _domain: &str) -> bool {
+        false
+    }
+
     /// Asks the institution of an address about it. Nothing moves and nothing is promised.
     fn look_up<'a>(
         &'a self,

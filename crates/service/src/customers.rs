@@ -6,7 +6,7 @@ use domain::account_info::{FieldError, Rule};
 use domain::clock::Ahead;
 use domain::code::letter;
 use domain::currency::Currency;
-use domain::customer::{Business, Customer, Identity, Individual, KycStatus};
+use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual, KycStatus};
 use domain::id::{CustomerId, Owner, PlatformId};
 use domain::kyc::{Event, Kyc};
 use domain::platform::Platform;
@@ -162,40 +162,20 @@ pub struct CustomerChange {
     pub kyc_status: Option<KycStatus>,
     /// What changes about a person.
     pub individual: Individual,
-    /// What changes about a business; an empty legal name and an empty list stay as they are.
+    /// What changes about a business but for its owners; an empty legal name stays as it is.
     pub business: Business,
+    /// The persons behind a business, in the place of those before.
+    pub beneficial_owners: Option<Vec<BeneficialOwner>>,
 }
 
 impl CustomerChange {
     fn applied_to(&self, identity: &Identity) -> Identity {
-        fn newer<T: Clone>(new: &Option<T>, old: &Option<T>) -> Option<T> {
-            new.as_ref().or(old.as_ref()).cloned()
-        }
         match identity {
-            Identity::Individual(old) => {
-                let new = &self.individual;
-                Identity::Individual(Individual {
-                    full_name: newer(&new.full_name, &old.full_name),
-                    birth_date: newer(&new.birth_date, &old.birth_date),
-                    nationality: newer(&new.nationality, &old.nationality),
-                    address: newer(&new.address, &old.address),
-                })
-            }
+            Identity::Individual(old) => Identity::Individual(old.changed(&self.individual)),
             Identity::Business(old) => {
-                let new = &self.business;
-                let keep_name = new.legal_name.is_empty();
-                let keep_owners = new.beneficial_owners.is_empty();
-                Identity::Business(Business {
-                    legal_name: if keep_name { &old.legal_name } else { &new.legal_name }.clone(),
-                    registration_number: newer(&new.registration_number, &old.registration_number),
-                    tax_id: newer(&new.tax_id, &old.tax_id),
-                    address: newer(&new.address, &old.address),
-                    beneficial_owners: if keep_owners {
-                        old.beneficial_owners.clone()
-                    } else {
-                        new.beneficial_owners.clone()
-                    },
-                })
+                let changed = old.changed(&self.business);
+                let owners = self.beneficial_owners.clone().unwrap_or(changed.beneficial_owners);
+                Identity::Business(Business { beneficial_owners: owners, ..changed })
             }
         }
     }

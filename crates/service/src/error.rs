@@ -280,6 +280,11 @@ pub enum Error {
         /// The currency that is paid.
         receiving: Currency,
     },
+    /// Nobody could say whether an account exists.
+    #[error(
+        "the bank did not answer whether the account exists; nothing was changed, try again later"
+    )]
+    NoReport,
     /// Sender and receiver are the same account or the same customer.
     #[error("source and destination are the same")]
     SelfPayment,

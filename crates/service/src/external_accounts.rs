@@ -7,7 +7,7 @@ use domain::external_account::{Event, ExternalAccount, Status};
 use domain::id::{CustomerId, ExternalAccountId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use ports::rail::{AccountInquiry, AccountReport, NoSuchAccount};
+use ports::rail::{AccountInquiry, AccountReport, NoReport};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
@@ -30,8 +30,8 @@ pub struct NewExternalAccount {
     pub platform_account_id: Option<String>,
     /// Whether incoming UMA payments of the customer go on to it.
     pub default_uma_deposit_account: bool,
-    /// The blockchain of a wallet.
-    pub crypto_network: Option<String>,
+    /// The blockchain of a wallet, which fits its type, if one was named.
+    pub crypto_network: Option<&'static str>,
 }
 
 /// What becomes of an account that its owner has already.
@@ -43,8 +43,8 @@ pub enum Duplicate {
     Used,
 }
 
-/// What the rail says about an account, which may be that there is none.
-pub type Report = Result<AccountReport, NoSuchAccount>;
+/// What the rail says about an account; nothing if it says that there is none.
+pub type Report = Option<AccountReport>;
 
 /// Asks a platform's rail about an account, outside any unit of work. `since` is when it was added;
 /// now, if it is still to be.
@@ -63,7 +63,11 @@ pub async fn inspect(
         since: since.unwrap_or(now),
         settings: platform.rail_settings.clone(),
     };
-    Ok(app.env().rail(platform.mode).inspect(&inquiry, now).await)
+    match app.env().rail(platform.mode).inspect(&inquiry, now).await {
+        Ok(report) => Ok(Some(report)),
+        Err(NoReport::NoSuchAccount) => Ok(None),
+        Err(NoReport::Failed) => Err(Error::NoReport),
+    }
 }
 
 /// Adds an external account as its own request.
@@ -118,14 +122,17 @@ pub fn create(
     let owner = holder.owner();
     let fingerprint = fingerprint(unit.keyring(), owner, &new.info, new.currency);
     if let Some(existing) = unit.get::<Fingerprint>(&fingerprint)? {
-        let existing = existing.external_account;
-        return match duplicate {
-            Duplicate::Refused => Err(Error::DuplicateExternalAccount { existing }),
-            Duplicate::Used => owners::external_account(unit, platform.id, existing)
-                .map(|account| ExternalAccount::clone(&account)),
-        };
+        let existing = owners::external_account(unit, platform.id, existing.external_account)?;
+        match duplicate {
+            // One that cannot be used any more is in nobody's way (contract 6.7).
+            _ if existing.status == Status::Inactive => {}
+            Duplicate::Refused => {
+                return Err(Error::DuplicateExternalAccount { existing: existing.id });
+            }
+            Duplicate::Used => return Ok(ExternalAccount::clone(&existing)),
+        }
     }
-    let report = report.as_ref().map_err(|NoSuchAccount| {
+    let report = report.as_ref().ok_or_else(|| {
         Error::InvalidAccountDetails(vec![FieldError {
             field: "accountInfo".to_owned(),
             rule: Rule::Other,
@@ -140,7 +147,10 @@ pub fn create(
         currency: new.currency,
         platform_account_id: new.platform_account_id.clone(),
         info: new.info.clone(),
-        crypto_network: new.crypto_network.clone(),
+        crypto_network: { new.crypto_network }
+            .or(report.network)
+            .or_else(|| new.info.main_network())
+            .map(str::to_owned),
         verification: report.verification,
         holder_name: report.holder_name.clone(),
         created_at: id.created_at(),
@@ -169,12 +179,12 @@ pub(crate) fn keep_report(
     let account = owners::external_account(unit, platform.id, id)?;
     let mut account = ExternalAccount::clone(&account);
     let (status, ask_again_at) = match report {
-        Ok(report) => {
+        Some(report) => {
             account.verification = report.verification;
             account.holder_name.clone_from(&report.holder_name);
             (report.status, report.ask_again_at)
         }
-        Err(NoSuchAccount) => (Status::Inactive, None),
+        None => (Status::Inactive, None),
     };
     match Event::to(status).filter(|_| status != account.status) {
         Some(event) => unit.move_external_account(account.apply(event, now)?),

@@ -238,7 +238,7 @@ pub fn complete(
     if let Identity::Individual(person) = &mut customer.identity
         && outcome != Outcome::Canceled
     {
-        *person = stated.clone();
+        *person = person.changed(stated);
     }
     customer.updated_at = now;
     match outcome {

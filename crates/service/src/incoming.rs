@@ -313,7 +313,11 @@ fn asked(
         owners::Holder::Customer(customer) => uma::about(customer, &asked),
         owners::Holder::Platform(_) => Facts::new(),
     };
-    asked.retain(|field| !known.contains_key(field.name));
+    // The payer's platform may know itself what it asks for.
+    let told = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
+    let is_known =
+        |name: &str| [Some(&known), told].into_iter().flatten().any(|facts| uma::says(facts, name));
+    asked.retain(|field| !is_known(field.name));
     Ok(asked)
 }
 

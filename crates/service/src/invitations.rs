@@ -101,7 +101,7 @@ fn inviter(
     let claim = unit.get::<UmaClaim>(&address)?.ok_or_else(nobody)?;
     let customer = unit
         .get::<Customer>(&claim.customer)?
-        .filter(|customer| customer.platform == platform.id)
+        .filter(|customer| customer.platform == platform.id && customer.uma_address == address)
         .ok_or_else(nobody)?;
     if customer.is_deleted {
         return Err(Error::CustomerDeleted { id: customer.id });

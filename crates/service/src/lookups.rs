@@ -19,7 +19,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{Error, PeerStage};
-use crate::{owners, pricing};
+use crate::{limits, owners, pricing};
 
 /// Who asks about whom.
 #[derive(Debug, Clone)]
@@ -164,7 +164,9 @@ fn find(
                 max_minor: AMOUNT_MAX,
                 msat_per_unit: None,
             };
-            (Receiver::Account(*id), vec![offer], Vec::new())
+            // A currency that is not on could not be quoted.
+            let is_on = limits::enabled(&platform, account.currency, Direction::Outgoing).is_ok();
+            (Receiver::Account(*id), is_on.then_some(offer).into_iter().collect(), Vec::new())
         }
         Wanted::Address(address) => match local(unit, &platform, address)? {
             Some(local) => {

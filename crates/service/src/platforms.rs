@@ -68,8 +68,19 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
     }
 }
 
+/// Refuses a domain of institutions that answer here: a platform that gave out their addresses
+/// would take them from everybody else.
+fn may_give_out(app: &App, domain: &UmaDomain) -> Result<(), Error> {
+    if app.env().uma_peers.values().any(|peer| peer.owns(domain.as_str())) {
+        let message = format!("{domain} is the domain of institutions that answer here");
+        return Err(Error::field("umaDomain", message));
+    }
+    Ok(())
+}
+
 /// Makes a platform that supports every currency.
 pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
+    may_give_out(app, &new.uma_domain)?;
     let platform = draw(app, new, app.server_now());
     app.store()
         .write(move |unit| {
@@ -85,6 +96,7 @@ pub async fn create_first(
     new: NewPlatform,
     token: impl FnOnce(&Platform) -> NewToken,
 ) -> Result<Option<(Platform, NewToken)>, Error> {
+    may_give_out(app, &new.uma_domain)?;
     let now = app.server_now();
     let platform = draw(app, new, now);
     let token = token(&platform);
@@ -135,6 +147,7 @@ pub async fn configure<R: Render<Platform>>(
             platform.currencies.clone_from(currencies);
         }
         if let Some(domain) = &change.uma_domain {
+            may_give_out(&unit_app, domain)?;
             platform.uma_domain = domain.clone();
         }
         if let Some(endpoint) = &change.webhook_endpoint {

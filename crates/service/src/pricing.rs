@@ -187,6 +187,8 @@ pub fn receipt(
     let variable = minor.checked_mul(fees.variable_rate()).map(half_up);
     let variable = variable.and_then(|fee| i64::try_from(fee).ok()).ok_or_else(too_large)?;
     let variable = Money::new(variable, receiving).map_err(|_| too_large())?;
+    // Both together come in, and are booked as one amount.
+    received.checked_add(variable).map_err(|_| too_large())?;
     let owed = minor.checked_add(Decimal::from(variable.minor()));
     let msat = owed
         .and_then(|owed| owed.checked_mul(msat_per_unit))

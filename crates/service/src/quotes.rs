@@ -43,6 +43,8 @@ pub enum From {
     RealtimeFunding {
         /// Currency of the deposit.
         currency: Currency,
+        /// The blockchain that it comes over, if one was named.
+        network: Option<&'static str>,
         /// The customer who sends; the platform itself without one.
         customer_id: Option<CustomerId>,
     },
@@ -148,8 +150,13 @@ pub async fn create<R: Render<Quoted>>(
     let drawn = draw(app, keyed.ahead);
     let agreed = ask_institution(app, keyed.platform, &new, drawn).await;
     let objection = if new.immediately_execute {
-        let (minor, key) = (new.locked_minor, drawn.transaction);
-        ask_before(app, keyed.platform, &new.to, minor, key, drawn.now).await?
+        let amount = match (new.locked_side, &new.from) {
+            (Side::Sending, From::Account { account, .. }) => {
+                Known::Leaves(new.locked_minor, *account)
+            }
+            (Side::Sending | Side::Receiving, _) => Known::Arrives(new.locked_minor),
+        };
+        ask_before(app, keyed.platform, &new.to, amount, drawn.transaction, drawn.now).await?
     } else {
         None
     };
@@ -237,10 +244,6 @@ fn asked(
         To::Account(_) | To::Details(_) => {
             let destination = destination(unit, &platform, new, &holder, report, drawn)?;
             is_looked_up(unit, &platform, new, &destination, &holder, drawn.now)?;
-            // What leaves the platform is an outgoing payment in both of its currencies.
-            let stays = destination.account().and_then(AccountRef::internal).is_some();
-            let way = if stays { Direction::Incoming } else { Direction::Outgoing };
-            limits::enabled(&platform, destination.currency(), way)?;
             (destination, None)
         }
     };
@@ -254,7 +257,7 @@ fn asked(
         ));
     }
     let sending = source.currency().ok_or_else(|| no_currency(new))?;
-    limits::enabled(&platform, sending, Direction::Outgoing)?;
+    are_on(&platform, sending, &destination)?;
     let receiving = destination.currency();
     let locked = match new.locked_side {
         Side::Sending => Locked::Sending(Sending(limits::amount(new.locked_minor, sending)?)),
@@ -263,6 +266,18 @@ fn asked(
         }
     };
     Ok(Asked { platform, holder, source, destination, locked, plan })
+}
+
+/// Refuses a payment of which the platform has turned a currency off. What leaves the platform is
+/// an outgoing payment in both of its currencies; whether an address can be paid in one is for its
+/// own platform to say.
+fn are_on(platform: &Platform, sending: Currency, destination: &Destination) -> Result<(), Error> {
+    if let Some(account) = destination.account() {
+        let stays = account.internal().is_some();
+        let way = if stays { Direction::Incoming } else { Direction::Outgoing };
+        limits::enabled(platform, destination.currency(), way)?;
+    }
+    limits::enabled(platform, sending, Direction::Outgoing)
 }
 
 /// A lookup that is named must be good, also where none is needed.
@@ -410,9 +425,9 @@ fn source(
             let account = AccountRef::External(account.id);
             Ok((Source::Account { account, currency }, holder))
         }
-        From::RealtimeFunding { currency, customer_id } => {
+        From::RealtimeFunding { currency, network, customer_id } => {
             let holder = owners::holder(unit, platform.id, *customer_id)?;
-            Ok((Source::RealtimeFunding { currency: *currency }, holder))
+            Ok((Source::RealtimeFunding { currency: *currency, network: *network }, holder))
         }
     }
 }
@@ -480,7 +495,8 @@ pub async fn execute<R: Render<Quoted>>(
             match draft.destination.account() {
                 Some(account) => {
                     let to = To::Account(account);
-                    ask_before(app, platform, &to, minor, draft.transaction, now).await?
+                    let amount = Known::Arrives(minor);
+                    ask_before(app, platform, &to, amount, draft.transaction, now).await?
                 }
                 None => None,
             }
@@ -500,12 +516,21 @@ pub async fn execute<R: Render<Quoted>>(
     .await
 }
 
+/// What is known of the amount of a payment, in smallest units.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// What arrives.
+    Arrives(i64),
+    /// What leaves this account, all fees in it.
+    Leaves(i64, AccountRef),
+}
+
 /// Asks the rail of an external destination whether it would take the payment at all.
 async fn ask_before(
     app: &App,
     platform: PlatformId,
     to: &To,
-    minor: i64,
+    amount: Known,
     key: TransactionId,
     now: Timestamp,
 ) -> Result<Option<RailFailure>, Error> {
@@ -515,11 +540,18 @@ async fn ask_before(
         To::Account(AccountRef::External(id)) => Some(*id),
         To::Details(_) => None,
     };
-    let read = move |view: &mut View<'_>| {
-        let account = id.map(|id| view.get::<ExternalAccount>(&id)).transpose()?.flatten();
-        Ok::<_, Error>((account, view.get::<Platform>(&platform)?))
+    let pulled = match amount {
+        Known::Leaves(_, source) => source.external(),
+        Known::Arrives(_) => None,
     };
-    let (account, platform) = app.store().look(read).await?;
+    let read = move |view: &mut View<'_>| {
+        let mut account = |id: Option<ExternalAccountId>| {
+            Ok::<_, Error>(id.map(|id| view.get::<ExternalAccount>(&id)).transpose()?.flatten())
+        };
+        let (account, source) = (account(id)?, account(pulled)?);
+        Ok::<_, Error>((account, source, view.get::<Platform>(&platform)?))
+    };
+    let (account, source, platform) = app.store().look(read).await?;
     let Some(platform) = platform else { return Ok(None) };
     let account = account.filter(|account| account.platform == platform.id);
     let (info, currency) = match (to, &account) {
@@ -527,12 +559,29 @@ async fn ask_before(
         (To::Account(_), Some(account)) => (&account.info, account.currency),
         (To::Account(_) | To::Uma(_), _) => return Ok(None),
     };
+    let amount = match amount {
+        Known::Arrives(minor) => limits::amount(minor, currency)?,
+        Known::Leaves(minor, from) => {
+            let sending = match from {
+                AccountRef::Internal(id) => id.currency(),
+                AccountRef::External(_) => source.map(|account| account.currency),
+            };
+            // What cannot be priced is refused with the quote.
+            let Some(sending) = sending else { return Ok(None) };
+            let locked = Locked::Sending(Sending(limits::amount(minor, sending)?));
+            let rates = app.env().rates.as_ref();
+            let corridor = pricing::corridor(rates, &platform, sending, currency, now);
+            let price = corridor.and_then(|it| pricing::quote(&platform, it, locked, 0));
+            let Ok(price) = price else { return Ok(None) };
+            price.received.money()
+        }
+    };
     let order = Instruction {
         key,
         flow: Flow::PayOut,
         cause: Cause::Quote,
         rail: info.rails()[0],
-        amount: limits::amount(minor, currency)?,
+        amount,
         party: Party::Account(Box::new(info.clone())),
         since: now,
         settings: platform.rail_settings.clone(),
@@ -567,6 +616,8 @@ fn start(
         AccountRef::External(id) => {
             let account = owners::external_account(unit, platform.id, id)?;
             owners::usable_by(unit, &account, &holder, "source.accountId")?;
+            // Nothing is pulled that could not go on.
+            target(unit, &quote)?;
             let (transaction, quote) = begin(app, unit, quote, now)?;
             lifecycle::ask_rail(app, unit, &transaction, now)?;
             Ok(quote)
@@ -689,6 +740,9 @@ fn leaves(draft: &quote::Draft) -> Money {
 /// Where a quote's money goes, if it can still go there.
 pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, Error> {
     let draft = quote.draft();
+    // What was turned off since the quote was made is off at once (contract 6.1).
+    let platform = owners::platform(unit, draft.platform)?;
+    are_on(&platform, draft.price.sent.currency(), &draft.destination)?;
     let account = match (&draft.destination, &draft.uma) {
         (Destination::Account { account, .. }, _) => *account,
         (Destination::Uma { .. }, Some(uma)) => {
@@ -706,7 +760,6 @@ pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, E
     };
     match account {
         AccountRef::Internal(id) => {
-            let platform = owners::platform(unit, draft.platform)?;
             owners::internal_account(unit, &platform, id)?.owner.may_move_money()?;
             limits::has_room(unit, id, draft.price.received.money())?;
             Ok(Target::Internal(id))

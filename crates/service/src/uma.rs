@@ -12,7 +12,7 @@ use domain::platform::{CounterpartyField, Platform};
 use domain::pricing::{Locked, Price};
 use domain::quote;
 use domain::time::Timestamp;
-use domain::transaction::{self, Facts, Settlement};
+use domain::transaction::{self, Direction, Facts, Settlement};
 use domain::uma_address::UmaAddress;
 use ports::uma::{Invoice, PayRequest};
 use store::unit::Unit;
@@ -20,7 +20,7 @@ use store::unit::Unit;
 use crate::app::App;
 use crate::error::{Error, PeerStage};
 use crate::owners::Holder;
-use crate::{limits, lookups, pricing};
+use crate::{limits, lookups, owners, pricing};
 
 /// A UMA address as the destination of a quote.
 #[derive(Debug, Clone)]
@@ -106,7 +106,12 @@ pub(crate) fn is_complete(lookup: &Lookup, payer: &Facts) -> Result<(), Error> {
 /// Mandatory fields that nothing is said about.
 pub(crate) fn missing(asked: &[CounterpartyField], given: &Facts) -> Vec<&'static str> {
     let mandatory = asked.iter().filter(|field| field.mandatory);
-    mandatory.map(|field| field.name).filter(|name| !given.contains_key(name)).collect()
+    mandatory.map(|field| field.name).filter(|name| !says(given, name)).collect()
+}
+
+/// Whether facts say something by this name: an empty text says nothing.
+pub(crate) fn says(facts: &Facts, name: &str) -> bool {
+    facts.get(name).is_some_and(|value| !value.trim().is_empty())
 }
 
 /// What a platform asks about the other side of a payment in a currency.
@@ -133,6 +138,7 @@ pub(crate) fn plan(
         return Err(Error::field("source.customerId", message));
     };
     is_senders(&lookup, sender.id)?;
+    let mut theirs = None;
     let payee = match &lookup.receiver {
         Receiver::Customer { address, customer } if *address == to.address => {
             if *customer == sender.id {
@@ -140,6 +146,7 @@ pub(crate) fn plan(
             }
             let local = lookups::local(unit, platform, address)?;
             let local = local.ok_or_else(|| Error::UmaNotFound { address: address.clone() })?;
+            theirs = Some(local.platform);
             Payee::Here { customer: local.customer }
         }
         Receiver::Peer { address, callback } if *address == to.address => {
@@ -150,18 +157,27 @@ pub(crate) fn plan(
         }
     };
     is_complete(&lookup, payer)?;
+    // What the request says counts more than what is known.
+    let mut facts = about(sender, &lookup.payer_fields);
+    facts.extend(payer.iter().map(|(name, value)| (*name, value.clone())));
     let mut offers = lookup.offers.iter();
     let offer = match to.currency {
         Some(currency) => offers.find(|offer| offer.currency == currency),
         None => offers.next(),
     };
+    // Whoever is paid here may have turned the currency off since it was looked up.
+    let is_taken = |offer: &&Offer| match &theirs {
+        Some(platform) => limits::enabled(platform, offer.currency, Direction::Incoming).is_ok(),
+        None => true,
+    };
     let offer = *offer
+        .filter(is_taken)
         .ok_or_else(|| Error::NotOffered { address: to.address.clone(), currency: to.currency })?;
     Ok(Plan {
         lookup: id,
         sender: sender.uma_address.clone(),
         offer,
-        payer: payer.clone(),
+        payer: facts,
         payee,
         payee_fields: asked_by(platform, offer.currency),
     })
@@ -324,6 +340,10 @@ pub(crate) fn can_be_paid(
         return Err(Error::UmaNotFound { address: address.clone() });
     }
     if !found.kyc.status().may_move_money() {
+        return Err(Error::PayeeNotReady { address: address.clone() });
+    }
+    let platform = owners::platform(unit, found.platform)?;
+    if limits::enabled(&platform, amount.currency(), Direction::Incoming).is_err() {
         return Err(Error::PayeeNotReady { address: address.clone() });
     }
     let owner = domain::id::Owner::Customer(customer);

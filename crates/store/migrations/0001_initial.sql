@@ -171,20 +171,22 @@ create table transactions (
     destination_account {bytes} check (destination_account is not null),
     own_account {bytes} check (own_account is not null),
     payer {bytes},
+    own_address {bytes},
     sending_currency {text},
     receiving_currency {text} not null,
     quote {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
     outgoing {bytes},
     sealed {bytes} not null,
-    check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null))
+    check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null)),
+    check ((route is null) = (own_address is null))
 ) {strict};
 -- Downwards, the status in which most payments end is the last of its direction: there, pages are
 -- filled before the next one begins.
 create index transactions_by_platform on transactions (platform, direction, status desc, id)
     where (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_outgoing_pending on transactions
-    (id, platform, own_account, destination_account, payer)
+    (id, platform, own_account, destination_account, payer, own_address)
     where status = 'PENDING' and direction <> 'INCOMING';
 create index transactions_by_own_account_passing on transactions
     (own_account, direction, status, id)
@@ -210,6 +212,15 @@ create index transactions_by_payer_passing on transactions (payer, direction, st
     and (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_by_payer_lasting on transactions (payer, direction, status, id)
     where payer is not null
+    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
+create index transactions_by_own_address_passing on transactions
+    (own_address, direction, status, id)
+    where own_address is not null
+    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
+    and (status <> 'PENDING' or direction = 'INCOMING');
+create index transactions_by_own_address_lasting on transactions
+    (own_address, direction, status, id)
+    where own_address is not null
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
 
 -- How many rows the lists have (docs/decisions/0012): of those with one leader in the index that

@@ -51,6 +51,9 @@ pub(crate) struct Parties {
     pub(crate) own_account: Uuid,
     /// The account that pays, unless it is that one.
     pub(crate) payer: Option<Uuid>,
+    /// What stands for the owner's own UMA address, if the payment is one between addresses. The
+    /// other side's is the payer or the destination.
+    pub(crate) own_address: Option<Uuid>,
 }
 
 impl Parties {
@@ -72,7 +75,7 @@ impl Parties {
             .map_or(owner.uuid(), InternalAccountId::uuid);
         let payer = source.and_then(|source| source_uuid(platform, source));
         let payer = payer.filter(|source| *source != own_account);
-        Self { own_account, payer }
+        Self { own_account, payer, own_address: None }
     }
 }
 
@@ -82,6 +85,16 @@ pub(crate) struct Indexes {
     pub(crate) by_own_account: Index,
     pub(crate) by_destination: Index,
     pub(crate) by_payer: Index,
+    /// Nothing where a payer's address stands for all that the payer has.
+    pub(crate) by_own_address: Option<Index>,
+}
+
+impl Indexes {
+    /// Each of them.
+    pub(crate) fn all(&'static self) -> impl Iterator<Item = &'static Index> {
+        let Self { by_platform, by_own_account, by_destination, by_payer, by_own_address } = self;
+        [by_platform, by_own_account, by_destination, by_payer].into_iter().chain(by_own_address)
+    }
 }
 
 /// Where a row of such a list is.
@@ -98,13 +111,14 @@ impl Listed {
     pub(crate) fn strands(self, indexes: &'static Indexes) -> impl Iterator<Item = Strand> {
         let Self { platform, parties, destination, facet } = self;
         [
-            (&indexes.by_platform, Some(platform)),
-            (&indexes.by_own_account, Some(parties.own_account)),
-            (&indexes.by_destination, destination),
-            (&indexes.by_payer, parties.payer),
+            (Some(&indexes.by_platform), Some(platform)),
+            (Some(&indexes.by_own_account), Some(parties.own_account)),
+            (Some(&indexes.by_destination), destination),
+            (Some(&indexes.by_payer), parties.payer),
+            (indexes.by_own_address.as_ref(), parties.own_address),
         ]
         .into_iter()
-        .filter_map(move |(index, leader)| Some(Strand { index, leader: leader?, facet }))
+        .filter_map(move |(index, leader)| Some(Strand { index: index?, leader: leader?, facet }))
     }
 }
 
@@ -115,7 +129,7 @@ pub(crate) enum Side {
     Destination,
 }
 
-/// Whether a filter wants an account where it is the owner's own.
+/// Whether a filter wants an account or an address where it is the owner's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AsOwn {
     Never,
@@ -209,12 +223,13 @@ impl View<'_> {
                 true => Some(Kind::Elsewhere),
                 false => self.kind(platform, account.account)?,
             };
-            let is_internal = match kind {
-                Some(Kind::Elsewhere) => false,
-                Some(Kind::Owner) if named.currency().is_some() => true,
+            let of_owners = match kind {
+                Some(Kind::Elsewhere) if account.is_address => indexes.by_own_address.as_ref(),
+                Some(Kind::Elsewhere) => None,
+                Some(Kind::Owner) if named.currency().is_some() => Some(&indexes.by_own_account),
                 Some(Kind::Owner) | None => return Ok(None),
             };
-            ways.push(of_account(indexes, account, is_internal));
+            ways.push(of_account(indexes, account, of_owners));
         }
         if ways.is_empty() {
             let leaders = [platform.uuid(); 2];
@@ -272,13 +287,18 @@ fn of_owners(indexes: &'static Indexes, owners: &[Owner]) -> Way {
     Way { branches: owners.iter().map(branch).collect(), conditions }
 }
 
-fn of_account(indexes: &'static Indexes, filter: &AccountFilter, is_internal: bool) -> Way {
+/// The way to an account or an address, which an index has where it is the owner's own.
+fn of_account(
+    indexes: &'static Indexes,
+    filter: &AccountFilter,
+    of_owners: Option<&'static Index>,
+) -> Way {
     let leaders = [filter.account; 2];
-    let own = |group| Branch { index: &indexes.by_own_account, leaders, group };
+    let own = |group| of_owners.map(|index| Branch { index, leaders, group });
     let own = match filter.as_own {
-        AsOwn::In(group) if is_internal => Some(own(Some(group))),
-        AsOwn::Always if is_internal => Some(own(None)),
-        AsOwn::Never | AsOwn::In(_) | AsOwn::Always => None,
+        AsOwn::In(group) => own(Some(group)),
+        AsOwn::Always => own(None),
+        AsOwn::Never => None,
     };
     let side = |side: &Side| {
         let index = match side {

@@ -213,7 +213,8 @@ impl Record for Quote {
         let owner = read_owner(row)?;
         let (transaction, status) = (row.id()?, row.named(Status::from_name)?);
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let listed = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
+        let listed =
+            Parties { own_account: row.uuid()?, payer: row.uuid_or_null()?, own_address: None };
         let (sending_currency, sending_minor) = (row.currency()?, row.int()?);
         let fees_minor = row.int()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
@@ -324,6 +325,7 @@ pub(crate) static INDEXES: Indexes = {
         by_own_account: Index { tag: 6, columns: &["own_account", "status"], ..OF_PARTY },
         by_destination: Index { tag: 7, columns: &["destination_account", "status"], ..OF_PARTY },
         by_payer: Index { tag: 8, columns: &["payer", "status"], ..OF_PARTY },
+        by_own_address: None,
     }
 };
 

@@ -1,5 +1,6 @@
 //! Transactions in the store.
 
+use domain::account_info::AccountType;
 use domain::currency::Currency;
 use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
@@ -59,7 +60,7 @@ pub(crate) enum StoredSource {
     #[serde(rename = "a")]
     Account(StoredAccount),
     #[serde(rename = "r")]
-    RealtimeFunding,
+    RealtimeFunding(Option<String>),
     #[serde(rename = "u")]
     Uma(String),
 }
@@ -169,7 +170,9 @@ impl StoredSource {
     pub(crate) fn of(source: &Source) -> Self {
         match source {
             Source::Account { account, .. } => Self::Account(StoredAccount::of(*account)),
-            Source::RealtimeFunding { .. } => Self::RealtimeFunding,
+            Source::RealtimeFunding { network, .. } => {
+                Self::RealtimeFunding(network.map(str::to_owned))
+            }
             Source::Uma { address } => Self::Uma(address.to_string()),
         }
     }
@@ -183,7 +186,13 @@ impl StoredSource {
             Self::Account(kind) => {
                 Some(Source::Account { account: kind.into_domain(account?), currency: currency? })
             }
-            Self::RealtimeFunding => Some(Source::RealtimeFunding { currency: currency? }),
+            Self::RealtimeFunding(network) => {
+                let network = match network {
+                    Some(name) => Some(AccountType::network(&name)?),
+                    None => None,
+                };
+                Some(Source::RealtimeFunding { currency: currency?, network })
+            }
             Self::Uma(address) => Some(Source::Uma { address: UmaAddress::parse(&address).ok()? }),
         }
     }
@@ -280,6 +289,7 @@ impl Record for Transaction {
         "destination_account",
         "own_account",
         "payer",
+        "own_address",
         "sending_currency",
         "sending_minor",
         "receiving_currency",
@@ -362,6 +372,7 @@ impl Record for Transaction {
             destination_uuid(draft.platform, &draft.destination).into(),
             parties.own_account.into(),
             Value::or_null(parties.payer),
+            Value::or_null(parties.own_address),
             sending_currency,
             Value::or_null(draft.sent.map(Sending::minor)),
             Value::name(draft.received.currency().code()),
@@ -390,7 +401,11 @@ impl Record for Transaction {
             })
             .transpose()?;
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let listed = Parties { own_account: row.uuid()?, payer: row.uuid_or_null()? };
+        let listed = Parties {
+            own_account: row.uuid()?,
+            payer: row.uuid_or_null()?,
+            own_address: row.uuid_or_null()?,
+        };
         let sending_currency = row
             .text_or_null()?
             .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
@@ -486,8 +501,15 @@ impl Record for Transaction {
 
 /// The accounts by which a transaction is listed.
 fn parties(draft: &Draft) -> Parties {
-    let source = draft.source.as_ref();
-    Parties::of(draft.platform, draft.owner, draft.direction, source, &draft.destination)
+    let (platform, source) = (draft.platform, draft.source.as_ref());
+    let own = draft.uma.as_ref().map(|uma| match draft.direction {
+        Direction::Outgoing => &uma.sender,
+        Direction::Incoming => &uma.receiver,
+    });
+    Parties {
+        own_address: own.map(|address| address_uuid(platform, address)),
+        ..Parties::of(platform, draft.owner, draft.direction, source, &draft.destination)
+    }
 }
 
 pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
@@ -545,6 +567,11 @@ pub(crate) static INDEXES: Indexes = {
             ..OF_PARTY
         },
         by_payer: Index { tag: 4, columns: &["payer", "direction", "status"], ..OF_PARTY },
+        by_own_address: Some(Index {
+            tag: 15,
+            columns: &["own_address", "direction", "status"],
+            ..OF_PARTY
+        }),
     }
 };
 
@@ -635,8 +662,9 @@ impl View<'_> {
         }
         let (paid_from, paid_to) =
             (AsOwn::In(group(Direction::Outgoing)), AsOwn::In(group(Direction::Incoming)));
-        let (payer, destination) = ("source_account = ?", "destination_account = ?");
-        let either = "(source_account = ? or destination_account = ?)";
+        let payer = "(source_account = ? or own_address = ? and direction = 'OUTGOING')";
+        let destination = "(destination_account = ? or own_address = ? and direction = 'INCOMING')";
+        let either = "(source_account = ? or destination_account = ? or own_address = ?)";
         let accounts: [(_, _, &[Side], _); 3] = [
             (&filter.source_account, paid_from, &[Side::Payer], payer),
             (&filter.destination_account, paid_to, &[Side::Destination], destination),

@@ -172,7 +172,7 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
 /// Makes a quote from the customer's dollars, or from money that comes just in time.
 fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountRef) -> Result {
     let source = if in_time {
-        Source::RealtimeFunding { currency: currency("USD") }
+        Source::RealtimeFunding { currency: currency("USD"), network: None }
     } else {
         from(AccountRef::Internal(customer_account(1, "USD")), "USD")
     };
@@ -1118,6 +1118,7 @@ const CORRUPTERS: &[Corrupter] = &[
         "update quotes set own_account = $ada where transaction_id = $expired",
     ),
     corrupter(&["N2", "N1"], "update transactions set payer = null where id = $transferred_in"),
+    corrupter(&["N1", "S2"], "update transactions set own_address = payer where id = $uma_here_in"),
     // Payments about which nobody was asked; questions about nothing, decided otherwise, and
     // another's to answer.
     corrupter(&["A1"], "delete from approvals where transaction_id = $uma_waits_in"),

@@ -9,8 +9,8 @@ use domain::currency::Currency;
 use domain::external_account::Status;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoSuchAccount, PaymentRail,
-    Pending, RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoReport, PaymentRail, Pending,
+    RailAnswer, RailFailure,
 };
 
 /// The rail of a live platform that no partner has been connected to: it takes no order and says
@@ -36,7 +36,7 @@ impl PaymentRail for Unconnected {
         &'a self,
         inquiry: &'a AccountInquiry,
         _: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
         let usable = AccountReport::usable();
         let is_wallet = inquiry.account.account_type().is_wallet();
         let status = if is_wallet { Status::Active } else { Status::Pending };

@@ -11,7 +11,7 @@ use domain::external_account::Verification;
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NetworkFee, NoSuchAccount,
+    AccountInquiry, AccountReport, FundingInstruction, Instruction, NetworkFee, NoReport,
     PaymentRail, Pending, RailAnswer, RailFailure,
 };
 
@@ -103,19 +103,24 @@ impl PaymentRail for SandboxRail {
         &'a self,
         inquiry: &'a AccountInquiry,
         now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoSuchAccount>> {
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
         Box::pin(ready(report(inquiry, now)))
     }
 }
 
-fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoSuchAccount> {
+/// Wallets that are on another network than the main one unless somebody says so (contract 6.7).
+const TEST_NETS: [(&str, &str); 1] = [("SOLANA_WALLET", "SOLANA_DEVNET")];
+
+fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoReport> {
     let account = &inquiry.account;
     if account.account_type().is_wallet() {
-        return Ok(AccountReport::usable());
+        let is_test_net = |(name, _): &&(&str, &str)| *name == account.account_type().name;
+        let network = TEST_NETS.iter().find(is_test_net).map(|(_, network)| *network);
+        return Ok(AccountReport { network, ..AccountReport::usable() });
     }
     let tables = Tables::of(inquiry.settings.as_deref());
     let (AccountState { status, verification }, ask_again_at) =
-        tables.account(account, inquiry.since, now).ok_or(NoSuchAccount)?;
+        tables.account(account, inquiry.since, now)?;
     let given = account.beneficiary().map(|beneficiary| beneficiary.name());
     let holder_name = match verification {
         Verification::Matched => given.map(str::to_owned),
@@ -129,7 +134,8 @@ fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoS
         | Verification::CheckedByReceivingFi
         | Verification::Pending => None,
     };
-    Ok(AccountReport { status, verification: Some(verification), holder_name, ask_again_at })
+    let verification = Some(verification);
+    Ok(AccountReport { status, verification, holder_name, ask_again_at, network: None })
 }
 
 /// What steers the sandbox, in Markdown, for documents.
@@ -300,7 +306,8 @@ mod tests {
             };
             assert_eq!(report(suffix, 0), Ok(expected), "{suffix}");
         }
-        assert_eq!(report("105", 0), Err(NoSuchAccount));
+        assert_eq!(report("105", 0), Err(NoReport::NoSuchAccount));
+        assert_eq!(report("109", 0), Err(NoReport::Failed));
         let states = |suffix| {
             [0, 59_999, 60_000].map(|after| report(suffix, after).expect("an account").status)
         };
@@ -315,7 +322,8 @@ mod tests {
         let account = account("SOLANA_WALLET", "address", address);
         let inquiry = AccountInquiry { account, since: SINCE, settings: None };
         let report = answer_of(SandboxRail::default().inspect(&inquiry, SINCE));
-        assert_eq!(report, Ok(AccountReport::usable()));
+        let network = Some("SOLANA_DEVNET");
+        assert_eq!(report, Ok(AccountReport { network, ..AccountReport::usable() }));
     }
 
     #[test]

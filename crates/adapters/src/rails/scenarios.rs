@@ -16,7 +16,7 @@ use domain::clock::AHEAD_MAX_MILLIS;
 use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
 use domain::time::Timestamp;
-use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer, RailFailure};
+use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure};
 use serde::Deserialize;
 
 use crate::uma::sandbox::is_known;
@@ -172,6 +172,8 @@ struct Account {
 enum AccountPath {
     /// There is no such account.
     Unknown,
+    /// Nobody answers.
+    Fails,
     /// Each for so many milliseconds, then the last one.
     Known { first: Vec<(AccountState, i64)>, last: AccountState },
 }
@@ -187,26 +189,32 @@ pub(super) struct AccountState {
 const USABLE: AccountState =
     AccountState { status: Status::Active, verification: Verification::Matched };
 
-/// The state of an account, and until when it lasts; `None` if there is no such account.
-pub(super) type Found = Option<(AccountState, Option<Timestamp>)>;
+/// The state of an account, and until when it lasts.
+pub(super) type Found = Result<(AccountState, Option<Timestamp>), NoReport>;
 
 impl AccountPath {
     fn at(&self, since: Timestamp, now: Timestamp) -> Found {
-        let Self::Known { first, last } = self else { return None };
+        let (first, last) = match self {
+            Self::Known { first, last } => (first, last),
+            Self::Unknown => return Err(NoReport::NoSuchAccount),
+            Self::Fails => return Err(NoReport::Failed),
+        };
         let mut ends_at = since;
         for (state, millis) in first {
             ends_at = ends_at.plus_millis(*millis);
             if now < ends_at {
-                return Some((*state, Some(ends_at)));
+                return Ok((*state, Some(ends_at)));
             }
         }
-        Some((*last, None))
+        Ok((*last, None))
     }
 
     /// What happens, for people.
     fn sentence(&self) -> String {
-        let Self::Known { first, last } = self else {
-            return "does not exist: refused with a 400".to_owned();
+        let (first, last) = match self {
+            Self::Known { first, last } => (first, last),
+            Self::Unknown => return "does not exist: refused with a 400".to_owned(),
+            Self::Fails => return "nobody answers: a 500, and nothing is changed".to_owned(),
         };
         let state = |state: &AccountState| {
             format!("`{}`, `{}`", state.status.name(), state.verification.name())
@@ -300,7 +308,7 @@ impl Tables {
     pub(super) fn account(&self, info: &AccountInfo, since: Timestamp, now: Timestamp) -> Found {
         match self.each().find_map(|table| table.account(info)) {
             Some(path) => path.at(since, now),
-            None => Some((USABLE, None)),
+            None => Ok((USABLE, None)),
         }
     }
 }
@@ -464,14 +472,16 @@ fn account_path(steps: &[AccountStep]) -> Result<AccountPath, String> {
         return Err(format!("a path has at most {PATH_MAX} states"));
     }
     if let [AccountStep { status: Some(status), verification: None, seconds: None }] = steps
-        && status == "UNKNOWN"
+        && let Some((_, path)) = [("UNKNOWN", AccountPath::Unknown), ("FAILS", AccountPath::Fails)]
+            .into_iter()
+            .find(|(name, _)| status == name)
     {
-        return Ok(AccountPath::Unknown);
+        return Ok(path);
     }
     let state = |step: &AccountStep| {
         let status = step.status.as_deref().unwrap_or(USABLE.status.name());
         let status = Status::from_name(status)
-            .ok_or_else(|| format!("{status} is no status; UNKNOWN stands alone"))?;
+            .ok_or_else(|| format!("{status} is no status; UNKNOWN and FAILS stand alone"))?;
         let verification = step.verification.as_deref().unwrap_or(USABLE.verification.name());
         let verification = Verification::from_name(verification)
             .ok_or_else(|| format!("{verification} is no result of a verification"))?;
@@ -542,7 +552,8 @@ pub(super) fn markdown() -> String {
         "\n## Bank accounts\n\n\
          The same characters decide what is found out about the beneficiary and which status a new \
          bank account has. Only an `ACTIVE` one can pay and be paid. Wallets are `ACTIVE` and have \
-         no beneficiary.\n\n\
+         no beneficiary; a Solana wallet for which no `cryptoNetwork` is named is on \
+         `SOLANA_DEVNET`, others on their main network.\n\n\
          | Suffix | Status and verification |\n|---|---|\n",
     );
     for Account { suffix, path } in &table.accounts {
@@ -570,8 +581,8 @@ unit of what moves (with or without its `currency`), or both, for a `cause` of `
 some seconds and `RETURNED`, for what is paid out; `REFUSED`; `FAILED` for a `reason`. `NOT_TAKEN`
 for a reason stands alone: the order is refused before money is set aside. Reasons are
 `INSUFFICIENT_FUNDS`, `ACCOUNT_INVALID` and `TIMED_OUT`. A row of `accounts` fits a suffix; its path
-is states of `status` and `verification`, all but the last with `seconds`. `UNKNOWN` stands alone:
-there is no such account.
+is states of `status` and `verification`, all but the last with `seconds`. `UNKNOWN` and `FAILS`
+stand alone: there is no such account, and nobody answers.
 
 This is a file, with what the suffixes do to quotes since 2026-03-17:
 
@@ -637,7 +648,7 @@ mod tests {
             (account("{ status = 'ACTIVE', seconds = 5 }"), "it has no seconds"),
             (account("{}, {}"), "every state but the last has seconds"),
             (account("{ seconds = 5 }, { status = 'PENDING' }"), "only at first"),
-            (account("{ seconds = 5 }, { status = 'UNKNOWN' }"), "UNKNOWN stands alone"),
+            (account("{ seconds = 5 }, { status = 'UNKNOWN' }"), "UNKNOWN and FAILS stand alone"),
             ("payments = 5".to_owned(), "invalid type"),
             (" ".repeat(TEXT_MAX + 1), "bytes are more than"),
         ] {

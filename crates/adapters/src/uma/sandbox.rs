@@ -210,6 +210,10 @@ fn about_payee(field: &str) -> Option<&'static str> {
 }
 
 impl UmaPeer for SandboxPeer {
+    fn owns(&self, domain: &str) -> bool {
+        is_ours(domain)
+    }
+
     fn providers(&self) -> Vec<Provider> {
         let paid = |row: &Address| Currency::from_code(row.currency);
         let mut currencies: Vec<_> = ADDRESSES.iter().filter_map(paid).collect();

@@ -480,6 +480,35 @@ async fn a_client_that_goes_away_does_not_keep_the_platform_from_being_asked() {
 }
 
 #[tokio::test]
+async fn a_question_whose_asker_died_is_given_up_in_time() {
+    // The server that delivers knew the platform before the question, or meets it with it.
+    for knows_the_platform in [true, false] {
+        let asking = Asking::new(&[]).await;
+        let mut dispatcher = Dispatcher::new(asking.server.app.clone());
+        if knows_the_platform {
+            deliver(&asking.server, &mut dispatcher).await;
+        }
+        let (_, payment) = asking.pay().await;
+        deliver(&asking.server, &mut dispatcher).await;
+        let path =
+            format!("/webhooks/deliveries?status=PENDING&resourceId={}", text(&payment["id"]));
+        let waits = async || asking.payee.client.count(&path).await;
+        assert_eq!(waits().await, 1, "it may still be asked");
+        asking.server.pass(59_000).await;
+        deliver(&asking.server, &mut dispatcher).await;
+        assert_eq!(waits().await, 1);
+        // Nothing else happens to the platform: the dispatcher wakes up by itself.
+        let next = dispatcher.step().await.expect("a step").next.expect("something is due");
+        let millis = next.millis() - asking.server.app.server_now().millis();
+        assert!((1..=11_000).contains(&millis), "{millis}");
+        asking.server.pass(millis).await;
+        deliver(&asking.server, &mut dispatcher).await;
+        assert_eq!(waits().await, 0);
+        asking.server.verify();
+    }
+}
+
+#[tokio::test]
 async fn nobody_who_was_not_heard_has_approved() {
     let asking = Asking::new(&[]).await;
     let (outgoing, payment) = asking.pay().await;

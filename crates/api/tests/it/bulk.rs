@@ -175,8 +175,18 @@ async fn what_is_no_form_with_a_file_is_refused() {
     send(torn).await.refused(400, "INVALID_INPUT");
     let large = vec![b'x'; 4 * 1024 * 1024 + 1];
     send(form("file", &large)).await.refused(413, "PAYLOAD_TOO_LARGE");
-    // A repeat is the first answer and no second import.
+    // Wherever it is large: in another field, before the first one, in what says which one it is.
+    let larger = vec![b'x'; 5 * 1024 * 1024];
+    send(form("other", &larger)).await.refused(413, "PAYLOAD_TOO_LARGE");
+    for start in ["", "--edge\r\ncontent-disposition: form-data; name=\"file\"; x="] {
+        let body = [start.as_bytes(), &larger].concat();
+        let form = Call::raw(body).header("content-type", "multipart/form-data; boundary=edge");
+        send(form).await.refused(413, "PAYLOAD_TOO_LARGE");
+    }
+    // A repeat is the first answer and no second import; a file that did not arrive has none.
     let content = file([person(1)]);
+    let cut = form("file", content.as_bytes()).key("k").cut();
+    send(cut).await.refused(408, "REQUEST_TIMEOUT");
     let first = send(form("file", content.as_bytes()).key("k")).await;
     let again = send(form("file", b"other").key("k")).await;
     assert_eq!(first.expect(202), again.expect(202));

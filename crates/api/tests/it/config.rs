@@ -134,6 +134,11 @@ async fn a_manager_is_told_every_bad_value_at_once() {
         "webhookEndpoint",
     ];
     assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
+    // Whoever gives out addresses of the sandbox's institutions takes them from everybody else.
+    for domain in ["sandbox.uma.money", "Sandbox.Grid.uma.money"] {
+        let answer = client.patch("/config", &json!({ "umaDomain": domain })).await;
+        assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "umaDomain", "{domain}");
+    }
     let twice = [currency("USD", 10, 9), currency("EUR", 0, 1), currency("USD", 0, 1)];
     let answer = client.patch("/config", &json!({ "supportedCurrencies": twice })).await;
     let wrong = ["supportedCurrencies.0.minAmount", "supportedCurrencies.2.currencyCode"];

@@ -286,6 +286,8 @@ async fn a_regulated_platform_changes_what_it_knows_of_a_business() {
                 "taxId": "GB9",
             }),
         ),
+        ("beneficialOwners", owners.clone(), owners.clone()),
+        ("beneficialOwners", json!([]), json!([])),
         ("beneficialOwners", owners.clone(), owners),
         ("kybStatus", json!("PENDING_REVIEW"), json!("PENDING_REVIEW")),
     ] {
@@ -345,6 +347,9 @@ async fn an_unregulated_platform_changes_addresses_only() {
     let answer = client.patch(&path(&firm), &change).await;
     let named = fields(answer.refused(400, "INVALID_INPUT"));
     assert_eq!(named, ["beneficialOwners", "businessInfo.legalName"]);
+    let change = json!({ "customerType": "BUSINESS", "beneficialOwners": [] });
+    let answer = client.patch(&path(&firm), &change).await;
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["beneficialOwners"]);
     assert_eq!(*client.get(&path(&firm)).await.expect(200), firm);
 }
 
@@ -493,6 +498,8 @@ async fn a_viewer_filters_customers_by_every_field_inclusively() {
     check("?umaAddress=$Countess@uma.test", &[ada]).await;
     check("?umaAddress=%24countess%40uma.test", &[ada]).await;
     check("?umaAddress=$ada@uma.test", &[]).await;
+    let answer = client.get("/customers?umaAddress=ada").await;
+    assert_eq!(answer.refused(400, "INVALID_UMA_ADDRESS")["umaAddress"], "ada");
     let at = |second: u8| format!("2025-10-13T09:00:0{second}.000Z");
     check(&format!("?createdAfter={}", at(1)), &[engines]).await;
     check(&format!("?createdBefore={}", at(1)), &[engines, ada]).await;

@@ -80,8 +80,9 @@ async fn a_manager_adds_an_account_of_every_type_and_reads_it_back() {
         shown["platformAccountId"] = body["accountInfo"]["platformAccountId"].clone();
         let rails: Vec<_> = kind.rails.iter().map(|rail| rail.name()).collect();
         shown["accountInfo"]["paymentRails"] = json!(rails);
-        if let Some(network) = kind.networks.first() {
-            shown["cryptoNetwork"] = json!(network);
+        if let Some(main) = kind.networks.first() {
+            let named = (kind.name == "SOLANA_WALLET").then_some("SOLANA_DEVNET");
+            shown["cryptoNetwork"] = json!(named.unwrap_or(main));
         }
         if !kind.is_wallet() {
             let name = &body["accountInfo"]["beneficiary"]["fullName"];

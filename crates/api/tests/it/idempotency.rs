@@ -143,6 +143,11 @@ async fn the_secret_of_a_replayed_token_works() {
     let (id, secret) = (text(&again.body["clientId"]), text(&again.body["clientSecret"]));
     server.client(client.platform, &id, &secret).get("/config").await.expect(200);
     assert_eq!(client.count("/tokens").await, 2);
+    // Whoever holds less than that token gets nothing of it, whatever key it knows.
+    let weaker = server.token_with(client.platform, Permission::Manage).await;
+    let refused = weaker.post_once("/tokens", "k", &body).await;
+    refused.refused(403, "FORBIDDEN");
+    replayed(&first, &client.post_once("/tokens", "k", &body).await);
 }
 
 #[tokio::test]

@@ -144,8 +144,15 @@ async fn what_cannot_be_an_invitation_is_refused() {
         let answer = post(json!({ "inviterUma": inviter.uma, "amountToSend": amount })).await;
         assert_eq!(answer.status, status, "{}", answer.body);
     }
+    let own = format!("/customers/{}", inviter.customer);
+    let newer = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$newer@uma.test" });
+    inviter.client.patch(&own, &newer).await.expect(200);
+    // An address that was given up leads to nobody.
+    let answer = post(json!({ "inviterUma": inviter.uma })).await;
+    assert_eq!(answer.refused(400, "INVALID_UMA_ADDRESS")["umaAddress"], inviter.uma);
+    post(json!({ "inviterUma": "$newer@uma.test" })).await.expect(201);
     inviter.client.delete_customer(&inviter.customer).await;
-    post(json!({ "inviterUma": inviter.uma })).await.refused(410, "CUSTOMER_DELETED");
+    post(json!({ "inviterUma": "$newer@uma.test" })).await.refused(410, "CUSTOMER_DELETED");
     server.verify();
 }
 

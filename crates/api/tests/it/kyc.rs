@@ -227,6 +227,36 @@ async fn time_ends_a_check_that_nobody_went_through() {
 }
 
 #[tokio::test]
+async fn what_is_left_empty_on_the_page_stays_as_the_platform_said_it() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let said = json!({
+        "customerType": "INDIVIDUAL",
+        "platformCustomerId": "ada",
+        "kycStatus": "PENDING_REVIEW",
+        "fullName": "Ada Byron",
+        "birthDate": "1985-12-10",
+        "nationality": "GB",
+        "address": { "line1": "1 High Street", "postalCode": "N1", "country": "GB" },
+    });
+    let before = client.post("/customers", &said).await.expect(201).clone();
+    let link = client.link("ada").await;
+    assert_eq!(link["customerId"], before["id"]);
+    let form = "outcome=approved&fullName=Ada+Lovelace&birthDate=&nationality=&line1=";
+    page(&server.anonymous().fill(&link, form).await, 200);
+    let path = format!("/customers/{}", text(&before["id"]));
+    let after = client.get(&path).await.expect(200).clone();
+    assert_eq!(
+        (&after["fullName"], &after["kycStatus"]),
+        (&json!("Ada Lovelace"), &json!("APPROVED"))
+    );
+    for field in ["birthDate", "nationality", "address"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    server.verify();
+}
+
+#[tokio::test]
 async fn the_operator_has_the_last_word() {
     let server = Server::new();
     let client = server.platform_with(Mode::Live, false).await;

@@ -162,15 +162,25 @@ impl Client {
 
     /// Sets what may be sent in US dollars.
     pub async fn limit_usd(&self, min: i64, max: i64) {
+        self.set_of_currency("USD", &[("minAmount", json!(min)), ("maxAmount", json!(max))]).await;
+    }
+
+    /// Sets parts of what the configuration says about a currency.
+    pub async fn set_of_currency(&self, code: &str, parts: &[(&str, Value)]) {
         let config = self.get("/config").await.expect(200).clone();
         let mut currencies = config["supportedCurrencies"].clone();
-        for currency in currencies.as_array_mut().expect("currencies") {
-            if currency["currencyCode"] == "USD" {
-                currency["minAmount"] = json!(min);
-                currency["maxAmount"] = json!(max);
+        let named = currencies.as_array_mut().expect("currencies").iter_mut();
+        for currency in named.filter(|currency| currency["currencyCode"] == code) {
+            for (name, value) in parts {
+                currency[*name] = value.clone();
             }
         }
         self.patch("/config", &json!({ "supportedCurrencies": currencies })).await.expect(200);
+    }
+
+    /// Has a currency on for these ways only.
+    pub async fn allow_only(&self, code: &str, ways: &[&str]) {
+        self.set_of_currency(code, &[("enabledTransactionTypes", json!(ways))]).await;
     }
 
     /// Sets what is known about a customer's identity.

@@ -287,6 +287,14 @@ async fn a_platform_has_prices_of_its_own() {
     assert_eq!(digits(&answer, "exchangeRate"), "1.31655".parse().expect("a number"));
     assert_eq!(details["serviceApiFixedFee"], 50);
     assert_eq!(details["serviceApiVariableFeeAmount"], 1_000);
+    // Within one currency nothing is charged that no rule names on both sides.
+    let another = payer.client.customer().await;
+    let dollars = payer.client.account(Some(&another), "USD").await;
+    let (_, answer) = price_of(&payer.client, &payer.usd, &dollars).await;
+    assert_eq!(
+        (&answer.body["exchangeRate"], &answer.body["feesIncluded"]),
+        (&json!(1), &json!(0))
+    );
     // Back the other way, and for everybody else, the list holds.
     let (details, _) = price_of(&payer.client, &eur, &payer.usd).await;
     assert_eq!(details["serviceApiVariableFeeRate"], json!(0.003));

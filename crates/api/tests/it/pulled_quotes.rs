@@ -24,6 +24,15 @@ async fn quote(client: &Client, suffix: &str) -> (String, Value) {
     (customer, quote)
 }
 
+/// A customer, another one, and a quote from a bank account of the first to euros of the other.
+async fn to_another(client: &Client) -> (String, String, Value) {
+    let (customer, payee) = (client.customer().await, client.customer().await);
+    let eur = client.account(Some(&payee), "EUR").await;
+    let bank = client.usd_external(&customer, "790").await;
+    let quote = between(client, &bank, &eur).await;
+    (customer, payee, quote)
+}
+
 async fn execute(client: &Client, quote: &Value) -> Value {
     let path = format!("/quotes/{}/execute", text(&quote["id"]));
     client.post(&path, &json!({})).await.expect(200).clone()
@@ -77,14 +86,23 @@ async fn a_bank_account_that_does_not_pay_fails_the_quote_and_nothing_moves() {
 }
 
 #[tokio::test]
+async fn nothing_is_pulled_that_could_not_go_on() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (_, payee, quote) = to_another(&client).await;
+    client.delete(&format!("/customers/{payee}")).await.expect(200);
+    let path = format!("/quotes/{}/execute", text(&quote["id"]));
+    client.post(&path, &json!({})).await.refused(410, "CUSTOMER_DELETED");
+    server.pass(1_000).await;
+    assert_eq!(transaction(&client, &quote).await["status"], "PENDING");
+    server.verify();
+}
+
+#[tokio::test]
 async fn pulled_money_that_can_no_longer_go_on_is_kept_for_the_sender() {
     let server = Server::new();
     let client = server.platform().await;
-    let (customer, _) = quote(&client, "789").await;
-    let payee = client.customer().await;
-    let eur = client.account(Some(&payee), "EUR").await;
-    let bank = client.usd_external(&customer, "790").await;
-    let quote = between(&client, &bank, &eur).await;
+    let (customer, payee, quote) = to_another(&client).await;
     execute(&client, &quote).await;
     client.delete(&format!("/customers/{payee}")).await.expect(200);
     server.pass(1_000).await;

@@ -619,6 +619,30 @@ async fn money_that_came_for_a_customer_who_may_not_pay_is_given_back() {
 }
 
 #[tokio::test]
+async fn a_currency_that_was_turned_off_is_off_for_open_quotes_too() {
+    for (code, ways) in [("USD", ["INCOMING"]), ("EUR", ["OUTGOING"])] {
+        let server = Server::new();
+        let payer = Payer::with(&server, 100_000).await;
+        let eur = payer.account("EUR").await;
+        let now = payer.client.quote(&sending(&from(&payer.usd), &to(&eur), 50_000)).await;
+        let source = deposit("USD", &payer.customer);
+        let in_time = payer.client.quote(&sending(&source, &to(&eur), 50_000)).await;
+        payer.client.allow_only(code, &ways).await;
+        payer.client.execute(&now).await.refused(400, "INVALID_CURRENCY");
+        payer.client.stands_at(&now, "PENDING", "PENDING").await;
+        // Money that has come cannot be refused, only given back.
+        payer.client.deposit(&in_time, None).await.expect(200);
+        let sent = payer.client.stands_at(&in_time, "FAILED", "REFUNDED").await;
+        assert_eq!(sent["failureReason"], "QUOTE_EXECUTION_FAILED");
+        assert_eq!(payer.balance().await, 150_000);
+        // What is on again is on again.
+        payer.client.allow_only(code, &["INCOMING", "OUTGOING"]).await;
+        payer.client.execute(&now).await.expect(200);
+        server.verify();
+    }
+}
+
+#[tokio::test]
 async fn a_stablecoin_deposit_names_its_network() {
     let server = Server::new();
     let payer = Payer::with(&server, 0).await;
@@ -636,9 +660,24 @@ async fn a_stablecoin_deposit_names_its_network() {
         source["cryptoNetwork"] = json!("SOLANA_MAINNET");
         let body = sending(&source, &to(&payer.usd), 9_000_000);
         let quote = payer.client.quote(&body).await;
-        assert!(quote["paymentInstructions"][0]["accountOrWalletInfo"].is_object());
+        assert_eq!(quote["source"]["cryptoNetwork"], "SOLANA_MAINNET");
+        // Only the ways that lead over it are shown, on the payment too.
+        let transaction = payer.client.transaction_of(&quote).await;
+        for shown in [&quote, &transaction] {
+            let instructions = shown["paymentInstructions"].as_array().expect("a list");
+            assert_eq!(instructions.len(), 1, "{instructions:?}");
+            let info = &instructions[0]["accountOrWalletInfo"];
+            assert_eq!(
+                (&info["accountType"], &info["assetType"]),
+                (&json!("SOLANA_WALLET"), &json!(currency))
+            );
+        }
         payer.client.deposit(&quote, None).await.expect(200);
     }
+    let mut source = deposit("USD", &payer.customer);
+    source["cryptoNetwork"] = json!("SOLANA_MAINNET");
+    let answer = payer.client.post("/quotes", &sending(&source, &to(&payer.usd), 100)).await;
+    assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "source.cryptoNetwork");
     server.verify();
 }
 
@@ -976,15 +1015,7 @@ async fn a_currency_that_is_off_is_not_sent() {
     let server = Server::new();
     let payer = Payer::with(&server, 100_000).await;
     let (eur, bank) = (payer.account("EUR").await, payer.bank("789").await);
-    let config = payer.client.get("/config").await.expect(200).clone();
-    let mut currencies = config["supportedCurrencies"].clone();
-    for currency in currencies.as_array_mut().expect("currencies") {
-        if currency["currencyCode"] == "USD" {
-            currency["enabledTransactionTypes"] = json!(["INCOMING"]);
-        }
-    }
-    let change = json!({ "supportedCurrencies": currencies });
-    payer.client.patch("/config", &change).await.expect(200);
+    payer.client.allow_only("USD", &["INCOMING"]).await;
     let body = sending(&from(&payer.usd), &to(&eur), 500);
     payer.client.post("/quotes", &body).await.refused(400, "INVALID_CURRENCY");
     let body = crate::pay::transfer(&payer.usd, &bank, 500);
@@ -1002,18 +1033,8 @@ async fn a_currency_for_outgoing_payments_is_paid_out_and_not_into_internal_acco
     let payer = Payer::with(&server, 0).await;
     let eur = payer.client.funded(&payer.customer, "EUR", 100_000).await;
     let bank = payer.bank("789").await;
-    let config = payer.client.get("/config").await.expect(200).clone();
-    let mut currencies = config["supportedCurrencies"].clone();
-    for (types, internal, external) in
-        [(json!(["OUTGOING"]), false, true), (json!(["INCOMING"]), true, false)]
-    {
-        for currency in currencies.as_array_mut().expect("currencies") {
-            if currency["currencyCode"] == "USD" {
-                currency["enabledTransactionTypes"] = types.clone();
-            }
-        }
-        let change = json!({ "supportedCurrencies": currencies });
-        payer.client.patch("/config", &change).await.expect(200);
+    for (way, internal, external) in [("OUTGOING", false, true), ("INCOMING", true, false)] {
+        payer.client.allow_only("USD", &[way]).await;
         for (target, may) in [(&payer.usd, internal), (&bank, external)] {
             let body = sending(&from(&eur), &to(target), 500);
             let answer = payer.client.post("/quotes", &body).await;

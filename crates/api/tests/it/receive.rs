@@ -107,8 +107,19 @@ async fn a_payment_from_outside_shows_every_field() {
     assert_eq!(payee.client.balance(&payee.usd).await, 5_000);
     let told = server.told_statuses(&payment["id"]).await;
     assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
-    let path = format!("/transactions?senderAccountIdentifier={}", sender.replace('$', "%24"));
-    assert_eq!(payee.client.count(&path).await, 1);
+    let [sender, own] = [sender, &own].map(|address| address.replace('$', "%24"));
+    for (filter, count) in [
+        (format!("senderAccountIdentifier={sender}"), 1),
+        (format!("receiverAccountIdentifier={sender}"), 0),
+        (format!("accountIdentifier={sender}"), 1),
+        (format!("senderAccountIdentifier={own}"), 0),
+        (format!("receiverAccountIdentifier={own}"), 1),
+        (format!("accountIdentifier={own}"), 1),
+        (format!("accountIdentifier={own}&senderAccountIdentifier={sender}"), 1),
+        (format!("accountIdentifier={own}&type=OUTGOING"), 0),
+    ] {
+        assert_eq!(payee.client.count(&format!("/transactions?{filter}")).await, count, "{filter}");
+    }
     server.verify();
 }
 
@@ -167,6 +178,11 @@ async fn the_receiver_is_named_by_id_or_by_address() {
     ] {
         post(with(&[by_id.clone(), (name, value)])).await.refused(status, code);
     }
+    // What would come in with the fees is more than can be booked, though few millisatoshi.
+    let rupiahs = ("receivingCurrencyCode", json!("IDR"));
+    let most = ("receivingCurrencyAmount", json!(9_000_000_000_000_000_i64));
+    let answer = post(with(&[by_id.clone(), rupiahs, most])).await;
+    answer.refused(400, "AMOUNT_OUT_OF_RANGE");
     // Another platform's customer is nobody.
     let stranger = Payee::on(&server).await;
     let theirs = address_of(&stranger.client, &stranger.customer).await;

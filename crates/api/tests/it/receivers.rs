@@ -195,6 +195,9 @@ async fn another_institutions_answer_is_passed_on() {
     ] {
         let answer = look_up(&client, &at(user), &payer).await;
         assert_eq!(answer.refused(status, code)["umaAddress"], at(user), "{user}");
+        // Whoever could not be asked may answer the next time.
+        let is_final = answer.headers.get("x-should-retry").is_some_and(|value| value == "false");
+        assert_eq!(is_final, status != 424, "{user}");
     }
     look_up(&client, "$ada@example.com", &payer).await.refused(404, "UMA_NOT_FOUND");
     // A live platform has no network to ask.
@@ -236,6 +239,9 @@ async fn an_external_account_is_looked_up() {
     let pending = live.usd_external(&real, "789").await;
     let path = format!("/receiver/external-account/{pending}?customerId={real}");
     live.get(&path).await.refused(400, "INVALID_BANK_ACCOUNT");
+    // A currency that only comes in is none to pay in.
+    client.allow_only("USD", &["INCOMING"]).await;
+    assert!(codes(ask(&bank, &payer).await.expect(200)).is_empty());
     server.verify();
 }
 

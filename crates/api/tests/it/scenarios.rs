@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use service::platforms;
 
-use crate::pay::{Payer, sending, transfer};
+use crate::pay::{Payer, sending, to, transfer};
 use crate::support::{Server, text, usd_external};
 
 /// Adds a bank account with this suffix.
@@ -68,6 +68,23 @@ async fn an_account_that_the_bank_does_not_know_is_refused() {
 }
 
 #[tokio::test]
+async fn a_bank_that_does_not_answer_is_asked_again() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let path = "/customers/external-accounts";
+    let body = usd_external(Some(&payer.customer), "109");
+    for _ in 0..2 {
+        let refused = payer.client.post_once(path, "k", &body).await;
+        refused.refused(500, "INTERNAL_ERROR");
+    }
+    assert_eq!(payer.client.count(path).await, 0);
+    // Nothing was kept of it, not even the key.
+    let good = usd_external(Some(&payer.customer), "110");
+    payer.client.post_once(path, "k", &good).await.expect(201);
+    server.verify();
+}
+
+#[tokio::test]
 async fn accounts_change_with_time_and_only_active_ones_are_paid() {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000).await;
@@ -98,6 +115,65 @@ async fn accounts_change_with_time_and_only_active_ones_are_paid() {
     }
     server.pass(1_000).await;
     assert_eq!(payer.client.count("/transactions?type=OUTGOING&status=COMPLETED").await, 4);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_rail_is_asked_before_about_what_arrives() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000_000).await;
+    let rows = "[[payments]]\namount = 66600\ncurrency = 'EUR'\n\
+                path = [{ state = 'NOT_TAKEN', reason = 'ACCOUNT_INVALID' }]\n";
+    let set = platforms::set_rail_settings(&server.app, payer.client.platform, Some(rows.into()));
+    set.await.expect("they are set");
+    let body = json!({
+        "customerId": payer.customer,
+        "currency": "EUR",
+        "accountInfo": {
+            "accountType": "EUR_ACCOUNT",
+            "iban": "DE89370400440532013000",
+            "beneficiary": { "beneficiaryType": "INDIVIDUAL", "fullName": "Bo Berg" },
+        },
+    });
+    let bank = payer.client.post("/customers/external-accounts", &body).await.expect(201).clone();
+    let pay = async |side: &str, amount: i64| {
+        let mut body = sending(&crate::pay::from(&payer.usd), &to(&text(&bank["id"])), amount);
+        body["lockedCurrencySide"] = json!(side);
+        body["immediatelyExecute"] = json!(true);
+        payer.client.post("/quotes", &body).await
+    };
+    pay("RECEIVING", 66_600).await.refused(400, "INVALID_BANK_ACCOUNT");
+    // 666.00 dollars are fewer euros, which the bank takes.
+    pay("SENDING", 66_600).await.expect(201);
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_account_that_is_inactive_can_be_added_again() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let first = added(&payer, "184").await;
+    let path = "/customers/external-accounts";
+    let body = usd_external(Some(&payer.customer), "184");
+    payer.client.post(path, &body).await.refused(409, "CONFLICT");
+    let minute = json!({ "advanceBySeconds": 60 });
+    payer.client.post("/sandbox/clock", &minute).await.expect(200);
+    server.pass(0).await;
+    assert_eq!(shown(&payer, &first).await["status"], "INACTIVE");
+    let second = payer.client.post(path, &body).await.expect(201).clone();
+    assert_ne!(second["id"], first["id"]);
+    let out = transfer(&payer.usd, &text(&second["id"]), 1);
+    payer.client.post("/transfer-out", &out).await.expect(201);
+    // It stands in the way of the next one, until it is inactive too.
+    let again = payer.client.post(path, &body).await;
+    assert_eq!(again.refused(409, "CONFLICT")["accountId"], second["id"]);
+    payer.client.post("/sandbox/clock", &minute).await.expect(200);
+    server.pass(0).await;
+    let details =
+        json!({ "destinationType": "EXTERNAL_ACCOUNT_DETAILS", "externalAccountDetails": body });
+    let quote = sending(&crate::pay::from(&payer.usd), &details, 100);
+    payer.client.post("/quotes", &quote).await.expect(201);
+    assert_eq!(payer.client.count(path).await, 3);
     server.verify();
 }
 

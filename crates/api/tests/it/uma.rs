@@ -72,15 +72,20 @@ async fn a_quote_to_another_institution_shows_every_field() {
     assert_eq!(other["totalReceivingAmount"], arrives);
     let costs = other["totalSendingAmount"].as_i64().expect("an amount");
     assert!((99_998..=100_000).contains(&costs), "{costs}");
-    // Both are found by the receiver's address, and by no other.
-    let escaped = receiver.replace('$', "%24");
+    // Both are found by the addresses of who pays and who is paid, each on its own side.
+    let (escaped, own) = (receiver.replace('$', "%24"), own.replace('$', "%24"));
     for (path, count) in [
         (format!("/quotes?receivingUmaAddress={escaped}"), 2),
-        (format!("/quotes?sendingUmaAddress={}", own.replace('$', "%24")), 2),
+        (format!("/quotes?sendingUmaAddress={own}"), 2),
         ("/quotes?receivingUmaAddress=%24success.eur@sandbox.uma.money".to_owned(), 0),
         (format!("/transactions?receiverAccountIdentifier={escaped}"), 2),
         (format!("/transactions?senderAccountIdentifier={escaped}"), 0),
         (format!("/transactions?accountIdentifier={escaped}"), 2),
+        (format!("/transactions?senderAccountIdentifier={own}"), 2),
+        (format!("/transactions?receiverAccountIdentifier={own}"), 0),
+        (format!("/transactions?accountIdentifier={own}"), 2),
+        // The money for them was a transfer, which no address has made.
+        ("/transactions".to_owned(), 3),
     ] {
         assert_eq!(payer.client.count(&path).await, count, "{path}");
     }
@@ -248,6 +253,13 @@ async fn what_the_receivers_side_insists_on_is_given() {
     let answer = payer.client.post("/quotes", &body).await;
     let missing = &answer.refused(400, "MISSING_MANDATORY_USER_INFO")["missingFields"];
     assert_eq!(*missing, json!(["BIRTH_DATE"]));
+    // An empty text says nothing.
+    for empty in ["", "  "] {
+        body["senderCustomerInfo"]["BIRTH_DATE"] = json!(empty);
+        let answer = payer.client.post("/quotes", &body).await;
+        let missing = &answer.refused(400, "MISSING_MANDATORY_USER_INFO")["missingFields"];
+        assert_eq!(*missing, json!(["BIRTH_DATE"]));
+    }
     body["senderCustomerInfo"]["BIRTH_DATE"] = json!("1985-12-10");
     payer.client.quote(&body).await;
     for wrong in [json!({ "SHOE_SIZE": "38" }), json!({ "FULL_NAME": "x".repeat(501) })] {
@@ -263,14 +275,7 @@ async fn what_the_receivers_side_insists_on_is_given() {
 
 /// A platform that asks about the other side of payments in euros.
 pub async fn asks(client: &Client, fields: Value) {
-    let config = client.get("/config").await.expect(200).clone();
-    let mut currencies = config["supportedCurrencies"].clone();
-    for currency in currencies.as_array_mut().expect("currencies") {
-        if currency["currencyCode"] == "EUR" {
-            currency["requiredCounterpartyFields"] = fields.clone();
-        }
-    }
-    client.patch("/config", &json!({ "supportedCurrencies": currencies })).await.expect(200);
+    client.set_of_currency("EUR", &[("requiredCounterpartyFields", fields)]).await;
 }
 
 #[tokio::test]
@@ -378,8 +383,18 @@ async fn customers_of_this_server_pay_each_other() {
             payer.client.get(&path).await.refused(404, "TRANSACTION_NOT_FOUND");
             assert!(!got.to_string().contains(&text(&paid["id"])));
         }
-        let path = format!("/transactions?senderAccountIdentifier={}", own.replace('$', "%24"));
-        assert_eq!(payee.client.count(&path).await, 1);
+        // Both were sent from the payer's address and arrived at the payee's.
+        let both = if is_same { 2 } else { 1 };
+        for name in ["senderAccountIdentifier", "accountIdentifier"] {
+            let path = format!("/transactions?{name}={}", own.replace('$', "%24"));
+            assert_eq!(payer.client.count(&path).await, both, "{path}");
+            assert_eq!(payee.client.count(&path).await, both, "{path}");
+        }
+        for name in ["receiverAccountIdentifier", "accountIdentifier"] {
+            let path = format!("/transactions?{name}={}", payee.address.replace('$', "%24"));
+            assert_eq!(payer.client.count(&path).await, both, "{path}");
+            assert_eq!(payee.client.count(&path).await, both, "{path}");
+        }
         server.verify();
     }
 }
@@ -540,6 +555,39 @@ async fn what_the_payers_platform_insists_on_is_said_with_the_approval() {
 }
 
 #[tokio::test]
+async fn what_either_side_knows_need_not_be_asked() {
+    // The payer's platform insists on two facts and brings one; the other is known here.
+    let field = |name: &str| json!({ "name": name, "mandatory": true });
+    let server = Server::new();
+    let payer = Payer::with(&server, 100_000).await;
+    asks(&payer.client, json!([field("TAX_ID"), field("POSTAL_ADDRESS")])).await;
+    let payee = Payee::on(&server.platform().await).await;
+    // The payee's platform would like to know who pays, and nobody has to say it.
+    asks(&payee.client, json!([{ "name": "FULL_NAME", "mandatory": false }])).await;
+    let known = json!({
+        "customerType": "INDIVIDUAL",
+        "address":
+            { "line1": "1 High Street", "city": "London", "postalCode": "N1", "country": "GB" },
+    });
+    let path = format!("/customers/{}", payee.customer);
+    payee.client.patch(&path, &known).await.expect(200);
+    let mut body = to_payee(&payer, &payee, 100_000).await;
+    body["destination"]["counterpartyInformation"] = json!({ "TAX_ID": "DE1" });
+    let quote = payer.client.quote(&body).await;
+    payer.client.execute(&quote).await.expect(200);
+    let paid = payer.client.stands_at(&quote, "COMPLETED", "COMPLETED").await;
+    assert_eq!(
+        paid["counterpartyInformation"],
+        json!({ "TAX_ID": "DE1", "POSTAL_ADDRESS": "1 High Street, London, N1, GB" })
+    );
+    let sender = format!("/customers/{}", payer.customer);
+    let name = payer.client.get(&sender).await.expect(200)["fullName"].clone();
+    let got = payee.payment().await;
+    assert_eq!(got["counterpartyInformation"], json!({ "FULL_NAME": name }));
+    server.verify();
+}
+
+#[tokio::test]
 async fn platforms_whose_clocks_differ_pay_each_other() {
     for is_payer in [true, false] {
         let server = Server::new();
@@ -579,6 +627,15 @@ async fn a_payee_who_cannot_be_paid_any_more_is_not_paid() {
     payer.client.stands_at(&quote, "PENDING", "PENDING").await;
     payee.client.delete_customer(&payee.customer).await;
     payer.client.execute(&quote).await.refused(404, "UMA_NOT_FOUND");
+    assert_eq!(payer.balance().await, 200_000);
+    server.verify();
+    // A platform that takes no euros any more, at once and for what was looked up before.
+    let payee = Payee::on(&server.platform().await).await;
+    let body = to_payee(&payer, &payee, 100_000).await;
+    let quote = payer.client.quote(&body).await;
+    payee.client.allow_only("EUR", &["OUTGOING"]).await;
+    payer.client.execute(&quote).await.refused(403, "USER_NOT_READY");
+    payer.client.post("/quotes", &body).await.refused(400, "INVALID_CURRENCY");
     assert_eq!(payer.balance().await, 200_000);
     server.verify();
     // Between the execution and the decision.

@@ -37,7 +37,13 @@ fn section(page: &mut String, kind: &AccountType) {
     line(page, format_args!("- Currency: {}", quoted(kind.currencies)));
     line(page, format_args!("- Rails: {}", quoted(&rails)));
     if !kind.networks.is_empty() {
-        line(page, format_args!("- Networks: {}; without one the first", quoted(kind.networks)));
+        line(
+            page,
+            format_args!(
+                "- Networks: {}; without one the rail's, or else the first",
+                quoted(kind.networks)
+            ),
+        );
     }
     match kind.holder {
         Holder::Beneficiary { individual_needs } => line(

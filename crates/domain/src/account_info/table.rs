@@ -55,6 +55,16 @@ impl AccountType {
         TYPES.iter().find(|kind| kind.name == name)
     }
 
+    /// A network that wallets of any type are on, by its name.
+    pub fn network(name: &str) -> Option<&'static str> {
+        TYPES.iter().flat_map(|kind| kind.networks).copied().find(|network| *network == name)
+    }
+
+    /// Whether accounts of this type are wallets on a network.
+    pub fn is_on(&self, network: &str) -> bool {
+        self.networks.contains(&network)
+    }
+
     /// Whether accounts of this type hold `currency`.
     pub fn holds(&self, currency: Currency) -> bool {
         self.currencies.contains(&currency.code())

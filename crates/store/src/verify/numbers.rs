@@ -58,13 +58,19 @@ fn weight(facet: i64, bucket: i64) -> u64 {
 /// N2, and counts the rows of a payment for N1.
 pub(super) fn count_payment(run: &mut Run<'_>, payment: &Payment) {
     if let Some(transaction) = &payment.transaction {
-        let listed = Parties { own_account: transaction.own_account, payer: transaction.payer };
-        let expected = parties(
-            transaction.owner,
-            transaction.direction,
-            transaction.source_account,
-            transaction.destination_account,
-        );
+        // What it should be is sealed; the row cannot be read where it is another.
+        let own_address = transaction.own_address;
+        let listed =
+            Parties { own_account: transaction.own_account, payer: transaction.payer, own_address };
+        let expected = Parties {
+            own_address,
+            ..parties(
+                transaction.owner,
+                transaction.direction,
+                transaction.source_account,
+                transaction.destination_account,
+            )
+        };
         demand(&mut run.findings, listed == expected, &payment.name());
         let is_outgoing = transaction.direction == Direction::Outgoing;
         let listed = Listed {
@@ -76,7 +82,8 @@ pub(super) fn count_payment(run: &mut Run<'_>, payment: &Payment) {
         run.numbers.count(payment.id, listed.strands(&transactions::INDEXES));
     }
     for quote in &payment.quotes {
-        let listed = Parties { own_account: quote.own_account, payer: quote.payer };
+        let (own_account, payer) = (quote.own_account, quote.payer);
+        let listed = Parties { own_account, payer, own_address: None };
         let outgoing = Direction::Outgoing;
         let expected =
             parties(quote.owner, outgoing, quote.source_account, quote.destination_account);
@@ -105,7 +112,8 @@ fn parties(owner: Owner, direction: Direction, source: Option<Uuid>, destination
     let is_own =
         |account: &Uuid| InternalAccountId::from_uuid(*account).owner_uuid() == owner.uuid();
     let own_account = near.filter(is_own).unwrap_or(owner.uuid());
-    Parties { own_account, payer: source.filter(|source| *source != own_account) }
+    let payer = source.filter(|source| *source != own_account);
+    Parties { own_account, payer, own_address: None }
 }
 
 /// N1.

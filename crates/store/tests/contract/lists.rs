@@ -8,7 +8,7 @@ use domain::customer::Customer;
 use domain::id::Owner;
 use domain::quote::{self, Quote};
 use domain::token::Token;
-use domain::transaction::{self, AccountRef, Direction, Source, Transaction};
+use domain::transaction::{self, AccountRef, Destination, Direction, Source, Transaction};
 use domain::uma_address::UmaAddress;
 use proptest::array::uniform4;
 use proptest::collection;
@@ -273,7 +273,7 @@ pub async fn every_filter_of_transactions<P: Provider>() {
     let bank = || Some(Named::Account(account_id(7).uuid()));
     let pending = Some(transaction::Status::Pending);
     let address = |name: &str| Some(Named::Address(UmaAddress::parse(name).unwrap()));
-    let peer = || address(&format!("$bo.{CANARY}@peer.example"));
+    let own = || Some(Named::Address(uma_address(3)));
     let cases: Vec<(TransactionFilter, Vec<u128>)> = vec![
         (none(), vec![1, 2, 3, 4, 7]),
         (TransactionFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 3]),
@@ -286,7 +286,8 @@ pub async fn every_filter_of_transactions<P: Provider>() {
         (TransactionFilter { destination_account: bank(), ..none() }, vec![3, 4]),
         (TransactionFilter { either_account: dollars(), ..none() }, vec![1, 3]),
         // Another platform was paid from this address, and this one was not.
-        (TransactionFilter { source_account: peer(), ..none() }, vec![]),
+        (TransactionFilter { source_account: Some(Named::Address(peer())), ..none() }, vec![]),
+        (TransactionFilter { destination_account: own(), ..none() }, vec![]),
         (TransactionFilter { either_account: address("$nobody@b.c"), ..none() }, vec![]),
         (TransactionFilter { status: Some(transaction::Status::Rejected), ..none() }, vec![4]),
         (TransactionFilter { destination_account: bank(), status: pending, ..none() }, vec![3]),
@@ -349,6 +350,7 @@ fn planned(number: u128, plan: &Plan) -> Transaction {
     match kind {
         0 => deposit(number, platform, customer, 10, "USD"),
         1 => uma_in(number, platform, customer, money(10, "EUR"), None),
+        2 => uma_out(number, platform, customer),
         _ => {
             // Each platform pays to accounts of its own.
             let account = if platform_of(account - 6) == platform { account } else { customer + 6 };
@@ -358,6 +360,18 @@ fn planned(number: u128, plan: &Plan) -> Transaction {
     }
 }
 
+/// A payment to the address that others are paid from.
+fn uma_out(number: u128, platform: u128, customer: u128) -> Transaction {
+    let other_way = uma_in(number, platform, customer, money(10, "USD"), None).draft().clone();
+    let uma = other_way.uma.unwrap();
+    let (sender, receiver) = (uma.receiver, uma.sender);
+    let destination = Destination::Uma { address: receiver.clone(), currency: currency("USD") };
+    let uma = transaction::Uma { sender, receiver, rate_details: None, ..uma };
+    let draft = transfer_out(number, customer, customer + 6, 10).draft().clone();
+    let platform = platform_id(platform);
+    Transaction::pending(transaction::Draft { platform, destination, uma: Some(uma), ..draft })
+}
+
 /// Whether a filter names a payment, as the specification says it.
 fn names(filter: &TransactionFilter, transaction: &Transaction) -> bool {
     let draft = transaction.draft();
@@ -365,10 +379,14 @@ fn names(filter: &TransactionFilter, transaction: &Transaction) -> bool {
         AccountRef::Internal(id) => Named::Account(id.uuid()),
         AccountRef::External(id) => Named::Account(id.uuid()),
     };
-    let source = draft.source.as_ref().and_then(Source::account).map(uuid);
-    let destination = draft.destination.account().map(uuid);
-    let is = |wanted: &Option<Named>, sides: &[&Option<Named>]| {
-        wanted.is_none() || sides.contains(&wanted)
+    let account = draft.source.as_ref().and_then(Source::account).map(uuid);
+    let address = draft.uma.as_ref().map(|uma| Named::Address(uma.sender.clone()));
+    let source = [account, address];
+    let account = draft.destination.account().map(uuid);
+    let address = draft.uma.as_ref().map(|uma| Named::Address(uma.receiver.clone()));
+    let destination = [account, address];
+    let is = |wanted: &Option<Named>, sides: &[&[Option<Named>; 2]]| {
+        wanted.is_none() || sides.iter().any(|names| names.contains(wanted))
     };
     filter.owner.is_none_or(|owner| owner == draft.owner)
         && { filter.platform_customer_id.as_ref() }
@@ -388,7 +406,10 @@ fn filters() -> impl Strategy<Value = TransactionFilter> {
     let account = || {
         let internal = (1..=3_u128).prop_map(|owner| customer_account(owner, "USD").uuid());
         let external = (7..=9_u128).prop_map(|number| account_id(number).uuid());
-        option::weighted(0.25, prop_oneof![internal, external].prop_map(Named::Account))
+        let account = prop_oneof![internal, external].prop_map(Named::Account);
+        let own = (1..=3_u128).prop_map(uma_address);
+        let address = prop_oneof![3 => own, 1 => Just(peer())];
+        option::weighted(0.3, prop_oneof![2 => account, 1 => address.prop_map(Named::Address)])
     };
     let time = || option::weighted(0.2, (1..PLANNED).prop_map(at));
     let whose = (customer(), customer(), account(), account(), account());
@@ -433,7 +454,7 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
     opened.write(platforms).await;
     let mut runner = TestRunner::deterministic();
     let events = uniform4(0..transaction::Event::ALL.len());
-    let plan = (0..4_u8, 1..=3_u128, 7..=9_u128, events, 0..=ROUNDS);
+    let plan = (0..5_u8, 1..=3_u128, 7..=9_u128, events, 0..=ROUNDS);
     let plan = plan.prop_map(|(kind, customer, account, events, count)| Plan {
         kind,
         customer,
@@ -504,6 +525,44 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
     assert!(found > FILTERS, "the filters name too little: {found}");
 }
 
+/// A name may be that of several customers, each with accounts in many currencies.
+pub async fn a_list_of_many_accounts_is_counted<P: Provider>() {
+    const NAMESAKES: u128 = 16;
+    const CURRENCIES: [&str; 7] = ["USD", "EUR", "GBP", "MXN", "BRL", "INR", "PHP"];
+    let opened = open::<P>();
+    let pay = |unit: &mut Unit<'_, '_>| {
+        unit.put_platform(platform(1));
+        let mut payment = 0;
+        for number in 1..=NAMESAKES {
+            let platform_customer_id = "user".to_owned();
+            unit.put_customer(Customer { platform_customer_id, ..customer(number, 1) });
+            for currency in CURRENCIES {
+                for events in [&[][..], &[transaction::Event::Refused]] {
+                    payment += 1;
+                    let draft = deposit(payment, 1, number, 10, currency).draft().clone();
+                    let platform_customer_id = "user".to_owned();
+                    let draft = transaction::Draft { platform_customer_id, ..draft };
+                    begin(unit, Transaction::pending(draft))?;
+                    advance(unit, payment, events, at(900))?;
+                }
+            }
+        }
+        Ok(())
+    };
+    opened.write(pay).await;
+    let named = TransactionFilter {
+        platform_customer_id: Some("user".to_owned()),
+        created_after: Some(at(1)),
+        created_before: Some(at(30 * 86_400)),
+        ..TransactionFilter::default()
+    };
+    let page: Page<Transaction> =
+        opened.read(move |view| Ok(view.transactions(platform_id(1), &named, ALL)?)).await;
+    let expected = 2 * NAMESAKES * CURRENCIES.len() as u128;
+    assert_eq!(page.total, expected as u64);
+    assert_shown(keys(&page), (1..=expected).map(transaction_id).collect(), &"all");
+}
+
 pub async fn every_filter_of_quotes<P: Provider>() {
     let opened = open::<P>();
     let here = AccountRef::Internal(customer_account(1, "EUR"));
@@ -517,7 +576,7 @@ pub async fn every_filter_of_quotes<P: Provider>() {
             unit.claim_uma_address(UmaClaim { address: uma_address(2), customer: customer_id(2) });
             unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
-            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let waits = in_time.clone();
             let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, waits, there)];
             for (number, customer, source, target) in quotes {
@@ -530,7 +589,7 @@ pub async fn every_filter_of_quotes<P: Provider>() {
         .await;
     let none = QuoteFilter::default;
     let bank = Some(account_id(7).uuid());
-    let peer = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+    let peer = peer();
     let cases: Vec<(QuoteFilter, Vec<u128>)> = vec![
         (none(), vec![1, 2, 3, 4]),
         (QuoteFilter { owner: Some(Owner::Customer(customer_id(1))), ..none() }, vec![1, 2, 4]),

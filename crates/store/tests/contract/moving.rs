@@ -97,7 +97,8 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     let posting = movements::transfer_out(source, Rail::Ach, money(70, "USD")).unwrap();
     unit.pend(transaction_id(UNDER_WAY), &posting, at(9_100))?;
     unit.set_timer(timer(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
-    let in_time = domain::transaction::Source::RealtimeFunding { currency: currency("USD") };
+    let in_time =
+        domain::transaction::Source::RealtimeFunding { currency: currency("USD"), network: None };
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
     let subject = quote.id().uuid();
     unit.add_quote(quote);

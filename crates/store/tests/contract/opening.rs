@@ -37,7 +37,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             let owner = Owner::Customer(customer_id(1));
             unit.put_external_account(usd_account(1, 1, owner));
             unit.put_external_account(eur_account(2, 1, owner));
-            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
             unit.add_quote(quote);
             begin(unit, transaction)?;

@@ -170,7 +170,7 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
 async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let here = AccountRef::Internal(customer_account(1, "USD"));
     let there = AccountRef::External(account_id(2));
-    let in_time = Source::RealtimeFunding { currency: currency("USD") };
+    let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
     for (number, source) in [(1, from(here, "USD")), (2, in_time.clone()), (3, from(there, "USD"))]
     {
         let (quote, transaction) = quote(number, 1, source, there);
@@ -295,7 +295,7 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
             unit.put_token(token(1, 1));
             unit.put_customer(customer(1, 1));
             let there = AccountRef::External(account_id(2));
-            let in_time = Source::RealtimeFunding { currency: currency("USD") };
+            let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, there);
             unit.add_quote(quote);
             begin(unit, transaction)?;

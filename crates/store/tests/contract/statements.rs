@@ -19,7 +19,7 @@ pub async fn the_engine_accepts_every_statement<P: Provider>() {
 
 /// The indexes that lists are read from, but for those of customers: which of two is the better one
 /// depends on how many rows there are.
-const OF_LISTS: [&str; 20] = [
+const OF_LISTS: [&str; 22] = [
     "deliveries_by_platform",
     "deliveries_by_resource",
     "external_accounts_by_owner",
@@ -36,6 +36,8 @@ const OF_LISTS: [&str; 20] = [
     "transactions_by_destination_passing",
     "transactions_by_own_account_lasting",
     "transactions_by_own_account_passing",
+    "transactions_by_own_address_lasting",
+    "transactions_by_own_address_passing",
     "transactions_by_payer_lasting",
     "transactions_by_payer_passing",
     "transactions_by_platform",

@@ -251,6 +251,11 @@ pub fn uma_address(number: u128) -> UmaAddress {
     UmaAddress::parse(&format!("$user{number}@uma.example.com")).unwrap()
 }
 
+/// Whoever has an address elsewhere.
+pub fn peer() -> UmaAddress {
+    UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap()
+}
+
 /// A person of whom nothing is known.
 pub fn bare_customer(number: u128, platform: u128) -> Customer {
     Customer {
@@ -398,7 +403,7 @@ pub fn lookup(number: u128, platform: u128, sender: u128) -> Lookup {
         max_minor: 9_000,
         msat_per_unit,
     };
-    let address = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+    let address = peer();
     Lookup {
         id: lookup_id(number),
         platform: platform_id(platform),
@@ -673,7 +678,7 @@ pub fn uma_quote(
         None => {
             let msat = Money::new(MSAT, Currency::MSAT).unwrap();
             let invoice = format!("lnbc-{CANARY}");
-            let address = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+            let address = peer();
             let route = quote::Route::Lightning { invoice, msat };
             (address, route, Settlement::Lightning { msat })
         }
@@ -706,7 +711,7 @@ pub fn uma_in(
     outgoing: Option<u128>,
 ) -> Transaction {
     let code = received.currency();
-    let sender = UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap();
+    let sender = peer();
     let msat = Money::new(MSAT, Currency::MSAT).unwrap();
     let settlement = match outgoing {
         Some(number) => Settlement::Here { outgoing: Some(transaction_id(number)) },
