@@ -52,7 +52,7 @@ pub struct BulkUploadBody {
     /// System id.
     #[schema(example = "Job:019542f5-b3e7-7d02-8000-000000000000")]
     job_id: String,
-    /// `PENDING`, or `FAILED` where the file cannot be read as rows.
+    /// `PENDING`.
     status: &'static str,
 }
 
@@ -292,10 +292,10 @@ fn customer<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<NewRow, ApiEr
             }
         }
     }
-    if let Some(column) = ["platformCustomerId", "umaAddress"]
-        .into_iter()
-        .find(|column| field(column).is_some_and(|value| value.chars().any(char::is_control)))
-    {
+    let has_control =
+        |column: &&str| field(column).is_some_and(|value| value.chars().any(char::is_control));
+    let used = required.iter().chain(optional).map(|(column, _)| *column);
+    if let Some(column) = COLUMNS_OF_ALL.into_iter().chain(used).find(has_control) {
         let problem = Problem::new(column, "has a control character");
         return Err(ApiError::fields(Code::InvalidInput, vec![problem]));
     }

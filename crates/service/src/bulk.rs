@@ -71,10 +71,11 @@ pub fn begin(
         File::Broken(refusal) => {
             let content = PartContent::Done(vec![refusal.clone()]);
             unit.put_part(Part { import: id, number: 0, content });
-            let moved = BulkImport::pending(draft(0, 1)).apply(Event::Broken, now)?;
-            let import = moved.now().clone();
-            tell(app, unit, &import, std::slice::from_ref(refusal))?;
+            let import = BulkImport::pending(draft(0, 1));
+            let moved = import.clone().apply(Event::Broken, now)?;
+            tell(app, unit, moved.now(), std::slice::from_ref(refusal))?;
             unit.move_import(moved);
+            // That it was taken in is answered before what became of it (contract 6.5).
             Ok(import)
         }
     }
