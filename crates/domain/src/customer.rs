@@ -203,6 +203,14 @@ impl Identity {
             Self::Business(_) => "BUSINESS",
         }
     }
+
+    /// The name of the person or of the business, if it is known.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Individual(person) => person.full_name.as_deref(),
+            Self::Business(business) => Some(&business.legal_name),
+        }
+    }
 }
 
 impl Customer {

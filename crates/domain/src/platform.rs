@@ -57,6 +57,12 @@ pub const COUNTERPARTY_FIELDS: [&str; 16] = [
     "IDENTIFIER",
 ];
 
+/// The end of the name of a customer of the sandbox who is looked at first.
+pub const REVIEWED_SUFFIX: &str = "001";
+
+/// The end of the name of a customer of the sandbox who is refused.
+pub const REJECTED_SUFFIX: &str = "002";
+
 /// A fact that the platform asks of counterparties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CounterpartyField {
@@ -64,6 +70,21 @@ pub struct CounterpartyField {
     pub name: &'static str,
     /// Whether a payment without it is refused.
     pub mandatory: bool,
+}
+
+impl CounterpartyField {
+    /// What is asked for some currencies. A field that one of them insists on is insisted on.
+    pub fn asked_for<'a>(currencies: impl IntoIterator<Item = &'a SupportedCurrency>) -> Vec<Self> {
+        let mut fields: Vec<Self> = Vec::new();
+        let all = currencies.into_iter().flat_map(|one| &one.required_counterparty_fields);
+        for field in all {
+            match fields.iter_mut().find(|known| known.name == field.name) {
+                Some(known) => known.mandatory |= field.mandatory,
+                None => fields.push(*field),
+            }
+        }
+        fields
+    }
 }
 
 /// A currency that the platform's customers can hold, send and receive.
@@ -175,11 +196,18 @@ impl Platform {
 
     /// What is known about the identity of a customer that the platform has just made (contract
     /// 6.4). A regulated platform knows its customers itself and may say what it knows; where no
-    /// money is real, everybody is approved; everybody else has to be looked at first.
-    pub fn first_kyc_status(&self, given: Option<KycStatus>) -> KycStatus {
+    /// money is real, the end of the name decides (contract 6.18); everybody else has to be looked
+    /// at first.
+    pub fn first_kyc_status(&self, given: Option<KycStatus>, name: Option<&str>) -> KycStatus {
+        let simulated = match name {
+            Some(name) if name.ends_with(REVIEWED_SUFFIX) => KycStatus::PendingReview,
+            Some(name) if name.ends_with(REJECTED_SUFFIX) => KycStatus::Rejected,
+            Some(_) | None => KycStatus::Approved,
+        };
         match (self.is_regulated, self.mode) {
-            (true, _) => given.unwrap_or(KycStatus::Approved),
-            (false, Mode::Sandbox) => KycStatus::Approved,
+            (true, Mode::Sandbox) => given.unwrap_or(simulated),
+            (true, Mode::Live) => given.unwrap_or(KycStatus::Approved),
+            (false, Mode::Sandbox) => simulated,
             (false, Mode::Live) => KycStatus::PendingReview,
         }
     }

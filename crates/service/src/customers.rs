@@ -91,7 +91,9 @@ pub fn create(
     new: &NewCustomer,
     drawn: &Drawn,
 ) -> Result<Customer, Error> {
-    add(unit, platform, new, drawn, |platform| platform.first_kyc_status(new.kyc_status))
+    add(unit, platform, new, drawn, |platform| {
+        platform.first_kyc_status(new.kyc_status, new.identity.name())
+    })
 }
 
 /// Makes a customer of whom this much is known.

@@ -15,6 +15,7 @@ use domain::account_info::AccountInfo;
 use domain::clock::AHEAD_MAX_MILLIS;
 use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
+use domain::platform::{REJECTED_SUFFIX, REVIEWED_SUFFIX};
 use domain::time::Timestamp;
 use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure};
 use serde::Deserialize;
@@ -548,6 +549,14 @@ pub(super) fn markdown() -> String {
         line(&[&format!("`{suffix}`"), &transfer, &quote]);
     }
     line(&["any other", &SUCCEEDS.sentence(), &SUCCEEDS.sentence()]);
+    writeln!(
+        page,
+        "\n## Customers\n\n\
+         The last three characters of the `fullName` or `legalName` of a new customer decide its \
+         first status, unless a regulated platform says it: `{REVIEWED_SUFFIX}` is \
+         `PENDING_REVIEW`, `{REJECTED_SUFFIX}` is `REJECTED`, any other `APPROVED`."
+    )
+    .expect("writing to a string cannot fail");
     page.push_str(
         "\n## Bank accounts\n\n\
          The same characters decide what is found out about the beneficiary and which status a new \

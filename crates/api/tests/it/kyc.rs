@@ -323,6 +323,36 @@ async fn what_a_regulated_platform_states_is_told() {
 }
 
 #[tokio::test]
+async fn in_the_sandbox_the_end_of_a_name_decides() {
+    let server = Server::new();
+    for is_regulated in [true, false] {
+        let client = server.platform_with(Mode::Sandbox, is_regulated).await;
+        for (name, status) in [
+            ("Jane Doe 001", "PENDING_REVIEW"),
+            ("Jane Doe 002", "REJECTED"),
+            ("Jane Doe 003", "APPROVED"),
+        ] {
+            let person = json!({ "customerType": "INDIVIDUAL", "fullName": name });
+            let made = client.post("/customers", &person).await.expect(201).clone();
+            assert_eq!(made["kycStatus"], status, "{name}");
+            let business =
+                json!({ "customerType": "BUSINESS", "businessInfo": { "legalName": name } });
+            let made = client.post("/customers", &business).await.expect(201).clone();
+            assert_eq!(made["kybStatus"], status, "{name}");
+        }
+        let said = json!({
+            "customerType": "INDIVIDUAL", "fullName": "Jane Doe 002", "kycStatus": "APPROVED",
+        });
+        let made = client.post("/customers", &said).await.expect(201).clone();
+        assert_eq!(made["kycStatus"], if is_regulated { "APPROVED" } else { "REJECTED" });
+    }
+    let live = server.platform_with(Mode::Live, true).await;
+    let person = json!({ "customerType": "INDIVIDUAL", "fullName": "Jane Doe 002" });
+    assert_eq!(live.post("/customers", &person).await.expect(201)["kycStatus"], "APPROVED");
+    server.verify();
+}
+
+#[tokio::test]
 async fn money_waits_for_the_identity_and_accounts_do_not() {
     let server = Server::new();
     let client = server.platform_with(Mode::Sandbox, false).await;
