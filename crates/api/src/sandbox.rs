@@ -128,7 +128,8 @@ pub struct ReceiveUmaPayment {
     receiving_currency_amount: i64,
 }
 
-/// What the institutions of the sandbox say about their customers who pay.
+/// What the institutions of the sandbox say about their customers who pay, whether it is asked or
+/// not.
 const PAYER: [(&str, &str); 5] = [
     ("FULL_NAME", "Sandbox Sender"),
     ("BIRTH_DATE", "1990-01-01"),
@@ -136,6 +137,25 @@ const PAYER: [(&str, &str); 5] = [
     ("COUNTRY_OF_RESIDENCE", "US"),
     ("USER_TYPE", "INDIVIDUAL"),
 ];
+
+/// What they say if it is asked, beside the address that pays: a platform that insists on anything
+/// can try how it is paid.
+const PAYER_ASKED: [(&str, &str); 10] = [
+    ("PHONE_NUMBER", "+12025550100"),
+    ("EMAIL", "sender@sandbox.example"),
+    ("POSTAL_ADDRESS", "1 Sandbox Street, Springfield, 00000, US"),
+    ("TAX_ID", "000-00-0000"),
+    ("REGISTRATION_NUMBER", "00000000"),
+    ("ACCOUNT_IDENTIFIER", "000000000"),
+    ("FI_LEGAL_ENTITY_NAME", "Sandbox Bank"),
+    ("FI_ADDRESS", "2 Sandbox Street, Springfield, 00000, US"),
+    ("PURPOSE_OF_PAYMENT", "GOODS_OR_SERVICES"),
+    ("ULTIMATE_INSTITUTION_COUNTRY", "US"),
+];
+
+fn facts<const N: usize>(said: [(&'static str, &str); N]) -> Facts {
+    said.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
+}
 
 /// Refuses a platform whose money is real (contract 1.2).
 fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
@@ -291,12 +311,12 @@ pub async fn receive(
         let mut checks = Checks::new();
         let customer_id = checks.id_if("customerId", body.customer_id.as_deref());
         checks.done()?;
+        let mut if_asked = facts(PAYER_ASKED);
+        if_asked.insert("IDENTIFIER", sender.to_string());
         Ok(PayIn {
             sender,
-            payer: PAYER
-                .into_iter()
-                .map(|(name, value)| (name, value.to_owned()))
-                .collect::<Facts>(),
+            payer: facts(PAYER),
+            if_asked,
             receiver,
             customer_id,
             currency: currency(&body.receiving_currency_code)?,

@@ -171,7 +171,7 @@ pub fn exchange(
 }
 
 /// A payment from another institution: `sent` arrived over `rail`, `fees` in the receiving
-/// currency are income of `platform`, and `received` reaches `to`. Posted at once.
+/// currency are income of `platform`, and `received` reaches `to`. Pended until the money is here.
 pub fn receipt(
     rail: Rail,
     to: InternalAccountId,

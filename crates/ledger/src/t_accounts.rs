@@ -303,7 +303,7 @@ fn receipt() -> String {
         "What arrived stays on the exchange account of its asset; fees and the received amount \
          are in the currency of the receiver.",
     );
-    example.post(movements::receipt(
+    let pending = example.pend(movements::receipt(
         Rail::Lightning,
         ada("USD"),
         acme(),
@@ -311,6 +311,7 @@ fn receipt() -> String {
         money(100, "USD"),
         Receiving(money(9_900, "USD")),
     ));
+    example.resolve(pending, "the invoice was paid", Resolution::Post);
     example.finish()
 }
 

@@ -19,10 +19,11 @@ use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement, Source,
-    Transaction, Uma, reference,
+    Status, Transaction, Uma, reference,
 };
 use domain::uma_address::UmaAddress;
 use ledger::movements;
+use ledger::posting::{Posting, Resolution};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
@@ -66,6 +67,8 @@ pub(crate) fn begin_here(
             rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
         },
     );
+    let description = outgoing.draft().description.clone();
+    let draft = Draft { description, ..draft };
     begin(app, unit, draft, now)?;
     Ok(())
 }
@@ -77,6 +80,8 @@ pub struct PayIn {
     pub sender: UmaAddress,
     /// What its institution says about it.
     pub payer: Facts,
+    /// What it says if it is asked.
+    pub if_asked: Facts,
     /// The address that is paid, if it is given.
     pub receiver: Option<UmaAddress>,
     /// The customer who is paid, if it is given. One of the two must be.
@@ -108,8 +113,12 @@ pub fn receive(
     let received = limits::amount(request.amount_minor, request.currency)?;
     let account = InternalAccountId::of(holder.owner(), request.currency);
     limits::has_room(unit, account, received)?;
-    let asked = uma::asked_by(&platform, request.currency);
-    let fields = uma::missing(&asked, &request.payer);
+    let asked = uma::asked_by(&platform, [request.currency]);
+    let mut payer = request.payer.clone();
+    let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
+    let told = request.if_asked.iter().filter(|(name, _)| is_asked(name));
+    payer.extend(told.map(|(name, value)| (*name, value.clone())));
+    let fields = uma::missing(&asked, &payer);
     if !fields.is_empty() {
         return Err(Error::PayerDataMissing { fields });
     }
@@ -121,7 +130,7 @@ pub fn receive(
         Uma {
             sender: request.sender.clone(),
             receiver: customer.uma_address.clone(),
-            counterparty: request.payer.clone(),
+            counterparty: payer,
             settlement: Settlement::Lightning { msat: receipt.msat },
             rate_details: Some(receipt.details),
         },
@@ -305,20 +314,35 @@ fn asked(
     transaction: &Transaction,
 ) -> Result<Vec<CounterpartyField>, Error> {
     let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(Vec::new()) };
-    let theirs = owners::platform(unit, outgoing.draft().platform)?;
-    let mut asked = uma::asked_by(&theirs, transaction.draft().received.currency());
-    let customer =
-        owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
-    let known = match &customer {
-        owners::Holder::Customer(customer) => uma::about(customer, &asked),
-        owners::Holder::Platform(_) => Facts::new(),
-    };
+    let mut asked = uma::asked_by_payer(unit, &outgoing)?;
+    let known = about_payee(unit, transaction, &asked)?;
     // The payer's platform may know itself what it asks for.
     let told = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
     let is_known =
         |name: &str| [Some(&known), told].into_iter().flatten().any(|facts| uma::says(facts, name));
     asked.retain(|field| !is_known(field.name));
     Ok(asked)
+}
+
+/// Whether a payment comes from another institution over Lightning.
+pub(crate) fn is_from_peer(transaction: &Transaction) -> bool {
+    let draft = transaction.draft();
+    let settlement = draft.uma.as_ref().map(|uma| uma.settlement);
+    draft.direction == Direction::Incoming
+        && matches!(settlement, Some(Settlement::Lightning { .. }))
+}
+
+/// What is known here of what is asked about the receiver of a payment.
+fn about_payee(
+    unit: &mut Unit<'_, '_>,
+    incoming: &Transaction,
+    asked: &[CounterpartyField],
+) -> Result<Facts, Error> {
+    let draft = incoming.draft();
+    Ok(match owners::holder(unit, draft.platform, draft.owner.customer())? {
+        owners::Holder::Customer(customer) => uma::about(&customer, asked),
+        owners::Holder::Platform(_) => Facts::new(),
+    })
 }
 
 /// The transaction of whoever pays, of a payment within this server.
@@ -369,27 +393,58 @@ fn go_on(
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
     let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     let Some(outgoing) = outgoing(unit, &transaction)? else {
+        unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
         lifecycle::ask_rail(app, unit, &transaction, now)?;
         return Ok(transaction);
     };
-    let told = shared(unit, &outgoing, receiver)?;
+    let told = shared(unit, &transaction, &outgoing, receiver)?;
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
     jobs::end(app, unit, outgoing.knowing(told), Event::Settled, then)?;
     credit(app, unit, transaction, now)
 }
 
-/// What of the platform's answer the payer's side has asked for.
+/// What the payer's side is told of what it has asked about the receiver: what is known here and it
+/// does not know itself, and what the receiver's platform has answered. Nothing of it is told
+/// before that platform agrees.
 fn shared(
     unit: &mut Unit<'_, '_>,
+    incoming: &Transaction,
     outgoing: &Transaction,
     receiver: &Facts,
 ) -> Result<Facts, Error> {
-    let theirs = owners::platform(unit, outgoing.draft().platform)?;
-    let asked: Vec<CounterpartyField> =
-        uma::asked_by(&theirs, outgoing.draft().received.currency());
+    let asked = uma::asked_by_payer(unit, outgoing)?;
     let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
     let said = receiver.iter().filter(|(name, _)| is_asked(name));
-    Ok(said.map(|(name, value)| (*name, value.clone())).collect())
+    let mut told = about_payee(unit, incoming, &asked)?;
+    if let Some(uma) = &outgoing.draft().uma {
+        told.retain(|name, _| !uma.counterparty.contains_key(name));
+    }
+    told.extend(said.map(|(name, value)| (*name, value.clone())));
+    Ok(told)
+}
+
+fn broken(transaction: &Transaction) -> Error {
+    Error::Internal(format!("{} is no payment to a UMA address", transaction.id()))
+}
+
+/// The customer's account that an incoming payment is for.
+fn account(transaction: &Transaction) -> Result<InternalAccountId, Error> {
+    let account = transaction.draft().destination.account().and_then(AccountRef::internal);
+    account.ok_or_else(|| broken(transaction))
+}
+
+/// What a payment from another institution posts. It pends from the approval to the rail's answer,
+/// so that its account stays and has room.
+fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
+    let Draft { platform, received, uma, .. } = transaction.draft();
+    let uma = uma.as_ref().ok_or_else(|| broken(transaction))?;
+    let (Some(msat), Some(details)) = (uma.settlement.msat(), uma.rate_details) else {
+        return Err(broken(transaction));
+    };
+    let fees = details.variable_fee.checked_add(details.fixed_fee);
+    let fees = fees.map_err(|error| Error::Internal(error.to_string()))?;
+    let account = account(transaction)?;
+    Ok(movements::receipt(Rail::Lightning, account, *platform, Sending(msat), fees, *received)?)
 }
 
 /// Credits an incoming payment whose money is here, and sees that it goes on to where its owner
@@ -400,22 +455,13 @@ pub(crate) fn credit(
     transaction: Transaction,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let draft = transaction.draft();
-    let (id, received) = (draft.id, draft.received);
-    let broken = || Error::Internal(format!("{id} is no payment to a UMA address"));
-    let account = draft.destination.account().and_then(AccountRef::internal);
-    let (Some(uma), Some(account)) = (&draft.uma, account) else { return Err(broken()) };
-    let posting = match uma.settlement {
-        Settlement::Here { .. } => movements::delivery(account, received.money())?,
-        Settlement::Lightning { msat } => {
-            let details = uma.rate_details.ok_or_else(broken)?;
-            let fees = details.variable_fee.checked_add(details.fixed_fee);
-            let fees = fees.map_err(|error| Error::Internal(error.to_string()))?;
-            let sent = Sending(msat);
-            movements::receipt(Rail::Lightning, account, draft.platform, sent, fees, received)?
-        }
-    };
-    unit.post(id, &posting, now)?;
+    let id = transaction.id();
+    if is_from_peer(&transaction) {
+        unit.resolve(id, Resolution::Post, now)?;
+    } else {
+        let received = transaction.draft().received.money();
+        unit.post(id, &movements::delivery(account(&transaction)?, received)?, now)?;
+    }
     let transaction = lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
     let owner =
         owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
@@ -437,6 +483,9 @@ pub(crate) fn stop(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
+    if is_from_peer(&transaction) && transaction.status() == Status::Processing {
+        unit.resolve(transaction.id(), Resolution::Void, now)?;
+    }
     if let Some(outgoing) = outgoing(unit, &transaction)? {
         let event = match event {
             Event::Failed(FailureReason::PaymentApprovalTimedOut) => {

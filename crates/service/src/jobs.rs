@@ -12,8 +12,7 @@ use domain::quote::{self, Quote, Route};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Event, FailureReason, Settlement, Source, Status,
-    Transaction,
+    AccountRef, Destination, Direction, Event, FailureReason, Source, Status, Transaction,
 };
 use ledger::movements::{self, Movement};
 use ledger::posting::Resolution;
@@ -420,7 +419,7 @@ fn keep_answer(
     if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
-    let from_peer = is_from_peer(&transaction);
+    let from_peer = incoming::is_from_peer(&transaction);
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             let platform = owners::platform(unit, timer.platform)?;
@@ -506,14 +505,6 @@ fn watch(
     }
     unit.clear_timer(timer.key());
     Ok(())
-}
-
-/// Whether a payment comes from another institution over Lightning.
-fn is_from_peer(transaction: &Transaction) -> bool {
-    let draft = transaction.draft();
-    let settlement = draft.uma.as_ref().map(|uma| uma.settlement);
-    draft.direction == Direction::Incoming
-        && matches!(settlement, Some(Settlement::Lightning { .. }))
 }
 
 /// Why a payment failed whose rail has failed.

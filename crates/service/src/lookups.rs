@@ -241,18 +241,11 @@ pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
         .collect()
 }
 
-/// What a platform asks about whoever pays its customers, in any currency. A field that one
-/// currency insists on is insisted on, because the payer has not chosen one yet.
+/// What a platform asks about whoever pays its customers, in any currency: the payer has not chosen
+/// one yet.
 fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
-    let mut fields: Vec<CounterpartyField> = Vec::new();
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
-    for field in incoming.flat_map(|supported| &supported.required_counterparty_fields) {
-        match fields.iter_mut().find(|known| known.name == field.name) {
-            Some(known) => known.mandatory |= field.mandatory,
-            None => fields.push(*field),
-        }
-    }
-    fields
+    CounterpartyField::asked_for(incoming)
 }
 
 fn from_peer(

@@ -237,7 +237,8 @@ fn asked(
     let (destination, plan) = match &new.to {
         To::Uma(to) => {
             let said = (new.lookup, &new.payer);
-            let plan = uma::plan(unit, &platform, to, said, &holder, drawn.now)?;
+            let way = (source.currency(), to);
+            let plan = uma::plan(unit, &platform, way, said, &holder, drawn.now)?;
             let (address, currency) = (to.address.clone(), plan.offer.currency);
             (Destination::Uma { address, currency }, Some(plan))
         }

@@ -12,7 +12,7 @@ use domain::platform::{CounterpartyField, Platform};
 use domain::pricing::{Locked, Price};
 use domain::quote;
 use domain::time::Timestamp;
-use domain::transaction::{self, Direction, Facts, Settlement};
+use domain::transaction::{self, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
 use ports::uma::{Invoice, PayRequest};
 use store::unit::Unit;
@@ -114,17 +114,56 @@ pub(crate) fn says(facts: &Facts, name: &str) -> bool {
     facts.get(name).is_some_and(|value| !value.trim().is_empty())
 }
 
-/// What a platform asks about the other side of a payment in a currency.
-pub(crate) fn asked_by(platform: &Platform, currency: Currency) -> Vec<CounterpartyField> {
-    let supported = platform.supported(currency);
-    supported.map(|terms| terms.required_counterparty_fields.clone()).unwrap_or_default()
+/// What a platform asks about the other side of a payment in some of its currencies: what it asks
+/// for one of them.
+pub(crate) fn asked_by(
+    platform: &Platform,
+    currencies: impl IntoIterator<Item = Currency>,
+) -> Vec<CounterpartyField> {
+    let supported = currencies.into_iter().filter_map(|currency| platform.supported(currency));
+    CounterpartyField::asked_for(supported)
+}
+
+/// What the platform of whoever pays asks about the receiver: it sends in one currency, and pays
+/// out in another.
+pub(crate) fn asked_by_payer(
+    unit: &mut Unit<'_, '_>,
+    outgoing: &Transaction,
+) -> Result<Vec<CounterpartyField>, Error> {
+    let draft = outgoing.draft();
+    let platform = owners::platform(unit, draft.platform)?;
+    let sent = draft.sent.map(|sent| sent.currency());
+    Ok(asked_by(&platform, sent.into_iter().chain([draft.received.currency()])))
+}
+
+/// The field under which an address is told.
+const IDENTIFIER: &str = "IDENTIFIER";
+
+/// What the payee's side is told about whoever pays: what is known of what it asks for, and what
+/// the quote says for the rest (contract 6.9.1). A regulated platform answers for its customers
+/// and may say it otherwise; for the others we have checked them (contract 6.3). Nobody says which
+/// address pays.
+fn about_payer(
+    platform: &Platform,
+    sender: &Customer,
+    asked: &[CounterpartyField],
+    said: &Facts,
+) -> Facts {
+    let is_said = |name: &str| name != IDENTIFIER && says(said, name);
+    let mut facts = about(sender, asked);
+    for (name, value) in said.iter().filter(|(name, _)| is_said(name)) {
+        if platform.is_regulated || !facts.contains_key(name) {
+            facts.insert(name, value.clone());
+        }
+    }
+    facts
 }
 
 /// Holds a quote to a UMA address against its lookup.
 pub(crate) fn plan(
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
-    to: &ToUma,
+    (sending, to): (Option<Currency>, &ToUma),
     (lookup_id, payer): (Option<LookupId>, &Facts),
     holder: &Holder,
     now: Timestamp,
@@ -157,9 +196,7 @@ pub(crate) fn plan(
         }
     };
     is_complete(&lookup, payer)?;
-    // What the request says counts more than what is known.
-    let mut facts = about(sender, &lookup.payer_fields);
-    facts.extend(payer.iter().map(|(name, value)| (*name, value.clone())));
+    let facts = about_payer(platform, sender, &lookup.payer_fields, payer);
     let mut offers = lookup.offers.iter();
     let offer = match to.currency {
         Some(currency) => offers.find(|offer| offer.currency == currency),
@@ -179,7 +216,7 @@ pub(crate) fn plan(
         offer,
         payer: facts,
         payee,
-        payee_fields: asked_by(platform, offer.currency),
+        payee_fields: asked_by(platform, sending.into_iter().chain([offer.currency])),
     })
 }
 
@@ -277,9 +314,9 @@ pub(crate) fn price(
     let Receiving(received) = price.received;
     is_offered(&offer, received)?;
     let mut counterparty = match (&plan.payee, invoice) {
-        (Payee::Here { customer }, _) => about(customer, &plan.payee_fields),
         (Payee::Peer { .. }, Some(invoice)) => invoice.payee.clone(),
-        (Payee::Peer { .. }, None) => Facts::new(),
+        // Whoever is paid here is described once its platform agrees.
+        (Payee::Here { .. }, _) | (Payee::Peer { .. }, None) => Facts::new(),
     };
     counterparty.extend(to.counterparty.clone());
     let (route, settlement) = match (plan.payee, agreed) {

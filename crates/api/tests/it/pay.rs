@@ -78,7 +78,11 @@ pub struct Payer {
 impl Payer {
     /// On a new platform.
     pub async fn with(server: &Server, amount: i64) -> Self {
-        let client = server.platform().await;
+        Self::on(server.platform().await, amount).await
+    }
+
+    /// A new customer of a platform.
+    pub async fn on(client: Client, amount: i64) -> Self {
         let customer = client.customer().await;
         let usd = client.account(Some(&customer), "USD").await;
         if amount > 0 {

@@ -4,10 +4,11 @@
 use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::CustomerId;
-use domain::platform::Mode;
+use domain::platform::{COUNTERPARTY_FIELDS, Mode};
 use domain::transaction::{Facts, FailureReason};
 use domain::uma_address::UmaAddress;
 use serde_json::{Value, json};
+use service::Error;
 use service::incoming::{self, PayIn};
 
 use crate::support::{Answer, Client, Server, text};
@@ -227,6 +228,31 @@ async fn the_sender_steers_what_becomes_of_a_payment() {
     server.verify();
 }
 
+/// What was approved has its place in the ledger until its money has come, or is known not to.
+#[tokio::test]
+async fn the_currency_of_a_payment_under_way_cannot_be_removed() {
+    for (user, millis, ends) in
+        [("pending.long.usd", 360_000, "COMPLETED"), ("fail.timeout.usd", 30_000, "FAILED")]
+    {
+        let server = Server::new();
+        let payee = Payee::on(&server).await;
+        let payment = payee.receive(user, 5_000).await.expect(200).clone();
+        let euro = json!({ "currencyCode": "EUR", "minAmount": 1, "maxAmount": 9 });
+        let body = json!({ "supportedCurrencies": [euro] });
+        let in_use = payee.client.patch("/config", &body).await;
+        assert_eq!(in_use.refused(400, "INVALID_CURRENCY")["currency"], "USD");
+        server.verify();
+        server.pass(millis).await;
+        let shown = payee.client.transaction(&payment["id"]).await;
+        assert_eq!(shown["status"], ends);
+        assert_eq!(
+            payee.client.patch("/config", &body).await.status,
+            if ends == "FAILED" { 200 } else { 400 }
+        );
+        server.verify();
+    }
+}
+
 #[tokio::test]
 async fn the_platform_decides_in_time() {
     for (how, ends, reason) in [
@@ -290,10 +316,44 @@ async fn what_the_platform_insists_on_must_be_said() {
     currencies[0]["requiredCounterpartyFields"] = json!([{ "name": "TAX_ID", "mandatory": true }]);
     let body = json!({ "supportedCurrencies": currencies });
     payee.client.patch("/config", &body).await.expect(200);
-    let answer = payee.receive("success.usd", 100).await;
-    let missing = &answer.refused(400, "MISSING_MANDATORY_USER_INFO")["missingFields"];
-    assert_eq!(*missing, json!(["TAX_ID"]));
+    // Another institution says nothing.
+    let (app, platform) = (server.app.clone(), payee.client.platform);
+    let pay_in = unsaid(&payee.customer);
+    let id = app.new_id(Ahead::NONE, app.server_now());
+    let receive = move |unit: &mut store::unit::Unit<'_, '_>| {
+        incoming::receive(&app, unit, platform, &pay_in, id, app.server_now())
+    };
+    let refused = server.app.store().write(receive).await.expect_err("a refusal");
+    assert!(matches!(refused, Error::PayerDataMissing { fields } if fields == ["TAX_ID"]));
     server.verify();
+}
+
+/// The sandbox's institutions say whatever they are asked, so that everything can be tried.
+#[tokio::test]
+async fn the_sandbox_says_what_is_asked() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    let asked = COUNTERPARTY_FIELDS.map(|name| json!({ "name": name, "mandatory": true }));
+    let asked = ("requiredCounterpartyFields", json!(asked));
+    payee.client.set_of_currency("USD", &[asked]).await;
+    let payment = payee.receive("success.usd", 100).await.expect(200).clone();
+    let said = payment["counterpartyInformation"].as_object().expect("facts");
+    assert!(COUNTERPARTY_FIELDS.iter().all(|name| said.contains_key(*name)), "{said:?}");
+    assert_eq!(said["IDENTIFIER"], payment["senderUmaAddress"]);
+    server.verify();
+}
+
+/// A payment of which nothing is said about who pays.
+fn unsaid(customer: &str) -> PayIn {
+    PayIn {
+        sender: UmaAddress::parse("$bo@peer.example").expect("an address"),
+        payer: Facts::new(),
+        if_asked: Facts::new(),
+        receiver: None,
+        customer_id: CustomerId::parse(customer).ok(),
+        currency: Currency::from_code("USD").expect("a currency"),
+        amount_minor: 5_000,
+    }
 }
 
 /// Adds the account that payments of a customer go on to.
@@ -380,14 +440,7 @@ async fn a_live_platform_without_a_webhook_takes_no_payment() {
     let (app, platform) = (server.app.clone(), live.platform);
     let now = app.server_now();
     let id = app.new_id(Ahead::NONE, now);
-    let pay_in = PayIn {
-        sender: UmaAddress::parse("$bo@peer.example").expect("an address"),
-        payer: Facts::new(),
-        receiver: None,
-        customer_id: CustomerId::parse(&customer).ok(),
-        currency: Currency::from_code("USD").expect("a currency"),
-        amount_minor: 5_000,
-    };
+    let pay_in = unsaid(&customer);
     let receive = move |unit: &mut store::unit::Unit<'_, '_>| {
         incoming::receive(&app, unit, platform, &pay_in, id, now)
     };

@@ -1,6 +1,7 @@
 //! Payments to UMA addresses: quotes on a lookup, within this server and to other institutions
 //! (contract 6.9, 6.18).
 
+use domain::platform::Mode;
 use serde_json::{Value, json};
 
 use crate::pay::{Payer, deposit, from, locked, sending};
@@ -273,6 +274,40 @@ async fn what_the_receivers_side_insists_on_is_given() {
     server.verify();
 }
 
+#[tokio::test]
+async fn what_was_checked_about_the_payer_is_not_said_otherwise() {
+    let field = |name: &str| json!({ "name": name, "mandatory": false });
+    for is_regulated in [true, false] {
+        let server = Server::new();
+        let client = server.platform_with(Mode::Sandbox, is_regulated).await;
+        let payer = Payer::on(client, 100_000).await;
+        let payee = Payee::on(&server.platform().await).await;
+        let asked = ["FULL_NAME", "USER_TYPE", "IDENTIFIER", "EMAIL"].map(field);
+        asks(&payee.client, json!(asked)).await;
+        let mut body = to_payee(&payer, &payee, 100_000).await;
+        body["senderCustomerInfo"] = json!({
+            "FULL_NAME": "Somebody Else",
+            "USER_TYPE": " ",
+            "IDENTIFIER": "$somebody@else.example",
+            "EMAIL": "ada@example.com",
+        });
+        payer.client.execute(&payer.client.quote(&body).await).await.expect(200);
+        let path = format!("/customers/{}", payer.customer);
+        let known = payer.client.get(&path).await.expect(200).clone();
+        let said = json!("Somebody Else");
+        assert_eq!(
+            payee.payment().await["counterpartyInformation"],
+            json!({
+                "FULL_NAME": if is_regulated { &said } else { &known["fullName"] },
+                "USER_TYPE": "INDIVIDUAL",
+                "IDENTIFIER": known["umaAddress"],
+                "EMAIL": "ada@example.com",
+            })
+        );
+        server.verify();
+    }
+}
+
 /// A platform that asks about the other side of payments in euros.
 pub async fn asks(client: &Client, fields: Value) {
     client.set_of_currency("EUR", &[("requiredCounterpartyFields", fields)]).await;
@@ -298,6 +333,12 @@ async fn what_is_known_about_the_receiver_is_on_the_payment() {
     assert_eq!(*missing, json!(["TAX_ID"]));
     body["destination"]["counterpartyInformation"] = json!({ "TAX_ID": "DE1" });
     payer.client.quote(&body).await;
+    // It asks about whom it sends dollars to, whatever they arrive as.
+    let email = json!([{ "name": "EMAIL", "mandatory": true }]);
+    payer.client.set_of_currency("USD", &[("requiredCounterpartyFields", email)]).await;
+    let answer = payer.client.post("/quotes", &body).await;
+    let missing = &answer.refused(400, "INVALID_PAYREQ_RESPONSE")["missingFields"];
+    assert_eq!(*missing, json!(["EMAIL"]));
     server.verify();
 }
 
@@ -352,6 +393,7 @@ async fn customers_of_this_server_pay_each_other() {
         let payee = Payee::on(if is_same { &payer.client } else { &other }).await;
         let mut body = to_payee(&payer, &payee, 100_000).await;
         body["senderCustomerInfo"] = json!({ "FULL_NAME": "Ada Lovelace" });
+        body["description"] = json!("Invoice 4711");
         let quote = payer.client.quote(&body).await;
         // As between accounts: nothing goes over another network.
         assert_eq!(quote["totalReceivingAmount"], 85_847);
@@ -371,6 +413,7 @@ async fn customers_of_this_server_pay_each_other() {
         assert_eq!(got["receiverUmaAddress"], payee.address);
         assert_eq!(got["destination"]["accountId"], payee.eur);
         assert_eq!(got["receivedAmount"], paid["receivedAmount"]);
+        assert_eq!(got["description"], "Invoice 4711");
         assert_eq!(got["counterpartyInformation"], json!({ "FULL_NAME": "Ada Lovelace" }));
         assert_eq!(got["rateDetails"]["serviceApiVariableFeeAmount"], 0);
         assert!(got["rateDetails"]["counterpartyMultiplier"].is_null());
@@ -550,6 +593,28 @@ async fn what_the_payers_platform_insists_on_is_said_with_the_approval() {
         let known = if ends == "COMPLETED" { said } else { json!({}) };
         assert_eq!(paid["counterpartyInformation"], known);
         assert_eq!(payer.balance().await, if ends == "COMPLETED" { 0 } else { 100_000 });
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn a_payee_is_described_once_its_platform_agrees() {
+    for (how, ends) in [("approve", "COMPLETED"), ("reject", "REJECTED")] {
+        let server = Server::new();
+        let payer = Payer::with(&server, 100_000).await;
+        asks(&payer.client, json!([{ "name": "FULL_NAME", "mandatory": true }])).await;
+        let payee = Payee::on(&server.platform().await).await.with_webhook().await;
+        let quote = payer.client.quote(&to_payee(&payer, &payee, 100_000).await).await;
+        let known =
+            async || payer.client.transaction_of(&quote).await["counterpartyInformation"].clone();
+        assert_eq!(known().await, json!({}));
+        payer.client.execute(&quote).await.expect(200);
+        assert_eq!(known().await, json!({}));
+        assert_eq!(payee.decide(how).await.expect(200)["status"], ends);
+        let path = format!("/customers/{}", payee.customer);
+        let name = payee.client.get(&path).await.expect(200)["fullName"].clone();
+        let told = if how == "approve" { json!({ "FULL_NAME": name }) } else { json!({}) };
+        assert_eq!(known().await, told);
         server.verify();
     }
 }
