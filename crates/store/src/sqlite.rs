@@ -32,6 +32,11 @@ const WRITER_CACHE_KIB: i64 = 48 << 10;
 /// while somebody reads for long, such as a backup, and would stay that large.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
+/// How often the log of a database that is closed is tried to be emptied while somebody reads, and
+/// the pause between two tries: less in all than a server waits for its threads when it ends.
+const SETTLE_TRIES: u32 = 100;
+const SETTLE_PAUSE: Duration = Duration::from_millis(15);
+
 /// A connection to a database file.
 pub struct Sqlite {
     connection: rusqlite::Connection,
@@ -250,16 +255,19 @@ impl Connection for Sqlite {
 
     fn settle(&mut self) -> Result<(), StoreError> {
         self.checkpoints = None;
-        // It keeps others from writing while it waits for readers, so it does not wait: a server
-        // may be at work on the same file while a command ends.
+        // SQLite keeps others from writing while it waits for readers, and a server may be at work
+        // on the same file while a command ends. So it does not wait, and is asked again.
         self.connection.busy_timeout(Duration::ZERO).map_err(failure)?;
         let checkpoint = "pragma wal_checkpoint(truncate)";
-        let blocked: i64 =
-            self.connection.query_row(checkpoint, [], |row| row.get(0)).map_err(failure)?;
-        match blocked {
-            0 => Ok(()),
-            _ => Err(StoreError::Conflict("somebody reads from the log".to_owned())),
+        for _ in 0..SETTLE_TRIES {
+            let blocked: i64 =
+                self.connection.query_row(checkpoint, [], |row| row.get(0)).map_err(failure)?;
+            if blocked == 0 {
+                return Ok(());
+            }
+            std::thread::park_timeout(SETTLE_PAUSE);
         }
+        Err(StoreError::Conflict("somebody reads from the log".to_owned()))
     }
 
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {

@@ -163,6 +163,28 @@ mod tests {
         assert!(log.pages < RESTARTED_FROM, "the log does not begin anew: {} pages", log.pages);
     }
 
+    /// A server that ends is answered by its last list only after those who asked have gone.
+    #[test]
+    fn what_is_closed_waits_for_who_still_reads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = with_a_table(&path);
+        let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
+        reader.begin_read().expect("a snapshot");
+        reader.query("select count(*) from t", &[], 1, &mut |_| Ok(())).expect("a count");
+        write(&mut connection, b"row");
+        let other = Sqlite::open(&path, crate::sqlite::Access::Write).expect("another");
+        let closed = std::thread::spawn(move || connection.settle());
+        let moved = || checkpoint(&other.connection, "noop").expect("a look").moved;
+        while moved() == 0 {
+            assert!(!closed.is_finished(), "it was given up at once");
+        }
+        reader.rollback().expect("the end of the snapshot");
+        closed.join().expect("an end").expect("settled");
+        let log = std::fs::metadata(folder.path().join("test.db-wal")).expect("a log").len();
+        assert_eq!(log, 0);
+    }
+
     #[test]
     fn the_log_stays_short_however_fast_pages_come() {
         let folder = tempfile::tempdir().expect("a folder");
