@@ -414,12 +414,16 @@ fn shared(
 ) -> Result<Facts, Error> {
     let asked = uma::asked_by_payer(unit, outgoing)?;
     let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
-    let said = receiver.iter().filter(|(name, _)| is_asked(name));
     let mut told = about_payee(unit, incoming, &asked)?;
     if let Some(uma) = &outgoing.draft().uma {
-        told.retain(|name, _| !uma.counterparty.contains_key(name));
+        told.retain(|name, _| !uma::says(&uma.counterparty, name));
     }
-    told.extend(said.map(|(name, value)| (*name, value.clone())));
+    let (platform, owner) = (incoming.draft().platform, incoming.draft().owner);
+    if let owners::Holder::Customer(customer) = owners::holder(unit, platform, owner.customer())? {
+        let platform = owners::platform(unit, platform)?;
+        let said = uma::stated(&platform, &customer, receiver).into_iter();
+        told.extend(said.filter(|(name, _)| is_asked(name)));
+    }
     Ok(told)
 }
 

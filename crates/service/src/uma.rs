@@ -139,24 +139,17 @@ pub(crate) fn asked_by_payer(
 /// The field under which an address is told.
 const IDENTIFIER: &str = "IDENTIFIER";
 
-/// What the payee's side is told about whoever pays: what is known of what it asks for, and what
-/// the quote says for the rest (contract 6.9.1). A regulated platform answers for its customers
-/// and may say it otherwise; for the others we have checked them (contract 6.3). Nobody says which
-/// address pays.
-fn about_payer(
-    platform: &Platform,
-    sender: &Customer,
-    asked: &[CounterpartyField],
-    said: &Facts,
-) -> Facts {
+/// What counts of what a platform says about its customer. A regulated one answers for its
+/// customers and may say otherwise what is known of them; for the others we have checked them
+/// (contract 6.3). Nobody says another address than the customer's.
+pub(crate) fn stated(platform: &Platform, customer: &Customer, said: &Facts) -> Facts {
+    let known = customer.facts();
     let is_said = |name: &str| name != IDENTIFIER && says(said, name);
-    let mut facts = about(sender, asked);
-    for (name, value) in said.iter().filter(|(name, _)| is_said(name)) {
-        if platform.is_regulated || !facts.contains_key(name) {
-            facts.insert(name, value.clone());
-        }
-    }
-    facts
+    let counts = said.iter().filter(|(name, _)| is_said(name)).map(|(name, value)| {
+        let checked = known.get(name).filter(|_| !platform.is_regulated);
+        (*name, checked.unwrap_or(value).clone())
+    });
+    counts.collect()
 }
 
 /// Holds a quote to a UMA address against its lookup.
@@ -196,7 +189,9 @@ pub(crate) fn plan(
         }
     };
     is_complete(&lookup, payer)?;
-    let facts = about_payer(platform, sender, &lookup.payer_fields, payer);
+    // What is known of what is asked, and what the quote says for the rest (contract 6.9.1).
+    let mut facts = about(sender, &lookup.payer_fields);
+    facts.extend(stated(platform, sender, payer));
     let mut offers = lookup.offers.iter();
     let offer = match to.currency {
         Some(currency) => offers.find(|offer| offer.currency == currency),

@@ -277,13 +277,15 @@ async fn what_the_receivers_side_insists_on_is_given() {
 #[tokio::test]
 async fn what_was_checked_about_the_payer_is_not_said_otherwise() {
     let field = |name: &str| json!({ "name": name, "mandatory": false });
-    for is_regulated in [true, false] {
+    for (is_regulated, is_asked) in [(true, true), (false, true), (true, false), (false, false)] {
         let server = Server::new();
         let client = server.platform_with(Mode::Sandbox, is_regulated).await;
         let payer = Payer::on(client, 100_000).await;
         let payee = Payee::on(&server.platform().await).await;
         let asked = ["FULL_NAME", "USER_TYPE", "IDENTIFIER", "EMAIL"].map(field);
-        asks(&payee.client, json!(asked)).await;
+        if is_asked {
+            asks(&payee.client, json!(asked)).await;
+        }
         let mut body = to_payee(&payer, &payee, 100_000).await;
         body["senderCustomerInfo"] = json!({
             "FULL_NAME": "Somebody Else",
@@ -295,15 +297,15 @@ async fn what_was_checked_about_the_payer_is_not_said_otherwise() {
         let path = format!("/customers/{}", payer.customer);
         let known = payer.client.get(&path).await.expect(200).clone();
         let said = json!("Somebody Else");
-        assert_eq!(
-            payee.payment().await["counterpartyInformation"],
-            json!({
-                "FULL_NAME": if is_regulated { &said } else { &known["fullName"] },
-                "USER_TYPE": "INDIVIDUAL",
-                "IDENTIFIER": known["umaAddress"],
-                "EMAIL": "ada@example.com",
-            })
-        );
+        let mut told = json!({
+            "FULL_NAME": if is_regulated { &said } else { &known["fullName"] },
+            "EMAIL": "ada@example.com",
+        });
+        if is_asked {
+            told["USER_TYPE"] = json!("INDIVIDUAL");
+            told["IDENTIFIER"] = known["umaAddress"].clone();
+        }
+        assert_eq!(payee.payment().await["counterpartyInformation"], told);
         server.verify();
     }
 }
@@ -615,6 +617,30 @@ async fn a_payee_is_described_once_its_platform_agrees() {
         let name = payee.client.get(&path).await.expect(200)["fullName"].clone();
         let told = if how == "approve" { json!({ "FULL_NAME": name }) } else { json!({}) };
         assert_eq!(known().await, told);
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn what_was_checked_about_the_payee_is_not_said_otherwise() {
+    for (is_regulated, said) in [(true, "Acme"), (false, "Acme"), (true, " "), (false, "")] {
+        let server = Server::new();
+        let payer = Payer::with(&server, 100_000).await;
+        asks(&payer.client, json!([{ "name": "FULL_NAME", "mandatory": true }])).await;
+        let platform = server.platform_with(Mode::Sandbox, is_regulated).await;
+        let payee = Payee::on(&platform).await.with_webhook().await;
+        let mut body = to_payee(&payer, &payee, 100_000).await;
+        body["destination"]["counterpartyInformation"] = json!({ "FULL_NAME": " " });
+        let quote = payer.client.quote(&body).await;
+        payer.client.execute(&quote).await.expect(200);
+        let path = format!("/transactions/{}/approve", text(&payee.payment().await["id"]));
+        let body = json!({ "receiverCustomerInfo": { "FULL_NAME": said } });
+        assert_eq!(payee.client.post(&path, &body).await.expect(200)["status"], "COMPLETED");
+        let path = format!("/customers/{}", payee.customer);
+        let known = payee.client.get(&path).await.expect(200)["fullName"].clone();
+        let told = if is_regulated && said == "Acme" { json!(said) } else { known };
+        let paid = payer.client.transaction_of(&quote).await;
+        assert_eq!(paid["counterpartyInformation"]["FULL_NAME"], told, "{said:?}");
         server.verify();
     }
 }
