@@ -136,6 +136,7 @@ pub async fn configure<R: Render<Platform>>(
     let now = app.now(keyed.ahead);
     let id = keyed.platform;
     let in_use = currencies_in_use(app, id, &change).await?;
+    let is_of_another = is_of_another(app, id, &change).await?;
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let mut platform = Platform::clone(&*owners::platform(unit, id)?);
@@ -148,6 +149,13 @@ pub async fn configure<R: Render<Platform>>(
         }
         if let Some(domain) = &change.uma_domain {
             may_give_out(&unit_app, domain)?;
+            if is_of_another && *domain != platform.uma_domain && platform.mode == Mode::Live {
+                let message = format!(
+                    "{domain} is the domain of another platform here; only the operator of this \
+                     server can let two share one"
+                );
+                return Err(Error::field("umaDomain", message));
+            }
             platform.uma_domain = domain.clone();
         }
         if let Some(endpoint) = &change.webhook_endpoint {
@@ -160,6 +168,16 @@ pub async fn configure<R: Render<Platform>>(
         Ok(platform)
     })
     .await
+}
+
+/// Whether the domain that a platform wants is that of another one whose money is real: whoever
+/// gave out its addresses would be paid what is meant for the other's customers.
+async fn is_of_another(app: &App, id: PlatformId, change: &ConfigChange) -> Result<bool, Error> {
+    let Some(domain) = change.uma_domain.clone() else { return Ok(false) };
+    let all = app.store().read(|view| view.platforms()).await.map_err(Error::Store)?;
+    let has_it =
+        |it: &Arc<Platform>| it.id != id && it.mode == Mode::Live && it.uma_domain == domain;
+    Ok(all.iter().any(has_it))
 }
 
 /// The currencies that a change would take away and in which there is money.

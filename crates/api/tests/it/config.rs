@@ -1,6 +1,7 @@
 //! The platform's configuration (specification 2.11, 4.2; contract 6.1).
 
 use domain::currency::Currency;
+use domain::platform::Mode;
 use serde_json::{Value, json};
 
 use crate::support::{Client, START, Server, fields, text};
@@ -240,6 +241,26 @@ async fn a_currency_that_nobody_knows_is_refused() {
         assert_eq!(details.refused(400, "INVALID_CURRENCY")["currency"], unknown);
     }
     assert_eq!(*client.get("/config").await.expect(200), before);
+}
+
+#[tokio::test]
+async fn a_live_platform_does_not_take_the_domain_of_another() {
+    let server = Server::new();
+    let one = server.platform_with(Mode::Live, true).await;
+    let other = server.platform_with(Mode::Live, true).await;
+    let take = async |client: &Client, domain: &str| {
+        client.patch("/config", &json!({ "umaDomain": domain })).await
+    };
+    take(&one, "bank.example").await.expect(200);
+    let refused = take(&other, "bank.example").await;
+    assert_eq!(fields(refused.refused(400, "INVALID_INPUT")), ["umaDomain"]);
+    // The one they were made with is what the operator gave to both.
+    take(&other, "uma.test").await.expect(200);
+    take(&other, "other.example").await.expect(200);
+    take(&one, "bank.example").await.expect(200);
+    // Nobody is paid real money at an address of the sandbox.
+    take(&server.platform().await, "bank.example").await.expect(200);
+    server.verify();
 }
 
 #[tokio::test]
