@@ -115,9 +115,7 @@ pub fn receive(
     limits::has_room(unit, account, received)?;
     let asked = uma::asked_by(&platform, [request.currency]);
     let mut payer = request.payer.clone();
-    let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
-    let told = request.if_asked.iter().filter(|(name, _)| is_asked(name));
-    payer.extend(told.map(|(name, value)| (*name, value.clone())));
+    payer.extend(uma::wanted(request.if_asked.clone(), &asked));
     let fields = uma::missing(&asked, &payer);
     if !fields.is_empty() {
         return Err(Error::PayerDataMissing { fields });
@@ -315,7 +313,8 @@ fn asked(
 ) -> Result<Vec<CounterpartyField>, Error> {
     let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(Vec::new()) };
     let mut asked = uma::asked_by_payer(unit, &outgoing)?;
-    let known = about_payee(unit, transaction, &asked)?;
+    let payee = payee(unit, transaction)?;
+    let known = payee.map(|customer| uma::about(&customer, &asked)).unwrap_or_default();
     // The payer's platform may know itself what it asks for.
     let told = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
     let is_known =
@@ -332,16 +331,12 @@ pub(crate) fn is_from_peer(transaction: &Transaction) -> bool {
         && matches!(settlement, Some(Settlement::Lightning { .. }))
 }
 
-/// What is known here of what is asked about the receiver of a payment.
-fn about_payee(
-    unit: &mut Unit<'_, '_>,
-    incoming: &Transaction,
-    asked: &[CounterpartyField],
-) -> Result<Facts, Error> {
+/// The customer whom a payment is for, if it is not for the platform itself.
+fn payee(unit: &mut Unit<'_, '_>, incoming: &Transaction) -> Result<Option<Arc<Customer>>, Error> {
     let draft = incoming.draft();
     Ok(match owners::holder(unit, draft.platform, draft.owner.customer())? {
-        owners::Holder::Customer(customer) => uma::about(&customer, asked),
-        owners::Holder::Platform(_) => Facts::new(),
+        owners::Holder::Customer(customer) => Some(customer),
+        owners::Holder::Platform(_) => None,
     })
 }
 
@@ -412,18 +407,14 @@ fn shared(
     outgoing: &Transaction,
     receiver: &Facts,
 ) -> Result<Facts, Error> {
+    let Some(customer) = payee(unit, incoming)? else { return Ok(Facts::new()) };
+    let platform = owners::platform(unit, incoming.draft().platform)?;
     let asked = uma::asked_by_payer(unit, outgoing)?;
-    let is_asked = |name: &str| asked.iter().any(|field| field.name == name);
-    let mut told = about_payee(unit, incoming, &asked)?;
+    let mut told = uma::about(&customer, &asked);
     if let Some(uma) = &outgoing.draft().uma {
         told.retain(|name, _| !uma::says(&uma.counterparty, name));
     }
-    let (platform, owner) = (incoming.draft().platform, incoming.draft().owner);
-    if let owners::Holder::Customer(customer) = owners::holder(unit, platform, owner.customer())? {
-        let platform = owners::platform(unit, platform)?;
-        let said = uma::stated(&platform, &customer, receiver).into_iter();
-        told.extend(said.filter(|(name, _)| is_asked(name)));
-    }
+    told.extend(uma::wanted(uma::stated(&platform, &customer, receiver), &asked));
     Ok(told)
 }
 
@@ -467,9 +458,7 @@ pub(crate) fn credit(
         unit.post(id, &movements::delivery(account(&transaction)?, received)?, now)?;
     }
     let transaction = lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
-    let owner =
-        owners::holder(unit, transaction.draft().platform, transaction.draft().owner.customer())?;
-    if let owners::Holder::Customer(customer) = owner
+    if let Some(customer) = payee(unit, &transaction)?
         && customer.default_uma_deposit_account.is_some()
     {
         let platform = owners::platform(unit, customer.platform)?;

@@ -353,7 +353,11 @@ pub(crate) fn price(
 
 /// What is known about a customer of what is asked.
 pub(crate) fn about(customer: &Customer, asked: &[CounterpartyField]) -> Facts {
-    let mut facts = customer.facts();
+    wanted(customer.facts(), asked)
+}
+
+/// What of some facts is asked.
+pub(crate) fn wanted(mut facts: Facts, asked: &[CounterpartyField]) -> Facts {
     facts.retain(|name, _| asked.iter().any(|field| field.name == *name));
     facts
 }
