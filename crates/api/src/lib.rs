@@ -309,9 +309,12 @@ fn in_our_shape(status: StatusCode) -> Response {
 /// An id for a request whose client sent none: unique in this process, which is all that telling
 /// two lines of a log apart needs.
 fn next_request_id() -> HeaderValue {
+    use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Each look at it is a call to the system.
+    static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    HeaderValue::from_str(&format!("req-{:x}-{number:x}", std::process::id()))
+    HeaderValue::from_str(&format!("req-{:x}-{number:x}", *PROCESS))
         .expect("letters and digits are a header value")
 }

@@ -44,6 +44,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
         self.young.get(key)
     }
 
+    /// Forgets a key.
+    pub(crate) fn remove(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
+
     /// Remembers something.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         self.young.insert(key, value);

@@ -18,6 +18,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use domain::transaction::Transaction;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use self::ahead::Ahead;
@@ -29,6 +30,7 @@ use crate::idempotency::Scope;
 use crate::keyring::Keyring;
 use crate::questions::Questions;
 use crate::reach::Reach;
+use crate::shelf::Shelf;
 use crate::sql::Connection;
 use crate::unit::{News, Unit};
 
@@ -102,7 +104,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Who is told of what was committed.
+/// Who is told of commits.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
     /// Notified after each commit that set a timer.
@@ -113,6 +115,8 @@ pub(crate) struct Listeners {
     pub(crate) callers: Arc<Callers>,
     /// Gets what platforms are to be asked about what was committed.
     pub(crate) questions: Arc<Questions>,
+    /// Is told which payments a commit changes before it does.
+    pub(crate) shelf: Arc<Shelf<Transaction>>,
 }
 
 impl Listeners {

@@ -54,6 +54,7 @@ mod migrate;
 mod packed;
 mod postgres;
 mod sealed;
+pub mod shelf;
 mod sqlite;
 
 use std::sync::Arc;
@@ -155,10 +156,17 @@ impl Store {
             listeners.clone(),
             Arc::clone(&reach),
         )?;
-        let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach)?;
+        let shelf = Arc::clone(&listeners.shelf);
+        let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach, shelf)?;
         threads.push(lane_thread);
         let store = Self { lane, readers, keyring, listeners };
         Ok((store, Threads(threads)))
+    }
+
+    /// Vouches that only this store changes payments until it is closed, so that those which
+    /// somebody looked at can be remembered. Where a database is on a server, it changes nothing.
+    pub fn has_payments_alone(&self) {
+        self.listeners.shelf.open();
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its

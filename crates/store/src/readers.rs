@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use domain::transaction::Transaction;
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
@@ -13,6 +14,7 @@ use crate::keyring::Keyring;
 use crate::looks::Looks;
 use crate::reach::Reach;
 use crate::record::{self, Record, load};
+use crate::shelf::{Place, Shelf};
 use crate::sql::Connection;
 
 /// Reads that may wait before new ones are refused.
@@ -63,6 +65,7 @@ pub(crate) struct Readers {
     way: Way,
     keyring: Arc<Keyring>,
     reach: Arc<Reach>,
+    shelf: Arc<Shelf<Transaction>>,
 }
 
 impl Readers {
@@ -72,6 +75,7 @@ impl Readers {
         looking: Looking,
         keyring: &Arc<Keyring>,
         reach: Arc<Reach>,
+        shelf: Arc<Shelf<Transaction>>,
     ) -> Result<(Self, Vec<std::thread::JoinHandle<()>>), StoreError> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -91,7 +95,7 @@ impl Readers {
                 Way::Together(looks)
             }
         };
-        Ok((Self { queue, way, keyring: Arc::clone(keyring), reach }, threads))
+        Ok((Self { queue, way, keyring: Arc::clone(keyring), reach, shelf }, threads))
     }
 
     /// Refuses while the database is known to be out of reach.
@@ -107,11 +111,22 @@ impl Readers {
             let read = |values| record::read::<R>(values, &self.keyring);
             return Ok(found.map(read).transpose()?.map(|(row, _)| Arc::new(row)));
         }
+        let shelf = R::shelf(&self.shelf);
+        let place = shelf.map_or(Place::Closed, |shelf| shelf.get(&key));
+        let ticket = match place {
+            Place::Row(row) => return Ok(Some(row)),
+            Place::Free(ticket) => Some(ticket),
+            Place::Closed => None,
+        };
         // One row by its key is one statement, which has a snapshot of its own.
-        match self.take_idle() {
+        let found = match self.take_idle() {
             Some(idle) => self.with(idle, |view| view.get::<R>(&key)),
             None => self.read(move |view| view.get::<R>(&key)).await,
+        }?;
+        if let (Some(shelf), Some(ticket), Some(row)) = (shelf, ticket, &found) {
+            shelf.put(ticket, Arc::clone(row));
         }
+        Ok(found)
     }
 
     /// Runs `look` on one snapshot, on the caller's thread if a connection is free.

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use domain::transaction::Transaction;
 use uuid::Uuid;
 
 use crate::books::{POSTINGS, Postings};
 use crate::cache::{self, Generations};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::shelf::Shelf;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 use crate::strands::Strand;
 use crate::tallies::Deltas;
@@ -45,6 +47,12 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The row's id and the strands of its lists that it is in; none if the table has no lists.
     fn strands(&self) -> (Uuid, Vec<Strand>) {
         (Uuid::nil(), Vec::new())
+    }
+
+    /// Where rows of this table stay that were looked at, if it is one that only a server changes
+    /// and no command beside it.
+    fn shelf(_: &Shelf<Transaction>) -> Option<&Shelf<Self>> {
+        None
     }
 
     /// Where changed rows of this table wait to be written.

@@ -27,6 +27,7 @@ use crate::parties::{
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::select::{Conditions, Page, PageRequest, Query};
+use crate::shelf::Shelf;
 use crate::sql::{Row, Value};
 use crate::strands::{Brief, Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
@@ -304,6 +305,10 @@ impl Record for Transaction {
         "sealed",
     ];
     record_table!(transactions);
+
+    fn shelf(transactions: &Shelf<Transaction>) -> Option<&Shelf<Self>> {
+        Some(transactions)
+    }
 
     fn key(&self) -> TransactionId {
         self.id()

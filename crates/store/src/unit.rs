@@ -32,6 +32,7 @@ use crate::idempotency::{self, Answer, Body, Part, Scope};
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
+use crate::shelf::Shelf;
 use crate::sql::{Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
 
@@ -123,6 +124,8 @@ pub(crate) enum Ran {
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
+    /// The payments that are among what is written.
+    transactions: Vec<TransactionId>,
 }
 
 impl Prepared {
@@ -131,11 +134,14 @@ impl Prepared {
     pub(crate) fn commit(
         batches: Vec<Self>,
         connection: &mut dyn Connection,
+        shelf: &Shelf<Transaction>,
     ) -> Result<(), StoreError> {
         if batches.iter().all(|batch| batch.writes.is_empty()) {
             return connection.rollback();
         }
-        for Self { nearer, writes } in batches {
+        let changed = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
+        let _changing = shelf.changing(changed);
+        for Self { nearer, writes, .. } in batches {
             for (platform, millis) in nearer {
                 connection.execute(timers::NEARER, &[millis.into(), platform.into()])?;
             }
@@ -265,7 +271,8 @@ impl<'a> Batch<'a> {
         writes.push(bundles.write(keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
-        (Prepared { nearer: changes.nearer.clone(), writes }, changes)
+        let transactions = changes.tables.transactions.keys().copied().collect();
+        (Prepared { nearer: changes.nearer.clone(), writes, transactions }, changes)
     }
 }
 

@@ -77,7 +77,7 @@ async fn in_folder(folder: &Path) -> Result<u8, Failure> {
     telemetry::metrics();
     let source = KeySource::Given(SecretKey(key));
     let env = Env { public_url: serve::origin(&listen), ..wiring::default_env() };
-    let opened = wiring::open(&database, &source, env)?;
+    let opened = wiring::open_to_serve(&database, &source, env)?;
     let domain = config::local_uma_domain(listen.port);
     let first = first_start::run(&opened.app, None, domain).await?;
     let first = first.ok_or_else(|| Failure::new("the new database has a platform already"))?;

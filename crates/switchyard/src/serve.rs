@@ -44,7 +44,7 @@ pub async fn run_beside(
     };
     let env = wiring::env_of(options, public_url)?;
     let held = config.database.hold()?;
-    let opened = wiring::open(&config.database, &config.key, env)?;
+    let opened = wiring::open_to_serve(&config.database, &config.key, env)?;
     let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;

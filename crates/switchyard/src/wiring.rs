@@ -98,6 +98,16 @@ pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Fa
     Ok(Opened { app: App::new(store, env), threads })
 }
 
+/// Like [`open`], for a server. Unless servers share the database, nobody beside it changes
+/// payments: others are kept away ([`Database::hold`]), and operators' commands leave them alone.
+pub fn open_to_serve(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
+    let opened = open(database, key, env)?;
+    if !database.is_shared() {
+        opened.app.store().has_payments_alone();
+    }
+    Ok(opened)
+}
+
 /// Gives up an application and waits until its database is closed. Whoever still holds a handle
 /// keeps it open: that is waited for no longer than the time says, as what was answered is on disk.
 pub async fn close(Opened { app, threads }: Opened) {

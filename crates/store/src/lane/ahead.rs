@@ -358,7 +358,7 @@ impl Scribe {
         if turn != Turn::Own {
             return Ok(turn);
         }
-        match Prepared::commit(batches, connection) {
+        match Prepared::commit(batches, connection, &self.listeners.shelf) {
             Ok(()) => Ok(turn),
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),
             Err(error) => {

@@ -4,12 +4,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use domain::transaction::Transaction;
+
 use super::queue::Queue;
 use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reach::{self, PROBE_PAUSE, Reach, Step};
+use crate::shelf::Shelf;
 use crate::sql::{Connection, Turn};
 use crate::unit::{Batch, Changes, Prepared, Ran};
 
@@ -216,6 +219,7 @@ impl Writer {
         };
         self.others = self.others.saturating_add(1);
         self.cache.forget(nouns);
+        self.listeners.shelf.clear();
         if nouns {
             self.listeners.callers.changed();
             // Perhaps the session that writes is a new one, on another server than before.
@@ -236,7 +240,7 @@ impl Writer {
         self.heed(turn.map_err(|error| (Blame::Database, error))?);
         let Self { keyring, cache, listeners, .. } = self;
         cache.age();
-        match run_and_write(connection, keyring, cache, items) {
+        match run_and_write(connection, keyring, cache, &listeners.shelf, items) {
             Ok(mut changes) => {
                 let news = changes.take_news();
                 changes.remember(cache);
@@ -261,6 +265,7 @@ fn run_and_write(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     cache: &mut Cache,
+    shelf: &Shelf<Transaction>,
     items: &mut [Box<dyn Item>],
 ) -> Result<Changes, StoreError> {
     let mut batch = Batch::new(&mut *connection, keyring, cache, Vec::new());
@@ -271,7 +276,7 @@ fn run_and_write(
         ran += run_in_order(&mut batch, &mut items[ran..]);
     }
     let (prepared, changes) = batch.prepare();
-    Prepared::commit(vec![prepared], connection)?;
+    Prepared::commit(vec![prepared], connection, shelf)?;
     Ok(changes)
 }
 

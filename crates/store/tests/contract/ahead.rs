@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 
 use domain::platform::Platform;
+use domain::transaction::{self, Status, Transaction};
 use store::Store;
 use store::error::StoreError;
 use store::sql::{Connection, Turn};
@@ -379,6 +380,59 @@ pub async fn what_waits_to_be_written_is_not_forgotten<P: Provider>() {
     look.await.unwrap();
     drop(store);
     gated.close();
+}
+
+/// What everybody who looks is told of the payment 1.
+async fn status(store: &Store) -> Status {
+    store.get::<Transaction>(transaction_id(1)).await.unwrap().unwrap().status()
+}
+
+/// A payment that somebody looked at stays the one that the database has while a commit changes it:
+/// the old one before, and the new one as soon as lists and others' looks have that.
+pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provider>() {
+    let held = [(Moment::Before, Status::Pending), (Moment::After, Status::Processing)];
+    for (holds, meanwhile) in held {
+        let opened_first = open_with_platform::<P>().await;
+        opened_first.write(|unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
+        let provider = opened_first.close();
+        let mut gated = opened(&provider, holds, true);
+        let store = gated.store.clone();
+        store.has_payments_alone();
+        assert_eq!(
+            (status(&store).await, status(&store).await),
+            (Status::Pending, Status::Pending)
+        );
+        let started =
+            |unit: &mut Unit<'_, '_>| advance(unit, 1, &[transaction::Event::Started], at(2));
+        let mut write = Box::pin(store.write(started));
+        assert!(poll_fn(|context| Poll::Ready(write.as_mut().poll(context).is_pending())).await);
+        gated.commit_waits().await;
+        assert_eq!((status(&store).await, status(&store).await), (meanwhile, meanwhile));
+        gated.open_up();
+        write.await.unwrap();
+        assert_eq!(status(&store).await, Status::Processing);
+        assert_eq!(status(&store).await, Status::Processing);
+        drop(store);
+        gated.close();
+    }
+}
+
+/// Only in this process can it be told that nobody else changes payments; if it was told and is not
+/// so, the next commit notices.
+pub async fn what_was_looked_at_is_remembered_until_somebody_else_is_noticed<P: Provider>() {
+    let opened = open_with_platform::<P>().await;
+    opened.store.has_payments_alone();
+    opened.write(|unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
+    let store = &opened.store;
+    let whose = async || {
+        let payment = store.get::<Transaction>(transaction_id(1)).await.unwrap().unwrap();
+        payment.draft().platform_customer_id.clone()
+    };
+    let remembered = whose().await;
+    opened.provider.run("update transactions set platform_customer_id = 'other'");
+    assert_eq!(whose().await, remembered);
+    store.write(add('a')).await.unwrap();
+    assert_eq!(whose().await, "other");
 }
 
 pub async fn what_somebody_else_wrote_is_seen<P: Provider>() {

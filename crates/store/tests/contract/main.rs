@@ -251,6 +251,7 @@ macro_rules! suite {
                     reads_never_wait_for_the_lane
                     many_looks_at_once_each_get_their_row
                     a_look_sees_what_was_written_before_it
+                    a_payment_is_never_older_than_what_was_answered
                     a_full_queue_says_so
                     requests_go_before_jobs_and_jobs_get_their_turn
                     a_caller_who_goes_away_changes_nothing_about_the_effect
@@ -263,7 +264,8 @@ macro_rules! suite {
                     an_answer_that_is_being_written_is_given_again_after_it
                     batches_that_wait_are_written_together
                     batches_behind_one_that_failed_run_again_in_their_order
-                    what_waits_to_be_written_is_not_forgotten;
+                    what_waits_to_be_written_is_not_forgotten
+                    a_payment_that_is_being_changed_is_as_the_database_has_it;
                 money: what_is_pended_is_posted_or_voided_once
                     what_is_not_there_cannot_be_taken
                     many_who_drain_one_account_take_what_was_on_it
@@ -307,7 +309,8 @@ suite!(postgres, crate::Postgres);
 mod near {
     tests! {
         crate::Sqlite;
-        ahead: what_somebody_else_wrote_is_seen;
+        ahead: what_somebody_else_wrote_is_seen
+            what_was_looked_at_is_remembered_until_somebody_else_is_noticed;
     }
 }
 
