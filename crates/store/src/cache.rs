@@ -44,6 +44,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Generations<K, V> {
         self.young.get(key)
     }
 
+    /// How many keys are remembered.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
     /// Forgets a key.
     pub(crate) fn remove(&mut self, key: &K) {
         self.young.remove(key);

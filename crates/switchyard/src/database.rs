@@ -44,7 +44,9 @@ impl Database {
     /// beside the server are not kept away.
     pub fn hold(&self) -> Result<Held, Failure> {
         let Self::Sqlite(path) = self else { return Ok(Held { _lock: None }) };
-        let mut lock_path = path.clone().into_os_string();
+        // A file that has another name too has one log, and is one database. One that is not there
+        // yet has one name.
+        let mut lock_path = path.canonicalize().unwrap_or_else(|_| path.clone()).into_os_string();
         lock_path.push(".lock");
         let refused = |error: &dyn fmt::Display| {
             Failure::new(format!("{}: {error}", Path::new(&lock_path).display()))

@@ -55,7 +55,8 @@ pub async fn run_beside(
     let beside = routes(&opened.app);
     until_beside(shutdown, listener, opened.app.clone(), beside).await;
     wiring::close(opened).await;
-    drop(held);
+    // What did not end in time may still write until the process has ended.
+    std::mem::forget(held);
     tracing::info!("stopped");
     Ok(EXIT_OK)
 }

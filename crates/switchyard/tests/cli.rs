@@ -447,6 +447,13 @@ fn a_second_server_on_the_same_file_is_refused() {
     let mut server = Server::start(folder.path());
     let second = switchyard(folder.path(), "--listen 127.0.0.1:0");
     check_refusal(second, 1, "another server has switchyard.db");
+    // Nor is it another file by another name.
+    std::os::unix::fs::symlink("switchyard.db", folder.path().join("alias.db")).unwrap();
+    let key = ["SWITCHYARD_KEY_FILE", "switchyard.db.key"];
+    let mut second =
+        switchyard(folder.path(), "--listen 127.0.0.1:0 --database-url sqlite://alias.db");
+    second.env(key[0], key[1]);
+    check_refusal(second, 1, "another server has alias.db");
     // A server that is killed lets go.
     let mut process = server.process.take().unwrap();
     process.kill().unwrap();
