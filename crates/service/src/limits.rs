@@ -31,7 +31,11 @@ pub fn enabled(platform: &Platform, currency: Currency, way: Direction) -> Resul
 pub fn sendable(platform: &Platform, amount: Money) -> Result<(), Error> {
     enabled(platform, amount.currency(), Direction::Outgoing)?;
     let Some(supported) = platform.supported(amount.currency()) else { return Ok(()) };
-    let (min, max) = (supported.min_minor, supported.max_minor);
+    within(amount, supported.min_minor, supported.max_minor)
+}
+
+/// Refuses an amount outside of limits in its smallest unit, both of which it may reach.
+pub fn within(amount: Money, min: i64, max: i64) -> Result<(), Error> {
     if (min..=max).contains(&amount.minor()) {
         Ok(())
     } else {

@@ -268,12 +268,7 @@ pub(crate) async fn agree(
 
 /// Refuses an amount that the receiver does not take.
 fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
-    let (min, max) = (offer.min_minor, offer.max_minor);
-    if (min..=max).contains(&amount.minor()) {
-        Ok(())
-    } else {
-        Err(Error::AmountOutOfRange { amount, min, max })
-    }
+    limits::within(amount, offer.min_minor, offer.max_minor)
 }
 
 /// A quote to a UMA address with its price.

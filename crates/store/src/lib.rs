@@ -88,6 +88,7 @@ pub fn statements() -> Vec<String> {
         timers::DUE,
         timers::NEXT_DUE,
         timers::NEARER,
+        timers::NEARER_UP_TO,
         events::FEED,
         events::WHEN,
         events::OUTBOXES_WITH_NEWS,

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::readers::View;
-use crate::sql::{Change, Row, Shape, Value, Write};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 
 /// What happens when a timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,9 +131,44 @@ pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, att
 
 pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
 
-/// Brings a platform's timers nearer. Nothing finds them by platform: clocks are moved by people,
-/// timers are set by every payment, and an index would cost each of those.
-pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 where platform = $2";
+/// Timers that one statement looks at when a clock is moved. The statement is over in a fraction of
+/// the time that it may take, however many timers there are.
+const NEARER_TOGETHER: u32 = 10_000;
+
+/// The last subject of those that one statement looks at.
+pub(crate) const NEARER_UP_TO: &str =
+    "select subject from timers where subject > $1 order by subject limit 1 offset $2";
+
+/// Brings a platform's timers nearer, of subjects behind the first one and up to the second.
+/// Nothing finds them by platform: clocks are moved by people, timers are set by every payment, and
+/// an index would cost each of those.
+pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 \
+    where platform = $2 and subject > $3 and subject <= $4";
+
+/// Brings the timers of a platform that are in the database nearer, within a transaction.
+pub(crate) fn bring_nearer(
+    connection: &mut dyn Connection,
+    platform: PlatformId,
+    millis: i64,
+) -> Result<(), StoreError> {
+    let mut behind = Value::from(Uuid::nil());
+    loop {
+        let mut up_to = None;
+        let last = [behind.clone(), (NEARER_TOGETHER - 1).into()];
+        connection.query(NEARER_UP_TO, &last, 1, &mut |mut values| {
+            up_to = values.pop();
+            Ok(())
+        })?;
+        let is_last = up_to.is_none();
+        let up_to = up_to.unwrap_or_else(|| Value::from(Uuid::max()));
+        let slice = [millis.into(), platform.into(), behind, up_to.clone()];
+        connection.execute(NEARER, &slice)?;
+        if is_last {
+            return Ok(());
+        }
+        behind = up_to;
+    }
+}
 
 /// The writes that set timers and take them away.
 pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] {

@@ -143,7 +143,7 @@ impl Prepared {
         let _changing = shelf.changing(changed);
         for Self { nearer, writes, .. } in batches {
             for (platform, millis) in nearer {
-                connection.execute(timers::NEARER, &[millis.into(), platform.into()])?;
+                timers::bring_nearer(connection, platform, millis)?;
             }
             connection.write(writes)?;
         }

@@ -64,6 +64,7 @@ const UMA_HERE_IN: u128 = 153;
 const UMA_WAITS: u128 = 144;
 const UMA_WAITS_IN: u128 = 154;
 const UMA_IN: u128 = 155;
+const UMA_IN_OPEN: u128 = 156;
 const OUT_RETURNED: u128 = 132;
 const QUOTE_RETURNED: u128 = 133;
 const QUOTE_FUNDED_RETURNED: u128 = 134;
@@ -365,11 +366,16 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
 
     let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
     let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
-    begin(unit, uma_in(UMA_IN, 1, 1, received.money(), None))?;
-    advance(unit, UMA_IN, &[Event::Started, Event::Settled], at(240))?;
     let posting =
         movements::receipt(Rail::Lightning, to, platform_id(1), sent, fees, received).unwrap();
-    Ok(unit.post(transaction_id(UMA_IN), &posting, at(240))?)
+    begin(unit, uma_in(UMA_IN, 1, 1, received.money(), None))?;
+    advance(unit, UMA_IN, &[Event::Started, Event::Settled], at(240))?;
+    unit.post(transaction_id(UMA_IN), &posting, at(240))?;
+    begin(unit, uma_in(UMA_IN_OPEN, 1, 1, received.money(), None))?;
+    advance(unit, UMA_IN_OPEN, &[Event::Started], at(240))?;
+    unit.pend(transaction_id(UMA_IN_OPEN), &posting, at(240))?;
+    unit.set_timer(under_way(uuid(UMA_IN_OPEN), TimerKind::AskRail));
+    Ok(())
 }
 
 /// Imports: one half-way, and one at its end.
@@ -496,6 +502,7 @@ fn with_ids(sql: &str) -> String {
         ("$uma_out", uuid(UMA_OUT)),
         ("$uma_here_in", uuid(UMA_HERE_IN)),
         ("$uma_waits_in", uuid(UMA_WAITS_IN)),
+        ("$uma_in_open", uuid(UMA_IN_OPEN)),
         ("$uma_lookup", lookup_id(UMA_OUT).uuid()),
         ("$spare_lookup", lookup_id(LOOKUP).uuid()),
         ("$nothing", uuid(999_999)),
@@ -880,6 +887,8 @@ const CORRUPTERS: &[Corrupter] = &[
         &["H3", "H2"],
         "delete from postings where transaction_id = $out_failed and number = 2",
     ),
+    // A payment that was approved, for which no room is kept.
+    corrupter(&["H3", "H2"], "delete from postings where transaction_id = $uma_in_open"),
     // A status that was not reached.
     corrupter(
         &["T1", "N1"],

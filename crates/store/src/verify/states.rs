@@ -237,6 +237,10 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     };
     let holds = match (is_under_way, is_from_internal) {
         (true, true) => waits == 1,
+        // It keeps room in its account from when it was approved.
+        (true, false) if is_received_over_lightning(transaction) => {
+            waits == usize::from(transaction.status == Status::Processing)
+        }
         // What comes from elsewhere may not have been announced by its rail yet.
         (true, false) => waits <= 1,
         (false, _) => waits == 0,
@@ -248,6 +252,11 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
             transaction.status.name()
         )
     });
+}
+
+fn is_received_over_lightning(transaction: &RawTransaction) -> bool {
+    transaction.direction == Direction::Incoming
+        && matches!(transaction.settlement, RawSettlement::Lightning(_))
 }
 
 /// T10.

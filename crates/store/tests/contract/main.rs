@@ -284,6 +284,7 @@ macro_rules! suite {
                 events: events_come_page_by_page every_event_is_found_at_its_place_and_time;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
+                    a_clock_brings_each_of_many_timers_nearer_once
                     units_of_one_batch_move_a_clock_in_their_order;
                 opening: another_key_is_refused
                     a_newer_schema_is_refused

@@ -107,6 +107,39 @@ pub async fn a_clock_that_is_moved_on_brings_its_timers_nearer<P: Provider>() {
     assert_eq!(moved.millis(), 40_000);
 }
 
+/// More than one statement looks at.
+pub async fn a_clock_brings_each_of_many_timers_nearer_once<P: Provider>() {
+    const TIMERS: u128 = 25_000;
+    let opened = open::<P>();
+    let kinds = [TimerKind::AskRail, TimerKind::DecidePayment];
+    let mine = |subject: u128| !subject.is_multiple_of(5);
+    opened
+        .write(move |unit| {
+            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            for number in 0..TIMERS {
+                let (subject, kind) = (1 + number / 2, kinds[(number % 2) as usize]);
+                let timer = timer(uuid(subject), kind, at(50), at(0));
+                let of = platform_id(if mine(subject) { 1 } else { 2 });
+                unit.set_timer(Timer { platform: of, ..timer });
+            }
+            Ok(())
+        })
+        .await;
+    opened
+        .write(|unit| {
+            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+            unit.move_clock(&platform, Ahead::from_millis(30_000).unwrap());
+            Ok(())
+        })
+        .await;
+    let due = due(&opened, at(99), u32::MAX).await;
+    assert_eq!(due.len() as u128, TIMERS);
+    for timer in due {
+        let is_mine = timer.platform == platform_id(1);
+        assert_eq!(timer.due_at, if is_mine { at(20) } else { at(50) }, "{timer:?}");
+    }
+}
+
 pub async fn units_of_one_batch_move_a_clock_in_their_order<P: Provider>() {
     let opened = open::<P>();
     let kind = TimerKind::AskRail;
