@@ -308,10 +308,18 @@ async fn what_was_not_kept_when_the_server_died_is_delivered_by_the_next() {
     let mut told = Told::new().await;
     let payment = told.pay().await;
     told.server.pass(5_000).await;
-    // The first attempts are made, and nobody writes down what came of them.
+    // The attempts are made, and nobody writes down what came of them.
+    told.receiver.answer(Answer::status(200).held());
     told.dispatcher.step().await.expect("a step");
     told.dispatcher.step().await.expect("a step");
-    told.dispatcher.attempted().await;
+    told.receiver.wait_for(1).await.expect("the first");
+    told.receiver.answer(Answer::status(200));
+    told.receiver.release();
+    while told.dispatcher.under_way() > 0 {
+        told.dispatcher.attempted().await;
+    }
+    assert_eq!(statuses(&told.receiver.received())[&payment], WHOLE);
+    assert!(told.deliveries("?type=OUTGOING_PAYMENT").await.is_empty(), "nothing was kept");
     let Told { server, receiver, dispatcher, payer, .. } = told;
     drop((dispatcher, payer));
     let server = server.restart();
