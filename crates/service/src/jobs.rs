@@ -19,7 +19,7 @@ use ledger::posting::Resolution;
 use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer, RailFailure};
 use store::books::PostingRow;
 use store::error::StoreError;
-use store::timers::{Timer, TimerKind};
+use store::timers::{Due, Timer, TimerKind};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
@@ -40,6 +40,10 @@ const SHARED_TIMERS_MAX: u32 = 512;
 
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
+
+/// The same where a row cannot be read: somebody must look at it first, and each try costs those
+/// who share the transaction another one.
+const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 
 /// What a rail is asked, and the platform whose money it is.
 type Order = (Instruction, Arc<Platform>);
@@ -65,14 +69,20 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let now = app.server_now();
     let max = if app.env().shares_database { SHARED_TIMERS_MAX } else { TIMERS_MAX };
     let due = app.store().look(move |view| view.due_timers(now, max)).await;
-    let due = due.map_err(Error::Store)?;
-    let more = due.len() as u64 == u64::from(max);
-    let mut work = JoinSet::new();
-    for (timer, order) in with_orders(app, due).await? {
-        let app = app.clone();
-        work.spawn(async move { ring(&app, tenure, timer, order).await });
+    let Due { timers, unreadable } = due.map_err(Error::Store)?;
+    let more = (timers.len() + unreadable) as u64 == u64::from(max);
+    let since = timers.first().map_or(now, |oldest| oldest.due_at);
+    let overdue_millis = now.millis().saturating_sub(since.millis());
+    metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
+    if unreadable > 0 && timers.is_empty() {
+        tracing::error!(rows = unreadable, "timers that are due cannot be read: run verify");
     }
-    let (mut done, mut failed) = (0, 0);
+    let mut work = JoinSet::new();
+    for ordered in with_orders(app, timers).await? {
+        let app = app.clone();
+        work.spawn(async move { ring(&app, tenure, ordered).await });
+    }
+    let (mut done, mut failed) = (0, unreadable);
     while let Some(result) = work.join_next().await {
         match result {
             Ok(true) => done += 1,
@@ -82,12 +92,37 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     Ok(Step { done, failed, more, is_ours: true })
 }
 
-/// Timers with what the rail is to be asked, which the lane knows: what is due was changed a moment
-/// ago. An order that cannot be made out is that timer's failure alone.
-async fn with_orders(
-    app: &App,
-    due: Vec<Timer>,
-) -> Result<Vec<(Timer, Result<Option<Order>, Error>)>, Error> {
+/// A timer with what the rail is to be asked, or why that cannot be made out.
+type Ordered = (Timer, Result<Option<Order>, Error>);
+
+/// Timers with what the rail is to be asked. An order that cannot be made out is that timer's
+/// failure alone: where rows are fetched together, those are halved until it stands alone.
+async fn with_orders(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
+    let mut ordered = Vec::with_capacity(due.len());
+    let mut parts = vec![due];
+    while let Some(mut part) = parts.pop() {
+        match orders_of(app, part.clone()).await {
+            Ok(found) => ordered.extend(found),
+            Err(error) if !is_of_a_row(&error) => return Err(error),
+            Err(error) if part.len() == 1 => {
+                ordered.extend(part.pop().map(|timer| (timer, Err(error))));
+            }
+            Err(_) => {
+                let rest = part.split_off(part.len() / 2);
+                parts.extend([rest, part]);
+            }
+        }
+    }
+    Ok(ordered)
+}
+
+/// Whether it is a row that is to blame, and not the way to it.
+fn is_of_a_row(error: &Error) -> bool {
+    matches!(error, Error::Store(StoreError::Corrupt { .. } | StoreError::Sealed { .. }))
+}
+
+/// The orders of timers, which the lane knows: what is due was changed a moment ago.
+async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
     if due.is_empty() {
         return Ok(Vec::new());
     }
@@ -118,12 +153,7 @@ async fn with_orders(
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
-async fn ring(
-    app: &App,
-    tenure: Tenure,
-    timer: Timer,
-    order: Result<Option<Order>, Error>,
-) -> bool {
+async fn ring(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
     let result = match (timer.kind, order) {
         (_, Err(error)) => Err(error),
         (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
@@ -142,8 +172,9 @@ async fn ring(
         return false;
     }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
+    let after = if is_of_a_row(&error) { UNREADABLE_RETRY_MILLIS } else { RETRY_MILLIS };
     let later = Timer {
-        due_at: app.server_now().plus_millis(RETRY_MILLIS),
+        due_at: app.server_now().plus_millis(after),
         attempts: timer.attempts.saturating_add(1),
         ..timer
     };

@@ -190,24 +190,40 @@ pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] 
     ]
 }
 
+/// What is due.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Due {
+    /// The longest overdue first.
+    pub timers: Vec<Timer>,
+    /// Rows that cannot be read; they hold nobody else up.
+    pub unreadable: usize,
+}
+
+fn read(values: Vec<Value>) -> Result<Timer, StoreError> {
+    let row = &mut Row::new(TIMERS.table, TIMERS.columns, values);
+    Ok(Timer {
+        subject: row.uuid()?,
+        kind: row.named(TimerKind::from_name)?,
+        platform: row.id()?,
+        due_at: row.time()?,
+        since: row.time()?,
+        attempts: row.count()?,
+    })
+}
+
 impl View<'_> {
-    /// Timers that are due by the server's clock, the longest overdue first.
-    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Timer>, StoreError> {
-        let mut timers = Vec::new();
+    /// Timers that are due by the server's clock, of so many rows at most.
+    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        let mut due = Due::default();
         let parameters = [now.into(), limit.into()];
         self.connection.query(DUE, &parameters, TIMERS.columns.len(), &mut |values| {
-            let row = &mut Row::new(TIMERS.table, TIMERS.columns, values);
-            timers.push(Timer {
-                subject: row.uuid()?,
-                kind: row.named(TimerKind::from_name)?,
-                platform: row.id()?,
-                due_at: row.time()?,
-                since: row.time()?,
-                attempts: row.count()?,
-            });
+            match read(values) {
+                Ok(timer) => due.timers.push(timer),
+                Err(_) => due.unreadable += 1,
+            }
             Ok(())
         })?;
-        Ok(timers)
+        Ok(due)
     }
 
     /// When the next timer is due by the server's clock, if there is one.

@@ -10,6 +10,7 @@ mod documents;
 mod pulled_quotes;
 mod story;
 mod tenure;
+mod unreadable;
 mod clock;
 mod concurrency;
 mod events;

@@ -37,8 +37,12 @@ use service::{App, Env, Error, jobs, platforms, tokens};
 use store::Store;
 use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::keyring::Keyring;
+use store::sql::Value as Stored;
 use testbed::place::Place;
 use tower::ServiceExt;
+
+/// What opens every database.
+const KEY: [u8; 32] = [7; 32];
 
 /// When every test begins.
 pub const START: &str = "2025-10-13T09:00:00.000Z";
@@ -100,7 +104,7 @@ impl Server {
     }
 
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
-        let keyring = Keyring::new(&[7; 32]);
+        let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
         store.has_payments_alone();
         let app = App::new(store, env(&clock, seed, Arc::new(SandboxRail::default())));
@@ -191,10 +195,19 @@ impl Server {
             }
             let now = self.app.server_now();
             let due = self.app.store().read(move |view| view.due_timers(now, 1)).await;
-            if due.map_err(Error::Store).expect("a read").is_empty() {
+            if due.map_err(Error::Store).expect("a read").timers.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Changes the database behind the server's back; how many rows.
+    pub fn tamper(&self, sql: &str, parameters: &[Stored]) -> usize {
+        let mut connection = engine(&self.place).prepare(&Keyring::new(&KEY)).expect("a database");
+        connection.begin().expect("a transaction");
+        let rows = connection.execute(sql, parameters).expect("a statement");
+        connection.commit().expect("a commit");
+        rows
     }
 
     /// Every event about something, in the order in which they were committed.
@@ -213,7 +226,7 @@ impl Server {
     /// Every invariant of the database.
     pub fn verify(&self) {
         let engine = engine(&self.place);
-        let report = store::verify::verify(&*engine, Some(&Keyring::new(&[7; 32])));
+        let report = store::verify::verify(&*engine, Some(&Keyring::new(&KEY)));
         let report = report.expect("a report");
         let broken: Vec<_> = report.checks.iter().filter(|check| !check.holds()).collect();
         assert!(broken.is_empty(), "{broken:#?}");

@@ -10,7 +10,9 @@ use crate::support::*;
 use crate::{Opened, Provider, open};
 
 async fn due<P: Provider>(opened: &Opened<P>, now: Timestamp, limit: u32) -> Vec<Timer> {
-    opened.read(move |view| Ok(view.due_timers(now, limit)?)).await
+    let due = opened.read(move |view| Ok(view.due_timers(now, limit)?)).await;
+    assert_eq!(due.unreadable, 0);
+    due.timers
 }
 
 pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
