@@ -80,6 +80,18 @@ fn is_held(app: &App, lease: &Lease, now: Timestamp) -> bool {
     now < lease.until && now < renewed_at.plus_millis(LEASE_MILLIS)
 }
 
+/// Makes sure that changes can be kept, by writing a row again as it is: a unit that changes
+/// nothing would not touch the disk.
+pub async fn try_to_write(app: &App) -> Result<(), StoreError> {
+    let work = |unit: &mut Unit<'_, '_>| {
+        if let Some(lease) = unit.get::<Lease>(&Duty::Jobs)? {
+            unit.put_lease(Lease::clone(&lease));
+        }
+        Ok(())
+    };
+    app.store().write(work).await
+}
+
 /// Lets another server take over at once. For one that stops.
 pub async fn give_up(app: &App) -> Result<(), Error> {
     let Some(tenure) = app.tenure() else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! What an orchestrator asks: is the process alive, will it serve, and how is it doing? Without
 //! version and without authentication, so the answers hold nothing that is anybody's.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
@@ -10,8 +11,8 @@ use axum::{Json, Router};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::json;
-use service::App;
-use store::error::StoreError;
+use service::{App, tenure};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry;
@@ -20,6 +21,10 @@ use crate::telemetry;
 /// to see that its database stands still: where this is why, requests are turned away already.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long a write that succeeded shows that the next one will: whoever asks all the time costs no
+/// flush each.
+const WRITTEN_HOLDS: Duration = Duration::from_secs(1);
+
 /// The format of [`telemetry::scrape`].
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -27,6 +32,8 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 struct Health {
     app: App,
     shutdown: CancellationToken,
+    /// When something was written last, as far as it was tried here.
+    written: Arc<Mutex<Option<Instant>>>,
 }
 
 /// `GET /healthz`, `GET /readyz` and `GET /metrics`.
@@ -36,7 +43,7 @@ pub fn router(app: App, shutdown: CancellationToken) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(method_not_allowed)
-        .with_state(Health { app, shutdown })
+        .with_state(Health { app, shutdown, written: Arc::default() })
 }
 
 /// The process runs.
@@ -44,7 +51,7 @@ async fn healthz() -> Response {
     answer(StatusCode::OK, json!({ "status": "ok" }))
 }
 
-/// Requests will be served: reading works, the commit lane answers, and nobody has asked to stop.
+/// Requests will be served: reading works, something can be written, and nobody has asked to stop.
 async fn readyz(State(health): State<Health>) -> Response {
     let reason = match tokio::time::timeout(READY_TIMEOUT, why_not_ready(&health)).await {
         Ok(None) => return answer(StatusCode::OK, json!({ "status": "ready" })),
@@ -65,12 +72,23 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
         tracing::error!(%error, "the database cannot be read");
         return Some("the database cannot be read");
     }
-    let written = store.write(|_| Ok::<(), StoreError>(())).await;
-    if let Err(error) = written {
+    // One tries, and whoever asks meanwhile learns from that.
+    let mut written = health.written.lock().await;
+    if written.is_some_and(|at| at.elapsed() < WRITTEN_HOLDS) {
+        return None;
+    }
+    *written = None;
+    if let Err(error) = tenure::try_to_write(&health.app).await {
         tracing::error!(%error, "the database cannot be written to");
         return Some("the database cannot be written to");
     }
+    *written = Some(now());
     None
+}
+
+#[expect(clippy::disallowed_methods, reason = "it tells how old an answer is, not what is true")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 async fn metrics() -> Response {
