@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 
@@ -46,11 +46,13 @@ const READERS: usize = 8;
 
 /// How long a commit may take: one that waits for a standby far away is no reason to ask whether it
 /// happened.
-const COMMIT_TIME: Duration = Duration::from_secs(10);
+const COMMIT_TIME: Duration = Duration::from_secs(6);
 
-/// How often it is looked whether a commit happened, and how long we wait in between. With the time
-/// that a look may take at most, this is longer than a restart or a failover takes.
-const LOOKS_MAX: u32 = 20;
+/// How long it is looked whether a commit happened: longer than a restart or a failover takes, and
+/// no longer than somebody waits who can ask again. A look may take some seconds more.
+const LOOKED_FOR: Duration = Duration::from_secs(8);
+
+/// Between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Rows in one statement: some hundred kilobytes.
@@ -323,7 +325,9 @@ impl Postgres {
     /// Finds out how a commit went whose answer was lost.
     fn find_out(&mut self, turn: i64, lost: StoreError) -> Result<(), StoreError> {
         tracing::warn!(error = %lost, "the answer to a commit was lost: looking for what it left");
-        for _ in 0..LOOKS_MAX {
+        #[expect(clippy::disallowed_methods, reason = "it is how long we wait, not what is true")]
+        let began = Instant::now();
+        loop {
             match self.is_there(turn) {
                 // What was seen is not known any more: the session is a new one.
                 Ok(true) => return Ok(()),
@@ -335,11 +339,13 @@ impl Postgres {
                     tracing::warn!(error = %failure, "it cannot be seen yet whether it happened");
                     // Whatever transaction this was in, the next look begins its own.
                     self.link.disconnect();
+                    if began.elapsed() > LOOKED_FOR {
+                        return Err(lost);
+                    }
                     std::thread::park_timeout(LOOK_PAUSE);
                 }
             }
         }
-        Err(lost)
     }
 
     /// Keeps in mind that a transaction is over if its session is.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use testbed::instance::{Installation, Instance};
 use testbed::postgres::{Cluster, Database, Replication, Shutdown};
-use testbed::proxy::{Chosen, Counts, Moment, Proxy};
+use testbed::proxy::{Chosen, Counts, Moment, Proxy, Traffic};
 use testbed::recorder::{Api, Load, Outcome, Recorder, Report};
 use tokio::task::JoinSet;
 
@@ -314,6 +314,43 @@ async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Resu
     );
     assert!(p99 < REFUSED_WITHIN, "99 of 100 refusals take up to {p99:?}");
     assert!(last < NOBODY_WAITS, "a request was turned away after {last:?}");
+    Ok(())
+}
+
+/// What `docs/postgresql.md` promises, and some: a client of ours has not given up by then.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()> {
+    let database = Database::fresh();
+    let proxy = Proxy::start(database.server())?;
+    let site = Site::open(&proxy.server().url_of(database.name())).await?;
+    let load = site.load();
+    site.recorder.more(40).await?;
+
+    // The answer to a commit is lost, and whoever looks for it finds the network in pieces.
+    let before = cuts(proxy.counts(), Moment::After);
+    proxy.set(Traffic::Refused);
+    proxy.cut_commits(Moment::After, Chosen::Next(1));
+    let probe = site.recorder.transfer("probe".to_owned());
+    let asked = now();
+    let answered = tokio::spawn({
+        let (recorder, probe) = (Arc::clone(&site.recorder), probe.clone());
+        async move { recorder.api().ask(&probe).await }
+    });
+    until("a commit is cut", async || Ok(cuts(proxy.counts(), Moment::After) > before)).await?;
+    proxy.set(Traffic::Held);
+    assert_eq!(answered.await?, Outcome::Unavailable(503), "nobody can know");
+    let waited = asked.elapsed();
+
+    proxy.set(Traffic::Flows);
+    let recovery = site.answers_again().await?;
+    site.recorder.ask(&probe).await?;
+    let report = site.is_right(load).await?;
+    println!(
+        "lost at a commit: given up after {waited:.1?}; answers {recovery:.0?} after; {report}"
+    );
+    assert!(waited < GIVEN_UP_WITHIN, "a client waited for {waited:.1?}");
     Ok(())
 }
 
