@@ -109,8 +109,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// an answer, as it looks idle.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
 
-/// Service managers kill after 30 s; five are left to the other parts of the process.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+/// Service managers kill after 30 s; ten are left to the other parts of the process, which take
+/// eight at most ([`crate::serve`], [`crate::wiring::close`]).
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Default for Limits {
     fn default() -> Self {

@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, Serve};
-use crate::edge::{self, Limits};
-use crate::{asking, delivery_loop, first_start, health, job_loop, shutdown, telemetry, wiring};
+use crate::{
+    asking, delivery_loop, descriptors, edge, first_start, health, job_loop, shutdown, telemetry,
+    wiring,
+};
 
 /// A step of the jobs is a look at the rail and a commit, and deliveries end soon. What it does not
 /// finish is due again after the next start.
@@ -108,7 +110,7 @@ async fn until_beside(
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
     let router = api::router(app.clone()).merge(health::router(app.clone(), shutdown.clone()));
     let router = router.merge(beside);
-    edge::serve(listener, router, Limits::default(), shutdown).await;
+    edge::serve(listener, router, descriptors::limits(), shutdown).await;
     upkeep.abort();
     answered.cancel();
     let duties = async {
@@ -117,8 +119,12 @@ async fn until_beside(
             finish("deliveries", deliveries, JOBS_TIMEOUT),
         );
         // Not before: whichever of the two still does something would take the lease again.
-        if let Err(error) = tenure::give_up(&app).await {
-            tracing::warn!(%error, "another server takes over when the lease has run out");
+        match tokio::time::timeout(JOBS_TIMEOUT, tenure::give_up(&app)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "another server takes over when the lease has run out");
+            }
+            Err(_) => tracing::warn!("another server takes over when the lease has run out"),
         }
     };
     tokio::join!(duties, finish("questions", asking, ASKING_TIMEOUT));

@@ -396,6 +396,27 @@ fn a_request_in_flight_is_answered_before_the_server_ends() {
     assert_eq!(run(folder.path(), "verify").0, 0);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn as_many_files_may_be_open_as_connections_need() {
+    let folder = TempDir::new().unwrap();
+    let server = switchyard(folder.path(), "--listen 127.0.0.1:0 --log-format json");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -S -n 256 && exec \"$0\" \"$@\""]).current_dir(folder.path());
+    limited.arg(server.get_program()).args(server.get_args());
+    for (name, _) in server.get_envs() {
+        limited.env_remove(name);
+    }
+    let server = Server::start_with(limited);
+    let process = server.process.as_ref().unwrap().id();
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|word| line.split_whitespace().nth(word).unwrap());
+    let hard = hard.parse().unwrap_or(u64::MAX);
+    assert_eq!(soft.parse::<u64>().unwrap(), hard.min(4_608), "{line}");
+    server.stop();
+}
+
 #[test]
 fn a_lost_or_wrong_key_is_refused() {
     let folder = TempDir::new().unwrap();

@@ -1,0 +1,54 @@
+//! How many files and sockets the process may have open, and how many of them clients may take.
+
+use crate::edge::Limits;
+
+/// What everything but connections of clients may need: the database and those who read it,
+/// deliveries, and questions to platforms. A payment fails whose platform cannot be asked.
+const KEPT: u64 = 512;
+
+/// The edge's limits, with as many connections as leave the process what else it needs. The
+/// system's soft limit is raised for them as far as it lets us: the usual one of 1,024 is for
+/// programs that cannot deal with more.
+pub fn limits() -> Limits {
+    let usual = Limits::default();
+    let wanted = (usual.connections_max as u64).saturating_add(KEPT);
+    let allowed = raised_for(wanted);
+    let connections_max = connections(allowed, usual.connections_max);
+    if connections_max < usual.connections_max {
+        let usual = usual.connections_max;
+        tracing::warn!(allowed, connections_max, usual, "few files may be open at once");
+    }
+    Limits { connections_max, ..usual }
+}
+
+/// How many may be open, if possible as many as are wanted.
+#[cfg(unix)]
+fn raised_for(wanted: u64) -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let raised = wanted.min(hard).max(soft);
+    if setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok() { raised } else { soft }
+}
+
+/// Other systems have no such limit for sockets.
+#[cfg(not(unix))]
+fn raised_for(wanted: u64) -> u64 {
+    wanted
+}
+
+/// Connections where so many files may be open: half of them at least.
+fn connections(allowed: u64, usual: usize) -> usize {
+    let left = allowed.saturating_sub(KEPT).max(allowed / 2);
+    usual.min(usize::try_from(left).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_the_rest_of_the_process_what_it_needs() {
+        let given = [64, 1_024, 1_500, 4_608, u64::MAX].map(|allowed| connections(allowed, 4_096));
+        assert_eq!(given, [32, 512, 988, 4_096, 4_096]);
+    }
+}
