@@ -278,8 +278,8 @@ pub enum Command {
     /// Shows the whole story on a throw-away database and exits.
     ///
     /// A customer, funding, a quote with foreign exchange, its execution, a payment to a bank
-    /// account and one that the bank refuses, the events that its endpoint is sent, the ledger's
-    /// accounts, and the check of it all.
+    /// account and one that the bank refuses, a payment that comes from a UMA address, the events
+    /// that its endpoint is sent, the ledger's accounts, and the check of it all.
     #[command(after_help = "Example:\n  switchyard demo")]
     Demo,
 

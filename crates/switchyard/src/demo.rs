@@ -104,8 +104,10 @@ async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(),
     story.exchange(&dollars, &euros).await?;
     let paid = story.pay_out(&customer, &dollars).await?;
     let refused = story.be_refused(&customer, &dollars).await?;
+    let received = story.receive(&customer).await?;
     story.balances(&customer).await?;
-    story.be_told(&mut endpoint, &[(&paid, "COMPLETED"), (&refused, "REJECTED")]).await?;
+    let ends = [(&*paid, "COMPLETED"), (&refused, "REJECTED"), (&received, "COMPLETED")];
+    story.be_told(&mut endpoint, &ends).await?;
     let names = Names::new(&customer)?;
     let platform = first.platform;
     books(&opened.app, platform, names).await.and_then(|books| print(&books))
@@ -241,14 +243,32 @@ impl Story {
         Ok(id)
     }
 
+    async fn receive(&mut self, customer: &str) -> Result<String, Failure> {
+        title("40.00 USD come from a UMA address of another institution")?;
+        let body = json!({
+            "senderUmaAddress": "$success.usd@sandbox.uma.money",
+            "customerId": customer,
+            "receivingCurrencyCode": "USD",
+            "receivingCurrencyAmount": 4_000,
+        });
+        let shown = ["id", "status", "senderUmaAddress", "receiverUmaAddress"];
+        let payment = self.post("/sandbox/uma/receive", &body, &shown).await?.expect(200)?;
+        // The platform is asked first, and its endpoint approves by answering 200.
+        same(&payment["status"], &json!("PENDING"))?;
+        let id = text(&payment, "id")?;
+        let received = self.ended(&id).await?;
+        same(&received["status"], &json!("COMPLETED"))?;
+        Ok(id)
+    }
+
     async fn balances(&mut self, customer: &str) -> Result<(), Failure> {
         title("what the customer has now")?;
         let dollars = format!("/customers/internal-accounts?customerId={customer}&currency=USD");
         let shown = ["data.0.balance.amount", "data.0.balance.currency.code"];
         let left = self.get(&dollars, &shown).await?.expect(200)?;
         self.account(customer, "EUR").await?;
-        // 1000.00 came, 500.00 were exchanged, 200.00 were paid out and 100.00 came back.
-        same(&left["data"][0]["balance"]["amount"], &json!(30_000))
+        // 1000.00 came, 500.00 were exchanged, 200.00 were paid out, 100.00 came back, 40.00 came.
+        same(&left["data"][0]["balance"]["amount"], &json!(34_000))
     }
 
     /// Shows what the endpoint was sent and whether the platform's keys have signed it, until the

@@ -328,7 +328,15 @@ fn the_demo_tells_its_story() {
     let (code, out, err) = run(folder.path(), "demo");
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     let told = "webhook-signature: good   X-Grid-Signature: good";
-    for part in ["\"REJECTED\"", "Idempotent-Replayed: true", told, "Dr Ada USD", " 0 broken"] {
+    for part in [
+        "\"REJECTED\"",
+        "Idempotent-Replayed: true",
+        "\"senderUmaAddress\":\"$success.usd@sandbox.uma.money\"",
+        "INCOMING_PAYMENT COMPLETED",
+        told,
+        "Dr Ada USD",
+        " 0 broken",
+    ] {
         assert!(out.contains(part), "{part} is missing in\n{out}");
     }
     assert!(!out.contains("client secret"), "{out}");
