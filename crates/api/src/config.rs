@@ -57,6 +57,10 @@ pub struct SupportedCurrencyBody {
     #[serde(default = "both")]
     #[schema(max_items = 2)]
     enabled_transaction_types: Vec<TransactionType>,
+    /// What this server itself asks of counterparties: nothing. Read only.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    provider_required_counterparty_customer_fields: Vec<String>,
 }
 
 fn both() -> Vec<TransactionType> {
@@ -98,6 +102,7 @@ impl From<&SupportedCurrency> for SupportedCurrencyBody {
                 .map(Into::into)
                 .collect(),
             enabled_transaction_types: supported.enabled.iter().map(way).collect(),
+            provider_required_counterparty_customer_fields: Vec::new(),
         }
     }
 }

@@ -445,7 +445,7 @@ mod tests {
         USD_ACCOUNT accountCategory | CHECKING, SAVINGS | checking, OTHER
         BRL_ACCOUNT pixKey | +5511987654321, maria@mail.example |
         BRL_ACCOUNT pixKey | 7f1c9d4e-0b3a-4c55-9a57-0f2c1d9f8e11 |
-        BRL_ACCOUNT pixKeyType | CPF, CNPJ, EMAIL, PHONE, RANDOM | a b, cpf
+        BRL_ACCOUNT pixKeyType | CPF, CNPJ, EMAIL, PHONE, RANDOM, email, Phone |
         BRL_ACCOUNT taxId | 12345678901, 12345678901234 | 1234567890, 123456789012345
         BRL_ACCOUNT taxId | 12ABC34501DE35 | 123.456.789-01, 12abc34501de35, 12ABC34501DEAB
         MXN_ACCOUNT clabeNumber | 123456789012345678 | 12345678901234567, 1234567890123456789
@@ -722,8 +722,16 @@ mod tests {
                 errors.iter().map(|error| (error.field.as_str(), &error.rule)).collect();
             assert_eq!(found, [(field, &Rule::Checksum)], "{name} {text}");
         }
-        let key = [("pixKey", "maria@mail.example"), ("pixKeyType", "EMAIL")];
-        assert_eq!(account("BRL_ACCOUNT", &key).expect("valid").check_digits(), []);
+        for (kind, key, holds) in [
+            ("EMAIL", "maria@mail.example", true),
+            ("cpf", "11144477735", true),
+            ("cpf", "maria@mail.example", false),
+            ("Cnpj", "11144477735", false),
+        ] {
+            let key = [("pixKey", key), ("pixKeyType", kind)];
+            let errors = account("BRL_ACCOUNT", &key).expect("valid").check_digits();
+            assert_eq!(errors.is_empty(), holds, "{kind}");
+        }
     }
 
     #[test]

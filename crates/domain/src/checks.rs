@@ -59,11 +59,11 @@ impl Check {
             Self::Iban => iban(text),
             Self::Clabe => clabe(text),
             Self::BrazilianTaxNumber => cpf(text) || cnpj(text),
-            Self::PixKey => match account.text("pixKeyType") {
-                Some("CPF") => cpf(text),
-                Some("CNPJ") => cnpj(text),
-                _ => true,
-            },
+            Self::PixKey => {
+                let kind = account.text("pixKeyType").unwrap_or_default();
+                (!kind.eq_ignore_ascii_case("CPF") || cpf(text))
+                    && (!kind.eq_ignore_ascii_case("CNPJ") || cnpj(text))
+            }
             Self::Base58 => base58(text),
             Self::Bech32 => bech32(text),
         }

@@ -55,6 +55,7 @@ impl Default for Reach {
             reason = "it tells how long we wait, not what is true"
         )]
         let start = Instant::now();
+        metrics::gauge!("switchyard_database_reachable").set(1);
         Self { is_lost: AtomicBool::new(false), since: Default::default(), start }
     }
 }

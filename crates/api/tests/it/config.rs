@@ -30,6 +30,7 @@ async fn a_viewer_reads_the_configuration_of_a_new_platform() {
                 "maxAmount": 9_000_000_000_000_000_i64,
                 "requiredCounterpartyFields": [],
                 "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+                "providerRequiredCounterpartyCustomerFields": [],
             })
         })
         .collect();
@@ -59,6 +60,7 @@ async fn a_manager_changes_every_field_and_what_is_left_out_stays() {
             { "name": "BIRTH_DATE", "mandatory": false },
         ],
         "enabledTransactionTypes": ["OUTGOING"],
+        "providerRequiredCounterpartyCustomerFields": [],
     });
     let mut expected = client.get("/config").await.expect(200).clone();
     expected["updatedAt"] = json!("2025-10-13T09:00:00.005Z");
@@ -84,13 +86,15 @@ async fn a_manager_cannot_change_what_only_the_server_decides() {
     let server = Server::new();
     let client = server.platform().await;
     let before = client.get("/config").await.expect(200).clone();
+    let mut currencies = before["supportedCurrencies"].clone();
+    currencies[0]["providerRequiredCounterpartyCustomerFields"] = json!(["EMAIL"]);
     let body = json!({
         "id": "PlatformConfig:019542f5-b3e7-7d02-8000-000000000000",
         "isRegulatedFinancialInstitution": false,
         "proxyUmaSubdomain": "mine",
         "createdAt": "2000-01-01T00:00:00Z",
         "mode": "LIVE",
-        "supportedCurrencies": before["supportedCurrencies"],
+        "supportedCurrencies": currencies,
     });
     assert_eq!(*client.patch("/config", &body).await.expect(200), before);
 }
@@ -107,6 +111,7 @@ async fn a_manager_may_leave_out_what_a_currency_has_by_default() {
         "maxAmount": 2,
         "requiredCounterpartyFields": [],
         "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+        "providerRequiredCounterpartyCustomerFields": [],
     }]);
     assert_eq!(config.expect(200)["supportedCurrencies"], expected);
     let answer = client.patch("/config", &json!({ "supportedCurrencies": [{}] })).await;

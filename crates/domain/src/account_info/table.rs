@@ -160,12 +160,9 @@ const USD_ROUTING: Field = Field::text("routingNumber", "ABA routing number", "0
     .checked(Check::AbaRouting);
 const PIX_KEY: Field =
     Field::text("pixKey", "PIX key", "11144477735").lengths(1, 77).primary().checked(Check::PixKey);
-const PIX_KEY_TYPE: Field = Field::text(
-    "pixKeyType",
-    "Kind of PIX key: CPF, CNPJ, EMAIL, PHONE or RANDOM",
-    "CPF",
-)
-.pattern("^[A-Z_]{1,32}$", 1, 32);
+const PIX_KEY_TYPE: Field =
+    Field::text("pixKeyType", "Kind of PIX key: CPF, CNPJ, EMAIL, PHONE or RANDOM", "CPF")
+        .lengths(1, 32);
 const BRL_TAX_ID: Field =
     Field::text("taxId", "CPF or CNPJ of the holder, without punctuation", "11144477735")
         .pattern("^([0-9]{11,14}|[0-9A-Z]{12}[0-9]{2})$", 11, 14)
