@@ -198,8 +198,11 @@ impl Receiver {
     pub async fn wait_for(&self, count: usize) -> Result<Vec<Received>> {
         let mut counted = self.shared.count.subscribe();
         let enough = counted.wait_for(|come| *come >= count);
-        match tokio::time::timeout(COME_WITHIN, enough).await {
-            Ok(Ok(_)) => Ok(self.received()),
+        // What is borrowed from the channel keeps the receiver from counting: it must not outlive
+        // this statement, as what comes next waits for the receiver.
+        let waited = tokio::time::timeout(COME_WITHIN, enough).await.map(|come| come.map(drop));
+        match waited {
+            Ok(Ok(())) => Ok(self.received()),
             Ok(Err(_)) | Err(_) => {
                 let come = self.shared.kept().requests.len();
                 bail!("{come} of {count} requests came within {} s", COME_WITHIN.as_secs())
