@@ -7,7 +7,9 @@ use std::time::Instant;
 use domain::time::Timestamp;
 use ports::clock::Clock;
 
-/// The system's time of day, in whole milliseconds, as far as it can be believed ([`Reckoning`]).
+/// The system's time of day, in whole milliseconds, as far as it can be believed: it never goes
+/// back, a jump forward is believed once the system has stood by it, and where the system's clock
+/// is set back it is waited for at half of the speed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

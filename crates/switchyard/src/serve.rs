@@ -141,3 +141,20 @@ async fn finish(name: &str, mut running: JoinHandle<()>, limit: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::Limits;
+
+    /// When service managers kill (design section 5).
+    const KILLED_AFTER: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_stop_takes_less_time_than_there_is() {
+        let Limits { settle_time, drain_timeout, .. } = Limits::default();
+        let duties = (JOBS_TIMEOUT * 2).max(ASKING_TIMEOUT);
+        let all = settle_time + drain_timeout + duties + wiring::CLOSE_TIMEOUT;
+        assert!(all + Duration::from_secs(1) < KILLED_AFTER, "{all:?}");
+    }
+}

@@ -34,7 +34,7 @@ use crate::keyfile::{self, KEY_BYTES};
 const QUOTE_LIFETIME_SECONDS: i64 = 300;
 
 /// What was queued when the last handle went is some commits, each a few milliseconds.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An application on an open database.
 pub struct Opened {
