@@ -60,9 +60,11 @@ impl Check {
             Self::Clabe => clabe(text),
             Self::BrazilianTaxNumber => cpf(text) || cnpj(text),
             Self::PixKey => {
-                let kind = account.text("pixKeyType").unwrap_or_default();
-                (!kind.eq_ignore_ascii_case("CPF") || cpf(text))
-                    && (!kind.eq_ignore_ascii_case("CNPJ") || cnpj(text))
+                match account.text("pixKeyType").map(str::to_ascii_uppercase).as_deref() {
+                    Some("CPF") => cpf(text),
+                    Some("CNPJ") => cnpj(text),
+                    _ => true,
+                }
             }
             Self::Base58 => base58(text),
             Self::Bech32 => bech32(text),

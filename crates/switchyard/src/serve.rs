@@ -119,13 +119,12 @@ async fn until_beside(
             finish("deliveries", deliveries, JOBS_TIMEOUT),
         );
         // Not before: whichever of the two still does something would take the lease again.
-        match tokio::time::timeout(JOBS_TIMEOUT, tenure::give_up(&app)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
+        let given_up = async move {
+            if let Err(error) = tenure::give_up(&app).await {
                 tracing::warn!(%error, "another server takes over when the lease has run out");
             }
-            Err(_) => tracing::warn!("another server takes over when the lease has run out"),
-        }
+        };
+        finish("the lease", tokio::spawn(given_up), JOBS_TIMEOUT).await;
     };
     tokio::join!(duties, finish("questions", asking, ASKING_TIMEOUT));
 }

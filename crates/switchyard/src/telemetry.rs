@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn no_metric_is_described_twice() {
-        let mut names: Vec<_> = METRICS.iter().map(|(_, name, _, _)| *name).collect();
+        let mut names: Vec<_> = METRICS.iter().map(|(_, name, _, _)| name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), METRICS.len());

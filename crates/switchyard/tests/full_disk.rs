@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use testbed::instance::Installation;
-use testbed::recorder::{Api, Load, Outcome, Recorder, http};
+use testbed::recorder::{Api, Load, Outcome, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 
@@ -31,9 +31,6 @@ const CLIENTS: usize = 8;
 
 /// Whatever should happen has happened by then, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Between two looks at the server.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A file system, as long as the process that stands in its place of mounts lives.
 struct Disk {
@@ -120,18 +117,6 @@ impl Drop for Disk {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "other processes take real time")]
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Result<bool>) -> Result<()> {
-    let waits = async {
-        while !is_so().await? {
-            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
-        }
-        anyhow::Ok(())
-    };
-    let waited = tokio::time::timeout(PATIENCE, waits).await;
-    waited.with_context(|| format!("not within {} s: {what}", PATIENCE.as_secs()))?
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
     let Some(disk) = Disk::new()? else {
@@ -144,14 +129,13 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
     api.ready().await?;
     let client = http(PATIENCE)?;
     let readyz = format!("{}/readyz", server.base());
-    let readiness =
-        async || -> Result<u16> { Ok(client.get(&readyz).send().await?.status().as_u16()) };
+    let is_unready = async || Ok(client.get(&readyz).send().await?.status().as_u16() == 503);
     let recorder = Recorder::set_up(api).await?;
     let load = Load::start(&recorder, CLIENTS);
     for round in 0..ROUNDS {
         recorder.more(200).await?;
         disk.fill()?;
-        until("it is not ready", async || Ok(readiness().await? == 503)).await?;
+        within_deadline("it is not ready", &is_unready).await?;
         let mut probes = Vec::new();
         // Nobody can tell for how long the log has room for one more.
         let is_refused = async || {
@@ -160,10 +144,10 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
             probes.push(probe);
             Ok(outcome == Outcome::Unavailable(503))
         };
-        until("a change is refused", is_refused).await?;
+        within_deadline("a change is refused", is_refused).await?;
         recorder.api().get("/transactions?limit=1").await.context("what is there can be read")?;
         disk.free()?;
-        until("it is ready again", async || Ok(readiness().await? == 200)).await?;
+        recorder.api().ready().await?;
         for probe in &probes {
             recorder.ask(probe).await?;
         }

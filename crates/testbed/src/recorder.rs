@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-pub use self::api::{Accounts, Answer, Api, Ask, Outcome};
+pub use self::api::{Accounts, Answer, Api, Ask, Outcome, within_deadline};
 
 /// How long anything may take that must happen, faults and all.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -218,9 +218,13 @@ fn id(made: &Value) -> Result<String> {
 }
 
 /// Asks again and again until it is so.
-pub(super) async fn within_deadline(
+///
+/// # Errors
+///
+/// If asking fails, or it is not so within a minute.
+pub async fn within_deadline(
     what: &str,
-    is_so: impl AsyncFn() -> Result<bool>,
+    mut is_so: impl AsyncFnMut() -> Result<bool>,
 ) -> Result<()> {
     let asked = async {
         while !is_so().await? {
