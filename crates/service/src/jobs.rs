@@ -1,6 +1,7 @@
 //! What time does: each step takes the timers that are due and does what they say. No loop and no
 //! sleep is here; the binary has the one loop, and tests move the clock.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::clock::Ahead;
@@ -19,7 +20,7 @@ use ledger::posting::Resolution;
 use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer, RailFailure};
 use store::books::PostingRow;
 use store::error::StoreError;
-use store::timers::{Due, Timer, TimerKind};
+use store::timers::{Due, Timer, TimerKey, TimerKind};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
@@ -30,13 +31,17 @@ use crate::{
     bulk, external_accounts, funding, identity, incoming, invitations, lifecycle, owners, quotes,
 };
 
-/// Timers taken in one step. Each is a unit in the lane, and requests wait behind them: as many as
+/// Timers taken at a time. Each is a unit in the lane, and requests wait behind them: as many as
 /// there are requests at a time on a busy server, so that neither holds up the other.
-const TIMERS_MAX: u32 = 64;
+const TIMERS_MAX: usize = 64;
 
-/// The same where the database is shared: a step is several round trips and turns, which are worth
-/// it for as many as fit one commit.
-const SHARED_TIMERS_MAX: u32 = 512;
+/// Timers of a step at most: some tenths of a second of a busy server, as long as one that is to
+/// stop can wait for it.
+const STEP_TIMERS_MAX: usize = 1_024;
+
+/// Timers that are taken at once where the database is shared, and all of a step: taking them is
+/// several round trips and turns, which are worth it for as many as fit one commit.
+const SHARED_TIMERS_MAX: usize = 512;
 
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
@@ -66,30 +71,86 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let Some(tenure) = tenure::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
-    let now = app.server_now();
-    let max = if app.env().shares_database { SHARED_TIMERS_MAX } else { TIMERS_MAX };
-    let due = app.store().look(move |view| view.due_timers(now, max)).await;
-    let Due { timers, unreadable } = due.map_err(Error::Store)?;
-    let more = (timers.len() + unreadable) as u64 == u64::from(max);
-    let since = timers.first().map_or(now, |oldest| oldest.due_at);
-    let overdue_millis = now.millis().saturating_sub(since.millis());
-    metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
-    if unreadable > 0 && timers.is_empty() {
-        tracing::error!(rows = unreadable, "timers that are due cannot be read: run verify");
+    let mut work = Work::new(app.server_now());
+    let rest = work.take_all(app, tenure).await;
+    // What was begun is brought to its end, whatever keeps this server from taking more.
+    work.wait(0).await;
+    let Rest { unreadable, more } = rest?;
+    Ok(Step { done: work.done, failed: work.failed + unreadable, more, is_ours: true })
+}
+
+/// What a step does.
+struct Work {
+    began_at: Timestamp,
+    taken: HashSet<TimerKey>,
+    under_way: JoinSet<bool>,
+    done: usize,
+    failed: usize,
+}
+
+/// What a step leaves.
+struct Rest {
+    unreadable: usize,
+    more: bool,
+}
+
+impl Work {
+    fn new(began_at: Timestamp) -> Self {
+        Self { began_at, taken: HashSet::new(), under_way: JoinSet::new(), done: 0, failed: 0 }
     }
-    let mut work = JoinSet::new();
-    for ordered in with_orders(app, timers).await? {
-        let app = app.clone();
-        work.spawn(async move { ring(&app, tenure, ordered).await });
-    }
-    let (mut done, mut failed) = (0, unreadable);
-    while let Some(result) = work.join_next().await {
-        match result {
-            Ok(true) => done += 1,
-            Ok(false) | Err(_) => failed += 1,
+
+    /// Takes what is due. Where the database is this server's own and more is due than is taken at
+    /// a time, more is taken as soon as half of it is done, so that the lane has jobs beside
+    /// requests all the time: what is accepted there is settled about as fast.
+    async fn take_all(&mut self, app: &App, tenure: Tenure) -> Result<Rest, Error> {
+        let (max, step_max) = if app.env().shares_database {
+            (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
+        } else {
+            (TIMERS_MAX, STEP_TIMERS_MAX)
+        };
+        loop {
+            // What is under way or has failed is still there, and was taken.
+            let limit = self.taken.len().saturating_sub(self.done).saturating_add(max);
+            let Due { mut timers, unreadable } = due(app, self.began_at, limit).await?;
+            let more = timers.len() + unreadable == limit;
+            timers.retain(|timer| self.taken.insert(timer.key()));
+            let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
+            for ordered in with_orders(app, timers).await? {
+                let app = app.clone();
+                self.under_way.spawn(async move { ring(&app, tenure, ordered).await });
+            }
+            if !goes_on {
+                return Ok(Rest { unreadable, more });
+            }
+            self.wait(max / 2).await;
         }
     }
-    Ok(Step { done, failed, more, is_ours: true })
+
+    /// Waits until no more than this many timers are under way.
+    async fn wait(&mut self, left: usize) {
+        while self.under_way.len() > left
+            && let Some(result) = self.under_way.join_next().await
+        {
+            match result {
+                Ok(true) => self.done += 1,
+                Ok(false) | Err(_) => self.failed += 1,
+            }
+        }
+    }
+}
+
+/// What is due, with as many timers as are wanted.
+async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
+    let max = u32::try_from(limit).unwrap_or(u32::MAX);
+    let due = app.store().look(move |view| view.due_timers(now, max)).await;
+    let due = due.map_err(Error::Store)?;
+    let since = due.timers.first().map_or(now, |oldest| oldest.due_at);
+    let overdue_millis = now.millis().saturating_sub(since.millis());
+    metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
+    if due.unreadable > 0 && due.timers.is_empty() {
+        tracing::error!(rows = due.unreadable, "timers that are due cannot be read: run verify");
+    }
+    Ok(due)
 }
 
 /// A timer with what the rail is to be asked, or why that cannot be made out.

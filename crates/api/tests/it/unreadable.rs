@@ -75,3 +75,22 @@ async fn a_timer_that_cannot_be_read_holds_up_no_other() {
     assert_eq!(server.tamper("delete from timers where subject = $1", &[subject]), 1);
     server.verify();
 }
+
+#[tokio::test]
+async fn one_step_does_all_that_is_due_and_tries_nothing_twice() {
+    // Several times as many as are taken at a time.
+    const PAYMENTS: usize = 200;
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000_000).await;
+    let external = payer.bank("789").await;
+    let mut payments = Vec::new();
+    for _ in 0..PAYMENTS {
+        payments.push(pay(&payer, &external).await);
+    }
+    set_currency(&server, transaction_id(&payments[3]), "XXX");
+    server.clock.advance_millis(5_000);
+    let step = jobs::step(&server.app).await.expect("a step");
+    assert_eq!((step.done, step.failed, step.more), (PAYMENTS - 1, 1, false));
+    let completed = payer.client.count("/transactions?status=COMPLETED&type=OUTGOING").await;
+    assert_eq!(completed, PAYMENTS as u64 - 1);
+}
