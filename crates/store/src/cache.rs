@@ -17,8 +17,9 @@ use crate::record::Remembered;
 
 /// Keys of one table in one generation, if the table does not say otherwise
 /// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts that
-/// they use must fit: some seconds of full load. A transaction takes about a kilobyte.
-pub(crate) const GENERATION_MAX: usize = 12_288;
+/// they use must fit: some seconds of full load, and what is still to be settled after them. A
+/// transaction takes about a kilobyte.
+pub(crate) const GENERATION_MAX: usize = 20_480;
 
 /// A map that forgets what was not used for long: when the young generation is full, it becomes
 /// the old one, and what was only in the old one is gone.

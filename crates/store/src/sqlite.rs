@@ -6,6 +6,7 @@ mod checkpoints;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
@@ -25,8 +26,10 @@ const STATEMENTS_KEPT: usize = 256;
 const CHECKPOINT_PAGES: i64 = 4_000;
 
 /// Memory for pages of the connection that writes, in KiB. With SQLite's own 2 MB it would read
-/// most pages of balances and indexes again in each batch, and write some before their time.
-const WRITER_CACHE_KIB: i64 = 48 << 10;
+/// most pages of balances and indexes again in each batch, and write some before their time. SQLite
+/// goes through all pages that are there after most commits (docs/decisions/0033), so that more
+/// than those of some thousand accounts cost more than they save.
+const WRITER_CACHE_KIB: i64 = 8 << 10;
 
 /// What the log keeps of the disk once its pages are in the database file. It grows beyond this
 /// while somebody reads for long, such as a backup, and would stay that large.
@@ -72,6 +75,9 @@ impl Sqlite {
         let wait = if access == Access::Alone { Duration::ZERO } else { BUSY_TIMEOUT };
         connection.busy_timeout(wait).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        // A statement keeps its plan whatever is bound to it. Otherwise SQLite makes some of them
+        // anew each time that they run, to see whether a value meets the condition of an index.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failure)?;
         if access == Access::Alone {
             // Every connection to a database with a log holds a lock on its file. Taken before the
             // first look at the log, this one tolerates no other until it is closed.
@@ -382,5 +388,22 @@ mod tests {
         };
         connection.query("select a from t", &[], 1, &mut count).expect("a read");
         assert_eq!(rows, 0);
+    }
+
+    #[test]
+    fn no_value_makes_a_statement_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = Sqlite::open(&path, Access::Write).expect("a database");
+        connection
+            .driver()
+            .execute_batch("create table t (a, b); create index some on t (b) where a = 1")
+            .expect("a table");
+        let sql = "select b from t where a = $1 and b = $2";
+        let mut statement = connection.driver().prepare(sql).expect("a statement");
+        for a in [1, 2, 1] {
+            statement.query_row([a, 7], |_| Ok(())).expect_err("there is no row");
+        }
+        assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
     }
 }

@@ -5,6 +5,7 @@
 //! log is long enough to be worth starting anew, the writer moves that between two commits: only
 //! when all of it has been moved does the next commit begin the log from its start.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,6 +19,11 @@ use crate::sqlite::{Sqlite, failure};
 /// mostly waited for 14 to 19 ms at half of the peak; with 500, for 9 to 17.
 const MOVED_TOGETHER: i64 = 500;
 
+/// Commits whose pages wait before the thread is woken, if they are more than that. Most pages are
+/// written again by one of the next commits, and are moved once for all of them; and where commits
+/// are large, whoever waits does so for them rather than for the disk.
+const COMMITS_MOVED_TOGETHER: i64 = 10;
+
 /// Pages of the log from which it is started anew: 64 MiB, as much as it may keep of the disk.
 const RESTARTED_FROM: i64 = 16_000;
 
@@ -30,6 +36,8 @@ const MOVED_WHOLE_FROM: i64 = 2 * RESTARTED_FROM;
 
 /// The thread that moves pages. It ends with the connection that writes.
 pub(super) struct Checkpoints {
+    /// How long the log was after the commit before.
+    length: Cell<i64>,
     /// Whether somebody who reads an old state kept pages from being moved. Once they end there is
     /// much to move, and it is for the thread to do.
     is_held: Arc<AtomicBool>,
@@ -63,7 +71,7 @@ impl Checkpoints {
             .name("checkpoints".to_owned())
             .spawn(move || run(&connection, &held, &woken))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok(Self { is_held, wake: Some(wake), thread: Some(thread) })
+        Ok(Self { length: Cell::new(0), is_held, wake: Some(wake), thread: Some(thread) })
     }
 
     /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
@@ -71,12 +79,18 @@ impl Checkpoints {
     pub(super) fn committed(&self, connection: &rusqlite::Connection) {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let waiting = log.pages - log.moved;
+        // A log that was begun anew has the pages of this commit.
+        let written = match log.pages - self.length.replace(log.pages) {
+            written @ 1.. => written,
+            _ => log.pages,
+        };
+        let together = MOVED_TOGETHER.max(written.saturating_mul(COMMITS_MOVED_TOGETHER));
         let is_long = log.pages >= RESTARTED_FROM;
         let is_too_long = log.pages >= MOVED_WHOLE_FROM && !self.is_held.load(Ordering::Relaxed);
         if waiting > 0 && (is_too_long || (is_long && waiting <= MOVED_BY_WRITER)) {
             // While the thread is at it this does nothing, and the next commit tries again.
             pass(connection, &self.is_held);
-        } else if waiting >= MOVED_TOGETHER || (is_long && waiting > 0) {
+        } else if waiting >= together || (is_long && waiting > 0) {
             // One that is awake already will see these pages too.
             let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
         }
@@ -138,8 +152,12 @@ mod tests {
         let mut connection = with_a_table(&path);
         // The thread is not there: what is moved is moved within a commit.
         let (wake, woken) = sync_channel(1);
-        connection.checkpoints =
-            Some(Checkpoints { is_held: Arc::default(), wake: Some(wake), thread: None });
+        connection.checkpoints = Some(Checkpoints {
+            length: Cell::new(0),
+            is_held: Arc::default(),
+            wake: Some(wake),
+            thread: None,
+        });
         let bytes = vec![7; BYTES_OF_A_COMMIT];
         let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
         reader.begin_read().expect("a snapshot");
