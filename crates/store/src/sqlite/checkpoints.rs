@@ -145,19 +145,40 @@ mod tests {
         connection
     }
 
+    /// Leaves it to the test to move pages when the thread would be woken.
+    fn without_thread(connection: &mut Sqlite) -> Receiver<()> {
+        let (wake, woken) = sync_channel(1);
+        let (length, is_held) = (Cell::new(0), Arc::default());
+        connection.checkpoints =
+            Some(Checkpoints { length, is_held, wake: Some(wake), thread: None });
+        woken
+    }
+
+    #[test]
+    fn pages_of_large_commits_are_moved_for_ten_of_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut connection = with_a_table(&folder.path().join("test.db"));
+        let woken = without_thread(&mut connection);
+        // More pages each than are moved together at least, and fewer in all than begin a log anew.
+        let bytes = vec![7; 4_096 * 600];
+        write(&mut connection, &bytes);
+        pass(&connection.connection, &AtomicBool::new(false));
+        while woken.try_recv().is_ok() {}
+        let commits = (1..100).find(|_| {
+            write(&mut connection, &bytes);
+            woken.try_recv().is_ok()
+        });
+        // One of them may have written a page of the tree besides.
+        assert!(matches!(commits, Some(9..=11)), "{commits:?}");
+    }
+
     #[test]
     fn what_a_long_reader_kept_is_not_moved_within_a_commit() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("test.db");
         let mut connection = with_a_table(&path);
         // The thread is not there: what is moved is moved within a commit.
-        let (wake, woken) = sync_channel(1);
-        connection.checkpoints = Some(Checkpoints {
-            length: Cell::new(0),
-            is_held: Arc::default(),
-            wake: Some(wake),
-            thread: None,
-        });
+        let woken = without_thread(&mut connection);
         let bytes = vec![7; BYTES_OF_A_COMMIT];
         let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
         reader.begin_read().expect("a snapshot");
