@@ -51,6 +51,7 @@ mod reach;
 mod lane;
 mod looks;
 mod migrate;
+mod outcome;
 mod packed;
 mod postgres;
 mod sealed;

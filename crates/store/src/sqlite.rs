@@ -105,7 +105,7 @@ impl Sqlite {
         let kib = (-WRITER_CACHE_KIB).to_string();
         set(&opened.connection, "cache_size", &kib, &kib)?;
         set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
-        opened.checkpoints = Some(Checkpoints::start(Self::open(path, Access::Write)?)?);
+        opened.checkpoints = Some(Checkpoints::start(Self::open(path, Access::Write)?, path)?);
         Ok(opened)
     }
 
@@ -168,6 +168,7 @@ impl Connection for Sqlite {
         self.run("commit").map_err(|error| match error {
             // The frames could not be written, so the commit mark was not either.
             StoreError::DiskFull | StoreError::Conflict(_) => error,
+            StoreError::OutcomeUnknown(_) => error,
             // After a failed write or flush only a fresh start can tell what is on the disk
             // (docs/decisions/0002).
             other => StoreError::OutcomeUnknown(other.to_string()),
@@ -363,13 +364,33 @@ pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Conflict(error.to_string())
         }
+        // The system may take pages for clean that it could not write: only a fresh start, which
+        // moves the whole log again, makes the file whole.
+        _ if flush_failed(&error) => StoreError::OutcomeUnknown(error.to_string()),
         _ => StoreError::Engine(error.to_string()),
     }
+}
+
+fn flush_failed(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flush_that_failed_leaves_nothing_known() {
+        let refused = |code| {
+            let error = rusqlite::ffi::Error::new(code);
+            failure(rusqlite::Error::SqliteFailure(error, None))
+        };
+        let flush = refused(rusqlite::ffi::SQLITE_IOERR_FSYNC);
+        assert!(matches!(flush, StoreError::OutcomeUnknown(_)), "{flush:?}");
+        let write = refused(rusqlite::ffi::SQLITE_IOERR_WRITE);
+        assert!(matches!(write, StoreError::Engine(_)), "{write:?}");
+    }
 
     #[test]
     fn nothing_is_written_outside_a_transaction() {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::ports;
 
@@ -106,6 +108,28 @@ impl Instance {
         self.process.kill().context("killing the server")?;
         self.process.wait().context("waiting for the server to be gone")?;
         Ok(())
+    }
+
+    /// Asks it to end in order, with SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be signalled.
+    pub fn terminate(&self) -> Result<()> {
+        let id = i32::try_from(self.process.id()).context("ids of processes are positive")?;
+        kill(Pid::from_raw(id), Signal::SIGTERM).context("asking the server to end")
+    }
+
+    /// The exit code of a server that has ended by itself; none while it runs.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be told, or somebody has killed it.
+    pub fn ended(&mut self) -> Result<Option<i32>> {
+        let Some(status) = self.process.try_wait().context("looking after the server")? else {
+            return Ok(None);
+        };
+        status.code().with_context(|| format!("the server was ended: {status}")).map(Some)
     }
 
     /// Starts it again, after it was killed or ended by itself, at the same address.

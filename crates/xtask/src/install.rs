@@ -62,6 +62,15 @@ const NEEDS: &[Need] = &[
         brew: &["node"],
         by_hand: "install them so that they answer to `node` and `npm`",
     },
+    #[cfg(target_os = "linux")]
+    Need {
+        what: "strace",
+        needed_by: "the tests in which a disk cannot flush",
+        seen_by: Seen::Command(&["strace", "--version"]),
+        apt: &["strace"],
+        brew: &[],
+        by_hand: "install one that answers to `strace`",
+    },
 ];
 
 /// Installs what is missing, or with `check` only names it.

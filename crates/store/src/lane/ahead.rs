@@ -23,12 +23,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::queue::{Queue, Ranked, Shares};
 use super::tray::{Job, Tray};
 use super::writer::{
-    Pen, Writer, count_conflict, hold, measure, measure_queue, run_in_order, stop, timed,
+    Pen, Writer, count_conflict, hold, measure, measure_queue, run_in_order, timed,
 };
 use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::events::Numbered;
+use crate::outcome::stop;
 use crate::reach::{Reach, Step};
 use crate::sql::Turn;
 use crate::unit::{Batch, Prepared};

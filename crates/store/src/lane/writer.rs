@@ -11,13 +11,11 @@ use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::outcome::stop;
 use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Turn};
 use crate::unit::{Batch, Changes, Prepared, Ran};
-
-/// What stops the process when a commit's outcome is unknown. The exit code is `EX_IOERR`.
-const EXIT_IO_ERROR: i32 = 74;
 
 /// How often a batch that lost against somebody else's transaction is tried again.
 const CONFLICTS_MAX: u32 = 5;
@@ -96,8 +94,13 @@ impl Writer {
 
     /// Leaves the database so that its main file alone is complete.
     pub(super) fn settle(self) {
-        if let Err(error) = hold(&self.pen).settle() {
-            tracing::warn!(%error, "the log was not moved into the database; the next start does it");
+        match hold(&self.pen).settle() {
+            Ok(()) => {}
+            // Closing the file would move the log once more, and then remove it.
+            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+            Err(error) => {
+                tracing::warn!(%error, "the log was not moved into the database; the next start does it");
+            }
         }
     }
 
@@ -327,11 +330,4 @@ enum Blame {
 /// Lets time pass on the lane's own thread, on which nothing else could go on.
 fn pause(time: Duration) {
     std::thread::park_timeout(time);
-}
-
-/// Ends the process: after a failed flush, what this process believes about the database may be
-/// wrong. The next start reads what is there, and idempotency keys tell clients the truth.
-pub(super) fn stop(what: &str) -> ! {
-    tracing::error!(what, "the outcome of a commit is unknown; stopping so that a restart decides");
-    std::process::exit(EXIT_IO_ERROR)
 }

@@ -4,14 +4,22 @@
 //! with a connection of its own moves the bulk. What was written meanwhile is little, and once the
 //! log is long enough to be worth starting anew, the writer moves that between two commits: only
 //! when all of it has been moved does the next commit begin the log from its start.
+//!
+//! Before a log is begun anew, the file must be flushed with all that was moved, which SQLite
+//! leaves to whoever moves the last page. The pages of a long log lie all over a large file and
+//! take the disk a tenth of a second, so that the thread flushes them first, and the writer only
+//! what is moved after that (docs/decisions/0034).
 
 use std::cell::Cell;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::error::StoreError;
+use crate::outcome::stop;
 use crate::sqlite::{Sqlite, failure};
 
 /// Pages that wait to be moved before the thread is woken. A move costs two flushes, and commits
@@ -27,8 +35,14 @@ const COMMITS_MOVED_TOGETHER: i64 = 10;
 /// Pages of the log from which it is started anew: 64 MiB, as much as it may keep of the disk.
 const RESTARTED_FROM: i64 = 16_000;
 
-/// Pages that the writer itself moves to have the log empty: about as many as a commit writes.
+/// Pages that the writer itself moves, and that others have moved and it flushes, to have the log
+/// empty: about as many as a commit writes.
 const MOVED_BY_WRITER: i64 = 400;
+
+/// How often the thread flushes what it has moved of a long log, to leave the writer little. While
+/// it does, pages come; where the disk is busy enough that they come as fast as it flushes them,
+/// there is no use in going on.
+const FLUSHES_MAX: u32 = 4;
 
 /// Pages of the log from which the writer moves whatever is left: pages come faster than the thread
 /// moves them, and the disk is not there to be filled by the log.
@@ -38,9 +52,7 @@ const MOVED_WHOLE_FROM: i64 = 2 * RESTARTED_FROM;
 pub(super) struct Checkpoints {
     /// How long the log was after the commit before.
     length: Cell<i64>,
-    /// Whether somebody who reads an old state kept pages from being moved. Once they end there is
-    /// much to move, and it is for the thread to do.
-    is_held: Arc<AtomicBool>,
+    found: Arc<Found>,
     /// `None` only while it is dropped: without it the thread ends.
     wake: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -55,6 +67,16 @@ impl Drop for Checkpoints {
     }
 }
 
+/// What whoever moved pages last has found.
+#[derive(Default)]
+struct Found {
+    /// Whether somebody who reads an old state kept pages from being moved. Once they end there is
+    /// much to move, and it is for the thread to do.
+    is_held: AtomicBool,
+    /// Whether the writer may have the log begun anew: nearly all that was moved is flushed.
+    is_flushed: AtomicBool,
+}
+
 /// How long the log is.
 struct Log {
     pages: i64,
@@ -62,16 +84,20 @@ struct Log {
 }
 
 impl Checkpoints {
-    /// Starts the thread.
-    pub(super) fn start(connection: Sqlite) -> Result<Self, StoreError> {
+    /// Starts the thread, for the database in the file at `path`, to which it has a connection.
+    pub(super) fn start(connection: Sqlite, path: &Path) -> Result<Self, StoreError> {
         let (wake, woken) = sync_channel(1);
-        let is_held = Arc::default();
-        let held = Arc::clone(&is_held);
+        let found = Arc::default();
+        let mut mover = Mover::new(connection, path, Arc::clone(&found))?;
         let thread = std::thread::Builder::new()
             .name("checkpoints".to_owned())
-            .spawn(move || run(&connection, &held, &woken))
+            .spawn(move || {
+                while woken.recv().is_ok() {
+                    mover.work();
+                }
+            })
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok(Self { length: Cell::new(0), is_held, wake: Some(wake), thread: Some(thread) })
+        Ok(Self { length: Cell::new(0), found, wake: Some(wake), thread: Some(thread) })
     }
 
     /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
@@ -79,17 +105,22 @@ impl Checkpoints {
     pub(super) fn committed(&self, connection: &rusqlite::Connection) {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let waiting = log.pages - log.moved;
-        // A log that was begun anew has the pages of this commit.
+        // A log that was begun anew has the pages of this commit, and nothing of it was moved.
         let written = match log.pages - self.length.replace(log.pages) {
             written @ 1.. => written,
-            _ => log.pages,
+            _ => {
+                self.found.is_flushed.store(false, Ordering::Relaxed);
+                log.pages
+            }
         };
         let together = MOVED_TOGETHER.max(written.saturating_mul(COMMITS_MOVED_TOGETHER));
         let is_long = log.pages >= RESTARTED_FROM;
-        let is_too_long = log.pages >= MOVED_WHOLE_FROM && !self.is_held.load(Ordering::Relaxed);
-        if waiting > 0 && (is_too_long || (is_long && waiting <= MOVED_BY_WRITER)) {
+        let is_ready = is_long && self.found.is_flushed.load(Ordering::Relaxed);
+        let is_held = self.found.is_held.load(Ordering::Relaxed);
+        let is_too_long = log.pages >= MOVED_WHOLE_FROM && !is_held;
+        if waiting > 0 && (is_too_long || (is_ready && waiting <= MOVED_BY_WRITER)) {
             // While the thread is at it this does nothing, and the next commit tries again.
-            pass(connection, &self.is_held);
+            pass(connection, &self.found);
         } else if waiting >= together || (is_long && waiting > 0) {
             // One that is awake already will see these pages too.
             let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
@@ -97,20 +128,65 @@ impl Checkpoints {
     }
 }
 
-fn run(connection: &Sqlite, is_held: &AtomicBool, woken: &Receiver<()>) {
-    while woken.recv().is_ok() {
-        pass(&connection.connection, is_held);
+/// What the thread works with.
+struct Mover {
+    connection: Sqlite,
+    /// The file, to flush it. It is never closed: closing any file takes the locks away that SQLite
+    /// has on the same one for all connections of this process. A process opens few databases.
+    file: &'static File,
+    found: Arc<Found>,
+    /// Pages of the log that are moved and flushed.
+    flushed: i64,
+    /// How often that was done since the log was begun.
+    flushes: u32,
+}
+
+impl Mover {
+    fn new(connection: Sqlite, path: &Path, found: Arc<Found>) -> Result<Self, StoreError> {
+        let file = File::options().write(true).open(path).map_err(|error| {
+            StoreError::Engine(format!("{} cannot be opened: {error}", path.display()))
+        })?;
+        let file = Box::leak(Box::new(file));
+        Ok(Self { connection, file, found, flushed: 0, flushes: 0 })
+    }
+
+    /// Moves what can be moved, and of a long log has the disk keep it.
+    fn work(&mut self) {
+        while let Some(log) = pass(&self.connection.connection, &self.found) {
+            if log.moved < self.flushed {
+                // It was begun anew.
+                (self.flushed, self.flushes) = (0, 0);
+            }
+            let left = log.moved - self.flushed;
+            // What somebody who reads for long has kept is more than any commit should wait for.
+            let max = if self.flushes < FLUSHES_MAX { MOVED_BY_WRITER } else { RESTARTED_FROM };
+            self.found.is_flushed.store(left <= max, Ordering::Relaxed);
+            if left <= max || log.pages < RESTARTED_FROM {
+                return;
+            }
+            if let Err(error) = self.file.sync_data() {
+                stop(&format!("the database file cannot be flushed: {error}"));
+            }
+            self.flushed = log.moved;
+            self.flushes += 1;
+        }
     }
 }
 
-/// Moves what can be moved, and keeps in mind whether that was less than there is.
-fn pass(connection: &rusqlite::Connection, is_held: &AtomicBool) {
+/// Moves what can be moved, and keeps in mind whether that was less than there is. How long the log
+/// is then, if that is known.
+fn pass(connection: &rusqlite::Connection, found: &Found) -> Option<Log> {
     match checkpoint(connection, "passive") {
         // Somebody else is at it.
-        Ok(log) if log.pages < 0 => {}
-        Ok(log) => is_held.store(log.moved < log.pages, Ordering::Relaxed),
+        Ok(log) if log.pages < 0 => None,
+        Ok(log) => {
+            found.is_held.store(log.moved < log.pages, Ordering::Relaxed);
+            Some(log)
+        }
+        Err(StoreError::OutcomeUnknown(what)) => stop(&what),
         Err(error) => {
             tracing::warn!(%error, "the log could not be moved into the database; it grows until it can");
+            None
         }
     }
 }
@@ -125,6 +201,8 @@ fn checkpoint(connection: &rusqlite::Connection, mode: &str) -> Result<Log, Stor
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
     use super::*;
     use crate::sql::{Connection as _, Value};
 
@@ -148,10 +226,65 @@ mod tests {
     /// Leaves it to the test to move pages when the thread would be woken.
     fn without_thread(connection: &mut Sqlite) -> Receiver<()> {
         let (wake, woken) = sync_channel(1);
-        let (length, is_held) = (Cell::new(0), Arc::default());
+        let (length, found) = (Cell::new(0), Arc::default());
         connection.checkpoints =
-            Some(Checkpoints { length, is_held, wake: Some(wake), thread: None });
+            Some(Checkpoints { length, found, wake: Some(wake), thread: None });
         woken
+    }
+
+    fn found(connection: &Sqlite) -> Arc<Found> {
+        Arc::clone(&connection.checkpoints.as_ref().expect("one that serves").found)
+    }
+
+    fn look(connection: &Sqlite) -> Log {
+        checkpoint(&connection.connection, "noop").expect("a look")
+    }
+
+    /// Begins to read what there is now.
+    fn hold(reader: &mut Sqlite) {
+        reader.begin_read().expect("a snapshot");
+        reader.query("select count(*) from t", &[], 1, &mut |_| Ok(())).expect("a count");
+    }
+
+    #[test]
+    fn a_long_log_is_flushed_before_the_writer_ends_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = with_a_table(&path);
+        let woken = without_thread(&mut connection);
+        let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
+        let other = Sqlite::open(&path, crate::sqlite::Access::Write).expect("another");
+        let mut mover = Mover::new(other, &path, found(&connection)).expect("what the thread has");
+        let bytes = vec![7; BYTES_OF_A_COMMIT];
+        (0..=RESTARTED_FROM / 1_024).for_each(|_| write(&mut connection, &bytes));
+        assert!(look(&connection).pages >= RESTARTED_FROM);
+
+        // All but a few pages is moved, and not flushed.
+        hold(&mut reader);
+        write(&mut connection, b"row");
+        pass(&mover.connection.connection, &mover.found).expect("a pass");
+        reader.rollback().expect("the end of the snapshot");
+        while woken.try_recv().is_ok() {}
+        write(&mut connection, b"row");
+        let log = look(&connection);
+        assert!((1..10).contains(&(log.pages - log.moved)), "the writer did it");
+        woken.try_recv().expect("the thread is woken");
+
+        hold(&mut reader);
+        write(&mut connection, b"row");
+        mover.work();
+        assert_eq!((mover.flushes, mover.flushed), (1, look(&connection).moved));
+        mover.work();
+        assert_eq!(mover.flushes, 1, "there was nothing to flush");
+        reader.rollback().expect("the end of the snapshot");
+        write(&mut connection, b"row");
+        let log = look(&connection);
+        assert_eq!(log.pages, log.moved, "the writer left some");
+        write(&mut connection, b"row");
+        assert!(look(&connection).pages < 10, "it was not begun anew");
+        assert!(!mover.found.is_flushed.load(Ordering::Relaxed));
+        mover.work();
+        assert_eq!((mover.flushes, mover.flushed), (0, 0), "those of the log before");
     }
 
     #[test]
@@ -162,7 +295,7 @@ mod tests {
         // More pages each than are moved together at least, and fewer in all than begin a log anew.
         let bytes = vec![7; 4_096 * 600];
         write(&mut connection, &bytes);
-        pass(&connection.connection, &AtomicBool::new(false));
+        pass(&connection.connection, &Found::default());
         while woken.try_recv().is_ok() {}
         let commits = (1..100).find(|_| {
             write(&mut connection, &bytes);
@@ -181,12 +314,8 @@ mod tests {
         let woken = without_thread(&mut connection);
         let bytes = vec![7; BYTES_OF_A_COMMIT];
         let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
-        reader.begin_read().expect("a snapshot");
-        let count = &mut |_| Ok(());
-        reader.query("select count(*) from t", &[], 1, count).expect("a count");
+        hold(&mut reader);
         let is_far_too_long = |log: &Log| log.pages > 2 * MOVED_WHOLE_FROM;
-        let look =
-            |connection: &Sqlite| checkpoint(&connection.connection, "noop").expect("a look");
         while !is_far_too_long(&look(&connection)) {
             write(&mut connection, &bytes);
         }
@@ -195,8 +324,7 @@ mod tests {
         let log = look(&connection);
         assert!(is_far_too_long(&Log { pages: log.pages - log.moved, moved: 0 }), "it was moved");
         woken.try_recv().expect("the thread is woken");
-        let is_held = connection.checkpoints.as_ref().map(|own| Arc::clone(&own.is_held));
-        pass(&connection.connection, &is_held.expect("it was set above"));
+        pass(&connection.connection, &found(&connection));
         write(&mut connection, &bytes);
         let log = look(&connection);
         assert!(log.pages < RESTARTED_FROM, "the log does not begin anew: {} pages", log.pages);
@@ -209,13 +337,11 @@ mod tests {
         let path = folder.path().join("test.db");
         let mut connection = with_a_table(&path);
         let mut reader = Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
-        reader.begin_read().expect("a snapshot");
-        reader.query("select count(*) from t", &[], 1, &mut |_| Ok(())).expect("a count");
+        hold(&mut reader);
         write(&mut connection, b"row");
         let other = Sqlite::open(&path, crate::sqlite::Access::Write).expect("another");
         let closed = std::thread::spawn(move || connection.settle());
-        let moved = || checkpoint(&other.connection, "noop").expect("a look").moved;
-        while moved() == 0 {
+        while look(&other).moved == 0 {
             assert!(!closed.is_finished(), "it was given up at once");
         }
         reader.rollback().expect("the end of the snapshot");
