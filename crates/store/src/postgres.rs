@@ -17,6 +17,7 @@ mod link;
 mod portable;
 mod refusals;
 mod soundness;
+mod statistics;
 mod texts;
 mod tls;
 mod values;
@@ -161,6 +162,7 @@ impl Engine for PostgresServer {
         let mut migrator = self.connection(Purpose::WHOLE)?;
         migrator.reach()?;
         migrate::postgres(&mut migrator)?;
+        migrator.look_seldom_through_tables()?;
         let mut connection = self.connection(Purpose::REQUESTS)?;
         connection.reach()?;
         connection.member = Some(new_member()?);
@@ -395,6 +397,28 @@ impl Postgres {
             if *change == Change::Update && answer.changed != rows.len() {
                 let what = format!("a row of {} was not as read", shape.table);
                 return Err(Failure::known(StoreError::Conflict(what)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Spares the server what it would do to know tables that it need not know
+    /// ([`statistics`]). An operator's own settings stay, and one who lets us alter nothing is let
+    /// alone.
+    fn look_seldom_through_tables(&mut self) -> Result<(), StoreError> {
+        let mut tables = Vec::new();
+        self.names(statistics::TABLES_AS_THEY_CAME, &mut |table| tables.push(table))?;
+        if tables.is_empty() {
+            return Ok(());
+        }
+        self.query(statistics::WAIT_LITTLE, &[], 0, &mut |_| Ok(()))?;
+        for table in tables {
+            match self.query(&statistics::seldom(&table), &[], 0, &mut |_| Ok(())) {
+                Ok(()) => {}
+                Err(StoreError::Unavailable(what)) => return Err(StoreError::Unavailable(what)),
+                Err(error) => {
+                    tracing::warn!(table, %error, "a table is analyzed often");
+                }
             }
         }
         Ok(())

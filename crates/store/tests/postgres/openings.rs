@@ -48,6 +48,49 @@ fn a_role_that_may_not_make_tables_is_refused() {
     database.query(&format!("drop role {role}")).unwrap();
 }
 
+/// The tables with settings of their own, each with what it has.
+const SETTINGS: &str = "select relname || ' ' || array_to_string(reloptions, ',') from pg_class \
+     where relkind = 'r' and reloptions is not null \
+     and relnamespace = current_schema()::regnamespace order by relname";
+
+#[test]
+fn tables_that_grow_with_payments_are_seldom_analyzed() {
+    let database = Database::fresh();
+    Served::open(&database.url()).close();
+    let all = database.query(SETTINGS).unwrap();
+    let tables = ["deliveries", "events", "idempotency", "ledger_accounts", "postings", "quotes"];
+    let tables = tables.into_iter().chain(["tallies", "timers", "transactions"]);
+    let seldom = "autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=100000";
+    let expected: Vec<_> = tables.map(|table| format!("{table} {seldom}")).collect();
+    assert_eq!(all.lines().collect::<Vec<_>>(), expected);
+
+    // A database from before, and one whose operator knows better.
+    database.query("alter table events reset (autovacuum_analyze_scale_factor)").unwrap();
+    database.query("alter table events reset (autovacuum_analyze_threshold)").unwrap();
+    database.query("alter table timers set (autovacuum_analyze_threshold = 7)").unwrap();
+    Served::open(&database.url()).close();
+    let known = "timers autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=7";
+    let expected = all.replace(&format!("timers {seldom}"), known);
+    assert_eq!(database.query(SETTINGS).unwrap(), expected);
+}
+
+#[test]
+fn a_role_that_may_alter_nothing_serves_all_the_same() {
+    let database = Database::fresh();
+    Served::open(&database.url()).close();
+    database.query("alter table events reset (autovacuum_analyze_scale_factor)").unwrap();
+    database.query("alter table events reset (autovacuum_analyze_threshold)").unwrap();
+    let role = database.name();
+    let grants = format!(
+        "create role {role} login; grant create on schema public to {role}; \
+         grant all on all tables in schema public to {role}"
+    );
+    database.query(&grants).unwrap();
+    Served::open(&database.url().replace("switchyard@", &format!("{role}@"))).close();
+    assert!(!database.query(SETTINGS).unwrap().contains("events"));
+    database.query(&format!("drop owned by {role}; drop role {role}")).unwrap();
+}
+
 #[test]
 fn a_standby_is_refused() {
     let primary = Cluster::start().unwrap();

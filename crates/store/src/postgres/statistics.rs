@@ -1,0 +1,28 @@
+//! How often the server looks through tables to know what is in them.
+//!
+//! Out of the box it does so whenever a tenth of a table has changed, which in those that grow
+//! with every payment is each minute for as long as they are young. It takes seconds of a core, for
+//! which requests wait, and what it finds changes no plan of theirs (docs/decisions/0029, 0035).
+//!
+//! This is no part of the schema: engines with the same protocol that do without such settings
+//! refuse them, and nothing depends on it.
+
+/// The tables that grow or change with every payment and are as they came.
+pub(super) const TABLES_AS_THEY_CAME: &str = "select relname::text from pg_class \
+     where relkind = 'r' and reloptions is null \
+     and relnamespace = current_schema()::regnamespace \
+     and relname in ('transactions', 'quotes', 'tallies', 'ledger_accounts', 'postings', 'events', \
+     'timers', 'idempotency', 'deliveries') order by relname";
+
+/// For the session: somebody may be at a table for long, such as an operator who vacuums it, and a
+/// start does not wait for that.
+pub(super) const WAIT_LITTLE: &str = "set lock_timeout = 1000";
+
+/// Has the server look through a table once it has twice the rows, or was changed as often, and not
+/// before a hundred thousand changes, which is half a minute of full load.
+pub(super) fn seldom(table: &str) -> String {
+    format!(
+        "alter table {table} set \
+         (autovacuum_analyze_scale_factor = 1, autovacuum_analyze_threshold = 100000)"
+    )
+}
