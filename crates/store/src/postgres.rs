@@ -415,10 +415,8 @@ impl Postgres {
         for table in tables {
             match self.query(&statistics::seldom(&table), &[], 0, &mut |_| Ok(())) {
                 Ok(()) => {}
-                Err(StoreError::Unavailable(what)) => return Err(StoreError::Unavailable(what)),
-                Err(error) => {
-                    tracing::warn!(table, %error, "a table is analyzed often");
-                }
+                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                Err(error) => tracing::warn!(table, %error, "a table is analyzed often"),
             }
         }
         Ok(())

@@ -366,14 +366,11 @@ pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
         }
         // The system may take pages for clean that it could not write: only a fresh start, which
         // moves the whole log again, makes the file whole.
-        _ if flush_failed(&error) => StoreError::OutcomeUnknown(error.to_string()),
+        _ if error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) => {
+            StoreError::OutcomeUnknown(error.to_string())
+        }
         _ => StoreError::Engine(error.to_string()),
     }
-}
-
-fn flush_failed(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    code == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC)
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@
 
 #![cfg(target_os = "linux")]
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
-use testbed::instance::{Installation, Instance};
+use testbed::instance::{Installation, Instance, write_script};
 use testbed::recorder::{Api, Load, Recorder, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
@@ -28,9 +27,8 @@ const CLIENTS: usize = 8;
 const DATABASE: &str = "flush.db";
 const LOG: &str = "flush.db-wal";
 
-/// The file whose flush fails, and the number of that flush among those
-/// of its thread since the server was started. The database file is flushed once what is in the log
-/// was moved into it.
+/// The file whose flush fails, and the number of that flush among those of its thread since the
+/// server was started. The database file is flushed once what is in the log was moved into it.
 const FAULTS: [(&str, u32); 5] = [(LOG, 1), (DATABASE, 1), (LOG, 6), (DATABASE, 2), (LOG, 41)];
 
 /// The exit code that says so: `EX_IOERR`.
@@ -66,8 +64,7 @@ impl Machine {
              fi\n\
              exec '{BINARY}' \"$@\"\n"
         );
-        std::fs::write(&entrance, script)?;
-        std::fs::set_permissions(&entrance, std::fs::Permissions::from_mode(0o700))?;
+        write_script(&entrance, &script)?;
         Ok(Some(machine))
     }
 

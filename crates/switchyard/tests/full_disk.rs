@@ -8,14 +8,13 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
-use testbed::instance::Installation;
+use testbed::instance::{Installation, write_script};
 use testbed::recorder::{Api, Load, Outcome, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
@@ -73,9 +72,7 @@ impl Disk {
         let keeper = self.keeper.id();
         let enter = format!("nsenter --target {keeper} --user --mount --preserve-credentials");
         let script = format!("#!/bin/sh\nexec {enter} -- '{BINARY}' \"$@\"\n");
-        std::fs::write(self.entrance(), script)?;
-        std::fs::set_permissions(self.entrance(), std::fs::Permissions::from_mode(0o700))?;
-        Ok(())
+        write_script(&self.entrance(), &script)
     }
 
     fn installation(&self) -> Installation {

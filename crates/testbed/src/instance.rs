@@ -1,14 +1,15 @@
 //! Processes of the server itself, as people run it.
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
-use crate::ports;
+use crate::{ports, signals};
 
 /// The first token of every database, which clients of tests present.
 pub const CLIENT_ID: &str = "testbed";
@@ -18,6 +19,19 @@ pub const CLIENT_SECRET: &str = "testbed-secret-0123456789abcdef";
 
 /// Where the server is told which database to open.
 const DATABASE_VARIABLE: &str = "SWITCHYARD_DATABASE_URL";
+
+/// Writes a script that stands before a binary, for [`Installation::new`] to run.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_script(path: &Path, script: &str) -> Result<()> {
+    let write = || {
+        std::fs::write(path, script)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o700))
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
 
 /// What all processes of one installation have in common.
 #[derive(Clone, Debug)]
@@ -116,8 +130,7 @@ impl Instance {
     ///
     /// If it cannot be signalled.
     pub fn terminate(&self) -> Result<()> {
-        let id = i32::try_from(self.process.id()).context("ids of processes are positive")?;
-        kill(Pid::from_raw(id), Signal::SIGTERM).context("asking the server to end")
+        signals::send(self.process.id(), Signal::SIGTERM)
     }
 
     /// The exit code of a server that has ended by itself; none while it runs.

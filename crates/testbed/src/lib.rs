@@ -23,4 +23,5 @@ pub mod recorder;
 pub mod receiver;
 
 mod ports;
+mod signals;
 pub mod wait;

@@ -8,7 +8,7 @@
 //! refuse them, and nothing depends on it.
 
 /// The tables that grow or change with every payment and are as they came.
-pub(super) const TABLES_AS_THEY_CAME: &str = "select relname::text from pg_class \
+pub(super) const TABLES_AS_THEY_CAME: &str = "select relname from pg_class \
      where relkind = 'r' and reloptions is null \
      and relnamespace = current_schema()::regnamespace \
      and relname in ('transactions', 'quotes', 'tallies', 'ledger_accounts', 'postings', 'events', \

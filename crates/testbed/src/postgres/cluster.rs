@@ -14,7 +14,7 @@ use super::binaries::{self, Binaries};
 use super::keeper::Keeper;
 use super::processes;
 use super::server::Server;
-use crate::{ports, wait};
+use crate::{ports, signals, wait};
 
 /// Who owns everything in the cluster.
 pub(super) const USER: &str = "switchyard";
@@ -177,7 +177,7 @@ impl Cluster {
             Shutdown::Fast => Signal::SIGINT,
             Shutdown::Immediate => Signal::SIGQUIT,
         };
-        processes::send(self.process_id()?, signal)?;
+        signals::send(self.process_id()?, signal)?;
         self.reap()
     }
 

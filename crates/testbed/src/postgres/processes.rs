@@ -7,20 +7,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use sysinfo::{ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
 
+use crate::signals::send;
 use crate::wait;
 
 /// A process that gets SIGKILL or SIGSTOP obeys at once, unless it waits for a disk.
 const OBEYED_WITHIN: Duration = Duration::from_secs(30);
-
-/// Sends `signal` to `process`, which must be a child of ours that was not reaped yet: then the id
-/// cannot have gone to another.
-pub fn send(process: u32, signal: Signal) -> Result<()> {
-    kill(raw(process)?, signal).with_context(|| format!("sending {signal} to process {process}"))
-}
 
 /// Stops the postmaster and all backends where they are.
 pub fn freeze(postmaster: u32) -> Result<()> {
@@ -77,9 +71,4 @@ fn look(which: ProcessesToUpdate<'_>) -> Result<System> {
     let only_status = ProcessRefreshKind::nothing().without_tasks();
     system.refresh_processes_specifics(which, true, only_status);
     Ok(system)
-}
-
-fn raw(process: u32) -> Result<Pid> {
-    let id = i32::try_from(process).with_context(|| format!("{process} is no process id"))?;
-    Ok(Pid::from_raw(id))
 }
