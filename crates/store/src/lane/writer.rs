@@ -96,7 +96,7 @@ impl Writer {
     pub(super) fn settle(self) {
         match hold(&self.pen).settle() {
             Ok(()) => {}
-            // Closing the file would move the log once more, and then remove it.
+            // Closing the file could move the log once more, and then remove it.
             Err(StoreError::OutcomeUnknown(what)) => stop(&what),
             Err(error) => {
                 tracing::warn!(%error, "the log was not moved into the database; the next start does it");
