@@ -16,7 +16,7 @@ use crate::owners;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     tell(app, unit, &transaction)?;
-    unit.add_transaction(transaction);
+    unit.add_transaction(transaction)?;
     Ok(())
 }
 
@@ -31,7 +31,7 @@ pub fn begin_asking(
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, platform.mode, asked);
     unit.ask(told(app, &transaction, subject))?;
-    unit.add_transaction(transaction);
+    unit.add_transaction(transaction)?;
     Ok(())
 }
 
@@ -78,10 +78,16 @@ fn told(app: &App, transaction: &Transaction, subject: Subject<'_>) -> Told {
 }
 
 /// Adds a new quote of a platform, which expires by itself.
-pub fn begin_quote(unit: &mut Unit<'_, '_>, platform: &Platform, quote: Quote, now: Timestamp) {
+pub fn begin_quote(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    quote: Quote,
+    now: Timestamp,
+) -> Result<(), Error> {
     let due_at = quote.draft().expires_at;
     unit.set_timer(Timer::new(platform, quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
-    unit.add_quote(quote);
+    unit.add_quote(quote)?;
+    Ok(())
 }
 
 /// Moves a quote. Once it is not pending, nothing is left to expire.

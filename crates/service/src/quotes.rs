@@ -382,7 +382,7 @@ fn make(
         description: new.description.clone(),
     });
     lifecycle::begin(app, unit, transaction)?;
-    lifecycle::begin_quote(unit, &platform, quote.clone(), now);
+    lifecycle::begin_quote(unit, &platform, quote.clone(), now)?;
     Ok(quote)
 }
 

@@ -224,13 +224,22 @@ create index transactions_by_own_address_lasting on transactions
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
 
 -- How many rows the lists have (docs/decisions/0012): of those with one leader in the index that
--- `scope` names, in a state (`facet`) and made in a span of time (`bucket`).
+-- `scope` names, in a state (`facet`) and made in a span of time (`bucket`). In lists by account the
+-- tallies of all states count rows that were made before a time, which stands at bucket -1
+-- (docs/decisions/0036).
 create table tallies (
     scope {bytes} not null,
     facet {int8} not null,
     bucket {int8} not null,
     rows {int8} not null,
     primary key (scope, facet, bucket)
+) {strict};
+
+-- A time that none of these of a platform's is later than.
+create table counted (
+    platform {bytes} not null primary key,
+    until {int8} not null check (until >= 0),
+    version {int8} not null
 ) {strict};
 
 -- Balances: the fold of all entries, kept so that a payment reads one row (docs/ledger.md).

@@ -281,6 +281,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     },
     passing: &[],
     usual: None,
+    lagging: &[],
     spans: SPANS_OF_PLATFORM,
 };
 

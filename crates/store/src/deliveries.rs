@@ -182,6 +182,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     },
     passing: &[],
     usual: None,
+    lagging: &[],
     spans: SPANS_OF_PLATFORM,
 };
 
@@ -191,6 +192,7 @@ pub(crate) static BY_RESOURCE: Index = Index {
     columns: &["resource", "kind", "status"],
     passing: &[Status::Pending as u16],
     usual: Some(Status::Delivered as u16),
+    lagging: &[],
     spans: SPANS_OF_PARTY,
     ..BY_PLATFORM
 };

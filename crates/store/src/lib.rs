@@ -104,6 +104,7 @@ pub fn statements() -> Vec<String> {
         all.extend(texts.update.iter().chain(&texts.upsert).cloned());
     }
     all.sort_unstable();
+    all.extend(tallies::lag::statements());
     let lists = select::statements().chain([tallies::present(1), tallies::present(3)]);
     all.into_iter().chain(lists).chain(copy::statements()).chain(verify::statements()).collect()
 }

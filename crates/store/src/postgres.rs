@@ -375,11 +375,11 @@ impl Postgres {
     fn write_all(&mut self, writes: &[Write]) -> Result<(), Failure> {
         let mut texts = HashMap::new();
         for write in writes {
-            texts.insert(write.shape.table, self.texts(write.shape)?);
+            texts.insert(std::ptr::from_ref(write.shape), self.texts(write.shape)?);
         }
         let mut parts = Vec::new();
         for Write { shape, change, rows } in writes {
-            let text = texts[shape.table].of(shape, *change).ok_or_else(|| {
+            let text = texts[&std::ptr::from_ref(*shape)].of(shape, *change).ok_or_else(|| {
                 let what = format!("{change:?} is no change of {}", shape.table);
                 Failure::known(StoreError::Engine(what))
             })?;

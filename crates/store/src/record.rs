@@ -122,7 +122,7 @@ impl<R: Record> Slots<R> {
     }
 
     /// The writes that bring every changed row into the database, and what they add to tallies.
-    fn writes(
+    pub(crate) fn writes(
         &self,
         cache: &mut Remembered,
         keyring: &Keyring,
@@ -231,13 +231,16 @@ macro_rules! tables {
                 $(self.$field.merge(newer.$field);)*
             }
 
-            /// The writes of every changed row, referenced tables before those that refer to them.
-            /// Tallies come last.
-            pub(crate) fn writes(&self, cache: &mut Remembered, keyring: &Keyring) -> Vec<Write> {
+            /// The writes of every changed row, referenced tables before those that refer to them,
+            /// and what they do to tallies.
+            pub(crate) fn writes(
+                &self,
+                cache: &mut Remembered,
+                keyring: &Keyring,
+            ) -> (Vec<Write>, Deltas) {
                 let (mut tallies, mut writes) = (Deltas::default(), Vec::new());
                 $(self.$field.writes(cache, keyring, &mut tallies, &mut writes);)*
-                writes.extend(tallies.write());
-                writes
+                (writes, tallies)
             }
 
             /// Remembers every changed row as it is in the database now.
@@ -320,6 +323,7 @@ tables! {
     bulk_imports: domain::bulk_import::BulkImport,
     bulk_parts: domain::bulk_import::Part,
     outboxes: crate::events::Outbox,
+    counted: crate::tallies::lag::Counted,
     deliveries: domain::delivery::Delivery,
 }
 

@@ -288,7 +288,7 @@ impl View<'_> {
 
 /// The first ids in a range of the rows that meet one of some conditions, in an order. Each arm has
 /// a limit of its own: a planner that only knows the one of all would rather sort everything.
-fn merge(table: &str, conditions: &[String], order: Order) -> String {
+pub(crate) fn merge(table: &str, conditions: &[String], order: Order) -> String {
     let direction = match order {
         Order::Descending => "desc",
         Order::Ascending => "asc",

@@ -260,7 +260,7 @@ pub struct Shape {
     /// with a key is then the first that does not stand before it, among those that have its other
     /// columns. Whether it covers the key, its reader knows.
     pub covers: bool,
-    /// What an upsert does with a row that is there: the text after `do update set`.
+    /// What an upsert does with a row that is there: the text behind the key that is.
     pub merge: Option<&'static str>,
     texts: OnceLock<Texts>,
 }
@@ -367,7 +367,7 @@ impl Shape {
             upsert: self.merge.map(|merge| {
                 format!(
                     "insert into {table} ({list}) values ({numbered}) \
-                     on conflict ({}) do update set {merge}",
+                     on conflict ({}) {merge}",
                     keys.join(", ")
                 )
             }),

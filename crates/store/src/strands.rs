@@ -37,6 +37,9 @@ pub(crate) struct Index {
     /// The state in which most rows end. It is what the others leave of all, so that a row which
     /// ends as usual changes no tally either.
     pub(crate) usual: Option<u16>,
+    /// Every state, if its tallies of all states together lag behind its rows
+    /// ([`crate::tallies::lag`]).
+    pub(crate) lagging: &'static [u16],
     /// How long the times are for which there are tallies, as powers of two in milliseconds,
     /// longest first.
     pub(crate) spans: &'static [u32],
@@ -90,6 +93,11 @@ impl Index {
             Some(Parts { lasting, .. }) => [Some(lasting), None],
         };
         self.condition.into_iter().chain(parts.into_iter().flatten()).collect()
+    }
+
+    /// Whether its tallies of all states together lag behind its rows.
+    pub(crate) fn lags(&self) -> bool {
+        !self.lagging.is_empty()
     }
 
     /// Whether the rows of a state have a tally of their own.
@@ -195,6 +203,11 @@ impl Ids {
         Self { from, to }
     }
 
+    /// The ids of what was made before a time.
+    pub(crate) fn before(time: i64) -> Self {
+        Self::made(None, Some(Timestamp::from_millis(time - 1)))
+    }
+
     /// The ids that a reconciliation reference leads back to.
     pub(crate) fn referenced(text: &str) -> Self {
         referenced(text).map_or(Self::NONE, |(first, last)| Self {
@@ -241,7 +254,7 @@ impl Ids {
         let mut parts = Vec::new();
         match spans {
             [longest, ..] if self == Self::ALL => {
-                parts.push(Part::Spans { span: *longest, from: i64::MIN, to: i64::MAX, ids: self });
+                parts.push(Part::Spans { span: *longest, from: 0, to: i64::MAX, ids: self });
             }
             _ => self.cut(spans, &mut parts),
         }
@@ -351,7 +364,7 @@ mod tests {
     fn all_of_time_is_one_part() {
         for spans in [&[ALL_TIME, 28, 20][..], &[28]] {
             let parts = Ids::ALL.parts(spans);
-            let [Part::Spans { span, from: i64::MIN, to: i64::MAX, .. }] = parts[..] else {
+            let [Part::Spans { span, from: 0, to: i64::MAX, .. }] = parts[..] else {
                 panic!("{parts:?}")
             };
             assert_eq!(span, spans[0]);

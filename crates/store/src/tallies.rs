@@ -3,15 +3,24 @@
 //!
 //! A batch of units sums what it changes and adds it to each tally once. Nothing is read for that:
 //! what a changed row was before is known to the lane. `verify` counts all rows and compares.
+//!
+//! Tallies of accounts, of which there are as many as there are accounts, lag behind ([`lag`]).
+
+pub(crate) mod lag;
 
 use std::collections::BTreeMap;
 
+use domain::id::PlatformId;
 use uuid::Uuid;
 
+use self::lag::{Counted, Lags};
+use crate::cache::Cache;
 use crate::error::StoreError;
+use crate::keyring::Keyring;
 use crate::readers::View;
+use crate::record::Slots;
 use crate::select::{Branch, numbered};
-use crate::sql::{Change, Row, Shape, Value, Write};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::strands::{Facet, Ids, Index, Part, Strand, bucket};
 use crate::{customers, deliveries, external_accounts, quotes, tokens, transactions};
 
@@ -20,7 +29,7 @@ pub(crate) static TALLIES: Shape = Shape::new(
     "tallies",
     &["scope", "facet", "bucket", "rows"],
     3,
-    Some("rows = tallies.rows + excluded.rows"),
+    Some("do update set rows = tallies.rows + excluded.rows"),
 );
 
 /// What is tallied together: an index, a length of time and a leader, in this order.
@@ -51,9 +60,12 @@ pub(crate) fn of_row(id: Uuid, strand: &Strand) -> impl Iterator<Item = (Scope, 
     })
 }
 
-/// What a batch adds to tallies.
+/// What a batch does to tallies.
 #[derive(Default)]
-pub(crate) struct Deltas(BTreeMap<(Scope, i64, i64), i64>);
+pub(crate) struct Deltas {
+    sums: BTreeMap<(Scope, i64, i64), i64>,
+    lagging: lag::Deltas,
+}
 
 impl Deltas {
     /// A row was in some strands, if it was there, and is in others now.
@@ -63,22 +75,41 @@ impl Deltas {
                 let stays_in_group = others.iter().any(|other| other.is_of_group(strand));
                 let all = Facet::all_of(strand.facet.group);
                 for tally in of_row(id, strand) {
-                    if tally.1 != all || !stays_in_group {
-                        *self.0.entry(tally).or_default() += sign;
+                    let (scope, code, _) = tally;
+                    if code != all || !(stays_in_group || strand.index.lags()) {
+                        *self.sums.entry(tally).or_default() += sign;
+                    } else if !stays_in_group && let Some(platform) = platform(strands) {
+                        self.lagging.moved(platform, (scope, code), strand, (id, sign));
                     }
                 }
             }
         }
     }
 
-    /// The write that adds them.
-    pub(crate) fn write(self) -> Option<Write> {
+    /// Adds the writes that change tallies, and tells what is to be done behind them.
+    pub(crate) fn settle(
+        self,
+        cache: &mut Cache,
+        keyring: &Keyring,
+        counted: &mut Slots<Counted>,
+        writes: &mut Vec<Write>,
+    ) -> Lags {
         let row = |((scope, facet, bucket), rows): ((Scope, i64, i64), i64)| {
             vec![Value::from(&scope[..]), facet.into(), bucket.into(), rows.into()]
         };
-        let rows: Vec<_> = self.0.into_iter().filter(|(_, rows)| *rows != 0).map(row).collect();
-        (!rows.is_empty()).then_some(Write { shape: &TALLIES, change: Change::Upsert, rows })
+        let rows: Vec<_> = self.sums.into_iter().filter(|(_, rows)| *rows != 0).map(row).collect();
+        if !rows.is_empty() {
+            writes.push(Write { shape: &TALLIES, change: Change::Upsert, rows });
+        }
+        self.lagging.settle(cache, keyring, counted, writes)
     }
+}
+
+/// The platform in whose list a row is that is in these strands.
+pub(crate) fn platform(strands: &[Strand]) -> Option<PlatformId> {
+    let mut strands = strands.iter();
+    let of_platform = strands.find(|strand| strand.index.columns.first() == Some(&"platform"));
+    of_platform.map(|strand| PlatformId::from_uuid(strand.leader))
 }
 
 /// The strands of one leader that agree in their group, with their tallies for all of time.
@@ -87,11 +118,13 @@ pub(crate) struct Group {
     leader: Uuid,
     group: u8,
     all: i64,
+    /// Up to when its tally of all states counts them, if that lags behind.
+    until: Option<i64>,
     states: BTreeMap<u16, i64>,
 }
 
 impl Group {
-    /// How many rows it has.
+    /// How many rows it has, or had when they were counted last.
     pub(crate) fn rows(&self) -> i64 {
         self.all
     }
@@ -118,7 +151,8 @@ impl Group {
     pub(crate) fn strands(&self, state: Option<u16>) -> Vec<Strand> {
         let tallied: i64 = self.states.values().sum();
         let (passing, usual) = (self.index.passing.iter(), self.index.usual.iter());
-        let others = passing.chain(usual).copied().filter(|_| self.all != tallied);
+        let has_others = self.until.is_some() || self.all != tallied;
+        let others = passing.chain(usual).copied().filter(|_| has_others);
         let states = self.states.iter().filter(|(_, rows)| **rows != 0).map(|(state, _)| *state);
         let mut strands: Vec<_> = states.chain(others).map(|state| self.strand(state)).collect();
         strands.retain(|strand| state.is_none_or(|state| strand.facet.state == state));
@@ -132,7 +166,6 @@ impl Group {
 
     /// Adds the terms that count its rows among `ids`, of all states or of one.
     pub(crate) fn count(&self, state: Option<u16>, ids: Ids, sum: &mut Sum) {
-        let all = Facet::all_of(self.group);
         for part in ids.parts(self.index.spans) {
             let (spans, ids) = match part {
                 Part::Ids(ids) => {
@@ -146,13 +179,13 @@ impl Group {
                 }
             };
             match state {
-                None => sum.tallies(1, spans, &[all]),
+                None => self.count_all(spans, ids, sum),
                 Some(state) if self.index.tallies(state) => {
                     let facet = Facet { group: self.group, state };
                     sum.tallies(1, spans, &[facet.code()]);
                 }
                 Some(state) if self.index.usual == Some(state) => {
-                    sum.tallies(1, spans, &[all]);
+                    self.count_all(spans, ids, sum);
                     let code = |state: &u16| Facet { group: self.group, state: *state }.code();
                     let codes: Vec<_> = self.states.keys().map(code).collect();
                     if !codes.is_empty() {
@@ -163,6 +196,20 @@ impl Group {
                     }
                 }
                 Some(state) => sum.count(1, &self.strand(state), ids),
+            }
+        }
+    }
+}
+
+impl Group {
+    /// Adds the terms that count its rows in whole spans, which have these ids.
+    fn count_all(&self, spans: (Scope, i64, i64), ids: Ids, sum: &mut Sum) {
+        sum.tallies(1, spans, &[Facet::all_of(self.group)]);
+        let Some(until) = self.until else { return };
+        let ids = ids.and(lag::since(until));
+        if !ids.is_empty() {
+            for strand in self.strands(None) {
+                sum.count(1, &strand, ids);
             }
         }
     }
@@ -193,6 +240,18 @@ impl Terms {
 }
 
 impl Sum {
+    /// Its value.
+    fn total(&self, connection: &mut dyn Connection) -> Result<i64, StoreError> {
+        let mut total = 0;
+        for terms in &self.parts {
+            connection.query(&terms.statement(), &terms.values, 1, &mut |values| {
+                total += Row::new(TALLIES.table, &["total"], values).int()?;
+                Ok(())
+            })?;
+        }
+        Ok(total)
+    }
+
     fn add(&mut self, sign: i64, term: &str, values: impl IntoIterator<Item = Value>) {
         if self.parts.last().is_none_or(|terms| terms.count == TERMS_MAX) {
             self.parts.push(Terms::default());
@@ -265,7 +324,9 @@ pub(crate) fn present(branches: usize) -> String {
     let one = |number: usize| {
         let (from, to) = (2 * number + 1, 2 * number + 2);
         format!(
-            "select scope, facet, cast(sum(rows) as bigint) from tallies \
+            "select scope, facet, \
+             cast(sum(case when bucket < 0 then 0 else rows end) as bigint), \
+             max(case when bucket < 0 then rows else -1 end) from tallies \
              where scope >= ${from} and scope <= ${to} group by scope, facet"
         )
     };
@@ -275,7 +336,7 @@ pub(crate) fn present(branches: usize) -> String {
 impl View<'_> {
     /// The groups of strands on some branches that have rows.
     pub(crate) fn groups(&mut self, branches: &[Branch]) -> Result<Vec<Group>, StoreError> {
-        const COLUMNS: &[&str] = &["scope", "facet", "rows"];
+        const COLUMNS: &[&str] = &["scope", "facet", "rows", "until"];
         let mut groups: BTreeMap<(u8, Uuid, u8), Group> = BTreeMap::new();
         let range = |Branch { index, leaders, .. }: &Branch| {
             leaders.map(|leader| Value::from(&scope(index, index.spans[0], leader)[..]))
@@ -292,28 +353,26 @@ impl View<'_> {
             let code = row.int()?;
             let (group, state) =
                 Facet::decode(code).ok_or_else(|| row.corrupt("not a facet of its list"))?;
-            let new = || Group { index, leader, group, all: 0, states: BTreeMap::new() };
+            let (until, states) = (None, BTreeMap::new());
+            let new = || Group { index, leader, group, all: 0, until, states };
             let found = groups.entry((index.tag, leader, group)).or_insert_with(new);
             let rows = row.int()?;
             match state {
-                None => found.all += rows,
+                None => {
+                    found.all += rows;
+                    found.until = Some(row.int()?).filter(|_| index.lags());
+                }
                 Some(state) => *found.states.entry(state).or_default() += rows,
             }
             Ok(())
         })?;
-        Ok(groups.into_values().filter(|group| group.all != 0).collect())
+        groups.retain(|_, group| group.all != 0 || group.until.is_some());
+        Ok(groups.into_values().collect())
     }
 
     /// The value of a sum.
     pub(crate) fn sum(&mut self, sum: Sum) -> Result<u64, StoreError> {
-        let mut total = 0;
-        for terms in &sum.parts {
-            self.connection.query(&terms.statement(), &terms.values, 1, &mut |values| {
-                total += Row::new(TALLIES.table, &["total"], values).int()?;
-                Ok(())
-            })?;
-        }
-        Ok(u64::try_from(total).unwrap_or(0))
+        Ok(u64::try_from(sum.total(&mut *self.connection)?).unwrap_or(0))
     }
 }
 

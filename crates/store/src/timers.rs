@@ -123,7 +123,10 @@ pub(crate) static TIMERS: Shape = Shape::new(
     "timers",
     &["subject", "kind", "platform", "due_at", "since", "attempts"],
     2,
-    Some("due_at = excluded.due_at, since = excluded.since, attempts = excluded.attempts"),
+    Some(
+        "do update set due_at = excluded.due_at, since = excluded.since, \
+         attempts = excluded.attempts",
+    ),
 );
 
 pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, attempts \

@@ -96,6 +96,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     values: |facet| vec![Value::Int(facet.group.into())],
     passing: &[],
     usual: None,
+    lagging: &[],
     spans: SPANS_OF_PARTY,
 };
 

@@ -534,6 +534,17 @@ const OUTGOING_PENDING: Brief = Brief {
     is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
 };
 
+/// Every state of its lists.
+const STATES: [u16; Status::ALL.len()] = {
+    let mut states = [0; Status::ALL.len()];
+    let mut number = 0;
+    while number < states.len() {
+        states[number] = Status::ALL[number] as u16;
+        number += 1;
+    }
+    states
+};
+
 /// The indexes of the list of transactions.
 pub(crate) static INDEXES: Indexes = {
     const OF_PARTY: Index = Index {
@@ -547,6 +558,7 @@ pub(crate) static INDEXES: Indexes = {
         // Most payments end as completed.
         passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],
         usual: Some(Status::Completed as u16),
+        lagging: &STATES,
         spans: SPANS_OF_PARTY,
     };
     Indexes {
@@ -556,6 +568,7 @@ pub(crate) static INDEXES: Indexes = {
             parts: None,
             passing: &[],
             usual: None,
+            lagging: &[],
             spans: SPANS_OF_PLATFORM,
             ..OF_PARTY
         },

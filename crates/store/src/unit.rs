@@ -34,6 +34,7 @@ use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Write};
+use crate::tallies::lag::{Counted, Lags};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -124,6 +125,7 @@ pub(crate) enum Ran {
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
+    lags: Lags,
     /// The payments that are among what is written.
     transactions: Vec<TransactionId>,
 }
@@ -141,11 +143,12 @@ impl Prepared {
         }
         let changed = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
         let _changing = shelf.changing(changed);
-        for Self { nearer, writes, .. } in batches {
+        for Self { nearer, writes, lags, .. } in batches {
             for (platform, millis) in nearer {
                 timers::bring_nearer(connection, platform, millis)?;
             }
             connection.write(writes)?;
+            lags.write(connection)?;
         }
         connection.commit()
     }
@@ -226,7 +229,9 @@ impl<'a> Batch<'a> {
         if self.connection.is_remote() {
             self.missing.rows.idempotency.extend(scopes);
             self.missing.rows.ledger_accounts.extend(self.cache.recent());
-            self.missing.rows.outboxes.extend(self.cache.told());
+            let told = self.cache.told();
+            self.missing.rows.counted.extend(told.iter().copied());
+            self.missing.rows.outboxes.extend(told);
             if self.cache.rows.leases.get(&Duty::Jobs).is_none() {
                 self.missing.rows.leases.insert(Duty::Jobs);
             }
@@ -265,14 +270,15 @@ impl<'a> Batch<'a> {
 
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
-        let Self { keyring, cache, changes, bundles, .. } = self;
-        let mut writes = changes.tables.writes(&mut cache.rows, keyring);
+        let Self { keyring, cache, mut changes, bundles, .. } = self;
+        let (mut writes, tallies) = changes.tables.writes(&mut cache.rows, keyring);
+        let lags = tallies.settle(cache, keyring, &mut changes.tables.counted, &mut writes);
         writes.push(books::write(changes.postings.values().flatten()));
         writes.push(bundles.write(keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
         let transactions = changes.tables.transactions.keys().copied().collect();
-        (Prepared { nearer: changes.nearer.clone(), writes, transactions }, changes)
+        (Prepared { nearer: changes.nearer.clone(), writes, lags, transactions }, changes)
     }
 }
 
@@ -398,8 +404,10 @@ impl Unit<'_, '_> {
     }
 
     /// Adds a new quote.
-    pub fn add_quote(&mut self, quote: Quote) {
+    pub fn add_quote(&mut self, quote: Quote) -> Result<(), StoreError> {
+        self.know_counted(quote.draft().platform)?;
         self.put(quote);
+        Ok(())
     }
 
     /// Keeps a quote's change of state.
@@ -408,8 +416,15 @@ impl Unit<'_, '_> {
     }
 
     /// Adds a new transaction.
-    pub fn add_transaction(&mut self, transaction: Transaction) {
+    pub fn add_transaction(&mut self, transaction: Transaction) -> Result<(), StoreError> {
+        self.know_counted(transaction.draft().platform)?;
         self.put(transaction);
+        Ok(())
+    }
+
+    /// Makes known up to when a platform's rows are counted, for one that is new.
+    fn know_counted(&mut self, platform: PlatformId) -> Result<(), StoreError> {
+        self.get::<Counted>(&platform).map(drop)
     }
 
     /// Keeps a transaction's change of state.

@@ -298,7 +298,9 @@ const TIMERS: &str = "select subject, kind, platform from timers";
 
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS, numbers::TALLIES].map(str::to_owned).into_iter();
+    let fixed =
+        [SCHEMA, TIMERS, money::ACCOUNTS, numbers::TALLIES, numbers::GROUPS, numbers::COUNTED];
+    let fixed = fixed.map(str::to_owned).into_iter();
     fixed
         .chain(parties::statements())
         .chain(payment::statements())
@@ -324,8 +326,9 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 12] = [
+const PASSES: [Pass; 13] = [
     integrity,
+    numbers::groups,
     parties::check,
     timers,
     payment::check,

@@ -178,7 +178,7 @@ fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountR
         from(AccountRef::Internal(customer_account(1, "USD")), "USD")
     };
     let (quote, transaction) = quote(number, 1, source, target);
-    unit.add_quote(quote);
+    unit.add_quote(quote)?;
     begin(unit, transaction)
 }
 
@@ -317,7 +317,7 @@ fn looked_up(unit: &mut Unit<'_, '_>, number: u128, payee: Option<u128>) -> Resu
     let (quote, transaction) = uma_quote(number, 1, source, payee);
     let price = quote.draft().price;
     unit.add_lookup(lookup(number, 1, 1));
-    unit.add_quote(quote);
+    unit.add_quote(quote)?;
     begin(unit, transaction)?;
     Ok((price.own_fees().minor(), price.received.money()))
 }
@@ -1113,6 +1113,11 @@ const CORRUPTERS: &[Corrupter] = &[
     ),
     corrupter(&["N1"], "delete from tallies where scope >= x'031C' and scope < x'031D'"),
     corrupter(&["N1"], "insert into tallies values (zeroblob(18), 1, 1, 1)"),
+    // Accounts that no list would look for, that are counted up to another time than is said, and
+    // beyond what is looked at for payments that come late.
+    corrupter(&["N1"], "delete from tallies where bucket = -1 and scope < x'03'"),
+    corrupter(&["N1"], "update tallies set rows = rows + 1024 where bucket = -1"),
+    corrupter(&["N1"], "update counted set until = 0"),
     corrupter(&["N1"], "insert into tallies values (x'01', 1, 1, 0)"),
     // A customer and an account that a list forgot.
     corrupter(&["N1"], "update customers set is_deleted = 1 where id = $ada"),

@@ -80,9 +80,9 @@ impl Texts {
                     meets(keys)
                 )
             }),
-            upsert: shape.merge.map(|merge| {
-                format!("{insert} on conflict ({}) do update set {merge}", keys.join(", "))
-            }),
+            upsert: shape
+                .merge
+                .map(|merge| format!("{insert} on conflict ({}) {merge}", keys.join(", "))),
             delete: format!("delete from {table} using {} where {}", rows(key), meets(keys)),
             insert,
         })

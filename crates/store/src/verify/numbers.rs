@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use domain::id::{InternalAccountId, Owner};
+use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::transaction::Direction;
 use uuid::Uuid;
 
@@ -16,11 +16,13 @@ use super::{Findings, Predicate, Run};
 use crate::error::StoreError;
 use crate::parties::{Listed, Parties};
 use crate::sql::Row;
-use crate::strands::{Index, Strand};
-use crate::tallies::{self, Scope};
+use crate::strands::{Facet, Index, Strand};
+use crate::tallies::{self, Scope, lag};
 use crate::{quotes, transactions};
 
 pub(super) const TALLIES: &str = "select scope, facet, bucket, rows from tallies";
+pub(super) const GROUPS: &str = "select scope, facet, rows from tallies where bucket < 0";
+pub(super) const COUNTED: &str = "select platform, until from counted";
 
 /// Why tallies were not compared.
 const NOT_COUNTED: &str = "a row that it counts cannot be read";
@@ -29,18 +31,52 @@ const NOT_COUNTED: &str = "a row that it counts cannot be read";
 #[derive(Default)]
 pub(super) struct Numbers {
     differences: BTreeMap<Scope, u64>,
+    /// Groups of rows whose tallies lag behind.
+    groups: BTreeMap<(Scope, i64), Group>,
+    /// A time that none of these of a platform's may be counted beyond.
+    counted: BTreeMap<Uuid, i64>,
     /// Whether a row was met that cannot be counted.
     pub(super) is_incomplete: bool,
+}
+
+/// A group of rows whose tallies lag behind.
+#[derive(Default)]
+struct Group {
+    /// Up to when they count it.
+    until: i64,
+    /// Whether a row of it was met.
+    is_met: bool,
 }
 
 impl Numbers {
     /// Counts a row in the strands that it is in.
     pub(super) fn count(&mut self, id: Uuid, strands: impl IntoIterator<Item = Strand>) {
+        let strands: Vec<_> = strands.into_iter().collect();
+        let platform = tallies::platform(&strands).map(PlatformId::uuid);
         for strand in strands {
             for (scope, facet, bucket) in tallies::of_row(id, &strand) {
-                self.add(scope, weight(facet, bucket));
+                let is_lagging = strand.index.lags() && facet == Facet::all_of(strand.facet.group);
+                if !is_lagging || self.is_counted((scope, facet), id, platform) {
+                    self.add(scope, weight(facet, bucket));
+                }
             }
         }
+    }
+
+    /// Whether the tally of a group that lags behind counts a row. The group itself is counted
+    /// once: it has one time up to which that is so.
+    fn is_counted(&mut self, key: (Scope, i64), id: Uuid, platform: Option<Uuid>) -> bool {
+        let group = self.groups.entry(key).or_default();
+        let until = group.until;
+        if !std::mem::replace(&mut group.is_met, true) {
+            self.add(key.0, weight(key.1, lag::COUNTED));
+            let counted = platform.and_then(|platform| self.counted.get(&platform));
+            if until > counted.copied().unwrap_or(0) {
+                // Rows that come late would be forgotten.
+                self.add(key.0, 1);
+            }
+        }
+        lag::made(id) < until
     }
 
     fn add(&mut self, scope: Scope, weight: u64) {
@@ -53,6 +89,27 @@ fn weight(facet: i64, bucket: i64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (facet, bucket).hash(&mut hasher);
     hasher.finish()
+}
+
+/// Reads up to when tallies count that lag behind.
+pub(super) fn groups(run: &mut Run<'_>) -> Result<(), StoreError> {
+    const OF_GROUPS: (&str, &[&str]) = ("tallies", &["scope", "facet", "rows"]);
+    const OF_PLATFORMS: (&str, &[&str]) = ("counted", &["platform", "until"]);
+    run.each(GROUPS, OF_GROUPS, |run, mut row| {
+        let mut read = || Ok((row.bytes()?, row.int()?, row.int()?));
+        // What is no group is found among the tallies.
+        if let Ok::<_, StoreError>((scope, facet, until)) = read()
+            && let Ok(scope) = Scope::try_from(scope)
+        {
+            run.numbers.groups.insert((scope, facet), Group { until, is_met: false });
+        }
+    })?;
+    run.each(COUNTED, OF_PLATFORMS, |run, mut row| {
+        let mut read = || Ok::<_, StoreError>((row.uuid()?, row.int()?));
+        if let Ok((platform, until)) = read() {
+            run.numbers.counted.insert(platform, until);
+        }
+    })
 }
 
 /// N2, and counts the rows of a payment for N1.
@@ -137,7 +194,8 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         };
         match Scope::try_from(scope) {
             Ok(scope) => {
-                let counted = weight(facet, bucket).wrapping_mul(rows as u64);
+                let times = if bucket == lag::COUNTED { 1 } else { rows as u64 };
+                let counted = weight(facet, bucket).wrapping_mul(times);
                 numbers.add(scope, counted.wrapping_neg());
             }
             Err(_) => findings.broke(

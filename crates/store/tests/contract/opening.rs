@@ -39,7 +39,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             unit.put_external_account(eur_account(2, 1, owner));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
-            unit.add_quote(quote);
+            unit.add_quote(quote)?;
             begin(unit, transaction)?;
             begin(unit, transfer_out(2, 1, 1, 10))?;
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);

@@ -167,6 +167,16 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     check(opened, fingerprint, |unit, record| unit.claim_fingerprint(record)).await
 }
 
+/// Where the store must be asked first, the unit waits for it and is run again.
+fn add_quote(unit: &mut Unit<'_, '_>, quote: Quote) {
+    let _ = unit.add_quote(quote);
+}
+
+/// The same for a transaction.
+fn add_transaction(unit: &mut Unit<'_, '_>, transaction: Transaction) {
+    let _ = unit.add_transaction(transaction);
+}
+
 async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let here = AccountRef::Internal(customer_account(1, "USD"));
     let there = AccountRef::External(account_id(2));
@@ -174,25 +184,25 @@ async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     for (number, source) in [(1, from(here, "USD")), (2, in_time.clone()), (3, from(there, "USD"))]
     {
         let (quote, transaction) = quote(number, 1, source, there);
-        opened = check(opened, quote, |unit, record| unit.add_quote(record)).await;
-        opened = check(opened, transaction, |unit, record| unit.add_transaction(record)).await;
+        opened = check(opened, quote, add_quote).await;
+        opened = check(opened, transaction, add_transaction).await;
     }
     let mut bare = quote(4, 1, in_time, here).0.draft().clone();
     bare.purpose = None;
     bare.rate_details.multipliers = None;
     bare.locked = domain::pricing::Locked::Receiving(bare.price.received);
-    opened = check(opened, Quote::pending(bare), |unit, quote| unit.add_quote(quote)).await;
+    opened = check(opened, Quote::pending(bare), add_quote).await;
     for (number, payee) in [(5, Some(2)), (6, None)] {
         let (quote, transaction) = uma_quote(number, 1, from(here, "USD"), payee);
-        opened = check(opened, quote, |unit, record| unit.add_quote(record)).await;
-        opened = check(opened, transaction, |unit, record| unit.add_transaction(record)).await;
+        opened = check(opened, quote, add_quote).await;
+        opened = check(opened, transaction, add_transaction).await;
     }
     for (number, outgoing) in [(13, Some(5)), (14, None)] {
         let record = uma_in(number, 1, 1, money(7, "EUR"), outgoing);
-        opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
+        opened = check(opened, record, add_transaction).await;
     }
     for record in [deposit(11, 1, 1, 5, "USD"), transfer_out(12, 1, 2, 9_000_000_000_000_000)] {
-        opened = check(opened, record, |unit, record| unit.add_transaction(record)).await;
+        opened = check(opened, record, add_transaction).await;
     }
     opened
 }
@@ -297,7 +307,7 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
             let there = AccountRef::External(account_id(2));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, there);
-            unit.add_quote(quote);
+            unit.add_quote(quote)?;
             begin(unit, transaction)?;
             Ok(())
         })

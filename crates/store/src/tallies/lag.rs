@@ -1,0 +1,357 @@
+//! Tallies that lag behind their rows (docs/decisions/0036).
+//!
+//! A payment is in the lists of an account, a payee, a payer and an address, and each of them is a
+//! page of its own among millions of tallies. So a new row changes no tally of theirs. What is kept
+//! for each group of rows of a leader is a time: its tallies of all states count the rows that were
+//! made before it, and those that were made since are counted on the index, where they are few.
+//! One new row in [`ROWS_COUNTED_TOGETHER`] has its groups counted up to a few seconds before it,
+//! and no further than rows whose index all leaders share: those would take a look at all of them.
+//!
+//! A row may come late: it was made before the time up to which its group is counted. `counted`
+//! has, for each platform, a time that none of its groups is ahead of, so that hardly any row needs
+//! a look at its groups. One made before that is added to the tally by a statement that looks.
+
+use std::collections::BTreeMap;
+
+use domain::id::PlatformId;
+use uuid::Uuid;
+
+use super::{Scope, Sum, TALLIES};
+use crate::cache::Cache;
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::record::{Record, Slots, record_table};
+use crate::select::{Order, merge};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::strands::{ALL_TIME, Brief, Facet, Ids, Index, Strand, bucket};
+
+/// The bucket of the row that says up to when a group is counted. No span of time has this number.
+pub(crate) const COUNTED: i64 = -1;
+
+/// A group is counted each time that about so many new rows are in it. A list that counts as many
+/// on the index takes some ten microseconds for them.
+const ROWS_COUNTED_TOGETHER: u128 = 256;
+
+/// Times up to which groups are counted are multiples of `2^10` milliseconds, so that a platform's
+/// row of `counted` changes once a second at most, however many accounts it has.
+const TICK: u32 = 10;
+
+/// How many ticks a group's time is behind its newest row: longer than requests that were made
+/// together are under way, so that hardly any row comes late.
+const TICKS_BEHIND: i64 = 4;
+
+/// Up to when a group may be counted because of a row.
+fn due(id: Uuid) -> i64 {
+    (bucket(id, TICK) - TICKS_BEHIND).max(0) << TICK
+}
+
+/// When a row was made.
+pub(crate) fn made(id: Uuid) -> i64 {
+    bucket(id, 0)
+}
+
+/// The rows that were made at this time or later.
+pub(crate) fn since(time: i64) -> Ids {
+    Ids::made(Some(domain::time::Timestamp::from_millis(time)), None)
+}
+
+/// A time that no group of a platform's is counted beyond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// The platform.
+    pub platform: PlatformId,
+    /// The time, in the milliseconds of ids.
+    pub until: i64,
+}
+
+impl Record for Counted {
+    type Key = PlatformId;
+    const TABLE: &'static str = "counted";
+    const COLUMNS: &'static [&'static str] = &["platform", "until"];
+    record_table!(counted);
+
+    fn key(&self) -> PlatformId {
+        self.platform
+    }
+
+    fn key_value(key: &PlatformId) -> Value {
+        (*key).into()
+    }
+
+    fn values(&self, _: &Keyring) -> Vec<Value> {
+        vec![self.platform.into(), self.until.into()]
+    }
+
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        Ok(Self { platform: row.id()?, until: row.int()? })
+    }
+}
+
+/// Tallies of groups that are new; of one that is there, nothing changes.
+pub(crate) static NEW: Shape = Shape::new("tallies", TALLIES.columns, 3, Some("do nothing"));
+
+/// The times up to which groups are counted.
+pub(crate) static MOVED: Shape =
+    Shape::new("tallies", TALLIES.columns, 3, Some("do update set rows = excluded.rows"));
+
+/// Up to when a group is counted.
+pub(crate) const UNTIL: &str =
+    "select rows from tallies where scope = $1 and facet = $2 and bucket = $3";
+
+/// Adds rows that came late to a tally if their group is counted beyond them.
+pub(crate) const LATE: &str = "insert into tallies (scope, facet, bucket, rows) \
+    select scope, facet, cast($1 as bigint), cast($2 as bigint) from tallies \
+    where scope = $3 and facet = $4 and bucket = $5 and rows > $6 \
+    on conflict (scope, facet, bucket) do update set rows = tallies.rows + excluded.rows";
+
+/// What a batch does to groups whose tallies lag behind.
+#[derive(Default)]
+pub(super) struct Deltas(BTreeMap<(Scope, i64), Group>);
+
+/// A group of rows of a leader, and what a batch does to it.
+struct Group {
+    strand: Strand,
+    platform: PlatformId,
+    /// Rows that it has now and had not before (1), or the other way round (-1).
+    rows: Vec<(Uuid, i64)>,
+}
+
+impl Deltas {
+    /// A row of a platform came into a group, or left it. `strand` is one of the group's.
+    pub(super) fn moved(
+        &mut self,
+        platform: PlatformId,
+        (scope, code): (Scope, i64),
+        strand: &Strand,
+        row: (Uuid, i64),
+    ) {
+        let new = || Group { strand: *strand, platform, rows: Vec::new() };
+        self.0.entry((scope, code)).or_insert_with(new).rows.push(row);
+    }
+
+    /// Adds the writes, and tells what is to be done behind them. It was read up to when each of
+    /// the platforms is counted.
+    pub(super) fn settle(
+        self,
+        cache: &mut Cache,
+        keyring: &Keyring,
+        counted: &mut Slots<Counted>,
+        writes: &mut Vec<Write>,
+    ) -> Lags {
+        let (mut lags, mut new) = (Lags::default(), Vec::new());
+        let mut ahead = BTreeMap::<PlatformId, i64>::new();
+        for ((scope, code), Group { strand, platform, rows }) in self.0 {
+            let known = cache.rows.counted.get(&platform).and_then(|found| found.row.as_ref());
+            let until = known.map_or(0, |counted| counted.until);
+            let late = rows.iter().filter(|(id, _)| made(*id) < until);
+            lags.late.extend(late.map(|(id, sign)| Late {
+                scope,
+                code,
+                strand,
+                id: *id,
+                sign: *sign,
+            }));
+            let come = || rows.iter().filter(|(_, sign)| *sign > 0).map(|(id, _)| *id);
+            // A group that is new has had no rows before these.
+            let Some(first) = come().map(due).min() else { continue };
+            let mut time = cache.groups.get(&(scope, code)).copied();
+            if time.is_none() {
+                new.push(row(scope, code, COUNTED, first));
+                time = Some(first);
+            }
+            let is_drawn = |id: &Uuid| id.as_u128().is_multiple_of(ROWS_COUNTED_TOGETHER);
+            let drawn = come().filter(is_drawn).map(due).max();
+            if let Some(until) = drawn.filter(|due| Some(*due) > time) {
+                lags.due.push(Due { scope, code, strand, until });
+                time = Some(until);
+            }
+            let time = time.unwrap_or(first);
+            cache.groups.insert((scope, code), time);
+            let ahead = ahead.entry(platform).or_insert(until);
+            *ahead = time.max(*ahead);
+        }
+        if !new.is_empty() {
+            writes.push(Write { shape: &NEW, change: Change::Upsert, rows: new });
+        }
+        for (platform, until) in ahead {
+            let known = cache.rows.counted.get(&platform).and_then(|found| found.row.as_ref());
+            if known.is_none_or(|counted| counted.until < until) {
+                counted.put(Counted { platform, until }.into());
+            }
+        }
+        counted.writes(&mut cache.rows, keyring, &mut super::Deltas::default(), writes);
+        lags
+    }
+}
+
+fn row(scope: Scope, code: i64, bucket: i64, rows: i64) -> Vec<Value> {
+    vec![Value::from(&scope[..]), code.into(), bucket.into(), rows.into()]
+}
+
+/// A row that perhaps came late.
+struct Late {
+    scope: Scope,
+    code: i64,
+    strand: Strand,
+    id: Uuid,
+    sign: i64,
+}
+
+/// A group that is to be counted up to a time.
+struct Due {
+    scope: Scope,
+    code: i64,
+    strand: Strand,
+    until: i64,
+}
+
+/// What is to be done to tallies behind the writes of a batch, in its transaction.
+#[derive(Default)]
+pub(crate) struct Lags {
+    late: Vec<Late>,
+    due: Vec<Due>,
+}
+
+impl Lags {
+    /// Does it.
+    pub(crate) fn write(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        // Each in the state of the group before this batch counts it.
+        for late in &self.late {
+            late.write(connection)?;
+        }
+        self.due.iter().try_for_each(|due| due.write(connection))
+    }
+}
+
+impl Late {
+    fn write(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        let Self { scope, code, strand, id, sign } = self;
+        let values = [
+            bucket(*id, span(strand.index)).into(),
+            (*sign).into(),
+            Value::from(&scope[..]),
+            (*code).into(),
+            COUNTED.into(),
+            made(*id).into(),
+        ];
+        connection.execute(LATE, &values).map(drop)
+    }
+}
+
+impl Due {
+    fn write(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        let Self { scope, code, strand, until } = self;
+        let span = span(strand.index);
+        let mut from = None;
+        let group = [Value::from(&scope[..]), (*code).into(), COUNTED.into()];
+        connection.query(UNTIL, &group, 1, &mut |values| {
+            from = Some(Row::new(TALLIES.table, &["rows"], values).int()?);
+            Ok(())
+        })?;
+        let mut from = from.ok_or_else(|| StoreError::Corrupt {
+            place: "tallies.bucket".to_owned(),
+            what: "a group has no time up to which it is counted".to_owned(),
+        })?;
+        let (strands, brief) = strands(strand);
+        let until = match brief {
+            Some(brief) => {
+                oldest(connection, strand.index, brief)?.map_or(*until, made).min(*until)
+            }
+            None => *until,
+        };
+        if from >= until {
+            return Ok(());
+        }
+        let mut counted = Vec::new();
+        while from < until {
+            // Months may lie between two rows of one account.
+            if from >> span != (until - 1) >> span {
+                match first(connection, &strands, since(from))? {
+                    Some(id) if made(id) < until => from = made(id),
+                    Some(_) | None => break,
+                }
+            }
+            let number = from >> span;
+            let end = ((number + 1) << span).min(until);
+            let ids = since(from).and(Ids::before(end));
+            let mut sum = Sum::default();
+            strands.iter().for_each(|strand| sum.count(1, strand, ids));
+            let rows = sum.total(connection)?;
+            if rows > 0 {
+                counted.push(row(*scope, *code, number, rows));
+            }
+            from = end;
+        }
+        let moved = vec![row(*scope, *code, COUNTED, until)];
+        let writes = [(&TALLIES, counted), (&MOVED, moved)];
+        let writes = writes.map(|(shape, rows)| Write { shape, change: Change::Upsert, rows });
+        connection.write(writes.into_iter().filter(|write| !write.rows.is_empty()).collect())
+    }
+}
+
+/// The only span of time for which there are tallies of an index that lags.
+fn span(index: &Index) -> u32 {
+    index.spans.first().copied().unwrap_or(ALL_TIME)
+}
+
+/// Every strand of a group but the one that shares an index with all leaders: a run of it is as
+/// long as all of them wait for something. No group is counted beyond the oldest of these rows.
+fn strands(of: &Strand) -> (Vec<Strand>, Option<Brief>) {
+    let facet = |state: &u16| Facet { group: of.facet.group, state: *state };
+    let brief = of.index.brief.filter(|brief| brief.facet.group == of.facet.group);
+    let facets = of.index.lagging.iter().map(facet);
+    let facets = facets.filter(|facet| brief.is_none_or(|brief| brief.facet != *facet));
+    (facets.map(|facet| Strand { facet, ..*of }).collect(), brief)
+}
+
+/// The first of the rows that share an index with all leaders.
+fn text_of_oldest(index: &Index, brief: Brief) -> String {
+    format!("select id from {} where {} order by id limit 1", index.table, brief.is)
+}
+
+fn oldest(
+    connection: &mut dyn Connection,
+    index: &Index,
+    brief: Brief,
+) -> Result<Option<Uuid>, StoreError> {
+    one_id(connection, index.table, &text_of_oldest(index, brief), &[])
+}
+
+fn one_id(
+    connection: &mut dyn Connection,
+    table: &'static str,
+    sql: &str,
+    values: &[Value],
+) -> Result<Option<Uuid>, StoreError> {
+    let mut found = None;
+    connection.query(sql, values, 1, &mut |values| {
+        found = Some(Row::new(table, &["id"], values).uuid()?);
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Every statement whose text is fixed.
+pub(crate) fn statements() -> Vec<String> {
+    let upserts = [&NEW, &MOVED].map(|shape| shape.texts().upsert.clone());
+    let briefs = super::indexes().filter_map(|index| Some(text_of_oldest(index, index.brief?)));
+    let texts = [UNTIL, LATE].map(str::to_owned);
+    texts.into_iter().chain(upserts.into_iter().flatten()).chain(briefs).collect()
+}
+
+/// The oldest of the rows of some strands that have ids in a range.
+fn first(
+    connection: &mut dyn Connection,
+    strands: &[Strand],
+    ids: Ids,
+) -> Result<Option<Uuid>, StoreError> {
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    for strand in strands {
+        let (text, of_strand) = strand.conditions();
+        texts.push(text);
+        values.extend(of_strand.into_iter().chain(ids.values()).chain([1_i64.into()]));
+    }
+    values.push(1_i64.into());
+    let table = strands.first().map_or("", |strand| strand.index.table);
+    one_id(connection, table, &merge(table, &texts, Order::Ascending), &values)
+}
