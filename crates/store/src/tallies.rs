@@ -20,7 +20,7 @@ use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::Slots;
 use crate::select::{Branch, numbered};
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::sql::{Change, Row, Shape, Value, Write};
 use crate::strands::{Facet, Ids, Index, Part, Strand, bucket};
 use crate::{customers, deliveries, external_accounts, quotes, tokens, transactions};
 
@@ -240,18 +240,6 @@ impl Terms {
 }
 
 impl Sum {
-    /// Its value.
-    fn total(&self, connection: &mut dyn Connection) -> Result<i64, StoreError> {
-        let mut total = 0;
-        for terms in &self.parts {
-            connection.query(&terms.statement(), &terms.values, 1, &mut |values| {
-                total += Row::new(TALLIES.table, &["total"], values).int()?;
-                Ok(())
-            })?;
-        }
-        Ok(total)
-    }
-
     fn add(&mut self, sign: i64, term: &str, values: impl IntoIterator<Item = Value>) {
         if self.parts.last().is_none_or(|terms| terms.count == TERMS_MAX) {
             self.parts.push(Terms::default());
@@ -372,7 +360,14 @@ impl View<'_> {
 
     /// The value of a sum.
     pub(crate) fn sum(&mut self, sum: Sum) -> Result<u64, StoreError> {
-        Ok(u64::try_from(sum.total(&mut *self.connection)?).unwrap_or(0))
+        let mut total = 0;
+        for terms in &sum.parts {
+            self.connection.query(&terms.statement(), &terms.values, 1, &mut |values| {
+                total += Row::new(TALLIES.table, &["total"], values).int()?;
+                Ok(())
+            })?;
+        }
+        Ok(u64::try_from(total).unwrap_or(0))
     }
 }
 

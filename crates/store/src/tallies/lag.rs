@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use domain::id::PlatformId;
 use uuid::Uuid;
 
-use super::{Scope, Sum, TALLIES};
+use super::{Scope, TALLIES};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -32,7 +32,11 @@ pub(crate) const COUNTED: i64 = -1;
 /// on the index takes some ten microseconds for them.
 const ROWS_COUNTED_TOGETHER: u128 = 256;
 
-/// Times up to which groups are counted are multiples of `2^10` milliseconds, so that a platform's
+/// Rows that are counted at once at most. After hours in which a group was not counted, each time
+/// catches up with as many, and no commit waits for millions.
+const ROWS_AT_ONCE: usize = 4_096;
+
+/// Rows have groups counted up to multiples of `2^10` milliseconds, so that a platform's
 /// row of `counted` changes once a second at most, however many accounts it has.
 const TICK: u32 = 10;
 
@@ -248,42 +252,31 @@ impl Due {
             from = Some(Row::new(TALLIES.table, &["rows"], values).int()?);
             Ok(())
         })?;
-        let mut from = from.ok_or_else(|| StoreError::Corrupt {
+        let from = from.ok_or_else(|| StoreError::Corrupt {
             place: "tallies.bucket".to_owned(),
             what: "a group has no time up to which it is counted".to_owned(),
         })?;
         let (strands, brief) = strands(strand);
-        let until = match brief {
-            Some(brief) => {
-                oldest(connection, strand.index, brief)?.map_or(*until, made).min(*until)
-            }
-            None => *until,
+        let oldest = match brief {
+            Some(brief) => oldest(connection, strand.index, brief)?.map(made),
+            None => None,
         };
+        let mut until = oldest.unwrap_or(i64::MAX).min(*until);
         if from >= until {
             return Ok(());
         }
-        let mut counted = Vec::new();
-        while from < until {
-            // Months may lie between two rows of one account.
-            if from >> span != (until - 1) >> span {
-                match first(connection, &strands, since(from))? {
-                    Some(id) if made(id) < until => from = made(id),
-                    Some(_) | None => break,
-                }
-            }
-            let number = from >> span;
-            let end = ((number + 1) << span).min(until);
-            let ids = since(from).and(Ids::before(end));
-            let mut sum = Sum::default();
-            strands.iter().for_each(|strand| sum.count(1, strand, ids));
-            let rows = sum.total(connection)?;
-            if rows > 0 {
-                counted.push(row(*scope, *code, number, rows));
-            }
-            from = end;
+        let mut ids = first(connection, &strands, since(from).and(Ids::before(until)))?;
+        if let Some(last) = ids.get(ROWS_AT_ONCE - 1) {
+            until = made(*last);
+            ids.retain(|id| made(*id) < until);
         }
+        let mut counted = BTreeMap::<i64, i64>::new();
+        for id in ids {
+            *counted.entry(bucket(id, span)).or_default() += 1;
+        }
+        let counted = counted.into_iter().map(|(bucket, rows)| row(*scope, *code, bucket, rows));
         let moved = vec![row(*scope, *code, COUNTED, until)];
-        let writes = [(&TALLIES, counted), (&MOVED, moved)];
+        let writes = [(&TALLIES, counted.collect()), (&MOVED, moved)];
         let writes = writes.map(|(shape, rows)| Write { shape, change: Change::Upsert, rows });
         connection.write(writes.into_iter().filter(|write| !write.rows.is_empty()).collect())
     }
@@ -314,21 +307,39 @@ fn oldest(
     index: &Index,
     brief: Brief,
 ) -> Result<Option<Uuid>, StoreError> {
-    one_id(connection, index.table, &text_of_oldest(index, brief), &[])
+    Ok(ids(connection, index.table, &text_of_oldest(index, brief), &[])?.pop())
 }
 
-fn one_id(
+/// The oldest rows of some strands that have ids in a range, as many as are counted at once.
+fn first(
+    connection: &mut dyn Connection,
+    strands: &[Strand],
+    range: Ids,
+) -> Result<Vec<Uuid>, StoreError> {
+    let (mut texts, mut values) = (Vec::new(), Vec::new());
+    let limit = Value::from(ROWS_AT_ONCE as i64);
+    for strand in strands {
+        let (text, of_strand) = strand.conditions();
+        texts.push(text);
+        values.extend(of_strand.into_iter().chain(range.values()).chain([limit.clone()]));
+    }
+    values.push(limit);
+    let table = strands.first().map_or("", |strand| strand.index.table);
+    ids(connection, table, &merge(table, &texts, Order::Ascending), &values)
+}
+
+fn ids(
     connection: &mut dyn Connection,
     table: &'static str,
     sql: &str,
     values: &[Value],
-) -> Result<Option<Uuid>, StoreError> {
-    let mut found = None;
+) -> Result<Vec<Uuid>, StoreError> {
+    let mut ids = Vec::new();
     connection.query(sql, values, 1, &mut |values| {
-        found = Some(Row::new(table, &["id"], values).uuid()?);
+        ids.push(Row::new(table, &["id"], values).uuid()?);
         Ok(())
     })?;
-    Ok(found)
+    Ok(ids)
 }
 
 /// Every statement whose text is fixed.
@@ -337,21 +348,4 @@ pub(crate) fn statements() -> Vec<String> {
     let briefs = super::indexes().filter_map(|index| Some(text_of_oldest(index, index.brief?)));
     let texts = [UNTIL, LATE].map(str::to_owned);
     texts.into_iter().chain(upserts.into_iter().flatten()).chain(briefs).collect()
-}
-
-/// The oldest of the rows of some strands that have ids in a range.
-fn first(
-    connection: &mut dyn Connection,
-    strands: &[Strand],
-    ids: Ids,
-) -> Result<Option<Uuid>, StoreError> {
-    let (mut texts, mut values) = (Vec::new(), Vec::new());
-    for strand in strands {
-        let (text, of_strand) = strand.conditions();
-        texts.push(text);
-        values.extend(of_strand.into_iter().chain(ids.values()).chain([1_i64.into()]));
-    }
-    values.push(1_i64.into());
-    let table = strands.first().map_or("", |strand| strand.index.table);
-    one_id(connection, table, &merge(table, &texts, Order::Ascending), &values)
 }

@@ -566,6 +566,48 @@ pub async fn payments_that_come_late_are_listed<P: Provider>() {
             lists_are_those_of(&opened, &mut runner, &model, TEN_DAYS).await;
         }
     }
+    tallies_are_right(&opened);
+}
+
+/// While a payment waits for its rail, accounts are not counted beyond it, and behind it they are
+/// counted in steps.
+pub async fn accounts_are_counted_in_steps_after_a_long_wait<P: Provider>() {
+    /// More than are counted at once, and with some ids they would be.
+    const ENDED: u128 = 4_700;
+    let opened = open_with_customers::<P>().await;
+    let total = || async {
+        let filter = TransactionFilter {
+            source_account: Some(Named::Account(customer_account(1, "USD").uuid())),
+            ..TransactionFilter::default()
+        };
+        let page = PageRequest { limit: 1, ..ALL };
+        let list = opened.read(move |view| Ok(view.transactions(platform_id(1), &filter, page)?));
+        list.await.total as u128
+    };
+    let pay = |number| move |unit: &mut Unit<'_, '_>| begin(unit, transfer_out(number, 1, 7, 10));
+    let refuse = |unit: &mut Unit<'_, '_>, number| {
+        advance(unit, number, &[transaction::Event::Refused], at(TEN_DAYS))
+    };
+    opened.write(pay(1)).await;
+    for first in (2..=ENDED).step_by(500) {
+        let pay_and_refuse = move |unit: &mut Unit<'_, '_>| {
+            (first..=ENDED.min(first + 499)).try_for_each(|number| {
+                begin(unit, transfer_out(number, 1, 7, 10))?;
+                refuse(unit, number)
+            })
+        };
+        opened.write(pay_and_refuse).await;
+    }
+    assert_eq!(total().await, ENDED);
+    opened.write(move |unit| refuse(unit, 1)).await;
+    for (steps, number) in (1..=3).zip((1..).map(|step| ENDED / 256 * 256 + step * 256)) {
+        opened.write(pay(number)).await;
+        assert_eq!(total().await, ENDED + steps, "after {steps} steps");
+    }
+    tallies_are_right(&opened);
+}
+
+fn tallies_are_right<P: Provider>(opened: &Opened<P>) {
     let engine = opened.provider.engine();
     let report = store::verify::verify(&*engine, Some(&keyring())).unwrap();
     let tallies = report.checks.iter().find(|check| check.predicate == "N1").unwrap();

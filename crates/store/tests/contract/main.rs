@@ -278,6 +278,7 @@ macro_rules! suite {
                     every_filter_of_transactions
                     lists_of_payments_are_those_of_a_model
                     payments_that_come_late_are_listed
+                    accounts_are_counted_in_steps_after_a_long_wait
                     a_list_of_many_accounts_is_counted
                     every_filter_of_quotes
                     tokens_are_found_by_their_client_id
