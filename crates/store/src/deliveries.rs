@@ -182,7 +182,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     },
     passing: &[],
     usual: None,
-    lagging: &[],
+    lagging: 0,
     spans: SPANS_OF_PLATFORM,
 };
 
@@ -192,7 +192,7 @@ pub(crate) static BY_RESOURCE: Index = Index {
     columns: &["resource", "kind", "status"],
     passing: &[Status::Pending as u16],
     usual: Some(Status::Delivered as u16),
-    lagging: &[],
+    lagging: 0,
     spans: SPANS_OF_PARTY,
     ..BY_PLATFORM
 };

@@ -286,7 +286,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     },
     passing: &[],
     usual: None,
-    lagging: &[],
+    lagging: 0,
     spans: SPANS_OF_PLATFORM,
 };
 
@@ -294,7 +294,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
 pub(crate) static BY_OWNER: Index = Index {
     tag: 11,
     columns: &["owner", "owner_kind", "currency"],
-    lagging: &[],
+    lagging: 0,
     spans: SPANS_OF_PARTY,
     ..BY_PLATFORM
 };

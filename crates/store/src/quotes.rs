@@ -297,17 +297,6 @@ const PARTS: Parts = Parts {
     lasting: "status not in ('PENDING', 'PROCESSING')",
 };
 
-/// Every state of its lists.
-const STATES: [u16; Status::ALL.len()] = {
-    let mut states = [0; Status::ALL.len()];
-    let mut number = 0;
-    while number < states.len() {
-        states[number] = Status::ALL[number] as u16;
-        number += 1;
-    }
-    states
-};
-
 /// The indexes of the list of quotes.
 pub(crate) static INDEXES: Indexes = {
     const OF_PARTY: Index = Index {
@@ -321,7 +310,7 @@ pub(crate) static INDEXES: Indexes = {
         // What most quotes are made for is their execution.
         passing: &[Status::Pending as u16, Status::Processing as u16],
         usual: Some(Status::Completed as u16),
-        lagging: &STATES,
+        lagging: Status::ALL.len() as u16,
         spans: SPANS_OF_PARTY,
     };
     Indexes {
@@ -331,7 +320,7 @@ pub(crate) static INDEXES: Indexes = {
             parts: None,
             passing: &[],
             usual: None,
-            lagging: &[],
+            lagging: 0,
             spans: SPANS_OF_PLATFORM,
             ..OF_PARTY
         },

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::readers::View;
 use crate::record::Record;
-use crate::sql::{Row, Value};
+use crate::sql::{Connection, Row, Value};
 use crate::strands::{Facet, Ids, Index, Strand};
 use crate::tallies::{self, Group, Sum};
 
@@ -95,6 +95,12 @@ impl Conditions {
             Some(value) => self.and(condition, [value.into()]),
             None => self,
         }
+    }
+
+    /// Those of a strand.
+    pub(crate) fn of(strand: &Strand) -> Self {
+        let (text, values) = strand.conditions();
+        Self { texts: vec![text], values }
     }
 
     fn append(&mut self, other: &Self) {
@@ -205,8 +211,7 @@ impl View<'_> {
             }
             let first = arms.len();
             arms.extend(group.strands(state).into_iter().map(|strand| {
-                let (text, values) = strand.conditions();
-                let mut arm = Conditions { texts: vec![text], values };
+                let mut arm = Conditions::of(&strand);
                 arm.append(&others);
                 arm
             }));
@@ -242,20 +247,9 @@ impl View<'_> {
         if ids.is_empty() {
             return Ok(listed);
         }
+        let limit = page.limit.saturating_add(1);
         for arms in arms.chunks(MERGED_MAX) {
-            let texts: Vec<_> = arms.iter().map(Conditions::text).collect();
-            let limit = Value::from(page.limit.saturating_add(1));
-            let of_arm = |arm: &Conditions| {
-                let [from, to] = ids.values();
-                arm.values.iter().cloned().chain([from, to, limit.clone()]).collect::<Vec<_>>()
-            };
-            let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();
-            values.push(limit.clone());
-            let sql = merge(R::TABLE, &texts, page.order);
-            self.connection.query(&sql, &values, 1, &mut |values| {
-                listed.push(Row::new(R::TABLE, &["id"], values).uuid()?);
-                Ok(())
-            })?;
+            listed.extend(merged(&mut *self.connection, R::TABLE, arms, ids, (limit, page.order))?);
         }
         if arms.len() > MERGED_MAX {
             listed.sort_unstable();
@@ -286,9 +280,34 @@ impl View<'_> {
     }
 }
 
+/// The first ids in a range of the rows that meet one of some conditions, as many as a limit says
+/// and in an order.
+pub(crate) fn merged(
+    connection: &mut dyn Connection,
+    table: &'static str,
+    arms: &[Conditions],
+    ids: Ids,
+    (limit, order): (u32, Order),
+) -> Result<Vec<Uuid>, StoreError> {
+    let texts: Vec<_> = arms.iter().map(Conditions::text).collect();
+    let limit = Value::from(limit);
+    let of_arm = |arm: &Conditions| {
+        let [from, to] = ids.values();
+        arm.values.iter().cloned().chain([from, to, limit.clone()]).collect::<Vec<_>>()
+    };
+    let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();
+    values.push(limit.clone());
+    let mut listed = Vec::new();
+    connection.query(&merge(table, &texts, order), &values, 1, &mut |values| {
+        listed.push(Row::new(table, &["id"], values).uuid()?);
+        Ok(())
+    })?;
+    Ok(listed)
+}
+
 /// The first ids in a range of the rows that meet one of some conditions, in an order. Each arm has
 /// a limit of its own: a planner that only knows the one of all would rather sort everything.
-pub(crate) fn merge(table: &str, conditions: &[String], order: Order) -> String {
+fn merge(table: &str, conditions: &[String], order: Order) -> String {
     let direction = match order {
         Order::Descending => "desc",
         Order::Ascending => "asc",

@@ -37,9 +37,9 @@ pub(crate) struct Index {
     /// The state in which most rows end. It is what the others leave of all, so that a row which
     /// ends as usual changes no tally either.
     pub(crate) usual: Option<u16>,
-    /// Every state, if its tallies of all states together lag behind its rows
-    /// ([`crate::tallies::lag`]).
-    pub(crate) lagging: &'static [u16],
+    /// How many states there are, numbered from 0, if its tallies of all states together lag behind
+    /// its rows ([`crate::tallies::lag`]); 0 if they do not.
+    pub(crate) lagging: u16,
     /// How long the times are for which there are tallies, as powers of two in milliseconds,
     /// longest first.
     pub(crate) spans: &'static [u32],
@@ -97,7 +97,7 @@ impl Index {
 
     /// Whether its tallies of all states together lag behind its rows.
     pub(crate) fn lags(&self) -> bool {
-        !self.lagging.is_empty()
+        self.lagging > 0
     }
 
     /// Whether the rows of a state have a tally of their own.
@@ -201,6 +201,11 @@ impl Ids {
             None => u128::MAX,
         };
         Self { from, to }
+    }
+
+    /// The ids of what was made at a time or later.
+    pub(crate) fn since(time: i64) -> Self {
+        Self::made(Some(Timestamp::from_millis(time)), None)
     }
 
     /// The ids of what was made before a time.

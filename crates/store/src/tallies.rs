@@ -94,15 +94,19 @@ impl Deltas {
         counted: &mut Slots<Counted>,
         writes: &mut Vec<Write>,
     ) -> Lags {
-        let row = |((scope, facet, bucket), rows): ((Scope, i64, i64), i64)| {
-            vec![Value::from(&scope[..]), facet.into(), bucket.into(), rows.into()]
-        };
-        let rows: Vec<_> = self.sums.into_iter().filter(|(_, rows)| *rows != 0).map(row).collect();
+        let sums = self.sums.into_iter().filter(|(_, rows)| *rows != 0);
+        let rows: Vec<_> =
+            sums.map(|((scope, facet, bucket), rows)| row(scope, facet, bucket, rows)).collect();
         if !rows.is_empty() {
             writes.push(Write { shape: &TALLIES, change: Change::Upsert, rows });
         }
         self.lagging.settle(cache, keyring, counted, writes)
     }
+}
+
+/// A row of the table.
+fn row(scope: Scope, facet: i64, bucket: i64, rows: i64) -> Vec<Value> {
+    vec![Value::from(&scope[..]), facet.into(), bucket.into(), rows.into()]
 }
 
 /// The platform in whose list a row is that is in these strands.
@@ -206,7 +210,7 @@ impl Group {
     fn count_all(&self, spans: (Scope, i64, i64), ids: Ids, sum: &mut Sum) {
         sum.tallies(1, spans, &[Facet::all_of(self.group)]);
         let Some(until) = self.until else { return };
-        let ids = ids.and(lag::since(until));
+        let ids = ids.and(Ids::since(until));
         if !ids.is_empty() {
             for strand in self.strands(None) {
                 sum.count(1, &strand, ids);
@@ -391,6 +395,17 @@ mod tests {
             other => panic!("{other:?} is in no facet of {}", index.table),
         });
         quoted.collect()
+    }
+
+    #[test]
+    fn every_state_of_an_index_that_lags_has_a_name() {
+        for index in indexes().filter(|index| index.lags()) {
+            let states = (0..index.lagging).map(|state| names_of(index, Facet { group: 0, state }));
+            let names: BTreeSet<_> = states.collect();
+            assert_eq!(names.len(), usize::from(index.lagging));
+            let known = index.passing.iter().chain(&index.usual);
+            assert!(known.into_iter().all(|state| *state < index.lagging));
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     values: |facet| vec![Value::Int(facet.group.into())],
     passing: &[],
     usual: None,
-    lagging: &[],
+    lagging: 0,
     spans: SPANS_OF_PARTY,
 };
 

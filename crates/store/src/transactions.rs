@@ -534,17 +534,6 @@ const OUTGOING_PENDING: Brief = Brief {
     is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
 };
 
-/// Every state of its lists.
-const STATES: [u16; Status::ALL.len()] = {
-    let mut states = [0; Status::ALL.len()];
-    let mut number = 0;
-    while number < states.len() {
-        states[number] = Status::ALL[number] as u16;
-        number += 1;
-    }
-    states
-};
-
 /// The indexes of the list of transactions.
 pub(crate) static INDEXES: Indexes = {
     const OF_PARTY: Index = Index {
@@ -558,7 +547,7 @@ pub(crate) static INDEXES: Indexes = {
         // Most payments end as completed.
         passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],
         usual: Some(Status::Completed as u16),
-        lagging: &STATES,
+        lagging: Status::ALL.len() as u16,
         spans: SPANS_OF_PARTY,
     };
     Indexes {
@@ -568,7 +557,7 @@ pub(crate) static INDEXES: Indexes = {
             parts: None,
             passing: &[],
             usual: None,
-            lagging: &[],
+            lagging: 0,
             spans: SPANS_OF_PLATFORM,
             ..OF_PARTY
         },

@@ -16,25 +16,25 @@ use std::collections::BTreeMap;
 use domain::id::PlatformId;
 use uuid::Uuid;
 
-use super::{Scope, TALLIES};
+use super::{Scope, TALLIES, row};
 use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, Slots, record_table};
-use crate::select::{Order, merge};
+use crate::select::{Conditions, Order, merged};
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::strands::{ALL_TIME, Brief, Facet, Ids, Index, Strand, bucket};
 
 /// The bucket of the row that says up to when a group is counted. No span of time has this number.
 pub(crate) const COUNTED: i64 = -1;
 
-/// A group is counted each time that about so many new rows are in it. A list that counts as many
-/// on the index takes some ten microseconds for them.
+/// A group is counted each time that about so many new rows are in it: few enough for a list to
+/// count on the index.
 const ROWS_COUNTED_TOGETHER: u128 = 256;
 
 /// Rows that are counted at once at most. After hours in which a group was not counted, each time
 /// catches up with as many, and no commit waits for millions.
-const ROWS_AT_ONCE: usize = 4_096;
+const ROWS_AT_ONCE: u32 = 4_096;
 
 /// Rows have groups counted up to multiples of `2^10` milliseconds, so that a platform's
 /// row of `counted` changes once a second at most, however many accounts it has.
@@ -52,11 +52,6 @@ fn due(id: Uuid) -> i64 {
 /// When a row was made.
 pub(crate) fn made(id: Uuid) -> i64 {
     bucket(id, 0)
-}
-
-/// The rows that were made at this time or later.
-pub(crate) fn since(time: i64) -> Ids {
-    Ids::made(Some(domain::time::Timestamp::from_millis(time)), None)
 }
 
 /// A time that no group of a platform's is counted beyond.
@@ -158,38 +153,32 @@ impl Deltas {
             let come = || rows.iter().filter(|(_, sign)| *sign > 0).map(|(id, _)| *id);
             // A group that is new has had no rows before these.
             let Some(first) = come().map(due).min() else { continue };
-            let mut time = cache.groups.get(&(scope, code)).copied();
-            if time.is_none() {
+            let known = cache.groups.get(&(scope, code)).copied();
+            let mut time = known.unwrap_or_else(|| {
                 new.push(row(scope, code, COUNTED, first));
-                time = Some(first);
-            }
+                first
+            });
             let is_drawn = |id: &Uuid| id.as_u128().is_multiple_of(ROWS_COUNTED_TOGETHER);
             let drawn = come().filter(is_drawn).map(due).max();
-            if let Some(until) = drawn.filter(|due| Some(*due) > time) {
+            if let Some(until) = drawn.filter(|due| *due > time) {
                 lags.due.push(Due { scope, code, strand, until });
-                time = Some(until);
+                time = until;
             }
-            let time = time.unwrap_or(first);
             cache.groups.insert((scope, code), time);
-            let ahead = ahead.entry(platform).or_insert(until);
-            *ahead = time.max(*ahead);
+            if time > until {
+                let ahead = ahead.entry(platform).or_insert(time);
+                *ahead = time.max(*ahead);
+            }
         }
         if !new.is_empty() {
             writes.push(Write { shape: &NEW, change: Change::Upsert, rows: new });
         }
         for (platform, until) in ahead {
-            let known = cache.rows.counted.get(&platform).and_then(|found| found.row.as_ref());
-            if known.is_none_or(|counted| counted.until < until) {
-                counted.put(Counted { platform, until }.into());
-            }
+            counted.put(Counted { platform, until }.into());
         }
         counted.writes(&mut cache.rows, keyring, &mut super::Deltas::default(), writes);
         lags
     }
-}
-
-fn row(scope: Scope, code: i64, bucket: i64, rows: i64) -> Vec<Value> {
-    vec![Value::from(&scope[..]), code.into(), bucket.into(), rows.into()]
 }
 
 /// A row that perhaps came late.
@@ -265,8 +254,11 @@ impl Due {
         if from >= until {
             return Ok(());
         }
-        let mut ids = first(connection, &strands, since(from).and(Ids::before(until)))?;
-        if let Some(last) = ids.get(ROWS_AT_ONCE - 1) {
+        let arms: Vec<_> = strands.iter().map(Conditions::of).collect();
+        let range = Ids::since(from).and(Ids::before(until));
+        let oldest_first = (ROWS_AT_ONCE, Order::Ascending);
+        let mut ids = merged(connection, strand.index.table, &arms, range, oldest_first)?;
+        if let Some(last) = ids.get(ROWS_AT_ONCE as usize - 1) {
             until = made(*last);
             ids.retain(|id| made(*id) < until);
         }
@@ -290,9 +282,9 @@ fn span(index: &Index) -> u32 {
 /// Every strand of a group but the one that shares an index with all leaders: a run of it is as
 /// long as all of them wait for something. No group is counted beyond the oldest of these rows.
 fn strands(of: &Strand) -> (Vec<Strand>, Option<Brief>) {
-    let facet = |state: &u16| Facet { group: of.facet.group, state: *state };
+    let facet = |state| Facet { group: of.facet.group, state };
     let brief = of.index.brief.filter(|brief| brief.facet.group == of.facet.group);
-    let facets = of.index.lagging.iter().map(facet);
+    let facets = (0..of.index.lagging).map(facet);
     let facets = facets.filter(|facet| brief.is_none_or(|brief| brief.facet != *facet));
     (facets.map(|facet| Strand { facet, ..*of }).collect(), brief)
 }
@@ -307,39 +299,12 @@ fn oldest(
     index: &Index,
     brief: Brief,
 ) -> Result<Option<Uuid>, StoreError> {
-    Ok(ids(connection, index.table, &text_of_oldest(index, brief), &[])?.pop())
-}
-
-/// The oldest rows of some strands that have ids in a range, as many as are counted at once.
-fn first(
-    connection: &mut dyn Connection,
-    strands: &[Strand],
-    range: Ids,
-) -> Result<Vec<Uuid>, StoreError> {
-    let (mut texts, mut values) = (Vec::new(), Vec::new());
-    let limit = Value::from(ROWS_AT_ONCE as i64);
-    for strand in strands {
-        let (text, of_strand) = strand.conditions();
-        texts.push(text);
-        values.extend(of_strand.into_iter().chain(range.values()).chain([limit.clone()]));
-    }
-    values.push(limit);
-    let table = strands.first().map_or("", |strand| strand.index.table);
-    ids(connection, table, &merge(table, &texts, Order::Ascending), &values)
-}
-
-fn ids(
-    connection: &mut dyn Connection,
-    table: &'static str,
-    sql: &str,
-    values: &[Value],
-) -> Result<Vec<Uuid>, StoreError> {
-    let mut ids = Vec::new();
-    connection.query(sql, values, 1, &mut |values| {
-        ids.push(Row::new(table, &["id"], values).uuid()?);
+    let mut oldest = None;
+    connection.query(&text_of_oldest(index, brief), &[], 1, &mut |values| {
+        oldest = Some(Row::new(index.table, &["id"], values).uuid()?);
         Ok(())
     })?;
-    Ok(ids)
+    Ok(oldest)
 }
 
 /// Every statement whose text is fixed.
