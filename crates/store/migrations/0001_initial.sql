@@ -325,14 +325,17 @@ create table leases (
 ) {strict};
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
--- bytes of an answer stand here or are a part of an event that was committed with it.
+-- bytes of an answer stand here or are a part of an event that was committed with it. On SQLite they
+-- stand by segment (docs/decisions/0037).
 create table idempotency (
+    {segment}
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
     version {int8} not null,
-    scope {bytes} not null primary key,
+    scope {bytes} not null,
     sealed {bytes},
     part_of {bytes},
+    primary key ({by_segment}scope),
     check ((sealed is null) <> (part_of is null))
 ) {strict};
 

@@ -12,7 +12,7 @@ mod proof;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue;
+use crate::catalogue::{self, Chunk};
 use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -97,40 +97,11 @@ fn any_of(shape: &Shape) -> String {
     format!("select count(*) from (select 1 as one from {} limit 1) as first", shape.table)
 }
 
-/// Some rows less: all of them at once could take longer than a statement may.
-fn clear(shape: &Shape) -> String {
-    let (table, keys) = (shape.table, shape.columns[..shape.key].join(", "));
-    format!("delete from {table} where ({keys}) in (select {keys} from {table} limit $1)")
-}
-
-/// Whole rows in the order of the key: from the beginning, or behind a key.
-fn chunk_of(shape: &Shape, is_first: bool) -> String {
-    let Shape { table, columns, key, .. } = *shape;
-    let (list, keys) = (columns.join(", "), columns[..key].join(", "));
-    if is_first {
-        return format!("select {list} from {table} order by {keys} limit $1");
-    }
-    let after: Vec<_> = (1..=key).map(|number| format!("${number}")).collect();
-    let after = after.join(", ");
-    format!(
-        "select {list} from {table} where ({keys}) > ({after}) order by {keys} limit ${}",
-        key + 1
-    )
-}
-
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let of_tables = catalogue::tables().iter().flat_map(|shape| {
-        let insert = shape.texts().insert.clone();
-        [
-            count_of(shape),
-            any_of(shape),
-            clear(shape),
-            chunk_of(shape, true),
-            chunk_of(shape, false),
-            insert,
-        ]
-    });
+    let of_tables = catalogue::tables()
+        .iter()
+        .flat_map(|shape| [count_of(shape), any_of(shape), shape.texts().insert.clone()]);
     [REPLACE_MARK, DROP_MARK].map(str::to_owned).into_iter().chain(of_tables).collect()
 }
 
@@ -157,8 +128,8 @@ pub fn copy(
     }
     let mut copying = Copying::start(source, target.prepare(keyring)?, on_step)?;
     while let Some((shape, after)) = copying.next() {
-        let rows = chunk(source, shape, after.as_deref())?;
-        copying.put(shape, rows)?;
+        let chunk = catalogue::chunk(source, shape, after.as_deref(), CHUNK_ROWS)?;
+        copying.put(shape, chunk)?;
         on_step(copying.step(shape));
     }
     source.rollback()?;
@@ -166,23 +137,6 @@ pub fn copy(
     copying.finish(proof.holds().then_some(keyring))?;
     source.rollback()?;
     Ok(proof)
-}
-
-/// Some rows in the order of the key, from the one behind `after`.
-fn chunk(
-    connection: &mut dyn Connection,
-    shape: &'static Shape,
-    after: Option<&[Value]>,
-) -> Result<Vec<Vec<Value>>, StoreError> {
-    let sql = chunk_of(shape, after.is_none());
-    let mut parameters = after.unwrap_or_default().to_vec();
-    parameters.push(Value::Int(i64::try_from(CHUNK_ROWS).unwrap_or(i64::MAX)));
-    let mut rows = Vec::new();
-    connection.query(&sql, &parameters, shape.columns.len(), &mut |values| {
-        rows.push(values);
-        Ok(())
-    })?;
-    Ok(rows)
 }
 
 /// How many rows each table has, in the order of the catalogue.
@@ -208,8 +162,8 @@ struct Mark {
     source: Vec<u64>,
     /// How many tables are done.
     tables: usize,
-    /// The key of the last row of the present table that is in the target, as the source orders
-    /// them; empty before the first.
+    /// Where the last row of the present table that is in the target stands in the source; empty
+    /// before the first.
     after: Vec<KeyPart>,
     /// Rows of the present table that are in the target.
     rows: u64,
@@ -287,10 +241,10 @@ impl Copying {
     fn clear(&mut self) -> Result<(), CopyError> {
         let void = Mark { source: Vec::new(), ..self.mark.clone() };
         self.replace_mark(void, |_| Ok(()))?;
-        let limit = [Value::Int(i64::try_from(CHUNK_ROWS).unwrap_or(i64::MAX))];
         for shape in catalogue::tables().iter().rev() {
-            let sql = clear(shape);
-            while transaction(&mut *self.target, |target| Ok(target.execute(&sql, &limit)?))? > 0 {}
+            let clear =
+                |target: &mut dyn Connection| Ok(catalogue::clear(target, shape, CHUNK_ROWS)?);
+            while transaction(&mut *self.target, clear)? > 0 {}
         }
         Ok(())
     }
@@ -302,15 +256,16 @@ impl Copying {
         Some((shape, (!after.is_empty()).then_some(after)))
     }
 
-    /// Puts rows into the target; fewer than a chunk are the last of their table.
-    fn put(&mut self, shape: &'static Shape, rows: Vec<Vec<Value>>) -> Result<(), CopyError> {
+    /// Puts rows into the target; those with none behind them are the last of their table.
+    fn put(&mut self, shape: &'static Shape, chunk: Chunk) -> Result<(), CopyError> {
+        let Chunk { rows, last } = chunk;
         let mut mark = self.mark.clone();
         mark.rows += rows.len() as u64;
-        match rows.last() {
-            Some(last) if rows.len() == CHUNK_ROWS => {
-                mark.after = last[..shape.key].iter().map(KeyPart::of).collect::<Result<_, _>>()?;
+        match last {
+            Some(last) => {
+                mark.after = last.iter().map(KeyPart::of).collect::<Result<_, _>>()?;
             }
-            Some(_) | None => {
+            None => {
                 mark = Mark { tables: mark.tables + 1, after: Vec::new(), rows: 0, ..mark };
             }
         }

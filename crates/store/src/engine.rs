@@ -1,12 +1,14 @@
 //! Engines: where a database is and how to connect to it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::migrate;
 pub use crate::postgres::PostgresServer;
 use crate::sql::{Connection, Row, Value};
+use crate::sqlite::segments::Segments;
 use crate::sqlite::{Access, Sqlite};
 
 /// Reader connections of the embedded engine. Reads of the API are short; two cores are the
@@ -42,12 +44,13 @@ pub trait Engine: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct SqliteFile {
     path: PathBuf,
+    segments: Arc<Segments>,
 }
 
 impl SqliteFile {
     /// The database in the file at `path`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), segments: Arc::default() }
     }
 }
 
@@ -55,11 +58,15 @@ impl Engine for SqliteFile {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
         let mut connection = Sqlite::open_to_serve(&self.path)?;
         migrate::sqlite(&mut connection)?;
-        Ok(Box::new(connection))
+        // A second one that writes has to find out for itself what the first one does.
+        let is_first = self.segments.take();
+        let segments = if is_first { Arc::clone(&self.segments) } else { Arc::default() };
+        Ok(Box::new(connection.with_segments(segments, true)))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Sqlite::open(&self.path, Access::Read)?))
+        let connection = Sqlite::open(&self.path, Access::Read)?;
+        Ok(Box::new(connection.with_segments(Arc::clone(&self.segments), false)))
     }
 
     fn readers(&self) -> usize {

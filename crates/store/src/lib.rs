@@ -106,7 +106,18 @@ pub fn statements() -> Vec<String> {
     all.sort_unstable();
     all.extend(tallies::lag::statements());
     let lists = select::statements().chain([tallies::present(1), tallies::present(3)]);
-    all.into_iter().chain(lists).chain(copy::statements()).chain(verify::statements()).collect()
+    let whole = catalogue::statements(false).chain(copy::statements());
+    all.into_iter().chain(lists).chain(whole).chain(verify::statements()).collect()
+}
+
+/// Every statement that only the embedded engine gets.
+pub fn embedded_statements() -> Vec<String> {
+    let of_shapes = shapes().into_iter().chain(catalogue::tables()).filter_map(|shape| {
+        let in_segment = shape.texts().in_segment.as_ref()?;
+        Some([in_segment.row.clone(), in_segment.insert.clone()])
+    });
+    let fixed = sqlite::segments::STATEMENTS.map(str::to_owned);
+    fixed.into_iter().chain(of_shapes.flatten()).chain(catalogue::statements(true)).collect()
 }
 
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to

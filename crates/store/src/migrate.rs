@@ -7,50 +7,78 @@ use crate::postgres::Postgres;
 use crate::sql::{Connection, Row};
 use crate::sqlite::Sqlite;
 
-/// Every migration, oldest first: number, name, text.
-const MIGRATIONS: &[(&str, &str)] =
-    &[("V1__initial", include_str!("../migrations/0001_initial.sql"))];
+/// A step of the schema.
+struct Step {
+    /// Number and name.
+    name: &'static str,
+    /// What SQLite gets.
+    sqlite: &'static str,
+    /// What PostgreSQL gets.
+    postgres: &'static str,
+}
+
+impl Step {
+    /// A step that is the same for every engine, but for tokens.
+    const fn same(name: &'static str, text: &'static str) -> Self {
+        Self { name, sqlite: text, postgres: text }
+    }
+}
+
+/// Every migration, oldest first.
+const MIGRATIONS: &[Step] = &[
+    Step::same("V1__initial", include_str!("../migrations/0001_initial.sql")),
+    Step {
+        name: "V2__filters",
+        sqlite: include_str!("../migrations/0002_filters.sqlite.sql"),
+        postgres: include_str!("../migrations/0002_filters.postgres.sql"),
+    },
+];
 
 /// What the tokens of the migrations stand for in SQLite.
-const SQLITE_TOKENS: [(&str, &str); 5] = [
+const SQLITE_TOKENS: [(&str, &str); 7] = [
     ("{int8}", "integer"),
     ("{bytes}", "blob"),
     ("{text}", "text"),
     ("{strict}", "strict, without rowid"),
     ("{wide}", "strict"),
+    ("{segment}", "segment integer not null,"),
+    ("{by_segment}", "segment, "),
 ];
 
 /// What they stand for in PostgreSQL. Text is compared byte by byte, as SQLite does it, in whatever
 /// language the database is. Pages are filled: half empty ones for the second version of each row
 /// would save nothing that could be measured, and stay half empty.
-const POSTGRES_TOKENS: [(&str, &str); 5] = [
+const POSTGRES_TOKENS: [(&str, &str); 7] = [
     ("{int8}", "bigint"),
     ("{bytes}", "bytea"),
     ("{text}", "text collate \"C\""),
     ("{strict}", ""),
     ("{wide}", ""),
+    ("{segment}", ""),
+    ("{by_segment}", ""),
 ];
 
-/// Every migration for an engine: name and text.
-fn texts(tokens: &[(&str, &str)]) -> impl Iterator<Item = (&'static str, String)> {
-    MIGRATIONS.iter().map(move |(name, text)| {
-        let replaced = |text: String, (token, meaning): &(&str, &str)| text.replace(token, meaning);
-        (*name, tokens.iter().fold((*text).to_owned(), replaced))
-    })
+/// A text with what its tokens stand for.
+fn replaced(text: &str, tokens: &[(&str, &str)]) -> String {
+    tokens.iter().fold(text.to_owned(), |text, (token, meaning)| text.replace(token, meaning))
 }
 
-/// The texts of all migrations as PostgreSQL gets them.
-#[cfg(test)]
-pub(crate) fn postgres_texts() -> Vec<String> {
-    texts(&POSTGRES_TOKENS).map(|(_, text)| text).collect()
+/// Every migration as SQLite gets it: name and text.
+fn sqlite_texts() -> impl Iterator<Item = (&'static str, String)> {
+    MIGRATIONS.iter().map(|step| (step.name, replaced(step.sqlite, &SQLITE_TOKENS)))
 }
 
-fn runner(tokens: &[(&str, &str)]) -> Result<Runner, StoreError> {
+/// Every migration as PostgreSQL gets it: name and text.
+pub(crate) fn postgres_texts() -> impl Iterator<Item = (&'static str, String)> {
+    MIGRATIONS.iter().map(|step| (step.name, replaced(step.postgres, &POSTGRES_TOKENS)))
+}
+
+fn runner(texts: impl Iterator<Item = (&'static str, String)>) -> Result<Runner, StoreError> {
     let migration = |(name, text): (&str, String)| {
         Migration::unapplied(name, &text)
             .map_err(|error| StoreError::Engine(format!("migration {name}: {error}")))
     };
-    let migrations = texts(tokens).map(migration).collect::<Result<Vec<_>, _>>()?;
+    let migrations = texts.map(migration).collect::<Result<Vec<_>, _>>()?;
     Ok(Runner::new(&migrations).set_abort_divergent(true).set_abort_missing(true))
 }
 
@@ -66,13 +94,13 @@ const TRIES_MAX: u32 = 5;
 /// Brings a SQLite database to this program's schema. Refuses one that a newer program made.
 pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
     refuse_newer(connection, SQLITE_HISTORY)?;
-    let migrated = runner(&SQLITE_TOKENS)?.run(connection.driver());
+    let migrated = runner(sqlite_texts())?.run(connection.driver());
     migrated.map(drop).map_err(|error| StoreError::Engine(format!("migrations: {error}")))
 }
 
 /// Brings a PostgreSQL database to this program's schema. Refuses one that a newer program made.
 pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
-    let runner = runner(&POSTGRES_TOKENS)?;
+    let runner = runner(postgres_texts())?;
     let mut tries = 1;
     loop {
         refuse_newer(connection, POSTGRES_HISTORY)?;
@@ -135,7 +163,7 @@ mod tests {
 
     #[test]
     fn no_list_of_values_has_more_than_two() {
-        for (name, text) in MIGRATIONS {
+        for (name, text) in sqlite_texts().chain(postgres_texts()) {
             for list in text.split(" in (").skip(1) {
                 let (list, _) = list.split_once(')').expect("the end of a list");
                 assert!(list.matches(',').count() < 2, "{name}: {list}");

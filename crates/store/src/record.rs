@@ -29,6 +29,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Whether rows say who there is and not what happens ([`Shape::nouns`]).
     const IS_NOUN: bool = false;
 
+    /// Whether rows stand in the order of time on the embedded engine ([`Shape::segmented`]).
+    const IN_SEGMENTS: bool = false;
+
     /// How many rows of one generation the lane remembers ([`crate::cache`]).
     const GENERATION_MAX: usize = cache::GENERATION_MAX;
 
@@ -350,6 +353,7 @@ macro_rules! record_table {
             static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
             SHAPE.get_or_init(|| {
                 $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS, Self::IS_NOUN)
+                    .in_segments(Self::IN_SEGMENTS)
             })
         }
     };

@@ -262,6 +262,9 @@ pub struct Shape {
     pub covers: bool,
     /// What an upsert does with a row that is there: the text behind the key that is.
     pub merge: Option<&'static str>,
+    /// Whether rows, of which there are many and which only come, stand in the order of time on the
+    /// embedded engine: its table has a `segment` before the key (`sqlite/segments.rs`).
+    pub segmented: bool,
     texts: OnceLock<Texts>,
 }
 
@@ -281,6 +284,17 @@ pub struct Texts {
     pub upsert: Option<String>,
     /// The key.
     pub delete: String,
+    /// Those of a table in segments ([`Shape::segmented`]) on the embedded engine.
+    pub in_segment: Option<InSegment>,
+}
+
+/// The statements of a table in segments for one row each.
+#[derive(Debug)]
+pub struct InSegment {
+    /// The row of a segment with a key: all columns and, where there is one, the version.
+    pub row: String,
+    /// All columns, then the segment, at version 1.
+    pub insert: String,
 }
 
 impl Shape {
@@ -291,8 +305,17 @@ impl Shape {
         key: usize,
         merge: Option<&'static str>,
     ) -> Self {
-        let (versioned, nouns, covers) = (false, false, false);
-        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
+        Self {
+            table,
+            columns,
+            key,
+            versioned: false,
+            nouns: false,
+            covers: false,
+            merge,
+            segmented: false,
+            texts: OnceLock::new(),
+        }
     }
 
     /// A table whose rows are only added and removed, and cover keys ([`Shape::covers`]).
@@ -301,8 +324,9 @@ impl Shape {
         columns: &'static [&'static str],
         key: usize,
     ) -> Self {
-        let (versioned, nouns, covers, merge) = (false, false, true, None);
-        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
+        let mut shape = Self::new(table, columns, key, None);
+        shape.covers = true;
+        shape
     }
 
     /// A table of records: the first column is the key, and there is a version.
@@ -311,8 +335,17 @@ impl Shape {
         columns: &'static [&'static str],
         nouns: bool,
     ) -> Self {
-        let (key, versioned, covers, merge) = (1, true, false, None);
-        Self { table, columns, key, versioned, nouns, covers, merge, texts: OnceLock::new() }
+        let mut shape = Self::new(table, columns, 1, None);
+        (shape.versioned, shape.nouns) = (true, nouns);
+        shape
+    }
+
+    /// The same table, with rows in the order of time on the embedded engine
+    /// ([`Shape::segmented`]).
+    #[must_use]
+    pub fn in_segments(mut self, segmented: bool) -> Self {
+        self.segmented = segmented;
+        self
     }
 
     /// The columns of [`Texts::select`], `version` with them.
@@ -372,6 +405,17 @@ impl Shape {
                 )
             }),
             delete: format!("delete from {table} where {}", pairs(keys, 1, " and ")),
+            in_segment: self.segmented.then(|| InSegment {
+                row: format!(
+                    "select {list}{version} from {table} where segment = $1 and {}",
+                    pairs(keys, 2, " and ")
+                ),
+                insert: format!(
+                    "insert into {table} ({list}, segment{version}) \
+                     values ({numbered}, ${}{first_version})",
+                    columns.len() + 1
+                ),
+            }),
         }
     }
 }

@@ -2,8 +2,10 @@
 //! disk before its answer leaves.
 
 mod checkpoints;
+pub(crate) mod segments;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -11,8 +13,10 @@ use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
+use crate::idempotency::Scope;
 use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
+use crate::sqlite::segments::Segments;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.
@@ -47,6 +51,10 @@ pub struct Sqlite {
     data_version: Option<i64>,
     /// Who moves the log into the database file beside this connection, if it does not itself.
     checkpoints: Option<Checkpoints>,
+    /// What is known of tables in segments, for the one who writes and those who read beside.
+    segments: Option<Arc<Segments>>,
+    /// Whether this is the one who writes.
+    writes: bool,
 }
 
 /// How a file is opened.
@@ -94,7 +102,8 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        Ok(Self { connection, data_version: None, checkpoints: None })
+        let (segments, writes) = (None, false);
+        Ok(Self { connection, data_version: None, checkpoints: None, segments, writes })
     }
 
     /// Opens the file for the one who writes all the time: with memory for the pages that it
@@ -107,6 +116,14 @@ impl Sqlite {
         set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
         opened.checkpoints = Some(Checkpoints::start(Self::open(path, Access::Write)?, path)?);
         Ok(opened)
+    }
+
+    /// Shares what is known of segments: with those who read, as the one who writes, or with the
+    /// one who writes.
+    #[must_use]
+    pub(crate) fn with_segments(mut self, segments: Arc<Segments>, writes: bool) -> Self {
+        (self.segments, self.writes) = (Some(segments), writes);
+        self
     }
 
     /// The driver's connection, for migrations.
@@ -151,7 +168,15 @@ impl Connection for Sqlite {
             .prepare_cached("pragma data_version")
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(failure)?;
-        let is_own = self.data_version.replace(version) == Some(version);
+        let is_own = self.data_version == Some(version);
+        if !is_own
+            && let Some(segments) = self.written_segments()
+            && let Err(error) = segments.catch_up(&self.connection)
+        {
+            self.rollback()?;
+            return Err(error);
+        }
+        self.data_version = Some(version);
         Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
     }
 
@@ -173,6 +198,9 @@ impl Connection for Sqlite {
             // (docs/decisions/0002).
             other => StoreError::OutcomeUnknown(other.to_string()),
         })?;
+        if let Some(segments) = self.written_segments() {
+            segments.ended(true);
+        }
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.committed(&self.connection);
         }
@@ -180,6 +208,9 @@ impl Connection for Sqlite {
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {
+        if let Some(segments) = self.written_segments() {
+            segments.ended(false);
+        }
         if self.connection.is_autocommit() {
             return Ok(());
         }
@@ -197,6 +228,9 @@ impl Connection for Sqlite {
         keys: &[Value],
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        if let Some(in_segment) = &shape.texts().in_segment {
+            return keys.iter().try_for_each(|key| self.find(&in_segment.row, shape, key, each));
+        }
         for key in keys {
             let key = std::slice::from_ref(key);
             self.query(&shape.texts().select, key, shape.width(), each)?;
@@ -205,10 +239,14 @@ impl Connection for Sqlite {
     }
 
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
-        for Write { shape, change, rows } in writes {
+        for Write { shape, change, mut rows } in writes {
             let texts = shape.texts();
+            let in_segment = texts.in_segment.as_ref().filter(|_| change == Change::Insert);
+            if in_segment.is_some() {
+                self.place(shape, &mut rows)?;
+            }
             let text = match change {
-                Change::Insert => Some(&texts.insert),
+                Change::Insert => Some(in_segment.map_or(&texts.insert, |it| &it.insert)),
                 Change::Update => texts.update.as_ref(),
                 Change::Upsert => texts.upsert.as_ref(),
                 Change::Delete => Some(&texts.delete),
@@ -234,6 +272,9 @@ impl Connection for Sqlite {
                 if self.connection.is_autocommit() {
                     return Err(lost());
                 }
+            }
+            if let Some(segments) = self.written_segments().filter(|_| in_segment.is_some()) {
+                segments.keep_filters(&self.connection)?;
             }
         }
         Ok(())
@@ -299,6 +340,7 @@ impl Connection for Sqlite {
             Ok(())
         })
         .map_err(failure)?;
+        found.extend(segments::findings(&self.connection)?);
         // One line for each table and its parent, not for each row: rows have no names here.
         let mut orphans = std::collections::BTreeMap::<(String, String), u64>::new();
         each("pragma foreign_key_check", &mut |row| {
@@ -313,6 +355,20 @@ impl Connection for Sqlite {
     }
 }
 
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        if let Some(segments) = self.written_segments() {
+            segments.release();
+        }
+    }
+}
+
+/// A key of a table in segments, if it is one.
+fn scope_of(key: &Value) -> Option<Scope> {
+    let Value::Bytes(bytes) = key else { return None };
+    bytes.as_slice().try_into().ok()
+}
+
 fn lost() -> StoreError {
     StoreError::OutcomeUnknown("the transaction was lost".to_owned())
 }
@@ -321,6 +377,48 @@ impl Sqlite {
     /// Refuses to write outside a transaction.
     fn in_transaction(&self) -> Result<(), StoreError> {
         if self.connection.is_autocommit() { Err(lost()) } else { Ok(()) }
+    }
+
+    /// What is known of segments, if this is the one who writes.
+    fn written_segments(&self) -> Option<&Segments> {
+        self.segments.as_deref().filter(|_| self.writes)
+    }
+
+    /// Hands over the row with this key of a table in segments.
+    fn find(
+        &mut self,
+        sql: &str,
+        shape: &'static Shape,
+        key: &Value,
+        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(scope) = scope_of(key) else { return Ok(()) };
+        let segments = self.segments.as_deref();
+        for segment in Segments::candidates(segments, &self.connection, &scope)? {
+            let mut is_found = false;
+            self.query(sql, &[segment.into(), key.clone()], shape.width(), &mut |values| {
+                is_found = true;
+                each(values)
+            })?;
+            if is_found {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives new rows of a table in segments theirs, behind their columns.
+    fn place(&self, shape: &Shape, rows: &mut [Vec<Value>]) -> Result<(), StoreError> {
+        let refused = |what: &str| StoreError::Engine(format!("{}: {what}", shape.table));
+        let scopes: Option<Vec<_>> =
+            rows.iter().map(|row| row.first().and_then(scope_of)).collect();
+        let scopes = scopes.ok_or_else(|| refused("a key is no scope"))?;
+        let segments = self.written_segments();
+        let segments = segments.ok_or_else(|| refused("this connection adds no rows"))?;
+        for (row, segment) in rows.iter_mut().zip(segments.place(&scopes)?) {
+            row.push(segment.into());
+        }
+        Ok(())
     }
 
     fn run(&mut self, sql: &str) -> Result<(), StoreError> {

@@ -738,7 +738,16 @@ fn corrupters(kind: Kind) -> impl Iterator<Item = &'static Corrupter> {
 
 const CORRUPTERS: &[Corrupter] = &[
     // The database is as a newer program left it.
-    corrupter(&["M1"], "update refinery_schema_history set version = 99"),
+    corrupter(&["M1"], "update refinery_schema_history set version = 99 where version = 2"),
+    // An answer has the scope of an earlier one.
+    only(
+        Kind::Sqlite,
+        corrupter(
+            &["M2"],
+            "insert into idempotency (segment, at, status, version, scope, sealed, part_of) \
+             select segment + 1, at, status, version, scope, sealed, part_of from idempotency",
+        ),
+    ),
     // An index does not hold its table's rows, and is known not to.
     only(
         Kind::Sqlite,
@@ -1261,7 +1270,8 @@ fn a_wrong_key_is_an_error_and_not_a_thousand_breaks(kind: Kind) {
 }
 
 fn under_another_schema_only_the_schema_is_judged(kind: Kind) {
-    let report = damaged(kind, "update refinery_schema_history set version = 99", None);
+    let report =
+        damaged(kind, "update refinery_schema_history set version = 99 where version = 2", None);
     assert_eq!(broken(&report), BTreeSet::from(["M1"]));
     assert!(report.checks.iter().skip(1).all(|check| check.skipped.is_some()));
 }

@@ -7,7 +7,7 @@ use ledger::account::AccountKey;
 use ledger::audit::Sums;
 use sha2::{Digest as _, Sha256};
 
-use super::{CHUNK_ROWS, Step, chunk};
+use super::{CHUNK_ROWS, Step};
 use crate::catalogue;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -19,7 +19,8 @@ use crate::verify::{self, FoundAccount, Ledger, Report};
 pub struct Contents {
     /// How many rows.
     pub rows: u64,
-    /// SHA-256 of every value of every row in the order of the key, the same on every engine.
+    /// The exclusive or of the SHA-256 of every row, whose values are in the order of the columns.
+    /// No two rows of a table are the same, and engines may keep them in different orders.
     pub digest: [u8; 32],
 }
 
@@ -135,15 +136,20 @@ fn contents(
     connection: &mut dyn Connection,
     shape: &'static Shape,
 ) -> Result<Contents, StoreError> {
-    let (mut digest, mut rows, mut after) = (Sha256::new(), 0, None);
+    let (mut contents, mut after) = (Contents { rows: 0, digest: [0; 32] }, None);
     loop {
-        let chunk = chunk(connection, shape, after.as_deref())?;
-        rows += chunk.len() as u64;
-        chunk.iter().flatten().for_each(|value| add(&mut digest, value));
-        match chunk.last() {
-            Some(last) if chunk.len() == CHUNK_ROWS => after = Some(last[..shape.key].to_vec()),
-            Some(_) | None => return Ok(Contents { rows, digest: digest.finalize().into() }),
+        let chunk = catalogue::chunk(connection, shape, after.as_deref(), CHUNK_ROWS)?;
+        for row in &chunk.rows {
+            let mut digest = Sha256::new();
+            row.iter().for_each(|value| add(&mut digest, value));
+            let bytes = contents.digest.iter_mut().zip(digest.finalize());
+            bytes.for_each(|(all, byte)| *all ^= byte);
+            contents.rows += 1;
         }
+        if chunk.last.is_none() {
+            return Ok(contents);
+        }
+        after = chunk.last;
     }
 }
 

@@ -123,7 +123,7 @@ fn types_of_columns(migrations: &[String]) -> BTreeMap<(String, String), Type> {
 }
 
 fn all() -> Vec<String> {
-    let migrations = migrate::postgres_texts();
+    let migrations: Vec<_> = migrate::postgres_texts().map(|(_, text)| text).collect();
     let types = types_of_columns(&migrations);
     let mut all = crate::statements();
     all.extend(super::statements());

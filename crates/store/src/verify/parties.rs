@@ -24,7 +24,7 @@ use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 use crate::strands::Strand;
-use crate::{customers, external_accounts, tokens};
+use crate::{catalogue, customers, external_accounts, tokens};
 
 const PLATFORMS: &str = "select id, mode, clock_ahead from platforms";
 const TOKENS: &str = "select id, platform, revoked from tokens";
@@ -37,20 +37,10 @@ const FINGERPRINTS: &str = "select fingerprint, external_account \
     from external_account_fingerprints";
 const LOOKUPS: &str = "select id, platform, sender from lookups";
 const UMA_ADDRESSES: &str = "select address, customer from uma_addresses";
-const ANSWERS: &str = "select scope, at, status, sealed, part_of from idempotency \
-    where scope > $1 order by scope limit $2";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let fixed = [
-        PLATFORMS,
-        TOKENS,
-        CUSTOMERS,
-        EXTERNAL_ACCOUNTS,
-        FINGERPRINTS,
-        LOOKUPS,
-        UMA_ADDRESSES,
-        ANSWERS,
-    ];
+    let fixed =
+        [PLATFORMS, TOKENS, CUSTOMERS, EXTERNAL_ACCOUNTS, FINGERPRINTS, LOOKUPS, UMA_ADDRESSES];
     let read = [
         whole::<Platform>(),
         whole::<Token>(),
@@ -321,18 +311,15 @@ fn uma_addresses(run: &mut Run<'_>) -> Result<(), StoreError> {
 /// there.
 fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
     let Some(keyring) = run.keyring else { return Ok(()) };
-    let mut last = Vec::new();
+    let mut after = None;
     loop {
-        let (mut rows, mut parts) = (0, Vec::new());
         let Run { connection, findings, .. } = run;
-        let after = [Value::Bytes(last.clone()), Value::Int(ANSWERS_AT_ONCE)];
-        connection.query(ANSWERS, &after, Answer::COLUMNS.len(), &mut |values| {
+        let chunk =
+            catalogue::chunk(*connection, Answer::shape(), after.as_deref(), ANSWERS_AT_ONCE)?;
+        let mut parts = Vec::new();
+        for values in chunk.rows {
             let name = format!("answer {}", shown(values.first()));
             findings.saw(Predicate::I1, 1);
-            rows += 1;
-            if let Some(Value::Bytes(scope)) = values.first() {
-                last.clone_from(scope);
-            }
             match Answer::read(&mut Row::new(Answer::TABLE, Answer::COLUMNS, values), keyring) {
                 Ok(answer) => {
                     let may_be_repeated = matches!(answer.status, 200..=299 | 400..=499);
@@ -345,17 +332,17 @@ fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
                 }
                 Err(error) => findings.unreadable(Predicate::I1, name, &error),
             }
-            Ok(())
-        })?;
+        }
         parts_of_events(run, keyring, &parts)?;
-        if rows < ANSWERS_AT_ONCE {
+        if chunk.last.is_none() {
             return Ok(());
         }
+        after = chunk.last;
     }
 }
 
 /// Answers that are read together, and whose events are fetched together.
-const ANSWERS_AT_ONCE: i64 = 256;
+const ANSWERS_AT_ONCE: usize = 256;
 
 fn parts_of_events(
     run: &mut Run<'_>,

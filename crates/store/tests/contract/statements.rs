@@ -84,7 +84,7 @@ pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
 fn parameters_first_appear_in_order() {
     let statements = store::statements();
     assert!(statements.len() > 40, "{}", statements.len());
-    for sql in statements {
+    for sql in statements.into_iter().chain(store::embedded_statements()) {
         let mut seen = 0;
         for part in sql.split('$').skip(1) {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();

@@ -1,0 +1,627 @@
+//! First answers in the order of time, and how one of them is found (docs/decisions/0037).
+//!
+//! The scope of an answer is as good as chance ([`crate::idempotency`]). In a table that stands in
+//! the order of scopes, each new answer changes a page of its own, and a look for one that is not
+//! there, which nearly every request begins with, reads one. So the table stands by segment, and
+//! within a segment by scope: new answers go into the newest segment, which is a few pages, until
+//! it is full.
+//!
+//! Where to look for a scope, filters in memory tell ([`Filter`]), each of a part of the table,
+//! which is some segments. They may name a segment that does not have the scope, and never leave
+//! out one that has it: a scope is in its filter before it is in the database. The filter of a part
+//! that takes no more answers is kept in the database, with the answer that begins the next part.
+//! Whatever filter is not there at a start is made from the answers themselves, so that nothing
+//! depends on it that a crash could lose.
+//!
+//! Who has no filters looks into every segment: commands beside a server, which hardly ever look.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rusqlite::Connection;
+
+use crate::error::StoreError;
+use crate::idempotency::Scope;
+use crate::sqlite::failure;
+
+/// Answers of one segment, which is then some 50 pages: a commit of full load changes about 20 of
+/// them. Fewer would be looked at in vain more often, since a filter names all segments of a part.
+const SEGMENT_ANSWERS: usize = 2_048;
+
+/// Segments of one part. A look for a scope asks each filter, of which there are 153 for 10^7
+/// answers.
+const PART_SEGMENTS: i64 = 32;
+
+/// Bits of a filter for each answer of its part, and how many of them each scope sets. One scope in
+/// 15,000 seems to be in a part in which it is not. For 10^7 answers, filters take 25 MB.
+const BITS_PER_ANSWER: usize = 20;
+const BITS_SET: u64 = 14;
+
+/// Bits of a filter.
+const FILTER_BITS: usize = SEGMENT_ANSWERS * PART_SEGMENTS as usize * BITS_PER_ANSWER;
+
+const NEWEST: &str = "select max(segment) from idempotency";
+const FILTERS: &str = "select part, bits from idempotency_filters where part >= $1 order by part";
+const KEEP_FILTER: &str = "insert into idempotency_filters (part, bits) values ($1, $2)";
+const SCOPES: &str = "select segment, scope from idempotency where segment between $1 and $2 \
+    order by segment";
+const IS_IN: &str = "select count(*) from idempotency where segment = $1 and scope = $2";
+
+/// Every statement of this module.
+pub(crate) const STATEMENTS: [&str; 5] = [NEWEST, FILTERS, KEEP_FILTER, SCOPES, IS_IN];
+
+/// A Bloom filter of scopes. These are keyed hashes, so that their own bits choose those of the
+/// filter, and nobody can choose scopes that fill it.
+struct Filter(Box<[u8]>);
+
+impl Filter {
+    fn new() -> Self {
+        Self(vec![0; FILTER_BITS / 8].into())
+    }
+
+    /// The filter with these bits, if there are as many as it has.
+    fn of(bits: Vec<u8>) -> Option<Self> {
+        (bits.len() == FILTER_BITS / 8).then(|| Self(bits.into()))
+    }
+
+    /// The bits of a scope: the byte of each, and the bit in it. Two independent numbers make as
+    /// many as are needed (Kirsch and Mitzenmacher, "Less Hashing, Same Performance", 2006).
+    fn places(scope: &Scope) -> impl Iterator<Item = (usize, u8)> + use<> {
+        let number = u128::from_be_bytes(*scope);
+        // The halves; cutting is meant.
+        let (first, step) = ((number >> 64) as u64, number as u64 | 1);
+        (0..BITS_SET).map(move |number| {
+            let hash = first.wrapping_add(step.wrapping_mul(number));
+            // The part of all numbers that the hash is at, as a part of all bits.
+            let bit = ((u128::from(hash) * FILTER_BITS as u128) >> 64) as usize;
+            (bit / 8, 1 << (bit % 8))
+        })
+    }
+
+    fn add(&mut self, scope: &Scope) {
+        Self::places(scope).for_each(|(byte, bit)| self.0[byte] |= bit);
+    }
+
+    fn may_have(&self, scope: &Scope) -> bool {
+        Self::places(scope).all(|(byte, bit)| self.0[byte] & bit != 0)
+    }
+}
+
+/// The part that a segment is in.
+fn part_of(segment: i64) -> usize {
+    usize::try_from(segment / PART_SEGMENTS).unwrap_or(0)
+}
+
+/// The number of a part as the database has it.
+fn number_of(part: usize) -> i64 {
+    i64::try_from(part).unwrap_or(i64::MAX)
+}
+
+/// The first segment of a part.
+fn first_of(part: usize) -> i64 {
+    number_of(part).saturating_mul(PART_SEGMENTS)
+}
+
+/// What is in which part.
+struct Parts {
+    /// The filters of those that take no more, from the first.
+    closed: Vec<Filter>,
+    /// How many of these are in the database.
+    kept: usize,
+    /// How many will be with the commit to come.
+    keeping: usize,
+    /// The filter of the part that takes answers.
+    open: Filter,
+    /// The segment in it that takes them.
+    segment: i64,
+    /// Answers of that segment.
+    answers: usize,
+}
+
+impl Parts {
+    /// Reads the filters behind the first ones, which are known, and the answers of which no filter
+    /// is kept.
+    fn load(connection: &Connection, known: Vec<Filter>) -> Result<Self, StoreError> {
+        let newest = newest(connection)?.unwrap_or(0);
+        let mut closed = known;
+        read_filters(connection, &mut closed)?;
+        let kept = closed.len();
+        // A part whose filter is kept takes no more.
+        let open = kept.max(part_of(newest));
+        for part in kept..open {
+            closed.push(filter_of(connection, part)?.0);
+        }
+        let (filter, answers) = filter_of(connection, open)?;
+        let segment = newest.max(first_of(open));
+        Ok(Self { closed, kept, keeping: kept, open: filter, segment, answers })
+    }
+
+    /// Gives a new answer its segment.
+    fn place(&mut self, scope: &Scope) -> i64 {
+        if self.answers >= SEGMENT_ANSWERS {
+            (self.segment, self.answers) = (self.segment + 1, 0);
+            if part_of(self.segment) > self.closed.len() {
+                self.closed.push(std::mem::replace(&mut self.open, Filter::new()));
+            }
+        }
+        self.open.add(scope);
+        self.answers += 1;
+        self.segment
+    }
+
+    /// The segments that may have a scope, the newest first.
+    fn candidates(&self, scope: &Scope) -> Vec<i64> {
+        let mut segments = Vec::new();
+        if self.open.may_have(scope) {
+            segments.extend((first_of(self.closed.len())..=self.segment).rev());
+        }
+        for (part, filter) in self.closed.iter().enumerate().rev() {
+            if filter.may_have(scope) {
+                segments.extend((first_of(part)..first_of(part + 1)).rev());
+            }
+        }
+        segments
+    }
+}
+
+/// The newest segment with an answer in it.
+fn newest(connection: &Connection) -> Result<Option<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(NEWEST).map_err(failure)?;
+    statement.query_row([], |row| row.get(0)).map_err(failure)
+}
+
+/// Reads the filters that are kept, behind those that are known.
+fn read_filters(connection: &Connection, filters: &mut Vec<Filter>) -> Result<(), StoreError> {
+    let corrupt = |what: &str| StoreError::Corrupt {
+        place: "idempotency_filters".to_owned(),
+        what: what.to_owned(),
+    };
+    let mut statement = connection.prepare_cached(FILTERS).map_err(failure)?;
+    let mut rows = statement.query([number_of(filters.len())]).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let part: i64 = row.get(0).map_err(failure)?;
+        if part != number_of(filters.len()) {
+            return Err(corrupt("a part before one that is there is missing"));
+        }
+        let filter = Filter::of(row.get(1).map_err(failure)?);
+        filters.push(filter.ok_or_else(|| corrupt("a filter has not as many bits as it should"))?);
+    }
+    Ok(())
+}
+
+/// The filter of a part, made from its answers, and how many are in its newest segment.
+fn filter_of(connection: &Connection, part: usize) -> Result<(Filter, usize), StoreError> {
+    let (mut filter, mut newest, mut answers) = (Filter::new(), 0, 0);
+    each_scope(connection, first_of(part), first_of(part + 1) - 1, |segment, scope| {
+        if segment != newest {
+            (newest, answers) = (segment, 0);
+        }
+        answers += 1;
+        filter.add(scope);
+        Ok(())
+    })?;
+    Ok((filter, answers))
+}
+
+/// Hands over the segment and the scope of every answer in some segments, in their order.
+fn each_scope(
+    connection: &Connection,
+    first: i64,
+    last: i64,
+    mut each: impl FnMut(i64, &Scope) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(SCOPES).map_err(failure)?;
+    let mut rows = statement.query([first, last]).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        let scope: Scope = row.get(1).map_err(failure)?;
+        each(row.get(0).map_err(failure)?, &scope)?;
+    }
+    Ok(())
+}
+
+/// What all connections of a store to one file know of its segments. It is written by the one
+/// connection that writes, before anything that it tells of is committed.
+#[derive(Default)]
+pub(crate) struct Segments {
+    is_taken: AtomicBool,
+    parts: RwLock<Option<Parts>>,
+}
+
+impl std::fmt::Debug for Segments {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Segments").finish_non_exhaustive()
+    }
+}
+
+impl Segments {
+    /// Becomes the knowledge of a connection that writes; `false` if another one has it already.
+    pub(crate) fn take(&self) -> bool {
+        !self.is_taken.swap(true, Ordering::AcqRel)
+    }
+
+    /// The connection that writes is closed. What others write from now on is not in the filters.
+    pub(super) fn release(&self) {
+        *self.parts_mut() = None;
+        self.is_taken.store(false, Ordering::Release);
+    }
+
+    fn parts(&self) -> RwLockReadGuard<'_, Option<Parts>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parts_mut(&self) -> RwLockWriteGuard<'_, Option<Parts>> {
+        self.parts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up what others may have written, in a transaction that was begun.
+    pub(super) fn catch_up(&self, connection: &Connection) -> Result<(), StoreError> {
+        // What is not told before the transaction ends is not there for anybody before that.
+        let known = self.parts_mut().take().map_or_else(Vec::new, |mut parts| {
+            parts.closed.truncate(parts.kept);
+            parts.closed
+        });
+        let parts = Parts::load(connection, known)?;
+        *self.parts_mut() = Some(parts);
+        Ok(())
+    }
+
+    /// The segments that may have a scope, the newest first. `connection` is asked how many there
+    /// are if nothing is known of them.
+    pub(super) fn candidates(
+        this: Option<&Self>,
+        connection: &Connection,
+        scope: &Scope,
+    ) -> Result<Vec<i64>, StoreError> {
+        if let Some(parts) =
+            this.and_then(|this| this.parts().as_ref().map(|it| it.candidates(scope)))
+        {
+            return Ok(parts);
+        }
+        let newest = newest(connection)?;
+        Ok(newest.map_or_else(Vec::new, |newest| (0..=newest).rev().collect()))
+    }
+
+    /// Gives new answers their segments. They can be found before they are in the database.
+    pub(super) fn place(&self, scopes: &[Scope]) -> Result<Vec<i64>, StoreError> {
+        let mut parts = self.parts_mut();
+        let parts = parts.as_mut();
+        let parts =
+            parts.ok_or_else(|| StoreError::Engine("no transaction was begun".to_owned()))?;
+        Ok(scopes.iter().map(|scope| parts.place(scope)).collect())
+    }
+
+    /// Puts the filters of parts that take no more into the database.
+    pub(super) fn keep_filters(&self, connection: &Connection) -> Result<(), StoreError> {
+        let mut parts = self.parts_mut();
+        let Some(parts) = parts.as_mut() else { return Ok(()) };
+        while let Some(filter) = parts.closed.get(parts.keeping) {
+            let mut statement = connection.prepare_cached(KEEP_FILTER).map_err(failure)?;
+            statement.execute((number_of(parts.keeping), &filter.0)).map_err(failure)?;
+            parts.keeping += 1;
+        }
+        Ok(())
+    }
+
+    /// The transaction ended: what it kept is in the database, or is still to be kept.
+    pub(super) fn ended(&self, is_committed: bool) {
+        if let Some(parts) = self.parts_mut().as_mut() {
+            if is_committed {
+                parts.kept = parts.keeping;
+            } else {
+                parts.keeping = parts.kept;
+            }
+        }
+    }
+}
+
+/// What is wrong with the filters that are kept: an answer that they leave out would be given to
+/// nobody again. What is wrong with the answers themselves: one of two with the same scope would.
+pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let parts = match Parts::load(connection, Vec::new()) {
+        Ok(parts) => parts,
+        Err(StoreError::Corrupt { place, what }) => return Ok(vec![format!("{place}: {what}")]),
+        Err(error) => return Err(error),
+    };
+    let (mut lost, mut twice) = (0_u64, 0_u64);
+    each_scope(connection, 0, i64::MAX, |segment, scope| {
+        let candidates = parts.candidates(scope);
+        lost += u64::from(!candidates.contains(&segment));
+        let mut others = candidates.into_iter().filter(|other| *other < segment);
+        let is_there = others.try_fold(false, |found, other| {
+            let mut statement = connection.prepare_cached(IS_IN).map_err(failure)?;
+            let count: i64 =
+                statement.query_row((other, scope), |row| row.get(0)).map_err(failure)?;
+            Ok::<_, StoreError>(found || count > 0)
+        })?;
+        twice += u64::from(is_there);
+        Ok(())
+    })?;
+    let told =
+        [(lost, "are not found by their scopes"), (twice, "have the scope of an earlier one")];
+    let told = told.into_iter().filter(|(count, _)| *count > 0);
+    Ok(told.map(|(count, what)| format!("{count} rows of idempotency {what}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+    use crate::engine::{Engine, SqliteFile};
+    use crate::idempotency::Answer;
+    use crate::keyring::{KEY_LENGTH, Keyring};
+    use crate::record::Record as _;
+    use crate::sql::{Change, Value, Write};
+
+    const PART: u32 = (SEGMENT_ANSWERS * PART_SEGMENTS as usize) as u32;
+
+    type Boxed = Box<dyn crate::sql::Connection>;
+
+    fn scope(number: u32) -> Scope {
+        *Sha256::digest(number.to_be_bytes()).first_chunk().expect("a hash is longer")
+    }
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Self(tempfile::tempdir().expect("a folder"))
+        }
+
+        fn path(&self) -> std::path::PathBuf {
+            self.0.path().join("test.db")
+        }
+
+        /// What one process knows of the file.
+        fn engine(&self) -> SqliteFile {
+            SqliteFile::new(&self.path())
+        }
+
+        fn writer(&self) -> Boxed {
+            writer(&self.engine())
+        }
+
+        /// Does something behind the engine's back.
+        fn run(&self, sql: &str) {
+            let connection = Connection::open(self.path()).expect("a connection");
+            connection.execute_batch(sql).expect("statements");
+        }
+
+        fn number(&self, sql: &str) -> i64 {
+            let connection = Connection::open(self.path()).expect("a connection");
+            connection.query_row(sql, [], |row| row.get(0)).expect("a number")
+        }
+
+        fn filters(&self) -> i64 {
+            self.number("select count(*) from idempotency_filters")
+        }
+
+        fn findings(&self) -> Vec<String> {
+            let mut reader = self.engine().reader().expect("a reader");
+            reader.integrity().expect("what is wrong")
+        }
+    }
+
+    fn writer(engine: &SqliteFile) -> Boxed {
+        engine.prepare(&Keyring::new(&[1; KEY_LENGTH])).expect("a database")
+    }
+
+    /// Adds answers in a transaction that was begun; the status tells which is whose.
+    fn add(writer: &mut Boxed, numbers: Range<u32>) {
+        let row = |number| {
+            let sealed = Value::from(vec![7; 4]);
+            vec![Value::from(&scope(number)[..]), 1_i64.into(), 201_i64.into(), sealed, Value::Null]
+        };
+        let rows = numbers.map(row).collect();
+        let write = Write { shape: Answer::shape(), change: Change::Insert, rows };
+        writer.write(vec![write]).expect("a write");
+    }
+
+    fn commit(writer: &mut Boxed, numbers: Range<u32>) {
+        writer.begin().expect("a transaction");
+        add(writer, numbers);
+        writer.commit().expect("a commit");
+    }
+
+    /// How many of these answers are found.
+    fn found(connection: &mut Boxed, numbers: impl IntoIterator<Item = u32>) -> u32 {
+        let keys: Vec<_> = numbers.into_iter().map(|it| Value::from(&scope(it)[..])).collect();
+        let mut found = 0;
+        let mut each = |row: Vec<Value>| {
+            assert!(keys.contains(&row[0]), "{row:?}");
+            assert_eq!(row.len(), Answer::shape().width());
+            found += 1;
+            Ok(())
+        };
+        connection.fetch(Answer::shape(), &keys, &mut each).expect("a look");
+        found
+    }
+
+    /// Some of them, the first and the last with them.
+    fn some(numbers: Range<u32>) -> Vec<u32> {
+        let last = numbers.end - 1;
+        numbers.step_by(997).chain([last]).collect()
+    }
+
+    #[test]
+    fn a_full_filter_has_all_that_it_was_given_and_hardly_anything_else() {
+        let mut filter = Filter::new();
+        (0..PART).for_each(|number| filter.add(&scope(number)));
+        assert!((0..PART).all(|number| filter.may_have(&scope(number))));
+        let others = (PART..PART + 150_000).filter(|number| filter.may_have(&scope(*number)));
+        // One in 15,000 would be 10.
+        let others = others.count();
+        assert!((1..=25).contains(&others), "{others}");
+    }
+
+    #[test]
+    fn an_answer_is_found_wherever_it_stands() {
+        let place = Place::new();
+        let engine = place.engine();
+        let (mut writer, mut reader) = (writer(&engine), engine.reader().expect("a reader"));
+        let all = PART + 5_000;
+        for start in (0..all).step_by(5_000) {
+            commit(&mut writer, start..(start + 5_000).min(all));
+        }
+        assert_eq!(place.filters(), 1);
+        let segments = place.number("select count(distinct segment) from idempotency");
+        assert_eq!(segments, 35, "32, and 5,000 in three");
+        let looked = some(0..all);
+        let expected = u32::try_from(looked.len()).expect("few");
+        let mut stranger = place.engine().reader().expect("a reader");
+        for connection in [&mut writer, &mut reader, &mut stranger] {
+            assert_eq!(found(connection, looked.clone()), expected);
+            assert_eq!(found(connection, all..all + 50), 0);
+        }
+        assert_eq!(place.findings(), Vec::<String>::new());
+        // A later one reads what is kept, or makes it from what is there.
+        drop((writer, reader));
+        for forget in ["", "delete from idempotency_filters"] {
+            place.run(forget);
+            let mut writer = place.writer();
+            writer.begin().expect("a transaction");
+            assert_eq!(found(&mut writer, looked.clone()), expected, "{forget}");
+            assert_eq!(found(&mut writer, all..all + 50), 0);
+            writer.rollback().expect("a rollback");
+        }
+        assert_eq!(place.filters(), 0);
+        commit(&mut place.writer(), all..all + 1);
+        assert_eq!(place.filters(), 1, "it is kept again");
+        assert_eq!(place.findings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_part_whose_last_answers_were_rolled_back_is_kept_later() {
+        let place = Place::new();
+        let mut writer = place.writer();
+        commit(&mut writer, 0..PART - 10);
+        writer.begin().expect("a transaction");
+        add(&mut writer, PART..PART + 100);
+        writer.rollback().expect("a rollback");
+        assert_eq!(place.filters(), 0);
+        assert_eq!(found(&mut writer, PART..PART + 100), 0);
+        commit(&mut writer, PART - 10..PART + 50);
+        assert_eq!(place.filters(), 1);
+        assert_eq!(found(&mut writer, PART - 20..PART + 100), 70);
+        drop(writer);
+        let mut writer = place.writer();
+        writer.begin().expect("a transaction");
+        assert_eq!(found(&mut writer, PART - 20..PART + 100), 70);
+        assert_eq!(place.findings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_another_process_wrote_is_found_from_the_next_transaction_on() {
+        let place = Place::new();
+        let (mut one, mut other) = (place.writer(), place.writer());
+        commit(&mut one, 0..10);
+        commit(&mut other, 10..20);
+        // The other one goes on with the part, ends it, and begins the next one.
+        let mut next = 20;
+        for (writer, count) in [(0, PART - 25), (1, 3), (0, 30), (1, 5), (1, 5), (0, 5)] {
+            let writer = if writer == 0 { &mut one } else { &mut other };
+            writer.begin().expect("a transaction");
+            let known = some(0..next);
+            assert_eq!(found(writer, known.clone()) as usize, known.len());
+            assert_eq!(found(writer, next..next + 50), 0);
+            add(writer, next..next + count);
+            writer.commit().expect("a commit");
+            next += count;
+        }
+        assert_eq!(place.filters(), 1);
+        assert_eq!(place.findings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn others_go_on_with_a_part_whose_end_was_rolled_back() {
+        let place = Place::new();
+        let (mut one, mut other) = (place.writer(), place.writer());
+        commit(&mut one, 0..PART - 10);
+        one.begin().expect("a transaction");
+        add(&mut one, PART..PART + 20);
+        one.rollback().expect("a rollback");
+        commit(&mut other, PART + 20..PART + 25);
+        one.begin().expect("a transaction");
+        assert_eq!(found(&mut one, PART..PART + 30), 5);
+    }
+
+    #[test]
+    fn a_part_whose_filter_is_kept_takes_no_more() {
+        let place = Place::new();
+        commit(&mut place.writer(), 0..PART + 3);
+        // As a copy does that starts over.
+        place.run("delete from idempotency");
+        let mut writer = place.writer();
+        commit(&mut writer, 0..10);
+        assert_eq!(found(&mut writer, 0..20), 10);
+        let first = place.number("select min(segment) from idempotency");
+        assert_eq!(first, PART_SEGMENTS);
+        assert_eq!(place.findings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_second_writer_of_one_engine_leaves_the_first_what_it_knows() {
+        let place = Place::new();
+        let engine = place.engine();
+        let (mut first, mut reader) = (writer(&engine), engine.reader().expect("a reader"));
+        commit(&mut first, 0..10);
+        drop(writer(&engine));
+        first.begin().expect("a transaction");
+        add(&mut first, 10..20);
+        drop(writer(&engine));
+        first.commit().expect("a commit");
+        assert_eq!(found(&mut reader, 0..30), 20);
+        // Nobody tells what is written once the first one is closed.
+        drop(first);
+        commit(&mut place.writer(), 20..25);
+        assert_eq!(found(&mut reader, 0..30), 25);
+    }
+
+    #[test]
+    fn what_is_wrong_is_found() {
+        let place = Place::new();
+        commit(&mut place.writer(), 0..PART + 3);
+        place.run("update idempotency_filters set bits = zeroblob(length(bits))");
+        assert_eq!(place.findings(), ["65536 rows of idempotency are not found by their scopes"]);
+        place.run("update idempotency_filters set bits = zeroblob(5)");
+        let what = "a filter has not as many bits as it should";
+        assert_eq!(place.findings(), [format!("idempotency_filters: {what}")]);
+        let begun = place.writer().begin();
+        assert!(matches!(&begun, Err(StoreError::Corrupt { what: found, .. }) if found == what));
+        place.run("update idempotency_filters set part = 1");
+        let what = "a part before one that is there is missing";
+        assert_eq!(place.findings(), [format!("idempotency_filters: {what}")]);
+        place.run(
+            "delete from idempotency_filters; \
+             insert into idempotency select 7 + segment, at, status, version, scope, sealed, part_of \
+             from idempotency where segment = 2 limit 5",
+        );
+        assert_eq!(place.findings(), ["5 rows of idempotency have the scope of an earlier one"]);
+    }
+
+    #[test]
+    fn no_other_table_is_in_segments() {
+        let shapes = crate::shapes().into_iter().filter(|shape| shape.segmented);
+        assert_eq!(shapes.map(|shape| shape.table).collect::<Vec<_>>(), ["idempotency"]);
+    }
+
+    #[test]
+    fn the_engine_accepts_every_statement_and_reads_no_more_than_it_needs() {
+        let place = Place::new();
+        drop(place.writer());
+        let connection = Connection::open(place.path()).expect("a connection");
+        for sql in crate::embedded_statements() {
+            let mut plan = connection.prepare(&format!("explain query plan {sql}")).expect(&sql);
+            let unknown = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(unknown), |row| row.get(3));
+            let steps: rusqlite::Result<Vec<String>> = steps.and_then(Iterator::collect);
+            let steps = steps.expect(&sql).join(", ");
+            assert!(!steps.contains("TEMP B-TREE"), "{sql}: {steps}");
+            if sql.contains("segment = $1") {
+                assert!(steps.contains("(segment=? AND scope=?)"), "{sql}: {steps}");
+            }
+        }
+    }
+}
