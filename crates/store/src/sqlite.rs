@@ -393,8 +393,8 @@ impl Sqlite {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(scope) = scope_of(key) else { return Ok(()) };
-        let segments = self.segments.as_deref();
-        for segment in Segments::candidates(segments, &self.connection, &scope)? {
+        let known = self.segments.as_deref().and_then(|segments| segments.candidates(&scope));
+        for segment in known.map_or_else(|| segments::all(&self.connection), Ok)? {
             let mut is_found = false;
             self.query(sql, &[segment.into(), key.clone()], shape.width(), &mut |values| {
                 is_found = true;

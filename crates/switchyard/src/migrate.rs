@@ -85,7 +85,7 @@ fn tell(step: Step, resumed_rows: &mut u64, progress: &mut Progress) {
 
 /// The proof for people: every table, the sums of every currency, and whatever differs.
 fn told(proof: &Proof) -> String {
-    let header = ["table", "rows", "SHA-256 of all rows, from", "to", "result"].map(str::to_owned);
+    let header = ["table", "rows", "digest of all rows, from", "to", "result"].map(str::to_owned);
     let table = |table: &store::copy::TableProof| {
         [
             table.table.to_owned(),

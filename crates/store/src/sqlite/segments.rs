@@ -219,6 +219,11 @@ fn each_scope(
     Ok(())
 }
 
+/// Every segment, the newest first: those to look into for whoever has no filters.
+pub(super) fn all(connection: &Connection) -> Result<Vec<i64>, StoreError> {
+    Ok(newest(connection)?.map_or_else(Vec::new, |newest| (0..=newest).rev().collect()))
+}
+
 /// What all connections of a store to one file know of its segments. It is written by the one
 /// connection that writes, before anything that it tells of is committed.
 #[derive(Default)]
@@ -265,20 +270,9 @@ impl Segments {
         Ok(())
     }
 
-    /// The segments that may have a scope, the newest first. `connection` is asked how many there
-    /// are if nothing is known of them.
-    pub(super) fn candidates(
-        this: Option<&Self>,
-        connection: &Connection,
-        scope: &Scope,
-    ) -> Result<Vec<i64>, StoreError> {
-        if let Some(parts) =
-            this.and_then(|this| this.parts().as_ref().map(|it| it.candidates(scope)))
-        {
-            return Ok(parts);
-        }
-        let newest = newest(connection)?;
-        Ok(newest.map_or_else(Vec::new, |newest| (0..=newest).rev().collect()))
+    /// The segments that may have a scope, the newest first, if it is known what they have.
+    pub(super) fn candidates(&self, scope: &Scope) -> Option<Vec<i64>> {
+        Some(self.parts().as_ref()?.candidates(scope))
     }
 
     /// Gives new answers their segments. They can be found before they are in the database.
@@ -314,8 +308,8 @@ impl Segments {
     }
 }
 
-/// What is wrong with the filters that are kept: an answer that they leave out would be given to
-/// nobody again. What is wrong with the answers themselves: one of two with the same scope would.
+/// What is wrong with the filters that are kept, and with the answers: one that no filter has, and
+/// the earlier one of two with the same scope, would be given to nobody again.
 pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let parts = match Parts::load(connection, Vec::new()) {
         Ok(parts) => parts,
@@ -408,7 +402,7 @@ mod tests {
         engine.prepare(&Keyring::new(&[1; KEY_LENGTH])).expect("a database")
     }
 
-    /// Adds answers in a transaction that was begun; the status tells which is whose.
+    /// Adds answers in a transaction that was begun.
     fn add(writer: &mut Boxed, numbers: Range<u32>) {
         let row = |number| {
             let sealed = Value::from(vec![7; 4]);
