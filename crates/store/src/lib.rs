@@ -53,6 +53,7 @@ mod looks;
 mod migrate;
 mod outcome;
 mod packed;
+mod pause;
 mod postgres;
 mod sealed;
 pub mod shelf;

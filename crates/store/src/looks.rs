@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
+use crate::pause::pause;
 use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::sql::{Connection, Keys, Shape, Value};
 
@@ -108,7 +109,7 @@ fn wait_for_database(
     waiting: &Receiver<Look>,
 ) {
     loop {
-        std::thread::park_timeout(PROBE_PAUSE);
+        pause(PROBE_PAUSE);
         if reach::probe(connection).is_ok() {
             return;
         }

@@ -39,6 +39,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::migrate;
+use crate::pause::pause;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Turn, Value, Write, collect_values};
 
 /// Reader connections. Each waits for a network most of the time, and each is a process of the
@@ -194,7 +195,7 @@ impl Engine for PostgresServer {
         // One that was given up says so. Any other is looked at for so long that a server that is
         // there must have renewed it, whatever its clock says.
         if lease.as_ref().is_some_and(|lease| lease.last() != Some(&Value::Int(0))) {
-            std::thread::park_timeout(LEASE_RENEWED_WITHIN);
+            pause(LEASE_RENEWED_WITHIN);
         }
         connection.beginning = SNAPSHOT_ALONE;
         connection.begin_read()?;
@@ -344,7 +345,7 @@ impl Postgres {
                     if began.elapsed() > LOOKED_FOR {
                         return Err(lost);
                     }
-                    std::thread::park_timeout(LOOK_PAUSE);
+                    pause(LOOK_PAUSE);
                 }
             }
         }

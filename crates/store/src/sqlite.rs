@@ -14,6 +14,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::pause::pause;
 use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
 use crate::sqlite::segments::Segments;
@@ -313,7 +314,7 @@ impl Connection for Sqlite {
             if blocked == 0 {
                 return Ok(());
             }
-            std::thread::park_timeout(SETTLE_PAUSE);
+            pause(SETTLE_PAUSE);
         }
         Err(StoreError::Conflict("somebody reads from the log".to_owned()))
     }

@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::outcome::stop;
+use crate::pause::pause;
 use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Turn};
@@ -325,9 +326,4 @@ enum Blame {
     Database,
     /// Perhaps one of its units: each gets a try of its own.
     Unit,
-}
-
-/// Lets time pass on the lane's own thread, on which nothing else could go on.
-fn pause(time: Duration) {
-    std::thread::park_timeout(time);
 }

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use store::engine::{Engine as _, PostgresServer};
+use store::error::StoreError;
+use store::leases::{Duty, Lease};
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
-use crate::support::{deposit, event, platform_id};
+use crate::support::{at, deposit, event, platform_id, uuid};
 use crate::{PAID, Served};
 
 /// A database that two servers use, one of them through a proxy.
@@ -206,4 +209,30 @@ async fn servers_that_start_at_once_on_an_empty_database_do_not_collide() {
     server.set_up().await;
     server.pay(1).await.unwrap();
     server.assert_paid(1..2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_be_alone() {
+    let database = Database::fresh();
+    let served = Served::open(&database.url());
+    let renew = |second| {
+        served.store.write(move |unit| {
+            unit.put_lease(Lease {
+                duty: Duty::Jobs,
+                holder: uuid(1),
+                epoch: 1,
+                until: at(second),
+            });
+            Ok::<_, StoreError>(())
+        })
+    };
+    renew(0).await.unwrap();
+    let engine = PostgresServer::new(&database.url()).unwrap();
+    let mut alone = tokio::task::spawn_blocking(move || engine.alone().map(drop));
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut alone).await;
+    assert!(early.is_err(), "it did not wait: {early:?}");
+    renew(1).await.unwrap();
+    let refused = alone.await.unwrap();
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+    served.close();
 }
