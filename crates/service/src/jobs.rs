@@ -31,9 +31,9 @@ use crate::{
     bulk, external_accounts, funding, identity, incoming, invitations, lifecycle, owners, quotes,
 };
 
-/// Timers taken at a time. Each is a unit in the lane, and requests wait behind them: as many as
-/// there are requests at a time on a busy server, so that neither holds up the other.
-const TIMERS_MAX: usize = 64;
+/// Timers taken at a time: what several transactions take while others go to the lane and back, so
+/// that it does not run out of them. How many of them go beside requests, the lane decides.
+const TIMERS_MAX: usize = 256;
 
 /// Timers of a step at most: some tenths of a second of a busy server, as long as one that is to
 /// stop can wait for it.
@@ -71,7 +71,7 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let Some(tenure) = tenure::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
-    let mut work = Work::new(app.server_now());
+    let mut work = Work::default();
     let rest = work.take_all(app, tenure).await;
     // What was begun is brought to its end, whatever keeps this server from taking more.
     work.wait(0).await;
@@ -80,8 +80,8 @@ pub async fn step(app: &App) -> Result<Step, Error> {
 }
 
 /// What a step does.
+#[derive(Default)]
 struct Work {
-    began_at: Timestamp,
     taken: HashSet<TimerKey>,
     under_way: JoinSet<bool>,
     done: usize,
@@ -95,13 +95,10 @@ struct Rest {
 }
 
 impl Work {
-    fn new(began_at: Timestamp) -> Self {
-        Self { began_at, taken: HashSet::new(), under_way: JoinSet::new(), done: 0, failed: 0 }
-    }
-
     /// Takes what is due. Where the database is this server's own and more is due than is taken at
-    /// a time, more is taken as soon as half of it is done, so that the lane has jobs beside
-    /// requests all the time: what is accepted there is settled about as fast.
+    /// a time, more is taken as soon as half of it is done, with what has become due meanwhile, so
+    /// that the lane has jobs beside requests all the time: what is accepted there is settled as
+    /// fast. A step for what was due at its beginning would wait for its last before the next one.
     async fn take_all(&mut self, app: &App, tenure: Tenure) -> Result<Rest, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
@@ -111,7 +108,7 @@ impl Work {
         loop {
             // What is under way or has failed is still there, and was taken.
             let limit = self.taken.len().saturating_sub(self.done).saturating_add(max);
-            let Due { mut timers, unreadable } = due(app, self.began_at, limit).await?;
+            let Due { mut timers, unreadable } = due(app, app.server_now(), limit).await?;
             let more = timers.len() + unreadable == limit;
             timers.retain(|timer| self.taken.insert(timer.key()));
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;

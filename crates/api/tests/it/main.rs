@@ -7,6 +7,7 @@ mod pay;
 
 mod deliveries;
 mod documents;
+mod jobs;
 mod pulled_quotes;
 mod story;
 mod tenure;

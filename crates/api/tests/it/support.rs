@@ -118,6 +118,11 @@ impl Server {
         self.beside_at(&self.clock, seed, rail)
     }
 
+    /// This server, had it been started with another rail.
+    pub fn with_rail(&self, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
+        App::new(self.app.store().clone(), env(&self.clock, 1_000 + seed, rail))
+    }
+
     /// Another server on the same database, with a clock of its own.
     pub fn beside_at(&self, clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
         let alone = env(clock, 1_000 + seed, rail);

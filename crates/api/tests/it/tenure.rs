@@ -17,14 +17,14 @@ use crate::pay::{Payer, transfer};
 use crate::support::Server;
 
 /// A rail whose answers come when the test lets them.
-struct Held {
+pub(crate) struct Held {
     answers: SandboxRail,
-    asked: Semaphore,
-    let_go: Semaphore,
+    pub(crate) asked: Semaphore,
+    pub(crate) let_go: Semaphore,
 }
 
 impl Held {
-    fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let answers = SandboxRail::new(0);
         Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
     }

@@ -79,7 +79,7 @@ async fn a_timer_that_cannot_be_read_holds_up_no_other() {
 #[tokio::test]
 async fn one_step_does_all_that_is_due_and_tries_nothing_twice() {
     // Several times as many as are taken at a time.
-    const PAYMENTS: usize = 200;
+    const PAYMENTS: usize = 600;
     let server = Server::new();
     let payer = Payer::with(&server, 1_000_000).await;
     let external = payer.bank("789").await;
