@@ -97,8 +97,8 @@ struct Rest {
 impl Work {
     /// Takes what is due. Where the database is this server's own and more is due than is taken at
     /// a time, more is taken as soon as half of it is done, with what has become due meanwhile, so
-    /// that the lane has jobs beside requests all the time: what is accepted there is settled as
-    /// fast. A step for what was due at its beginning would wait for its last before the next one.
+    /// that the lane has jobs beside requests all the time: what is accepted there is settled about
+    /// as fast. A step of what was due at its beginning would wait for its last before the next.
     async fn take_all(&mut self, app: &App, tenure: Tenure) -> Result<Rest, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)

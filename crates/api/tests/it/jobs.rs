@@ -2,9 +2,9 @@
 
 use service::jobs;
 
+use crate::held_rail::HeldRail;
 use crate::pay::{Payer, transfer};
 use crate::support::Server;
-use crate::tenure::Held;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_becomes_due_while_a_busy_step_runs_is_part_of_it() {
@@ -22,7 +22,7 @@ async fn what_becomes_due_while_a_busy_step_runs_is_part_of_it() {
         server.clock.advance_millis(5_000);
     };
     pay(EARLIER).await;
-    let rail = Held::new();
+    let rail = HeldRail::new();
     let app = server.with_rail(1, rail.clone());
     let stepping = tokio::spawn(async move { jobs::step(&app).await.expect("a step") });
     rail.asked.acquire_many(EARLIER as u32 - 1).await.expect("it stays open").forget();

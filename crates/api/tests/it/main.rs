@@ -4,6 +4,7 @@
 
 mod support;
 mod pay;
+mod held_rail;
 
 mod deliveries;
 mod documents;

@@ -5,60 +5,11 @@ use std::sync::Arc;
 
 use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
-use domain::time::Timestamp;
-use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoReport, PaymentRail, Pending,
-    RailAnswer, RailFailure,
-};
 use service::{App, jobs};
-use tokio::sync::Semaphore;
 
+use crate::held_rail::HeldRail;
 use crate::pay::{Payer, transfer};
 use crate::support::Server;
-
-/// A rail whose answers come when the test lets them.
-pub(crate) struct Held {
-    answers: SandboxRail,
-    pub(crate) asked: Semaphore,
-    pub(crate) let_go: Semaphore,
-}
-
-impl Held {
-    pub(crate) fn new() -> Arc<Self> {
-        let answers = SandboxRail::new(0);
-        Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
-    }
-}
-
-impl PaymentRail for Held {
-    fn instructions(
-        &self,
-        currency: domain::currency::Currency,
-        reference: &str,
-    ) -> Vec<FundingInstruction> {
-        self.answers.instructions(currency, reference)
-    }
-
-    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
-        self.answers.check(order)
-    }
-
-    fn inspect<'a>(
-        &'a self,
-        inquiry: &'a AccountInquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        self.answers.inspect(inquiry, now)
-    }
-
-    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
-        Box::pin(async move {
-            self.asked.add_permits(1);
-            self.let_go.acquire().await.expect("it stays open").forget();
-            self.answers.ask(order, now).await
-        })
-    }
-}
 
 async fn is_ours(app: &App) -> bool {
     jobs::step(app).await.expect("a step").is_ours
@@ -114,8 +65,8 @@ async fn a_server_that_was_held_up_keeps_nothing() {
     let bank = payer.bank("789").await;
     payer.client.post("/transfer-out", &transfer(&payer.usd, &bank, 400)).await.expect(201);
     server.clock.advance_millis(1_000);
-    let rail = Held::new();
-    let (late, other) = (server.beside(1, rail.clone()), server.beside(2, Held::new()));
+    let rail = HeldRail::new();
+    let (late, other) = (server.beside(1, rail.clone()), server.beside(2, HeldRail::new()));
     let asking = tokio::spawn(async move { jobs::step(&late).await.expect("a step") });
     rail.asked.acquire().await.expect("it stays open").forget();
 
