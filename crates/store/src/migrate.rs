@@ -32,6 +32,11 @@ const MIGRATIONS: &[Step] = &[
         sqlite: include_str!("../migrations/0002_filters.sqlite.sql"),
         postgres: include_str!("../migrations/0002_filters.postgres.sql"),
     },
+    Step {
+        name: "V3__larger_filters",
+        sqlite: include_str!("../migrations/0003_larger_filters.sqlite.sql"),
+        postgres: include_str!("../migrations/0003_larger_filters.postgres.sql"),
+    },
 ];
 
 /// What the tokens of the migrations stand for in SQLite.

@@ -2,6 +2,7 @@
 //! disk before its answer leaves.
 
 mod checkpoints;
+mod filters;
 pub(crate) mod segments;
 
 use std::path::Path;

@@ -6,7 +6,7 @@
 //! within a segment by scope: new answers go into the newest segment, which is a few pages, until
 //! it is full.
 //!
-//! Where to look for a scope, filters in memory tell ([`Filter`]), each of a part of the table,
+//! Where to look for a scope, filters in memory tell ([`Filters`]), each of a part of the table,
 //! which is some segments. They may name a segment that does not have the scope, and never leave
 //! out one that has it: a scope is in its filter before it is in the database. The filter of a part
 //! that takes no more answers is kept in the database, with the answer that begins the next part.
@@ -23,22 +23,18 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::sqlite::failure;
+use crate::sqlite::filters::{Filter, Filters};
 
 /// Answers of one segment, which is then some 50 pages: a commit of full load changes about 20 of
 /// them. Fewer would be looked at in vain more often, since a filter names all segments of a part.
 const SEGMENT_ANSWERS: usize = 2_048;
 
-/// Segments of one part. A look for a scope asks each filter, of which there are 153 for 10^7
-/// answers.
+/// Segments of one part. A look for a scope asks the filters of all parts, of which there are 153
+/// for 10^7 answers.
 const PART_SEGMENTS: i64 = 32;
 
-/// Bits of a filter for each answer of its part, and how many of them each scope sets. One scope in
-/// 15,000 seems to be in a part in which it is not. For 10^7 answers, filters take 25 MB.
-const BITS_PER_ANSWER: usize = 20;
-const BITS_SET: u64 = 14;
-
-/// Bits of a filter.
-const FILTER_BITS: usize = SEGMENT_ANSWERS * PART_SEGMENTS as usize * BITS_PER_ANSWER;
+/// Answers of one part.
+const PART_ANSWERS: usize = SEGMENT_ANSWERS * PART_SEGMENTS as usize;
 
 const NEWEST: &str = "select max(segment) from idempotency";
 const FILTERS: &str = "select part, bits from idempotency_filters where part >= $1 order by part";
@@ -49,43 +45,6 @@ const IS_IN: &str = "select count(*) from idempotency where segment = $1 and sco
 
 /// Every statement of this module.
 pub(crate) const STATEMENTS: [&str; 5] = [NEWEST, FILTERS, KEEP_FILTER, SCOPES, IS_IN];
-
-/// A Bloom filter of scopes. These are keyed hashes, so that their own bits choose those of the
-/// filter, and nobody can choose scopes that fill it.
-struct Filter(Box<[u8]>);
-
-impl Filter {
-    fn new() -> Self {
-        Self(vec![0; FILTER_BITS / 8].into())
-    }
-
-    /// The filter with these bits, if there are as many as it has.
-    fn of(bits: Vec<u8>) -> Option<Self> {
-        (bits.len() == FILTER_BITS / 8).then(|| Self(bits.into()))
-    }
-
-    /// The bits of a scope: the byte of each, and the bit in it. Two independent numbers make as
-    /// many as are needed (Kirsch and Mitzenmacher, "Less Hashing, Same Performance", 2006).
-    fn places(scope: &Scope) -> impl Iterator<Item = (usize, u8)> + use<> {
-        let number = u128::from_be_bytes(*scope);
-        // The halves; cutting is meant.
-        let (first, step) = ((number >> 64) as u64, number as u64 | 1);
-        (0..BITS_SET).map(move |number| {
-            let hash = first.wrapping_add(step.wrapping_mul(number));
-            // The part of all numbers that the hash is at, as a part of all bits.
-            let bit = ((u128::from(hash) * FILTER_BITS as u128) >> 64) as usize;
-            (bit / 8, 1 << (bit % 8))
-        })
-    }
-
-    fn add(&mut self, scope: &Scope) {
-        Self::places(scope).for_each(|(byte, bit)| self.0[byte] |= bit);
-    }
-
-    fn may_have(&self, scope: &Scope) -> bool {
-        Self::places(scope).all(|(byte, bit)| self.0[byte] & bit != 0)
-    }
-}
 
 /// The part that a segment is in.
 fn part_of(segment: i64) -> usize {
@@ -104,11 +63,11 @@ fn first_of(part: usize) -> i64 {
 
 /// What is in which part.
 struct Parts {
-    /// The filters of those that take no more, from the first.
-    closed: Vec<Filter>,
-    /// How many of these are in the database.
-    kept: usize,
-    /// How many will be with the commit to come.
+    /// The filters of those that take no more and are in the database, from the first.
+    kept: Filters,
+    /// The filters of those that take no more, behind these.
+    unkept: Vec<Filter>,
+    /// How many of the latter will be kept with the commit to come.
     keeping: usize,
     /// The filter of the part that takes answers.
     open: Filter,
@@ -119,29 +78,34 @@ struct Parts {
 }
 
 impl Parts {
-    /// Reads the filters behind the first ones, which are known, and the answers of which no filter
-    /// is kept.
-    fn load(connection: &Connection, known: Vec<Filter>) -> Result<Self, StoreError> {
+    /// Reads the filters behind those that are known to be kept, and the answers of which no
+    /// filter is kept.
+    fn load(connection: &Connection, mut kept: Filters) -> Result<Self, StoreError> {
         let newest = newest(connection)?.unwrap_or(0);
-        let mut closed = known;
-        read_filters(connection, &mut closed)?;
-        let kept = closed.len();
+        read_filters(connection, &mut kept)?;
         // A part whose filter is kept takes no more.
-        let open = kept.max(part_of(newest));
-        for part in kept..open {
-            closed.push(filter_of(connection, part)?.0);
+        let open = kept.count().max(part_of(newest));
+        let mut unkept = Vec::new();
+        for part in kept.count()..open {
+            unkept.push(filter_of(connection, part)?.0);
         }
         let (filter, answers) = filter_of(connection, open)?;
         let segment = newest.max(first_of(open));
-        Ok(Self { closed, kept, keeping: kept, open: filter, segment, answers })
+        Ok(Self { kept, unkept, keeping: 0, open: filter, segment, answers })
+    }
+
+    /// How many take no more.
+    fn closed(&self) -> usize {
+        self.kept.count() + self.unkept.len()
     }
 
     /// Gives a new answer its segment.
     fn place(&mut self, scope: &Scope) -> i64 {
         if self.answers >= SEGMENT_ANSWERS {
             (self.segment, self.answers) = (self.segment + 1, 0);
-            if part_of(self.segment) > self.closed.len() {
-                self.closed.push(std::mem::replace(&mut self.open, Filter::new()));
+            if part_of(self.segment) > self.closed() {
+                let next = Filter::new(PART_ANSWERS);
+                self.unkept.push(std::mem::replace(&mut self.open, next));
             }
         }
         self.open.add(scope);
@@ -153,12 +117,12 @@ impl Parts {
     fn candidates(&self, scope: &Scope) -> Vec<i64> {
         let mut segments = Vec::new();
         if self.open.may_have(scope) {
-            segments.extend((first_of(self.closed.len())..=self.segment).rev());
+            segments.extend((first_of(self.closed())..=self.segment).rev());
         }
-        for (part, filter) in self.closed.iter().enumerate().rev() {
-            if filter.may_have(scope) {
-                segments.extend((first_of(part)..first_of(part + 1)).rev());
-            }
+        let unkept = self.unkept.iter().enumerate().rev().filter(|it| it.1.may_have(scope));
+        let unkept = unkept.map(|(place, _)| self.kept.count() + place);
+        for part in unkept.chain(self.kept.that_may_have(scope)) {
+            segments.extend((first_of(part)..first_of(part + 1)).rev());
         }
         segments
     }
@@ -171,27 +135,28 @@ fn newest(connection: &Connection) -> Result<Option<i64>, StoreError> {
 }
 
 /// Reads the filters that are kept, behind those that are known.
-fn read_filters(connection: &Connection, filters: &mut Vec<Filter>) -> Result<(), StoreError> {
+fn read_filters(connection: &Connection, filters: &mut Filters) -> Result<(), StoreError> {
     let corrupt = |what: &str| StoreError::Corrupt {
         place: "idempotency_filters".to_owned(),
         what: what.to_owned(),
     };
     let mut statement = connection.prepare_cached(FILTERS).map_err(failure)?;
-    let mut rows = statement.query([number_of(filters.len())]).map_err(failure)?;
+    let mut rows = statement.query([number_of(filters.count())]).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
         let part: i64 = row.get(0).map_err(failure)?;
-        if part != number_of(filters.len()) {
+        if part != number_of(filters.count()) {
             return Err(corrupt("a part before one that is there is missing"));
         }
-        let filter = Filter::of(row.get(1).map_err(failure)?);
-        filters.push(filter.ok_or_else(|| corrupt("a filter has not as many bits as it should"))?);
+        let filter = Filter::of(row.get(1).map_err(failure)?, PART_ANSWERS);
+        let wrong = || corrupt("a filter has not as many bits as it should");
+        filters.push(&filter.ok_or_else(wrong)?);
     }
     Ok(())
 }
 
 /// The filter of a part, made from its answers, and how many are in its newest segment.
 fn filter_of(connection: &Connection, part: usize) -> Result<(Filter, usize), StoreError> {
-    let (mut filter, mut newest, mut answers) = (Filter::new(), 0, 0);
+    let (mut filter, mut newest, mut answers) = (Filter::new(PART_ANSWERS), 0, 0);
     each_scope(connection, first_of(part), first_of(part + 1) - 1, |segment, scope| {
         if segment != newest {
             (newest, answers) = (segment, 0);
@@ -261,10 +226,7 @@ impl Segments {
     /// Takes up what others may have written, in a transaction that was begun.
     pub(super) fn catch_up(&self, connection: &Connection) -> Result<(), StoreError> {
         // What is not told before the transaction ends is not there for anybody before that.
-        let known = self.parts_mut().take().map_or_else(Vec::new, |mut parts| {
-            parts.closed.truncate(parts.kept);
-            parts.closed
-        });
+        let known = self.parts_mut().take().map(|parts| parts.kept).unwrap_or_default();
         let parts = Parts::load(connection, known)?;
         *self.parts_mut() = Some(parts);
         Ok(())
@@ -288,9 +250,10 @@ impl Segments {
     pub(super) fn keep_filters(&self, connection: &Connection) -> Result<(), StoreError> {
         let mut parts = self.parts_mut();
         let Some(parts) = parts.as_mut() else { return Ok(()) };
-        while let Some(filter) = parts.closed.get(parts.keeping) {
+        while let Some(filter) = parts.unkept.get(parts.keeping) {
             let mut statement = connection.prepare_cached(KEEP_FILTER).map_err(failure)?;
-            statement.execute((number_of(parts.keeping), &filter.0)).map_err(failure)?;
+            let part = number_of(parts.kept.count() + parts.keeping);
+            statement.execute((part, filter.bits())).map_err(failure)?;
             parts.keeping += 1;
         }
         Ok(())
@@ -299,10 +262,9 @@ impl Segments {
     /// The transaction ended: what it kept is in the database, or is still to be kept.
     pub(super) fn ended(&self, is_committed: bool) {
         if let Some(parts) = self.parts_mut().as_mut() {
+            let keeping = std::mem::take(&mut parts.keeping);
             if is_committed {
-                parts.kept = parts.keeping;
-            } else {
-                parts.keeping = parts.kept;
+                parts.unkept.drain(..keeping).for_each(|filter| parts.kept.push(&filter));
             }
         }
     }
@@ -311,7 +273,7 @@ impl Segments {
 /// What is wrong with the filters that are kept, and with the answers: one that no filter has, and
 /// the earlier one of two with the same scope, would be given to nobody again.
 pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let parts = match Parts::load(connection, Vec::new()) {
+    let parts = match Parts::load(connection, Filters::default()) {
         Ok(parts) => parts,
         Err(StoreError::Corrupt { place, what }) => return Ok(vec![format!("{place}: {what}")]),
         Err(error) => return Err(error),
@@ -437,17 +399,6 @@ mod tests {
     fn some(numbers: Range<u32>) -> Vec<u32> {
         let last = numbers.end - 1;
         numbers.step_by(997).chain([last]).collect()
-    }
-
-    #[test]
-    fn a_full_filter_has_all_that_it_was_given_and_hardly_anything_else() {
-        let mut filter = Filter::new();
-        (0..PART).for_each(|number| filter.add(&scope(number)));
-        assert!((0..PART).all(|number| filter.may_have(&scope(number))));
-        let others = (PART..PART + 150_000).filter(|number| filter.may_have(&scope(*number)));
-        // One in 15,000 would be 10.
-        let others = others.count();
-        assert!((1..=25).contains(&others), "{others}");
     }
 
     #[test]
