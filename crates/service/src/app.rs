@@ -30,7 +30,7 @@ use crate::approvals::{Lines, Said};
 use crate::auth;
 use crate::balances::{self, ChangedAccount};
 use crate::error::Error;
-use crate::tenure::Tenure;
+use crate::tenure::{Seen, Tenure};
 use crate::webhooks::signature;
 
 /// The outside world, as ports, and what the operator has set.
@@ -65,6 +65,8 @@ pub struct Env {
     pub webhooks: Delivering,
     /// Whether other servers may use the same database.
     pub shares_database: bool,
+    /// Where these reach this server, if they may: `http://HOST:PORT`.
+    pub peer_address: Option<String>,
 }
 
 /// How events are delivered.
@@ -131,8 +133,8 @@ struct Inner {
     lines: Lines,
     server: Uuid,
     tenure: Mutex<Option<Tenure>>,
-    /// Another server's lease as it was last seen, and since when it has not changed.
-    seen: Mutex<Option<(Lease, Timestamp)>>,
+    /// Another server's lease as it was last seen.
+    seen: Mutex<Option<Seen>>,
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -211,12 +213,18 @@ impl App {
     pub(crate) fn first_seen(&self, lease: &Lease, now: Timestamp) -> Timestamp {
         let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match &*seen {
-            Some((known, since)) if known == lease && *since <= now => *since,
-            Some(_) | None => {
-                *seen = Some((lease.clone(), now));
+            Some(known) if known.lease == *lease && known.since <= now => known.since,
+            known => {
+                let known = known.as_ref().map(|known| &known.holder);
+                *seen = Some(Seen::new(lease, now, known));
                 now
             }
         }
+    }
+
+    /// Another server's lease as it was last seen, if one was.
+    pub(crate) fn seen<T>(&self, of: impl FnOnce(&Seen) -> T) -> Option<T> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(of)
     }
 
     pub(crate) fn set_tenure(&self, tenure: Option<Tenure>) {

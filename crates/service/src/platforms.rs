@@ -106,7 +106,13 @@ pub async fn create_first(
             if unit.get::<Lease>(&Duty::FirstStart)?.is_some() {
                 return Ok(None);
             }
-            unit.put_lease(Lease { duty: Duty::FirstStart, holder, epoch: 1, until: now });
+            unit.put_lease(Lease {
+                duty: Duty::FirstStart,
+                holder,
+                epoch: 1,
+                until: now,
+                address: None,
+            });
             unit.put_platform(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;

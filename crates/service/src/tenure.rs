@@ -8,6 +8,8 @@
 //! A lease has run out when its end has come, or when it was not renewed for as long as it lasts by
 //! the clock of whoever looks: the end was told by another clock, which may have been ahead.
 
+use std::sync::Arc;
+
 use domain::time::Timestamp;
 use store::error::StoreError;
 use store::leases::{Duty, Lease};
@@ -45,6 +47,52 @@ impl Tenure {
     }
 }
 
+/// Another server that does what is due.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its name, as it tells it ([`name`]).
+    pub server: String,
+    /// Where it is reached, if it has said.
+    pub address: Option<String>,
+}
+
+/// Another server's lease, and since when by our clock it has not changed.
+pub(crate) struct Seen {
+    pub(crate) lease: Lease,
+    pub(crate) since: Timestamp,
+    /// Whose it is, shared by all who ask until that changes.
+    pub(crate) holder: Arc<Holder>,
+}
+
+impl Seen {
+    /// A lease that is new to us. `known` had the one before.
+    pub(crate) fn new(lease: &Lease, since: Timestamp, known: Option<&Arc<Holder>>) -> Self {
+        let holder =
+            Holder { server: lease.holder.simple().to_string(), address: lease.address.clone() };
+        let known = known.filter(|known| ***known == holder).cloned();
+        let holder = known.unwrap_or_else(|| Arc::new(holder));
+        Self { lease: lease.clone(), since, holder }
+    }
+}
+
+/// What this server is called among those that share a database. It draws the name when it starts,
+/// so whoever tells it is the process that the lease means.
+pub fn name(app: &App) -> String {
+    app.server().simple().to_string()
+}
+
+/// The other server that does what is due, as far as this one knows. It looks at the lease every
+/// second ([`hold`]).
+pub fn elsewhere(app: &App) -> Option<Arc<Holder>> {
+    if app.tenure().is_some() {
+        return None;
+    }
+    let now = app.server_now();
+    app.seen(|Seen { lease, since, holder }| {
+        (lease.holder != app.server() && runs(lease, *since, now)).then(|| Arc::clone(holder))
+    })?
+}
+
 /// The right to do what is due, taken or renewed as is needed; nothing while another server has it.
 pub async fn hold(app: &App) -> Result<Option<Tenure>, Error> {
     let now = app.server_now();
@@ -70,14 +118,19 @@ fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Ten
         None => 1,
     };
     let until = now.plus_millis(LEASE_MILLIS);
-    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch, until });
+    let address = app.env().peer_address.clone();
+    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch, until, address });
     Ok(Some(Tenure { epoch, renewed_at: now }))
 }
 
 /// Whether the server that has a lease may still be there.
 fn is_held(app: &App, lease: &Lease, now: Timestamp) -> bool {
-    let renewed_at = app.first_seen(lease, now);
-    now < lease.until && now < renewed_at.plus_millis(LEASE_MILLIS)
+    runs(lease, app.first_seen(lease, now), now)
+}
+
+/// Whether a lease that has not changed since then has not run out.
+fn runs(lease: &Lease, since: Timestamp, now: Timestamp) -> bool {
+    now < lease.until && now < since.plus_millis(LEASE_MILLIS)
 }
 
 /// Makes sure that changes can be kept, by writing a row again as it is: a unit that changes

@@ -51,12 +51,14 @@ pub struct Lease {
     pub epoch: i64,
     /// From when on another server may take it.
     pub until: Timestamp,
+    /// Where the other servers reach the holder, if it has said: `http://HOST:PORT`.
+    pub address: Option<String>,
 }
 
 impl Record for Lease {
     type Key = Duty;
     const TABLE: &'static str = "leases";
-    const COLUMNS: &'static [&'static str] = &["duty", "holder", "epoch", "until"];
+    const COLUMNS: &'static [&'static str] = &["duty", "holder", "epoch", "until", "address"];
     record_table!(leases);
 
     fn key(&self) -> Duty {
@@ -73,6 +75,7 @@ impl Record for Lease {
             self.holder.into(),
             self.epoch.into(),
             self.until.into(),
+            Value::or_null(self.address.as_deref()),
         ]
     }
 
@@ -82,6 +85,7 @@ impl Record for Lease {
             holder: row.uuid()?,
             epoch: row.int()?,
             until: row.time()?,
+            address: row.text_or_null()?,
         })
     }
 }

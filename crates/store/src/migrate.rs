@@ -37,6 +37,7 @@ const MIGRATIONS: &[Step] = &[
         sqlite: include_str!("../migrations/0003_larger_filters.sqlite.sql"),
         postgres: include_str!("../migrations/0003_larger_filters.postgres.sql"),
     },
+    Step::same("V4__addresses", include_str!("../migrations/0004_addresses.sql")),
 ];
 
 /// What the tokens of the migrations stand for in SQLite.

@@ -161,7 +161,7 @@ mod tests {
 
     fn row(epoch: i64) -> Arc<Lease> {
         let until = Timestamp::from_millis(0);
-        Arc::new(Lease { duty: KEY, holder: Uuid::nil(), epoch, until })
+        Arc::new(Lease { duty: KEY, holder: Uuid::nil(), epoch, until, address: None })
     }
 
     fn shelf() -> Shelf<Lease> {

@@ -8,6 +8,7 @@ mod webhooks;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -374,6 +375,15 @@ pub struct Serve {
     #[arg(long, value_name = "URL", env = "SWITCHYARD_PUBLIC_URL", hide_env_values = true)]
     pub public_url: Option<PublicUrl>,
 
+    /// Where other servers on the same database reach this one, or `none` [default: the address of
+    /// --listen, unless that is every address of this machine].
+    ///
+    /// One of the servers writes most: it does what is due. The others pass requests on to it that
+    /// change something, with what they are authorized by and unencrypted, so the network between
+    /// them must be theirs alone. Without an address, each server writes what it is asked for.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL", hide_env_values = true)]
+    pub peer_url: Option<PeerUrl>,
+
     /// How long a quote can be executed, from 60 to 900.
     #[arg(
         long,
@@ -396,6 +406,16 @@ pub struct Serve {
 }
 
 impl Serve {
+    /// Where other servers reach this one, when it listens there: as was said, or there, if that is
+    /// one address.
+    pub fn peer_address_at(&self, listen: &Listen) -> Option<String> {
+        match &self.peer_url {
+            Some(PeerUrl(url)) => url.clone(),
+            None if listen.is_everywhere() => None,
+            None => Some(format!("http://{listen}")),
+        }
+    }
+
     /// The domain of the first platform, when the server listens on `port`: the one that was given,
     /// or the one that reaches this server from the same machine.
     pub fn uma_domain_at(&self, port: u16) -> UmaDomain {
@@ -441,6 +461,29 @@ impl fmt::Display for PublicUrl {
     }
 }
 
+/// Where other servers reach this one: `http://`, a host and perhaps a port. Nothing if they are
+/// not to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerUrl(Option<String>);
+
+impl FromStr for PeerUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match PublicUrl::from_str(text) {
+            Ok(PublicUrl(url)) if url.starts_with("http://") => Ok(Self(Some(url))),
+            Ok(_) | Err(_) => Err(ConfigError(
+                "must be http:// with a host and perhaps a port, such as http://10.0.0.5:8080, or \
+                 none"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
 /// A host and a port to listen on. The port 0 lets the system choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
@@ -448,6 +491,13 @@ pub struct Listen {
     pub host: String,
     /// The port.
     pub port: u16,
+}
+
+impl Listen {
+    /// Whether it is every address of this machine, so that none tells where it is reached.
+    pub fn is_everywhere(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+    }
 }
 
 impl FromStr for Listen {

@@ -36,12 +36,13 @@ struct Health {
     written: Arc<Mutex<Option<Instant>>>,
 }
 
-/// `GET /healthz`, `GET /readyz` and `GET /metrics`.
+/// `GET /healthz`, `GET /readyz`, `GET /metrics` and `GET /peer`.
 pub fn router(app: App, shutdown: CancellationToken) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/peer", get(peer))
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(Health { app, shutdown, written: Arc::default() })
 }
@@ -93,6 +94,11 @@ fn now() -> Instant {
 
 async fn metrics() -> Response {
     ([(CONTENT_TYPE, METRICS_TYPE)], telemetry::scrape()).into_response()
+}
+
+/// Which server this is, for others on the same database ([`crate::relay`]).
+async fn peer(State(health): State<Health>) -> Response {
+    answer(StatusCode::OK, json!({ "server": tenure::name(&health.app) }))
 }
 
 async fn method_not_allowed() -> Response {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use service::{App, tenure};
+use service::{App, Env, tenure};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, Serve};
 use crate::{
-    asking, delivery_loop, descriptors, edge, first_start, health, job_loop, shutdown, telemetry,
-    wiring,
+    asking, delivery_loop, descriptors, edge, first_start, health, job_loop, relay, shutdown,
+    telemetry, wiring,
 };
 
 /// A step of the jobs is a look at the rail and a commit, and deliveries end soon. What it does not
@@ -44,7 +44,8 @@ pub async fn run_beside(
         Some(url) => url.to_string(),
         None => origin(&listen),
     };
-    let env = wiring::env_of(options, public_url)?;
+    let peer_address = options.peer_address_at(&listen);
+    let env = Env { peer_address, ..wiring::env_of(options, public_url)? };
     let held = config.database.hold()?;
     let opened = wiring::open_to_serve(&config.database, &config.key, env)?;
     let base_url = base_url(&listen);
@@ -85,8 +86,7 @@ pub fn base_url(listen: &Listen) -> String {
 
 /// The address of the server itself, as a browser on this machine reaches it.
 pub fn origin(listen: &Listen) -> String {
-    let is_everywhere = ["0.0.0.0", "::"].contains(&listen.host.as_str());
-    let host = if is_everywhere { "localhost".to_owned() } else { listen.host.clone() };
+    let host = if listen.is_everywhere() { "localhost".to_owned() } else { listen.host.clone() };
     format!("http://{}", Listen { host, port: listen.port })
 }
 
@@ -108,7 +108,8 @@ async fn until_beside(
     let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
-    let router = api::router(app.clone()).merge(health::router(app.clone(), shutdown.clone()));
+    let router = relay::router(app.clone(), api::router(app.clone()))
+        .merge(health::router(app.clone(), shutdown.clone()));
     let router = router.merge(beside);
     edge::serve(listener, router, descriptors::limits(), shutdown).await;
     upkeep.abort();

@@ -167,6 +167,12 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "Requests answered, by route, method and status.",
     ),
     (
+        Kind::Counter,
+        "switchyard_relayed_requests_total",
+        Unit::Count,
+        "Requests that were passed on to the server that writes most, by what came of them.",
+    ),
+    (
         Kind::Histogram,
         "switchyard_http_request_seconds",
         Unit::Seconds,

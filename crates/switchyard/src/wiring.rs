@@ -86,6 +86,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
         webhooks: Delivering::USUAL,
         shares_database: false,
+        peer_address: None,
     }
 }
 

@@ -166,6 +166,58 @@ async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()
     Ok(())
 }
 
+/// A server that does what is due, and another one through which all clients ask; it passes on what
+/// they want to have changed. `fail` has something happen to the first, under load, and `recover`
+/// undoes it. What the clients wait for is how long there is no answer.
+async fn with_the_server_at_work(
+    fail: impl FnOnce(&mut Instance) -> Result<()>,
+    recover: impl FnOnce(&mut Instance) -> Result<()>,
+) -> Result<()> {
+    let database = Database::fresh();
+    let installation = installation(&database.url());
+    let mut at_work = installation.start()?;
+    Api::new(&[at_work.base()])?.ready().await?;
+    let has_lease =
+        async || Ok(database.query("select count(*) from leases where address <> ''")? == "1");
+    until("the only server does what is due", has_lease).await?;
+    let other = installation.start()?;
+    let http = testbed::recorder::http(PATIENCE)?;
+    let url = format!("{}/metrics", other.base());
+    let relayed = async |outcome: &str| -> Result<u64> {
+        let text = http.get(&url).send().await?.text().await?;
+        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(&name));
+        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
+    };
+    let site = Site::of(installation, vec![other]).await?;
+    let load = site.load();
+    let passes_on = async || Ok(relayed("answered").await? > 100);
+    until("what is to be changed is passed on", passes_on).await?;
+    fail(&mut at_work)?;
+    let failed = now();
+    site.recorder.more(20).await?;
+    let answered_again = failed.elapsed();
+    recover(&mut at_work)?;
+    site.recorder.more(60).await?;
+    let again = relayed("again").await? + relayed("here").await?;
+    let report = site.is_right(load).await?;
+    println!("answered again after {answered_again:.1?}, {again} carried out here: {report}");
+    assert!(answered_again < TAKEN_OVER_WITHIN, "the other server waits for too long");
+    assert!(again > 0, "nothing was under way when it happened");
+    assert_eq!(relayed("unknown").await?, 0, "every change has a key");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_passed_on_to_a_server_that_is_killed_is_answered_all_the_same() -> Result<()> {
+    with_the_server_at_work(Instance::kill, Instance::resume).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_passed_on_to_a_server_that_hangs_is_answered_all_the_same() -> Result<()> {
+    with_the_server_at_work(|server| server.freeze(), |server| server.thaw()).await
+}
+
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::During, Moment::After];
 
 fn cuts(counts: Counts, moment: Moment) -> u64 {

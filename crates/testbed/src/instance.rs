@@ -133,6 +133,24 @@ impl Instance {
         signals::send(self.process.id(), Signal::SIGTERM)
     }
 
+    /// Stops it where it is, with SIGSTOP: it keeps all that it has open and does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be signalled.
+    pub fn freeze(&self) -> Result<()> {
+        signals::send(self.process.id(), Signal::SIGSTOP)
+    }
+
+    /// Lets a [frozen](Self::freeze) server go on where it was.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be signalled.
+    pub fn thaw(&self) -> Result<()> {
+        signals::send(self.process.id(), Signal::SIGCONT)
+    }
+
     /// The exit code of a server that has ended by itself; none while it runs.
     ///
     /// # Errors

@@ -270,6 +270,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         quote_lifetime_millis: 300_000,
         webhooks: Delivering::USUAL,
         shares_database: false,
+        peer_address: None,
     }
 }
 

@@ -52,7 +52,13 @@ fn parties(unit: &mut Unit<'_, '_>) {
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
     unit.add_lookup(lookup(1, 1, 1));
-    unit.put_lease(Lease { duty: Duty::FirstStart, holder: uuid(1), epoch: 1, until: at(1) });
+    unit.put_lease(Lease {
+        duty: Duty::FirstStart,
+        holder: uuid(1),
+        epoch: 1,
+        until: at(1),
+        address: None,
+    });
 }
 
 fn invited(unit: &mut Unit<'_, '_>) {
@@ -293,7 +299,7 @@ pub async fn a_target_that_holds_anything_is_refused<P: Provider>() {
 /// Renews the lease of a server, as one does that runs.
 fn renewed(unit: &mut Unit<'_, '_>, second: i64) -> Result {
     let until = at(second);
-    unit.put_lease(Lease { duty: Duty::Jobs, holder: uuid(1), epoch: 1, until });
+    unit.put_lease(Lease { duty: Duty::Jobs, holder: uuid(1), epoch: 1, until, address: None });
     Ok(())
 }
 

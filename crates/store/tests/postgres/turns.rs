@@ -222,6 +222,7 @@ async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_
                 holder: uuid(1),
                 epoch: 1,
                 until: at(second),
+                address: None,
             });
             Ok::<_, StoreError>(())
         })

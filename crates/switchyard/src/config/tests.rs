@@ -270,6 +270,29 @@ fn links_begin_with_an_origin() {
 }
 
 #[test]
+fn other_servers_reach_this_one_where_it_listens_unless_something_else_is_said() {
+    let told = |line: &str| {
+        let options = serve(line);
+        options.peer_address_at(&options.listen)
+    };
+    for (line, address) in [
+        ("", Some("http://127.0.0.1:8080")),
+        ("--listen [::1]:9000", Some("http://[::1]:9000")),
+        ("--listen pay-1.internal:9000", Some("http://pay-1.internal:9000")),
+        ("--listen 0.0.0.0:9000", None),
+        ("--listen [::]:9000", None),
+        ("--listen 0.0.0.0:9000 --peer-url http://10.0.0.5:9000/", Some("http://10.0.0.5:9000")),
+        ("--peer-url none", None),
+    ] {
+        assert_eq!(told(line).as_deref(), address, "{line}");
+    }
+    for wrong in ["https://10.0.0.5", "10.0.0.5:8080", "http://a:b@10.0.0.5", "http://10.0.0.5/x"] {
+        let line = format!("--peer-url {wrong}");
+        assert!(refusal(&line, &[]).contains("must be http:// with a host"), "{wrong}");
+    }
+}
+
+#[test]
 fn the_operator_decides_about_customers() {
     let id = "Customer:01a1fda4-87d5-7000-b9c0-a990afab0000";
     let command = config(&format!("customer approve {id}")).command;
