@@ -69,25 +69,36 @@ impl Record for Lease {
         Value::name(key.name())
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self, keyring: &Keyring) -> Vec<Value> {
         vec![
             Value::name(self.duty.name()),
             self.holder.into(),
             self.epoch.into(),
             self.until.into(),
-            Value::or_null(self.address.as_deref()),
+            Value::or_null(
+                self.address.as_ref().map(|address| seal(keyring, self.holder, address)),
+            ),
         ]
     }
 
-    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
-        Ok(Self {
-            duty: row.named(Duty::from_name)?,
-            holder: row.uuid()?,
-            epoch: row.int()?,
-            until: row.time()?,
-            address: row.text_or_null()?,
-        })
+    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+        let (duty, holder) = (row.named(Duty::from_name)?, row.uuid()?);
+        let (epoch, until) = (row.int()?, row.time()?);
+        let address = row.bytes_or_null()?.and_then(|sealed| open(keyring, holder, &sealed));
+        Ok(Self { duty, holder, epoch, until, address })
     }
+}
+
+/// The address of a server as it is stored. It is sealed because others send there what clients are
+/// authorized by: who can write to the database and has no key must not choose where that is.
+fn seal(keyring: &Keyring, holder: Uuid, address: &str) -> Vec<u8> {
+    keyring.seal(Lease::TABLE, holder.as_bytes(), address.as_bytes())
+}
+
+/// One that was not sealed for this server is none: what is due is done all the same.
+fn open(keyring: &Keyring, holder: Uuid, sealed: &[u8]) -> Option<String> {
+    let address = keyring.open(Lease::TABLE, holder.as_bytes(), sealed).ok()?;
+    String::from_utf8(address).ok()
 }
 
 impl Unit<'_, '_> {

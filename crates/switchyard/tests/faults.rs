@@ -177,8 +177,9 @@ async fn with_the_server_at_work(
     let installation = installation(&database.url());
     let mut at_work = installation.start()?;
     Api::new(&[at_work.base()])?.ready().await?;
-    let has_lease =
-        async || Ok(database.query("select count(*) from leases where address <> ''")? == "1");
+    let has_lease = async || {
+        Ok(database.query("select count(*) from leases where address is not null")? == "1")
+    };
     until("the only server does what is due", has_lease).await?;
     let other = installation.start()?;
     let http = testbed::recorder::http(PATIENCE)?;

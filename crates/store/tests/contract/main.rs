@@ -293,6 +293,7 @@ macro_rules! suite {
                     reopening_keeps_everything
                     a_closed_database_is_complete_in_its_main_part
                     sealed_columns_show_no_plain_text
+                    the_address_of_a_server_counts_for_no_other
                     a_damaged_row_is_named_by_table_and_column;
                 moving: everything_moves_there_and_back
                     a_copy_goes_on_from_every_place_where_it_was_interrupted

@@ -7,6 +7,7 @@ use store::Store;
 use store::error::StoreError;
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::leases::{Duty, Lease};
 
 use crate::support::*;
 use crate::{Opened, Provider, open, open_again};
@@ -45,10 +46,16 @@ async fn filled<P: Provider>() -> Opened<P> {
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
             unit.keep_answer(scope, at(1), 201, &body);
+            unit.put_lease(lease(Duty::FirstStart, 1));
             Ok(())
         })
         .await;
     opened
+}
+
+fn lease(duty: Duty, server: u128) -> Lease {
+    let address = Some(format!("http://{CANARY}-{server}:8080"));
+    Lease { duty, holder: uuid(server), epoch: 1, until: at(1), address }
 }
 
 pub async fn reopening_keeps_everything<P: Provider>() {
@@ -65,6 +72,32 @@ pub async fn reopening_keeps_everything<P: Provider>() {
     assert_eq!(customer.as_deref(), Some(&crate::support::customer(1, 1)));
     assert_eq!(transaction.as_deref(), Some(&transfer_out(2, 1, 1, 10)));
     assert_eq!(events, [event(&transfer_out(2, 1, 1, 10))]);
+}
+
+/// Other servers send there what clients are authorized by.
+pub async fn the_address_of_a_server_counts_for_no_other<P: Provider>() {
+    let opened = filled::<P>().await;
+    opened
+        .write(|unit| {
+            unit.put_lease(lease(Duty::Jobs, 2));
+            Ok(())
+        })
+        .await;
+    let leases = async |opened: &Opened<P>| {
+        let both = [Duty::FirstStart, Duty::Jobs];
+        opened.read(move |view| Ok(both.map(|duty| view.get::<Lease>(&duty)))).await
+    };
+    let [first_start, jobs] = leases(&opened).await.map(|lease| lease.unwrap().unwrap());
+    assert_eq!((&*first_start, &*jobs), (&lease(Duty::FirstStart, 1), &lease(Duty::Jobs, 2)));
+    let provider = opened.close();
+    provider.run(
+        "update leases set address = (select address from leases where duty = 'FIRST_START') \
+         where duty = 'JOBS'",
+    );
+    let [first_start, jobs] =
+        leases(&open_again(provider)).await.map(|lease| lease.unwrap().unwrap());
+    assert_eq!(*first_start, lease(Duty::FirstStart, 1));
+    assert_eq!(*jobs, Lease { address: None, ..lease(Duty::Jobs, 2) });
 }
 
 /// Whoever copies a database after a clean stop has all of it.
