@@ -11,8 +11,8 @@
 //!   first one it has told the name that stands there (`GET /peer`).
 //! - One that may have been carried out elsewhere is carried out here only if it has an idempotency
 //!   key, so that it has one effect. Without one, its client is told that nobody knows.
-//! - A server that is gone or hangs holds up nobody for longer than its lease is believed, and one
-//!   that turns everybody away nobody at all.
+//! - A server that hangs holds up requests with a key for a second, and the others for as long as
+//!   its lease is believed. One that is gone or turns everybody away holds up nobody.
 
 use std::error::Error;
 use std::pin::{Pin, pin};
@@ -59,14 +59,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// ([`crate::edge::Limits::header_timeout`]).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often whoever waits for an answer looks whether the lease is still the other server's.
-const LEASE_POLL: Duration = Duration::from_millis(250);
+/// How often whoever waits for an answer looks whether it is still to be expected. Answers take
+/// some ten milliseconds.
+const POLL: Duration = Duration::from_millis(250);
 
 /// How long an answer may take while the lease is: what a server takes at most to answer anybody.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a server has to tell its name. One that takes longer is too busy to be of help.
-const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a server has to tell its name, for which it looks nowhere. One that takes longer hangs,
+/// or is too busy to be of help.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a server that could not be reached, or is another one, is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -122,12 +124,14 @@ struct Relay {
 struct Peer {
     holder: Arc<Holder>,
     trust: Trust,
+    /// Whether it is being asked for its name.
+    is_asked: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Trust {
-    /// It is being asked for its name.
-    Asked,
+    /// It has not been heard.
+    New,
     /// It has told its name.
     Known,
     /// It was not there, or was another one; it is asked again from then on.
@@ -181,36 +185,49 @@ impl Relay {
     fn destination(self: &Arc<Self>) -> Option<Arc<Holder>> {
         let holder = (self.elsewhere)().filter(|holder| holder.address.is_some())?;
         let mut peer = self.peer();
-        match &*peer {
-            Some(Peer { holder: known, trust }) if *known == holder => match *trust {
-                Trust::Known => return Some(holder),
-                Trust::Asked => return None,
-                Trust::Not(until) if now() < until => return None,
-                Trust::Not(_) => {}
-            },
-            Some(_) | None => {}
+        if peer.as_ref().is_none_or(|known| known.holder != holder) {
+            let holder = Arc::clone(&holder);
+            *peer = Some(Peer { holder, trust: Trust::New, is_asked: false });
         }
-        *peer = Some(Peer { holder: Arc::clone(&holder), trust: Trust::Asked });
-        drop(peer);
-        let relay = Arc::clone(self);
-        tokio::spawn(async move {
-            let name = timeout(NAME_TIMEOUT, relay.name_of(&holder)).await.ok().flatten();
-            let trust = match name {
-                Some(name) if name == holder.server => Trust::Known,
-                Some(_) | None => Trust::Not(now() + PAUSE),
-            };
-            let is_known = matches!(trust, Trust::Known);
-            tracing::debug!(server = holder.server, is_known, "another server has the lease");
-            relay.trust(&holder, trust);
-        });
+        let known = peer.as_mut()?;
+        match known.trust {
+            Trust::Known => return Some(holder),
+            Trust::Not(until) if now() < until => {}
+            Trust::New | Trust::Not(_) => self.ask_for_name(known),
+        }
         None
     }
 
-    /// Keeps in mind what is known of a server, unless another one is meant by now.
-    fn trust(&self, holder: &Arc<Holder>, trust: Trust) {
-        if let Some(peer) = self.peer().as_mut().filter(|peer| peer.holder == *holder) {
-            peer.trust = trust;
+    /// Asks a server for its name, if nobody does already.
+    fn ask_for_name(self: &Arc<Self>, peer: &mut Peer) {
+        if std::mem::replace(&mut peer.is_asked, true) {
+            return;
         }
+        let (relay, holder) = (Arc::clone(self), Arc::clone(&peer.holder));
+        tokio::spawn(async move {
+            let name = timeout(NAME_TIMEOUT, relay.name_of(&holder)).await.ok().flatten();
+            let is_it = name.is_some_and(|name| name == holder.server);
+            tracing::debug!(server = holder.server, is_it, "another server has the lease");
+            let trust = if is_it { Trust::Known } else { Trust::Not(now() + PAUSE) };
+            relay.of(&holder, |peer| (peer.trust, peer.is_asked) = (trust, false));
+        });
+    }
+
+    /// Looks at what is known of a server, unless another one is meant by now.
+    fn of<T>(&self, holder: &Arc<Holder>, look: impl FnOnce(&mut Peer) -> T) -> Option<T> {
+        self.peer().as_mut().filter(|peer| peer.holder == *holder).map(look)
+    }
+
+    /// Whether an answer that has not come is still to be expected. A server that hangs does not
+    /// renew its lease. Before that it does not tell its name either; but so would one that is very
+    /// busy, so that this counts only for what may be carried out again.
+    fn is_hopeful(self: &Arc<Self>, holder: &Arc<Holder>, may_repeat: bool) -> bool {
+        let is_known = self.of(holder, |peer| {
+            self.ask_for_name(peer);
+            matches!(peer.trust, Trust::Known)
+        });
+        let has_lease = (self.elsewhere)().as_ref() == Some(holder);
+        has_lease && (is_known == Some(true) || !may_repeat)
     }
 
     /// What the server at an address calls itself.
@@ -223,7 +240,7 @@ impl Relay {
     }
 
     /// Passes a request on.
-    async fn pass(&self, holder: &Arc<Holder>, parts: &Parts, body: Bytes) -> Passed {
+    async fn pass(self: &Arc<Self>, holder: &Arc<Holder>, parts: &Parts, body: Bytes) -> Passed {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let Some(uri) = uri_at(holder, target) else { return Passed::Not };
         let mut request = http::Request::new(Body::from(body));
@@ -237,16 +254,15 @@ impl Relay {
         let passed = loop {
             tokio::select! {
                 answer = &mut answer => break answer.unwrap_or(Passed::Unknown),
-                () = timer(LEASE_POLL) => {
-                    // One that hangs does not renew its lease, and somebody else takes it.
-                    if (self.elsewhere)().as_ref() != Some(holder) {
+                () = timer(POLL) => {
+                    if !self.is_hopeful(holder, has_one_effect(parts)) {
                         break Passed::Unknown;
                     }
                 }
             }
         };
         if !matches!(passed, Passed::Answered(_)) {
-            self.trust(holder, Trust::Not(now() + PAUSE));
+            self.of(holder, |peer| peer.trust = Trust::Not(now() + PAUSE));
         }
         passed
     }
@@ -354,7 +370,7 @@ fn timer(limit: Duration) -> Sleep {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use axum::Json;
     use axum::routing::{any, get};
@@ -380,6 +396,8 @@ mod tests {
         relay: Arc<Relay>,
         /// Requests that have reached the other server.
         reached: Arc<AtomicUsize>,
+        /// Whether it does not even tell its name any more.
+        hangs: Arc<AtomicBool>,
         stop: CancellationToken,
     }
 
@@ -388,7 +406,8 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             let (reached, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-            let router = other(name, Arc::clone(&reached));
+            let hangs = Arc::new(AtomicBool::new(false));
+            let router = other(name, Arc::clone(&reached), Arc::clone(&hangs));
             tokio::spawn(edge::serve(listener, router, Limits::default(), stop.clone()));
             let holder =
                 Holder { server: NAME.to_owned(), address: Some(format!("http://{address}")) };
@@ -396,7 +415,7 @@ mod tests {
             let looked_at = Arc::clone(&lease);
             let name = HeaderValue::from_static("this one");
             let relay = Relay::new(name, move || looked_at.lock().expect("it is whole").clone());
-            Self { lease, relay: Arc::new(relay), reached, stop }
+            Self { lease, relay: Arc::new(relay), reached, hangs, stop }
         }
 
         /// One that has told its name.
@@ -457,7 +476,13 @@ mod tests {
         Router::new().fallback(async |request| Json(seen("here", request).await))
     }
 
-    fn other(name: &'static str, reached: Arc<AtomicUsize>) -> Router {
+    fn other(name: &'static str, reached: Arc<AtomicUsize>, hangs: Arc<AtomicBool>) -> Router {
+        let tells = async move || {
+            if hangs.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            Json(json!({ "server": name }))
+        };
         let counted = async move |request: Request| {
             reached.fetch_add(1, Ordering::SeqCst);
             let headers = [(ALLOW, "of the answer"), (CONNECTION, "keep-alive")];
@@ -465,7 +490,7 @@ mod tests {
         };
         let breaks = || Body::new(Broken(Some(axum::Error::new("it breaks off"))));
         Router::new()
-            .route("/peer", get(async move || Json(json!({ "server": name }))))
+            .route("/peer", get(tells))
             .route(&path("/breaks"), any(async move || breaks()))
             .route(&path("/full"), any(async || StatusCode::SERVICE_UNAVAILABLE))
             .route(&path("/hangs"), any(std::future::pending::<()>))
@@ -595,13 +620,33 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_hangs_holds_nobody_up_once_its_lease_is_over() {
         let site = Site::known().await;
-        let asked = site.is_carried_out_here(with(post("/hangs"), IDEMPOTENCY_KEY, "key"));
+        let keyed = with(post("/hangs"), IDEMPOTENCY_KEY, "key");
+        let (asked, asked_keyed) = (site.ask(post("/hangs")), site.is_carried_out_here(keyed));
         let ends = async {
-            // It is on its way when the lease ends.
+            // They are on their way when the lease ends.
             tokio::task::yield_now().await;
             site.give_up_lease();
         };
-        tokio::join!(asked, ends);
+        let ((status, ..), (), ()) = tokio::join!(asked, asked_keyed, ends);
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_its_name_any_more_is_not_waited_for_with_a_key() {
+        let site = Site::known().await;
+        site.hangs.store(true, Ordering::SeqCst);
+        let mut without = std::pin::pin!(site.ask(post("/hangs")));
+        let keyed = site.is_carried_out_here(with(post("/hangs"), IDEMPOTENCY_KEY, "key"));
+        tokio::select! {
+            biased;
+            (status, ..) = &mut without => panic!("nobody knows what became of it: {status}"),
+            () = keyed => {}
+        }
+        // Whoever comes now is not passed on.
+        site.is_carried_out_here(post("/hangs")).await;
+        site.give_up_lease();
+        let (status, ..) = without.await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     }
 
     #[tokio::test]
