@@ -11,7 +11,8 @@ const MAINTENANCE_DATABASE: &str = "postgres";
 
 /// What a cluster of our own has beside what it comes with and full durability: what an operator
 /// sets first. The report names it.
-const SETTINGS: [(&str, &str); 2] = [("shared_buffers", "1GB"), ("max_wal_size", "4GB")];
+const SETTINGS: [(&str, &str); 3] =
+    [("shared_buffers", "1GB"), ("max_wal_size", "4GB"), ("wal_compression", "lz4")];
 
 /// A running cluster, and the right to make databases in it.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Cluster {
 
     /// The version, and the settings that decide about durability and speed.
     pub fn settings(&self) -> Result<Vec<(String, String)>> {
-        const NAMES: [&str; 9] = [
+        const NAMES: [&str; 10] = [
             "server_version",
             "fsync",
             "synchronous_commit",
@@ -89,6 +90,7 @@ impl Cluster {
             "commit_delay",
             "shared_buffers",
             "max_wal_size",
+            "wal_compression",
             "autovacuum",
         ];
         blocking(async {

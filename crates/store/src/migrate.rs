@@ -93,9 +93,10 @@ const SQLITE_HISTORY: &str =
     "select count(*) from sqlite_master where name = 'refinery_schema_history'";
 const POSTGRES_HISTORY: &str = "select count(to_regclass('refinery_schema_history'))";
 
-/// How often migrations are tried on a database that another server migrates at the same time. Each
-/// of them is a transaction, so what one has done the other finds done.
-const TRIES_MAX: u32 = 5;
+/// How often migrations are tried on a database that other servers migrate at the same time. Each
+/// of them is a transaction, so what one has done the others find done: at worst, somebody else is
+/// faster with each.
+const TRIES_MAX: usize = MIGRATIONS.len() + 4;
 
 /// Brings a SQLite database to this program's schema. Refuses one that a newer program made.
 pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {

@@ -31,7 +31,8 @@ pub(super) fn setup(purpose: Purpose) -> String {
          current_setting('full_page_writes', true), \
          pg_is_in_recovery(), \
          set_config('synchronous_commit', case current_setting('synchronous_commit', true) \
-         when 'remote_apply' then 'remote_apply' else 'on' end, false); {plans}",
+         when 'remote_apply' then 'remote_apply' else 'on' end, false); {plans}; \
+         {COMPRESSION}",
         statement.as_millis(),
         lock.as_millis(),
         idle.as_millis(),
@@ -45,6 +46,13 @@ const PLANS: &str = "select count(set_config(name, value, false)) from (values \
     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('jit', 'off')) \
     as settings (name, value) where current_setting(name, true) is not null";
+
+/// Has the server compress the pages that it writes whole into its log, if we may decide that.
+/// After each of its checkpoints, every page that a payment changes for the first time is one of
+/// these, and the commits of the next seconds would wait for some megabytes each.
+const COMPRESSION: &str = "select set_config(name, case when 'lz4' = any (enumvals) then 'lz4' \
+    else 'on' end, false) from pg_settings where name = 'wal_compression' and setting = 'off' \
+    and current_setting('is_superuser', true) = 'on'";
 
 /// Looks at the answer to [`setup`].
 pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {
@@ -129,6 +137,7 @@ pub(super) fn of_migration(error: &refinery::Error) -> StoreError {
     let collisions = [
         SqlState::UNIQUE_VIOLATION,
         SqlState::DUPLICATE_TABLE,
+        SqlState::DUPLICATE_COLUMN,
         SqlState::DUPLICATE_OBJECT,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::T_R_SERIALIZATION_FAILURE,

@@ -48,6 +48,46 @@ fn a_role_that_may_not_make_tables_is_refused() {
     database.query(&format!("drop role {role}")).unwrap();
 }
 
+/// Keeps what a session that adds a customer has its server do with pages in the log.
+const NOTE: &str = "create table noted (compression text); \
+     grant insert on noted to public; \
+     create function note() returns trigger language plpgsql as $$ begin \
+     insert into noted values (current_setting('wal_compression')); return new; end $$; \
+     create trigger note before insert on customers for each row execute function note()";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_in_the_log_are_compressed_if_we_may_decide_that() {
+    let noted = async |database: &Database, url: &str| {
+        Served::open(url).close();
+        database.query(NOTE).unwrap();
+        let served = Served::open(url);
+        served.set_up().await;
+        served.close();
+        database.query("select distinct compression from noted").unwrap()
+    };
+    let database = Database::fresh();
+    let best = "select case when 'lz4' = any (enumvals) then 'lz4' else 'on' end \
+                from pg_settings where name = 'wal_compression'";
+    let best = database.query(best).unwrap();
+    assert_eq!(noted(&database, &database.url()).await, best);
+
+    let database = Database::fresh();
+    let role = database.name();
+    let make = format!("create role {role} login; grant create on schema public to {role}");
+    database.query(&make).unwrap();
+    let url = database.url().replace("switchyard@", &format!("{role}@"));
+    assert_eq!(noted(&database, &url).await, "off");
+    // As the documents advise.
+    database.query(&format!("alter role {role} set wal_compression = 'pglz'")).unwrap();
+    database
+        .query("truncate noted; truncate customers cascade; truncate platforms cascade")
+        .unwrap();
+    let served = Served::open(&url);
+    served.set_up().await;
+    served.close();
+    assert_eq!(database.query("select distinct compression from noted").unwrap(), "pglz");
+}
+
 /// The tables with settings of their own, each with what it has.
 const SETTINGS: &str = "select relname || ' ' || array_to_string(reloptions, ',') from pg_class \
      where relkind = 'r' and reloptions is not null \
