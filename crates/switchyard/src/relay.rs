@@ -41,9 +41,10 @@ use service::tenure::{self, Holder};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, timeout};
 
-/// Requests that are passed on at a time; more are carried out here. The other server has
-/// connections for four times as many, and clients of its own.
-const PASSED_ON_MAX: usize = 1_024;
+/// Requests that are passed on at a time; more are carried out here. Each needs a connection
+/// ([`crate::descriptors`]) here and one of the other server's, which has clients of its own. As an
+/// answer takes some ten milliseconds, so many pass on more than one lane commits.
+const PASSED_ON_MAX: usize = 256;
 
 /// The longest body that is passed on; longer ones are few and carried out here. It is kept until
 /// there is an answer, to begin again with.

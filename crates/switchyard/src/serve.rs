@@ -45,6 +45,12 @@ pub async fn run_beside(
         None => origin(&listen),
     };
     let peer_address = options.peer_address_at(&listen);
+    if config.database.is_shared() && peer_address.is_none() && options.peer_url.is_none() {
+        tracing::info!(
+            "other servers on this database cannot pass requests on to this one, which listens on \
+             every address: say with --peer-url which one they are to use, or none"
+        );
+    }
     let env = Env { peer_address, ..wiring::env_of(options, public_url)? };
     let held = config.database.hold()?;
     let opened = wiring::open_to_serve(&config.database, &config.key, env)?;

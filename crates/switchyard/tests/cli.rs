@@ -421,7 +421,7 @@ fn as_many_files_may_be_open_as_connections_need() {
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let [soft, hard] = [3, 4].map(|word| line.split_whitespace().nth(word).unwrap());
     let hard = hard.parse().unwrap_or(u64::MAX);
-    assert_eq!(soft.parse::<u64>().unwrap(), hard.min(4_608), "{line}");
+    assert_eq!(soft.parse::<u64>().unwrap(), hard.min(4_864), "{line}");
     server.stop();
 }
 
