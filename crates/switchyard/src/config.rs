@@ -380,7 +380,7 @@ pub struct Serve {
     ///
     /// One of the servers writes most: it does what is due. The others pass requests on to it that
     /// change something, with what they are authorized by and unencrypted, so the network between
-    /// them must be theirs alone. Without an address, each server writes what it is asked for.
+    /// them must be theirs alone. With none, this one passes nothing on and is passed nothing.
     #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL", hide_env_values = true)]
     pub peer_url: Option<PeerUrl>,
 
@@ -414,6 +414,11 @@ impl Serve {
             None if listen.is_everywhere() => None,
             None => Some(format!("http://{listen}")),
         }
+    }
+
+    /// Whether it passes requests on to other servers, and takes theirs if they know where it is.
+    pub fn passes_on(&self) -> bool {
+        self.peer_url != Some(PeerUrl(None))
     }
 
     /// The domain of the first platform, when the server listens on `port`: the one that was given,

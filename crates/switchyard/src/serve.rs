@@ -61,8 +61,14 @@ pub async fn run_beside(
     if let Some(first) = first {
         first.print(&base_url);
     }
-    let beside = routes(&opened.app);
-    until_beside(shutdown, listener, opened.app.clone(), beside).await;
+    let app = opened.app.clone();
+    let api = if options.passes_on() {
+        relay::router(app.clone(), api::router(app.clone()))
+    } else {
+        api::router(app.clone())
+    };
+    let router = api.merge(routes(&app));
+    until_with(shutdown, listener, app, router).await;
     wiring::close(opened).await;
     // What did not end in time may still write until the process has ended.
     std::mem::forget(held);
@@ -99,24 +105,18 @@ pub fn origin(listen: &Listen) -> String {
 /// Serves the application until `shutdown` and then until what had begun is answered or its time
 /// is over.
 pub async fn until(shutdown: CancellationToken, listener: TcpListener, app: App) {
-    until_beside(shutdown, listener, app, Router::new()).await;
+    let router = api::router(app.clone());
+    until_with(shutdown, listener, app, router).await;
 }
 
-async fn until_beside(
-    shutdown: CancellationToken,
-    listener: TcpListener,
-    app: App,
-    beside: Router,
-) {
+async fn until_with(shutdown: CancellationToken, listener: TcpListener, app: App, router: Router) {
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
     // Requests that are answered while the server stops may have begun payments.
     let answered = CancellationToken::new();
     let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
-    let router = relay::router(app.clone(), api::router(app.clone()))
-        .merge(health::router(app.clone(), shutdown.clone()));
-    let router = router.merge(beside);
+    let router = router.merge(health::router(app.clone(), shutdown.clone()));
     edge::serve(listener, router, descriptors::limits(), shutdown).await;
     upkeep.abort();
     answered.cancel();
