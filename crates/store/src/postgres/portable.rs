@@ -20,6 +20,7 @@ const BEGINNINGS: &[&str] = &[
     "create table ",
     "create index ",
     "create unique index ",
+    "alter table ",
     "begin isolation level ",
     "commit",
     "rollback",
@@ -108,9 +109,15 @@ fn types_of_columns(migrations: &[String]) -> BTreeMap<(String, String), Type> {
         if let Some(rest) = line.strip_prefix("create table ") {
             table = rest.trim_end_matches(" (").to_owned();
         }
-        let mut words = line.split_whitespace();
+        let mut column = line;
+        if let Some((altered, added)) =
+            line.strip_prefix("alter table ").and_then(|rest| rest.split_once(" add column "))
+        {
+            (table, column) = (altered.to_owned(), added);
+        }
+        let mut words = column.split_whitespace();
         if let (Some(column), Some(kind)) = (words.next(), words.next()) {
-            let kind = match kind.trim_end_matches(',') {
+            let kind = match kind.trim_end_matches([',', ';']) {
                 "bigint" => Type::INT8,
                 "bytea" => Type::BYTEA,
                 "text" => Type::TEXT,
@@ -160,6 +167,9 @@ fn objections(sql: &str) -> Vec<String> {
     if !BEGINNINGS.iter().any(|beginning| sql.starts_with(beginning)) {
         objections.push("it begins like nothing that is allowed".to_owned());
     }
+    if sql.starts_with("alter table ") && !sql.contains(" add column ") {
+        objections.push("it changes what a table has, and not only adds to it".to_owned());
+    }
     objections.extend(
         words(&sql).filter(|word| NOWHERE.contains(word)).map(|word| format!("it says {word}")),
     );
@@ -205,6 +215,7 @@ fn what_is_not_portable_is_named() {
         "select id from timers order by gen_salt($1) limit 1",
         "create trigger told after insert on events execute function tell()",
         "create table t (id bigserial primary key, at int default nextval('s'))",
+        "alter table events alter column at type text",
         "lock table lane in exclusive mode",
         "copy events from stdin",
         "select rowid from events",
