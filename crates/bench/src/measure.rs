@@ -17,7 +17,7 @@ use crate::http::Client;
 use crate::load::{self, Pace, Phase};
 use crate::place::{Ground, Place};
 use crate::report::EngineReport;
-use crate::row_locks::RowLocks;
+use crate::row_locks::{Booked, RowLocks};
 use crate::rows::{Figure, PageTime, Row, Side};
 use crate::samples::{Sample, Samples, median};
 use crate::sessions::{self, Exchanges, Looks, Payer, Posts};
@@ -126,6 +126,7 @@ enum Load {
     Transfer,
     Hot,
     RowLocks,
+    SettledRowLocks,
     Exchange,
     NoopGet,
     Get,
@@ -135,11 +136,12 @@ enum Load {
 }
 
 impl Load {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::NoopPost,
         Self::Transfer,
         Self::Hot,
         Self::RowLocks,
+        Self::SettledRowLocks,
         Self::Exchange,
         Self::NoopGet,
         Self::Get,
@@ -154,6 +156,7 @@ impl Load {
             Self::Transfer => "transfer-out, random accounts",
             Self::Hot => "transfer-out, one hot account",
             Self::RowLocks => "row locks, one hot account",
+            Self::SettledRowLocks => "the same, settled with row locks too",
             Self::Exchange => "quote + execute",
             Self::NoopGet => "no-op GET",
             Self::Get => "GET one transaction",
@@ -181,6 +184,7 @@ const ON_SMALL: &[Row] = &[
     Row::Transfer,
     Row::Hot,
     Row::RowLocks,
+    Row::SettledRowLocks,
     Row::Exchange,
     Row::Latency,
     Row::Get,
@@ -371,7 +375,7 @@ impl Run<'_> {
     fn small(&mut self, small: &Place) -> Result<()> {
         let server = self.starter.serve(small)?;
         let clients = Clients::of(&server)?;
-        let yardstick = match self.wants(&[Row::RowLocks]) {
+        let yardstick = match self.wants(&[Row::RowLocks, Row::SettledRowLocks]) {
             true => Some(self.ground.fresh("row-locks")?),
             false => None,
         };
@@ -385,8 +389,9 @@ impl Run<'_> {
                 Load::Transfer,
                 &[Row::Transfer, Row::Hot, Row::Exchange, Row::Latency, Row::MemoryLoad],
             ),
-            (Load::Hot, &[Row::Hot, Row::RowLocks]),
+            (Load::Hot, &[Row::Hot, Row::RowLocks, Row::SettledRowLocks]),
             (Load::RowLocks, &[Row::RowLocks]),
+            (Load::SettledRowLocks, &[Row::SettledRowLocks]),
             (Load::Exchange, &[Row::Exchange]),
             (Load::NoopGet, &[Row::Get]),
             (Load::Get, &[Row::Get]),
@@ -402,6 +407,7 @@ impl Run<'_> {
         self.ratio(Row::Transfer, &samples, Load::Transfer, Load::NoopPost);
         self.ratio(Row::Hot, &samples, Load::Hot, Load::Transfer);
         self.ratio(Row::RowLocks, &samples, Load::Hot, Load::RowLocks);
+        self.ratio(Row::SettledRowLocks, &samples, Load::Hot, Load::SettledRowLocks);
         self.ratio(Row::Exchange, &samples, Load::Exchange, Load::Transfer);
         self.ratio(Row::Get, &samples, Load::Get, Load::NoopGet);
         if self.wants(&[Row::Latency]) {
@@ -592,9 +598,13 @@ impl Clients {
             }
             Load::NoopGet => (look(&self.noop_get)?, false),
             Load::Get => (look(&self.looks)?, false),
-            Load::RowLocks => {
+            Load::RowLocks | Load::SettledRowLocks => {
                 let row_locks = row_locks.context("no yardstick was set up")?;
-                (load::run(phase, async |_| row_locks.open().await)?, false)
+                let booked = match load {
+                    Load::SettledRowLocks => Booked::Settled,
+                    _ => Booked::Accepted,
+                };
+                (load::run(phase, async |_| row_locks.open(booked).await)?, false)
             }
         };
         let settled_after = if pays { Some(servers[0].settle()?) } else { None };

@@ -4,6 +4,9 @@
 //! It writes what a payment needs and no more: idempotency key, transaction with its body, two
 //! entries, two balances, an outbox row. Statements are prepared, commits are synchronous, and
 //! locks are taken in the order of ids so that none of them deadlock.
+//!
+//! A payment of ours is booked twice: pending when it is accepted, posted when its rail took it.
+//! [`Booked::Settled`] is the yardstick that does so too, in a database transaction of its own.
 
 use std::sync::Arc;
 
@@ -25,15 +28,27 @@ const HOT: [i64; 2] = [1, 2];
 const FUNDS: i64 = 1_000_000_000_000_000;
 
 const SCHEMA: &str = "
-    create table accounts (id bigint primary key, balance bigint not null check (balance >= 0));
+    create table accounts (
+        id bigint primary key, balance bigint not null check (balance >= 0),
+        posted bigint not null default 0);
     create table idempotency (key text primary key, transaction bigint not null);
-    create table transactions (id bigint primary key, body jsonb not null);
+    create table transactions (
+        id bigint primary key, settled boolean not null default false, body jsonb not null);
     create table entries (
         transaction bigint not null references transactions, account bigint not null,
         amount bigint not null, primary key (transaction, account));
     create index on entries (account, transaction);
     create table outbox (id bigserial primary key, transaction bigint not null, event text not null)
 ";
+
+/// How much of a payment is booked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Booked {
+    /// Its acceptance.
+    Accepted,
+    /// Its acceptance and then its settlement, each in a database transaction.
+    Settled,
+}
 
 /// The tables of the yardstick in a database.
 #[derive(Debug, Clone)]
@@ -56,7 +71,7 @@ impl RowLocks {
     }
 
     /// A session that pays from the hot account to the other.
-    pub async fn open(&self) -> Result<impl Session + use<>> {
+    pub async fn open(&self, booked: Booked) -> Result<impl Session + use<>> {
         let client = connect(&self.url).await?;
         let text = async |sql: &str| client.prepare(sql).await;
         Ok(Paying {
@@ -74,6 +89,9 @@ impl RowLocks {
             .await?,
             balance: text("update accounts set balance = balance + $2 where id = $1").await?,
             event: text("insert into outbox (transaction, event) values ($1, $2)").await?,
+            status: text("update transactions set settled = true where id = $1").await?,
+            posted: text("update accounts set posted = posted + $2 where id = $1").await?,
+            booked,
             body: format!("{{\"status\":\"PENDING\",\"filler\":\"{}\"}}", "x".repeat(BODY_BYTES)),
             client,
         })
@@ -88,6 +106,9 @@ struct Paying {
     entries: Statement,
     balance: Statement,
     event: Statement,
+    status: Statement,
+    posted: Statement,
+    booked: Booked,
     body: String,
 }
 
@@ -109,6 +130,15 @@ impl Session for Paying {
         unit.execute(&self.balance, &[&to, &AMOUNT]).await?;
         unit.execute(&self.event, &[&id, &self.body]).await?;
         unit.commit().await?;
+        if self.booked == Booked::Settled {
+            let unit = self.client.transaction().await?;
+            unit.query(&self.lock, &[&from, &to]).await?;
+            unit.execute(&self.status, &[&id]).await?;
+            unit.execute(&self.posted, &[&from, &-AMOUNT]).await?;
+            unit.execute(&self.posted, &[&to, &AMOUNT]).await?;
+            unit.execute(&self.event, &[&id, &self.body]).await?;
+            unit.commit().await?;
+        }
         Ok(Verdict::Done)
     }
 }
