@@ -1,8 +1,11 @@
 //! The schema: one track of migrations for every engine.
 
+use std::time::Duration;
+
 use refinery::{Migration, Runner};
 
 use crate::error::StoreError;
+use crate::pause::pause;
 use crate::postgres::Postgres;
 use crate::sql::{Connection, Row};
 use crate::sqlite::Sqlite;
@@ -93,25 +96,61 @@ const SQLITE_HISTORY: &str =
     "select count(*) from sqlite_master where name = 'refinery_schema_history'";
 const POSTGRES_HISTORY: &str = "select count(to_regclass('refinery_schema_history'))";
 
-/// How often migrations are tried on a database that other servers migrate at the same time. Each
-/// of them is a transaction, so what one has done the others find done: at worst, somebody else is
-/// faster with each.
+/// How often migrations are tried on a database that others migrate at the same time. Each is in
+/// one transaction with its row of the history, so what one has done the others find done: at
+/// worst, somebody else is faster with each.
 const TRIES_MAX: usize = MIGRATIONS.len() + 4;
+
+/// How often, and with which pause, it is tried to change a table that somebody has in use. Who
+/// waits for it keeps others from it, also a running server from its lease, so that each try is
+/// short ([`Postgres::migrate`]) and leaves time between. Together it is some five minutes.
+const WAITS_MAX: u32 = 100;
+const WAIT_PAUSE: Duration = Duration::from_secs(2);
 
 /// Brings a SQLite database to this program's schema. Refuses one that a newer program made.
 pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
-    refuse_newer(connection, SQLITE_HISTORY)?;
-    let migrated = runner(sqlite_texts())?.run(connection.driver());
-    migrated.map(drop).map_err(|error| StoreError::Engine(format!("migrations: {error}")))
+    // One by one, the row of the history would be a commit of its own: after a crash between the
+    // two, no start would get past a migration that was made already.
+    let runner = runner(sqlite_texts())?.set_grouped(true);
+    loop {
+        let before = refuse_newer(connection, SQLITE_HISTORY)?;
+        let Err(error) = runner.run(connection.driver()) else { return Ok(()) };
+        // Perhaps another process was faster.
+        if newest_applied(connection, SQLITE_HISTORY)? == before {
+            return Err(StoreError::Engine(format!("migrations: {error}")));
+        }
+    }
+}
+
+/// The number of the newest migration in a SQLite database; 0 for an empty one.
+pub(crate) fn sqlite_schema(connection: &mut Sqlite) -> Result<i64, StoreError> {
+    newest_applied(connection, SQLITE_HISTORY)
 }
 
 /// Brings a PostgreSQL database to this program's schema. Refuses one that a newer program made.
 pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     let runner = runner(postgres_texts())?;
-    let mut tries = 1;
+    let (mut tries, mut waits) = (1, 0);
     loop {
         refuse_newer(connection, POSTGRES_HISTORY)?;
         match connection.migrate(&runner) {
+            Err(StoreError::Busy) if waits < WAITS_MAX => {
+                if waits == 0 {
+                    tracing::warn!(
+                        "the schema is to be changed, and somebody has a table of it in use, such \
+                         as pg_dump: waiting"
+                    );
+                }
+                waits += 1;
+                pause(WAIT_PAUSE);
+            }
+            Err(StoreError::Busy) => {
+                return Err(StoreError::Engine(
+                    "migrations: a table was in use for too long, perhaps by pg_dump: start again \
+                     once that has ended"
+                        .to_owned(),
+                ));
+            }
             Err(StoreError::Conflict(what)) if tries < TRIES_MAX => {
                 tracing::debug!(what, "somebody else migrates too: trying again");
                 tries += 1;
@@ -121,7 +160,8 @@ pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     }
 }
 
-fn refuse_newer(connection: &mut dyn Connection, history: &str) -> Result<(), StoreError> {
+/// Refuses a database that a newer program made; else the number of its newest migration.
+fn refuse_newer(connection: &mut dyn Connection, history: &str) -> Result<i64, StoreError> {
     let (applied, known) = (newest_applied(connection, history)?, newest_known());
     if applied > known {
         return Err(StoreError::Engine(format!(
@@ -129,7 +169,7 @@ fn refuse_newer(connection: &mut dyn Connection, history: &str) -> Result<(), St
              start the newer program that made it"
         )));
     }
-    Ok(())
+    Ok(applied)
 }
 
 /// Whether a PostgreSQL database has the tables of the first migration.
@@ -167,6 +207,29 @@ pub(crate) fn newest_known() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::Access;
+
+    /// A row of the history that cannot be written stands for a crash just before it is.
+    #[test]
+    fn a_migration_is_made_with_its_row_of_the_history_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut file =
+            Sqlite::open(&folder.path().join("test.db"), Access::Write).expect("a database");
+        let newest = MIGRATIONS.len();
+        let known = runner(sqlite_texts().take(newest - 1)).expect("a runner");
+        known.run(file.driver()).expect("all but the newest");
+        let refuse = format!(
+            "create trigger crash before insert on refinery_schema_history \
+             when new.version = {newest} begin select raise(abort, 'crash'); end"
+        );
+        file.driver().execute_batch(&refuse).expect("a trigger");
+        let error = sqlite(&mut file).expect_err("the history takes no row");
+        assert!(error.to_string().contains("crash"), "{error}");
+        file.driver().execute_batch("drop trigger crash").expect("no trigger");
+        assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known() - 1);
+        sqlite(&mut file).expect("the newest, which is not half there");
+        assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known());
+    }
 
     #[test]
     fn no_list_of_values_has_more_than_two() {

@@ -34,7 +34,7 @@ use self::address::Address;
 use self::failure::Failure;
 use self::link::{Answer, Link, Purpose, Question, Reached};
 use self::texts::Texts;
-use crate::engine::{self, Engine};
+use crate::engine::{self, COPY_MARK_NAME, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::leases::Duty;
@@ -185,7 +185,10 @@ impl Engine for PostgresServer {
     fn holds_data(&self) -> Result<bool, StoreError> {
         let mut connection = self.connection(Purpose::REQUESTS)?;
         connection.reach()?;
-        Ok(migrate::has_schema(&mut connection)? && engine::knows_key(&mut connection)?)
+        // A copy that is not finished has no key yet.
+        Ok(migrate::has_schema(&mut connection)?
+            && (engine::knows_key(&mut connection)?
+                || engine::meta(&mut connection, COPY_MARK_NAME)?.is_some()))
     }
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -256,8 +259,9 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// Runs migrations, each in a transaction. A [`StoreError::Conflict`] is a migration that
-    /// somebody else was faster with.
+    /// somebody else was faster with, [`StoreError::Busy`] one of a table that is in use.
     pub(crate) fn migrate(&mut self, runner: &refinery::Runner) -> Result<(), StoreError> {
+        self.query(statistics::WAIT_LITTLE, &[], 0, &mut |_| Ok(()))?;
         self.link.migrate(runner)?.map(drop).map_err(|error| refusals::of_migration(&error))
     }
 

@@ -144,6 +144,7 @@ pub(super) fn of_migration(error: &refinery::Error) -> StoreError {
     ];
     match said.code() {
         Some(code) if collisions.contains(code) => StoreError::Conflict(text),
+        Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => StoreError::Busy,
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Engine(format!(
             "migrations: {text}: run 'grant create on schema public to' our role in this database, \
              or make the role its owner"

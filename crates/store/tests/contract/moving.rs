@@ -229,6 +229,8 @@ pub async fn a_copy_goes_on_from_every_place_where_it_was_interrupted<P: Provide
         assert!(refused.contains("a copy into this database is not finished"), "{refused}");
         let refused = verify(&*to, Some(&keyring())).err().map(text_of).unwrap();
         assert!(refused.contains("a copy into this database is not finished"), "{refused}");
+        // Nobody makes a new key for it.
+        assert!(to.holds_data().unwrap());
         before = done + 1;
     }
     let (proof, rest) = moved(&*from, &*to).unwrap();
