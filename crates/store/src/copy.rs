@@ -16,6 +16,7 @@ use crate::catalogue::{self, Chunk};
 use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::outcome::stop;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::verify::{self, Report};
 
@@ -289,9 +290,12 @@ impl Copying {
             met(target.execute(DROP_MARK, &[COPY_MARK_NAME, kept])?)?;
             Ok(engine::keep_key_check(target, keyring)?)
         })?;
-        // Rows are safe without it: the next start does it.
-        let _ = self.target.settle();
-        Ok(())
+        match self.target.settle() {
+            // Closing the file could move the log once more, and then remove it.
+            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+            // Rows are safe without it: the next start does it.
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Commits another mark with `work`.

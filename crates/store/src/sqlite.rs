@@ -128,6 +128,23 @@ impl Sqlite {
         self
     }
 
+    /// Finds out, in a transaction, who has written since this connection has had the turn last,
+    /// and takes up what that was.
+    fn look_around(&mut self) -> Result<Turn, StoreError> {
+        // It changes with every commit of another connection, and only with those.
+        let version: i64 = self
+            .connection
+            .prepare_cached("pragma data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(failure)?;
+        let is_own = self.data_version == Some(version);
+        if !is_own && let Some(segments) = self.written_segments() {
+            segments.catch_up(&self.connection)?;
+        }
+        self.data_version = Some(version);
+        Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
+    }
+
     /// The driver's connection, for migrations.
     pub fn driver(&mut self) -> &mut rusqlite::Connection {
         &mut self.connection
@@ -164,22 +181,11 @@ fn set(
 impl Connection for Sqlite {
     fn begin(&mut self) -> Result<Turn, StoreError> {
         self.run("begin immediate")?;
-        // It changes with every commit of another connection, and only with those.
-        let version: i64 = self
-            .connection
-            .prepare_cached("pragma data_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(failure)?;
-        let is_own = self.data_version == Some(version);
-        if !is_own
-            && let Some(segments) = self.written_segments()
-            && let Err(error) = segments.catch_up(&self.connection)
-        {
+        self.look_around().or_else(|error| {
+            // Whoever was refused a transaction is not in one.
             self.rollback()?;
-            return Err(error);
-        }
-        self.data_version = Some(version);
-        Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
+            Err(error)
+        })
     }
 
     fn connect(&mut self) -> Result<(), StoreError> {
