@@ -265,9 +265,14 @@ const RETRY_AFTER_SECONDS: u16 = 1;
 /// A response with a JSON body that is there already.
 pub fn json_response(status: u16, body: Vec<u8>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let is_empty = body.is_empty();
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if is_empty {
+        headers.remove(header::CONTENT_TYPE);
+    } else {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
     match status {
         StatusCode::UNAUTHORIZED => {
             let challenge = "Basic realm=\"switchyard\", charset=\"UTF-8\"";

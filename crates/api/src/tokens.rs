@@ -2,13 +2,13 @@
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use domain::id::TokenId;
 use domain::token::{Permission, Permissions, Token};
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::once::{Reply, once};
 use service::tokens;
+use service::{App, Error};
 use store::select::Order;
 use store::tokens::TokenFilter;
 use utoipa::{IntoParams, ToSchema};
@@ -241,6 +241,12 @@ pub async fn delete(
 ) -> Result<Response, ApiError> {
     let (id, keyed) = (id(&token)?, request.keyed());
     let now = app.now(keyed.ahead);
-    app.store().write(move |unit| tokens::revoke(unit, keyed.platform, id, now)).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    let render = |result: &Result<(), Error>| match result {
+        Ok(()) => (StatusCode::NO_CONTENT.as_u16(), Vec::new()),
+        Err(error) => ApiError::from(error.clone()).render(),
+    };
+    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
+        tokens::revoke(unit, keyed.platform, id, now).map(drop)
+    };
+    Ok(respond(once(&app, keyed, render, work).await))
 }

@@ -15,7 +15,8 @@ impl Callers {
         self.changes.load(Ordering::Acquire)
     }
 
-    pub(crate) fn changed(&self) {
+    /// Counts a commit, of this server or of one that carried something out for it.
+    pub fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -7,12 +7,13 @@
 //! there were no other server: nothing depends on it that a client could see.
 //!
 //! Guarantees:
-//! - A request is passed on once at most, and only to the process that has the lease: before the
-//!   first one it has told the name that stands there (`GET /peer`).
-//! - One that may have been carried out elsewhere is carried out here only if it has an idempotency
-//!   key, so that it has one effect. Without one, its client is told that nobody knows.
-//! - A server that hangs holds up requests with a key for a second, and the others for as long as
-//!   its lease is believed. One that is gone or turns everybody away holds up nobody.
+//! - A request is passed on once at most, and carried out there only by the process that has the
+//!   lease: before the first one it has told the name that stands there (`GET /peer`), each request
+//!   says for whom it is, and each answer who gave it.
+//! - Each has an idempotency key on its way: its client's, or one that is drawn here. So one that
+//!   may have been carried out elsewhere can be carried out here, and has one effect.
+//! - A server that hangs holds up requests for a second. One that is gone or turns everybody away
+//!   holds up nobody.
 
 use std::error::Error;
 use std::pin::{Pin, pin};
@@ -20,15 +21,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api::error::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use http::header::{
-    CONNECTION, EXPECT, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, EXPECT, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, Uri, Version};
@@ -71,7 +71,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// or is too busy to be of help.
 const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a server that could not be reached, or is another one, is left alone.
+/// How long nothing is passed on to a server that did not answer, had no room, or is another one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest answer with a name.
@@ -80,7 +80,18 @@ const NAME_MAX: usize = 1_024;
 /// Says that a request was passed on, and by whom.
 const RELAYED_BY: HeaderName = HeaderName::from_static("switchyard-relayed-by");
 
+/// Says who is to carry it out.
+const RELAYED_TO: HeaderName = HeaderName::from_static("switchyard-relayed-to");
+
+/// Says who has: what something between the servers answers does not have it.
+const CARRIED_OUT_BY: HeaderName = HeaderName::from_static("switchyard-carried-out-by");
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Where changes are found that say who may do what, besides those by PATCH and DELETE.
+const OF_CALLERS: [&str; 4] = ["config", "sandbox", "tokens", "webhooks"];
 
 /// What is about one connection and not about the request.
 const OF_CONNECTION: [HeaderName; 10] = [
@@ -96,25 +107,49 @@ const OF_CONNECTION: [HeaderName; 10] = [
     EXPECT,
 ];
 
+/// What the relay knows of its own server.
+trait Home: Send + Sync {
+    /// Who has the lease, if that is another server.
+    fn elsewhere(&self) -> Option<Arc<Holder>>;
+
+    /// A key that no client has.
+    fn draw_key(&self) -> HeaderValue;
+
+    /// Takes note that another server may have changed who may do what.
+    fn forget_callers(&self);
+}
+
+impl Home for App {
+    fn elsewhere(&self) -> Option<Arc<Holder>> {
+        tenure::elsewhere(self)
+    }
+
+    fn draw_key(&self) -> HeaderValue {
+        let digits = u128::from_le_bytes(self.random());
+        HeaderValue::try_from(format!("relayed-{digits:032x}")).expect("digits are a header value")
+    }
+
+    fn forget_callers(&self) {
+        self.store().callers().changed();
+    }
+}
+
 /// Puts the relay in front of the routes of a server that shares its database.
 pub fn router(app: App, local: Router) -> Router {
     if !app.env().shares_database {
         return local;
     }
     let name = HeaderValue::from_str(&tenure::name(&app)).expect("digits are a header value");
-    before(Arc::new(Relay::new(name, move || tenure::elsewhere(&app))), local)
+    before(Arc::new(Relay::new(name, app)), local)
 }
 
 fn before(relay: Arc<Relay>, local: Router) -> Router {
-    local.layer(from_fn_with_state(relay, pass_on))
+    local.layer(from_fn_with_state(relay, run))
 }
-
-/// Tells who has the lease, if that is another server.
-type Elsewhere = dyn Fn() -> Option<Arc<Holder>> + Send + Sync;
 
 struct Relay {
     name: HeaderValue,
-    elsewhere: Box<Elsewhere>,
+    home: Box<dyn Home>,
     client: Client<HttpConnector, Body>,
     slots: Semaphore,
     /// What is known of the server that was asked last.
@@ -127,11 +162,13 @@ struct Peer {
     trust: Trust,
     /// Whether it is being asked for its name.
     is_asked: bool,
+    /// Until when nothing more is passed on to it, whatever it tells.
+    rests_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
 enum Trust {
-    /// It has not been heard.
+    /// It has not been heard, or not since something came of a request that should not have.
     New,
     /// It has told its name.
     Known,
@@ -146,16 +183,21 @@ enum Passed {
     /// Nothing of it has left.
     Not,
     /// It was turned away: the other server has no room, or no database, for a moment.
-    TurnedAway(Response),
+    TurnedAway,
     /// It was sent, and whether it was carried out is not known.
     Unknown,
 }
 
+/// A request on its way.
+struct Relayed<'a> {
+    holder: &'a Arc<Holder>,
+    parts: &'a Parts,
+    key: HeaderValue,
+    body: Bytes,
+}
+
 impl Relay {
-    fn new(
-        name: HeaderValue,
-        elsewhere: impl Fn() -> Option<Arc<Holder>> + Send + Sync + 'static,
-    ) -> Self {
+    fn new(name: HeaderValue, home: impl Home + 'static) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
@@ -164,33 +206,38 @@ impl Relay {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
         let slots = Semaphore::new(PASSED_ON_MAX);
-        Self { name, elsewhere: Box::new(elsewhere), client, slots, peer: Mutex::default() }
+        Self { name, home: Box::new(home), client, slots, peer: Mutex::default() }
     }
 
     fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
         self.peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request is one to pass on, to whomever.
-    fn takes(request: &Request) -> bool {
+    /// Whether a request is one to pass on, and to whomever. One that shows no credentials is
+    /// refused before anybody reads the rest of it.
+    fn takes(&self, request: &Request) -> bool {
         let changes = matches!(*request.method(), Method::POST | Method::PATCH | Method::DELETE);
-        let is_of_api = request.uri().path().strip_prefix('/').is_some_and(|path| {
-            path.strip_prefix(api::VERSION).is_some_and(|rest| rest.starts_with('/'))
-        });
         let is_short = request.body().size_hint().exact().is_some_and(|length| length <= BODY_MAX);
-        changes && is_of_api && is_short && !request.headers().contains_key(RELAYED_BY)
+        changes
+            && is_short
+            && path_of_api(request.uri()).is_some()
+            && request.headers().contains_key(AUTHORIZATION)
+            && self.home.elsewhere().is_some()
     }
 
     /// The server that requests are to be passed on to, if there is one and it has told its name.
     /// One that has not is asked meanwhile.
     fn destination(self: &Arc<Self>) -> Option<Arc<Holder>> {
-        let holder = (self.elsewhere)().filter(|holder| holder.address.is_some())?;
+        let holder = self.home.elsewhere().filter(|holder| holder.address.is_some())?;
         let mut peer = self.peer();
         if peer.as_ref().is_none_or(|known| known.holder != holder) {
             let holder = Arc::clone(&holder);
-            *peer = Some(Peer { holder, trust: Trust::New, is_asked: false });
+            *peer = Some(Peer { holder, trust: Trust::New, is_asked: false, rests_until: None });
         }
         let known = peer.as_mut()?;
+        if known.rests_until.is_some_and(|until| now() < until) {
+            return None;
+        }
         match known.trust {
             Trust::Known => return Some(holder),
             Trust::Not(until) if now() < until => {}
@@ -208,9 +255,19 @@ impl Relay {
         tokio::spawn(async move {
             let name = timeout(NAME_TIMEOUT, relay.name_of(&holder)).await.ok().flatten();
             let is_it = name.is_some_and(|name| name == holder.server);
-            tracing::debug!(server = holder.server, is_it, "another server has the lease");
             let trust = if is_it { Trust::Known } else { Trust::Not(now() + PAUSE) };
-            relay.of(&holder, |peer| (peer.trust, peer.is_asked) = (trust, false));
+            let was_heard = relay.of(&holder, |peer| {
+                let before = std::mem::replace(&mut peer.trust, trust);
+                peer.is_asked = false;
+                !matches!(before, Trust::Not(_))
+            });
+            if !is_it && was_heard == Some(true) {
+                tracing::warn!(
+                    server = holder.server,
+                    "the server that has the lease is not found where it should be, so that \
+                     changes are carried out here: see --peer-url if this goes on"
+                );
+            }
         });
     }
 
@@ -220,15 +277,13 @@ impl Relay {
     }
 
     /// Whether an answer that has not come is still to be expected. A server that hangs does not
-    /// renew its lease. Before that it does not tell its name either; but so would one that is very
-    /// busy, so that this counts only for what may be carried out again.
-    fn is_hopeful(self: &Arc<Self>, holder: &Arc<Holder>, may_repeat: bool) -> bool {
-        let is_known = self.of(holder, |peer| {
+    /// renew its lease, and does not tell its name before that.
+    fn is_hopeful(self: &Arc<Self>, holder: &Arc<Holder>) -> bool {
+        let is_there = self.of(holder, |peer| {
             self.ask_for_name(peer);
-            matches!(peer.trust, Trust::Known)
+            !matches!(peer.trust, Trust::Not(_))
         });
-        let has_lease = (self.elsewhere)().as_ref() == Some(holder);
-        has_lease && (is_known == Some(true) || !may_repeat)
+        is_there == Some(true) && self.home.elsewhere().as_ref() == Some(holder)
     }
 
     /// What the server at an address calls itself.
@@ -241,34 +296,48 @@ impl Relay {
     }
 
     /// Passes a request on.
-    async fn pass(self: &Arc<Self>, holder: &Arc<Holder>, parts: &Parts, body: Bytes) -> Passed {
+    async fn pass(self: &Arc<Self>, Relayed { holder, parts, key, body }: Relayed<'_>) -> Passed {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let Some(uri) = uri_at(holder, target) else { return Passed::Not };
+        let Ok(to) = HeaderValue::from_str(&holder.server) else { return Passed::Not };
         let mut request = http::Request::new(Body::from(body));
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
-        *request.headers_mut() = parts.headers.clone();
-        keep_to_itself(request.headers_mut());
-        request.headers_mut().insert(RELAYED_BY, self.name.clone());
-        let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request)));
+        let headers = request.headers_mut();
+        headers.clone_from(&parts.headers);
+        keep_to_itself(headers);
+        headers.insert(RELAYED_BY, self.name.clone());
+        headers.insert(RELAYED_TO, to.clone());
+        // A client that sends several is told so by whoever carries it out.
+        headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+        let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, &to)));
         let passed = loop {
             tokio::select! {
                 answer = &mut answer => break answer.unwrap_or(Passed::Unknown),
                 () = timer(POLL) => {
-                    if !self.is_hopeful(holder, has_one_effect(parts)) {
+                    if !self.is_hopeful(holder) {
                         break Passed::Unknown;
                     }
                 }
             }
         };
-        if !matches!(passed, Passed::Answered(_)) {
-            self.of(holder, |peer| peer.trust = Trust::Not(now() + PAUSE));
-        }
+        self.of(holder, |peer| match passed {
+            Passed::Answered(_) => {}
+            // Those that wait are answered all the same.
+            Passed::TurnedAway => peer.rests_until = Some(now() + PAUSE),
+            Passed::Not | Passed::Unknown => {
+                peer.rests_until = Some(now() + PAUSE);
+                if matches!(peer.trust, Trust::Known) {
+                    peer.trust = Trust::New;
+                }
+            }
+        });
         passed
     }
 
-    async fn ask(&self, request: http::Request<Body>) -> Passed {
+    /// What comes of a request to the server of this name.
+    async fn ask(&self, request: http::Request<Body>, name: &HeaderValue) -> Passed {
         let answer = match self.client.request(request).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -278,12 +347,17 @@ impl Relay {
             }
         };
         let (mut parts, body) = answer.into_parts();
+        if parts.headers.remove(CARRIED_OUT_BY).as_ref() != Some(name) {
+            tracing::warn!(status = %parts.status, "somebody else answers for another server");
+            return Passed::Unknown;
+        }
         match to_bytes(Body::new(body), ANSWER_MAX).await {
             Ok(bytes) => {
                 keep_to_itself(&mut parts.headers);
-                let is_turned_away = parts.status == StatusCode::SERVICE_UNAVAILABLE;
-                let answer = Response::from_parts(parts, Body::from(bytes));
-                if is_turned_away { Passed::TurnedAway(answer) } else { Passed::Answered(answer) }
+                match parts.status {
+                    StatusCode::SERVICE_UNAVAILABLE => Passed::TurnedAway,
+                    _ => Passed::Answered(Response::from_parts(parts, Body::from(bytes))),
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "an answer to a request that was passed on broke off");
@@ -294,44 +368,85 @@ impl Relay {
 }
 
 /// The layer.
-async fn pass_on(State(relay): State<Arc<Relay>>, request: Request, next: Next) -> Response {
-    if !Relay::takes(&request) {
-        return next.run(request).await;
+async fn run(State(relay): State<Arc<Relay>>, request: Request, next: Next) -> Response {
+    if request.headers().contains_key(RELAYED_BY) {
+        relay.carry_out(request, next).await
+    } else if relay.takes(&request) {
+        relay.pass_on(request, next).await
+    } else {
+        next.run(request).await
     }
-    let Some(holder) = relay.destination() else { return next.run(request).await };
-    let Ok(_slot) = relay.slots.try_acquire() else { return next.run(request).await };
-    let (parts, body) = request.into_parts();
-    let body = match to_bytes(body, BODY_MAX as usize).await {
-        Ok(body) => body,
-        // The room that reads it says what is wrong with it.
-        Err(error) => {
-            let body = Body::new(Broken(Some(error)));
-            return next.run(Request::from_parts(parts, body)).await;
+}
+
+impl Relay {
+    /// Carries out what was passed on to this server, and to no other.
+    async fn carry_out(&self, mut request: Request, next: Next) -> Response {
+        if request.headers_mut().remove(RELAYED_TO).is_some_and(|to| to != self.name) {
+            return StatusCode::MISDIRECTED_REQUEST.into_response();
         }
-    };
-    let (passed, outcome) = match relay.pass(&holder, &parts, body.clone()).await {
-        Passed::Answered(response) => (Some(response), "answered"),
-        Passed::Not => (None, "here"),
-        Passed::TurnedAway(_) | Passed::Unknown if has_one_effect(&parts) => (None, "again"),
-        Passed::TurnedAway(response) => (Some(response), "answered"),
-        Passed::Unknown => (Some(nobody_knows()), "unknown"),
-    };
-    metrics::counter!("switchyard_relayed_requests_total", "outcome" => outcome).increment(1);
-    match passed {
-        Some(response) => response,
-        None => next.run(Request::from_parts(parts, Body::from(body))).await,
+        let mut response = next.run(request).await;
+        response.headers_mut().insert(CARRIED_OUT_BY, self.name.clone());
+        response
+    }
+
+    /// Has a request carried out by the other server, or does so here.
+    async fn pass_on(self: &Arc<Self>, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let body = match to_bytes(body, BODY_MAX as usize).await {
+            Ok(body) => body,
+            // The room that reads it says what is wrong with it.
+            Err(error) => {
+                let body = Body::new(Broken(Some(error)));
+                return next.run(Request::from_parts(parts, body)).await;
+            }
+        };
+        let again = |parts, body| Request::from_parts(parts, Body::from(body));
+        // Only now: whose turn it is may be another's than when the request began.
+        let (Some(holder), Ok(slot)) = (self.destination(), self.slots.try_acquire()) else {
+            return next.run(again(parts, body)).await;
+        };
+        let is_keyed = parts.headers.contains_key(IDEMPOTENCY_KEY);
+        let key = self.home.draw_key();
+        let (key_of, body_of) = (key.clone(), body.clone());
+        let relayed = Relayed { holder: &holder, parts: &parts, key: key_of, body: body_of };
+        let passed = self.pass(relayed).await;
+        drop(slot);
+        let outcome = match passed {
+            Passed::Answered(_) => "answered",
+            Passed::Not => "here",
+            Passed::TurnedAway | Passed::Unknown => "again",
+        };
+        metrics::counter!("switchyard_relayed_requests_total", "outcome" => outcome).increment(1);
+        match passed {
+            Passed::Answered(response) => {
+                if response.status().is_success() && changes_callers(&parts) {
+                    self.home.forget_callers();
+                }
+                response
+            }
+            Passed::Not => next.run(again(parts, body)).await,
+            Passed::TurnedAway | Passed::Unknown => {
+                // With the key that it was sent with: it may have been carried out.
+                parts.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
+                let mut response = next.run(again(parts, body)).await;
+                if !is_keyed {
+                    response.headers_mut().remove(IDEMPOTENT_REPLAYED);
+                }
+                response
+            }
+        }
     }
 }
 
-/// Whether a request that is carried out twice has one effect: every POST takes a key.
-fn has_one_effect(parts: &Parts) -> bool {
-    parts.method == Method::POST && parts.headers.contains_key(IDEMPOTENCY_KEY)
+/// What is behind the version in a path of the API.
+fn path_of_api(uri: &Uri) -> Option<&str> {
+    uri.path().strip_prefix('/')?.strip_prefix(api::VERSION)?.strip_prefix('/')
 }
 
-fn nobody_knows() -> Response {
-    let message = "the server that carries requests out did not answer, and this one may have \
-        happened or not: look before you ask again, and send an Idempotency-Key";
-    ApiError::new(Code::InternalError, message).into_response()
+/// Whether a request may change who may do what.
+fn changes_callers(parts: &Parts) -> bool {
+    let room = path_of_api(&parts.uri).and_then(|path| path.split('/').next());
+    parts.method != Method::POST || room.is_some_and(|room| OF_CALLERS.contains(&room))
 }
 
 fn keep_to_itself(headers: &mut HeaderMap) {
@@ -374,10 +489,12 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use axum::Json;
+    use axum::middleware::map_response;
     use axum::routing::{any, get};
-    use http::header::{ALLOW, AUTHORIZATION};
+    use http::header::ALLOW;
     use serde_json::{Value, json};
     use tokio::net::TcpListener;
+    use tokio::sync::Notify;
     use tokio_util::sync::CancellationToken;
     use tower::ServiceExt as _;
 
@@ -389,16 +506,37 @@ mod tests {
 
     const NAME: &str = "the one with the lease";
 
-    type Lease = Arc<Mutex<Option<Arc<Holder>>>>;
+    /// A server of which nothing is real but who has the lease.
+    #[derive(Clone, Default)]
+    struct Server {
+        lease: Arc<Mutex<Option<Arc<Holder>>>>,
+        forgot: Arc<AtomicUsize>,
+    }
+
+    impl Home for Server {
+        fn elsewhere(&self) -> Option<Arc<Holder>> {
+            self.lease.lock().expect("it is whole").clone()
+        }
+
+        fn draw_key(&self) -> HeaderValue {
+            HeaderValue::from_static("drawn")
+        }
+
+        fn forget_callers(&self) {
+            self.forgot.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 
     /// Another server, and the relay of one that passes requests on to it.
     struct Site {
-        lease: Lease,
+        server: Server,
         relay: Arc<Relay>,
         /// Requests that have reached the other server.
         reached: Arc<AtomicUsize>,
         /// Whether it does not even tell its name any more.
         hangs: Arc<AtomicBool>,
+        /// Lets it go on with what is slow.
+        goes_on: Arc<Notify>,
         stop: CancellationToken,
     }
 
@@ -407,16 +545,16 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             let (reached, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-            let hangs = Arc::new(AtomicBool::new(false));
-            let router = other(name, Arc::clone(&reached), Arc::clone(&hangs));
+            let (hangs, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+            let gates = (Arc::clone(&hangs), Arc::clone(&goes_on));
+            let router = other(name, Arc::clone(&reached), gates);
             tokio::spawn(edge::serve(listener, router, Limits::default(), stop.clone()));
             let holder =
                 Holder { server: NAME.to_owned(), address: Some(format!("http://{address}")) };
-            let lease = Lease::new(Mutex::new(Some(Arc::new(holder))));
-            let looked_at = Arc::clone(&lease);
-            let name = HeaderValue::from_static("this one");
-            let relay = Relay::new(name, move || looked_at.lock().expect("it is whole").clone());
-            Self { lease, relay: Arc::new(relay), reached, hangs, stop }
+            let server = Server::default();
+            *server.lease.lock().expect("it is whole") = Some(Arc::new(holder));
+            let relay = Relay::new(HeaderValue::from_static("this one"), server.clone());
+            Self { server, relay: Arc::new(relay), reached, hangs, goes_on, stop }
         }
 
         /// One that has told its name.
@@ -444,13 +582,14 @@ mod tests {
             (parts.status, body, parts.headers)
         }
 
-        async fn is_carried_out_here(&self, request: Request) {
-            let (status, body, _) = self.ask(request).await;
+        async fn is_carried_out_here(&self, request: Request) -> (Value, HeaderMap) {
+            let (status, body, headers) = self.ask(request).await;
             assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")), "{body}");
+            (body["headers"].clone(), headers)
         }
 
         fn give_up_lease(&self) {
-            *self.lease.lock().expect("it is whole") = None;
+            *self.server.lease.lock().expect("it is whole") = None;
         }
     }
 
@@ -474,10 +613,15 @@ mod tests {
     }
 
     fn here() -> Router {
-        Router::new().fallback(async |request| Json(seen("here", request).await))
+        let replayed = [(IDEMPOTENT_REPLAYED, "true")];
+        Router::new().fallback(async move |request| (replayed, Json(seen("here", request).await)))
     }
 
-    fn other(name: &'static str, reached: Arc<AtomicUsize>, hangs: Arc<AtomicBool>) -> Router {
+    fn other(
+        name: &'static str,
+        reached: Arc<AtomicUsize>,
+        (hangs, goes_on): (Arc<AtomicBool>, Arc<Notify>),
+    ) -> Router {
         let tells = async move || {
             if hangs.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
@@ -490,12 +634,24 @@ mod tests {
             (StatusCode::CREATED, headers, Json(seen("other", request).await))
         };
         let breaks = || Body::new(Broken(Some(axum::Error::new("it breaks off"))));
-        Router::new()
-            .route("/peer", get(tells))
+        let slow = async move || {
+            goes_on.notified().await;
+            (StatusCode::CREATED, Json(json!({ "server": "other" })))
+        };
+        let marked = Router::new()
             .route(&path("/breaks"), any(async move || breaks()))
             .route(&path("/full"), any(async || StatusCode::SERVICE_UNAVAILABLE))
             .route(&path("/hangs"), any(std::future::pending::<()>))
+            .route(&path("/slow"), any(slow))
             .fallback(counted)
+            .layer(map_response(async |mut response: Response| {
+                response.headers_mut().insert(CARRIED_OUT_BY, HeaderValue::from_static(NAME));
+                response
+            }));
+        Router::new()
+            .route("/peer", get(tells))
+            .route(&path("/proxy"), any(async || StatusCode::BAD_GATEWAY))
+            .fallback_service(marked)
     }
 
     fn path(path: &str) -> String {
@@ -504,7 +660,7 @@ mod tests {
 
     fn ask(method: Method, target: &str) -> Request {
         let request = Request::builder().method(method).uri(target).header("host", "pay.example");
-        request.body(Body::from("{}")).expect("a request")
+        request.header(AUTHORIZATION, "Basic abc").body(Body::from("{}")).expect("a request")
     }
 
     fn post(target: &str) -> Request {
@@ -521,7 +677,6 @@ mod tests {
         let site = Site::known().await;
         for method in [Method::POST, Method::PATCH, Method::DELETE] {
             let request = ask(method.clone(), &path("/customers/1?a=b%20c"));
-            let request = with(request, AUTHORIZATION, "Basic abc");
             let request = with(with(request, IDEMPOTENCY_KEY, "key"), TE, "trailers");
             let (status, body, headers) = site.ask(with(request, EXPECT, "100-continue")).await;
             assert_eq!(status, StatusCode::CREATED);
@@ -536,11 +691,15 @@ mod tests {
                 "host": "pay.example",
                 "idempotency-key": "key",
                 "switchyard-relayed-by": "this one",
+                "switchyard-relayed-to": NAME,
             });
             assert_eq!(Value::from(names), expected);
             assert_eq!(headers.get(ALLOW).expect("a header"), "of the answer");
             assert_eq!(headers.get(CONNECTION), None);
+            assert_eq!(headers.get(CARRIED_OUT_BY), None);
         }
+        let (_, body, _) = site.ask(post("/customers")).await;
+        assert_eq!(body["headers"]["idempotency-key"], "drawn", "it could not be repeated");
     }
 
     #[tokio::test]
@@ -550,6 +709,8 @@ mod tests {
         let length = usize::try_from(BODY_MAX).expect("a length") + 1;
         let long = post("/customers").map(|_| Body::from(vec![b'x'; length]));
         let unknown = post("/customers").map(|_| Body::new(Broken(None)));
+        let mut nobodys = post("/customers");
+        nobodys.headers_mut().remove(AUTHORIZATION);
         for request in [
             ask(Method::GET, &path("/customers")),
             ask(Method::POST, "/invitations/1"),
@@ -557,12 +718,43 @@ mod tests {
             with(post("/customers"), RELAYED_BY, "another one"),
             long,
             unknown,
+            nobodys,
         ] {
-            site.is_carried_out_here(request).await;
+            let (headers, _) = site.is_carried_out_here(request).await;
+            assert_eq!(headers["idempotency-key"], Value::Null);
         }
         site.give_up_lease();
         site.is_carried_out_here(post("/customers")).await;
         assert_eq!(site.reached.load(Ordering::SeqCst), reached);
+    }
+
+    #[tokio::test]
+    async fn what_was_passed_on_to_somebody_else_is_not_carried_out() {
+        let site = Site::known().await;
+        let relayed = || with(post("/customers"), RELAYED_BY, "another one");
+        let (status, body, headers) =
+            site.ask(with(relayed(), RELAYED_TO, "who was here before")).await;
+        assert_eq!((status, body), (StatusCode::MISDIRECTED_REQUEST, Value::Null));
+        assert_eq!(headers.get(CARRIED_OUT_BY), None);
+        let (status, body, headers) = site.ask(with(relayed(), RELAYED_TO, "this one")).await;
+        assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")));
+        assert_eq!(headers.get(CARRIED_OUT_BY).expect("who did it"), "this one");
+    }
+
+    #[tokio::test]
+    async fn who_may_do_what_is_read_again_once_it_may_have_changed() {
+        let site = Site::known().await;
+        let forgot = async |request| {
+            let before = site.server.forgot.load(Ordering::SeqCst);
+            site.ask(request).await;
+            site.server.forgot.load(Ordering::SeqCst) > before
+        };
+        for path in ["/tokens", "/sandbox/clock", "/webhooks/keys/rotate"] {
+            assert!(forgot(post(path)).await, "{path}");
+        }
+        assert!(forgot(ask(Method::PATCH, &path("/config"))).await);
+        assert!(forgot(ask(Method::DELETE, &path("/tokens/1"))).await);
+        assert!(!forgot(post("/transfer-out")).await);
     }
 
     #[tokio::test]
@@ -596,58 +788,68 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_have_happened_is_repeated_with_a_key_only() {
-        let unknown = [post("/breaks"), {
-            let patch = ask(Method::PATCH, &path("/breaks"));
-            with(patch, IDEMPOTENCY_KEY, "key")
-        }];
-        for request in unknown {
-            let (status, body, _) = Site::known().await.ask(request).await;
-            assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
-            assert_eq!(body["code"], "INTERNAL_ERROR", "{body}");
+    async fn what_may_have_happened_is_repeated_with_the_same_key() {
+        for target in ["/breaks", "/full", "/proxy"] {
+            for method in [Method::POST, Method::PATCH, Method::DELETE] {
+                let site = Site::known().await;
+                let request = ask(method.clone(), &path(target));
+                let keyed = with(request, IDEMPOTENCY_KEY, "key");
+                let (headers, answer) = site.is_carried_out_here(keyed).await;
+                assert_eq!(headers["idempotency-key"], "key");
+                assert_eq!(answer.get(IDEMPOTENT_REPLAYED).expect("it may be one"), "true");
+                // For a moment, everything is.
+                site.is_carried_out_here(post("/customers")).await;
+
+                let site = Site::known().await;
+                let request = ask(method, &path(target));
+                let (headers, answer) = site.is_carried_out_here(request).await;
+                assert_eq!(headers["idempotency-key"], "drawn");
+                assert_eq!(answer.get(IDEMPOTENT_REPLAYED), None, "its client has asked once");
+            }
         }
-        for target in ["/breaks", "/full"] {
-            let site = Site::known().await;
-            let (_, body, _) = site.ask(with(post(target), IDEMPOTENCY_KEY, "key")).await;
-            assert_eq!((&body["server"], &body["body"]), (&json!("here"), &json!("{}")), "{body}");
-            assert_eq!(body["headers"]["idempotency-key"], "key");
-            // For a moment, everything is.
-            site.is_carried_out_here(post("/customers")).await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_answered_although_others_are_turned_away() {
+        let site = Site::known().await;
+        let mut waits = pin!(site.ask(post("/slow")));
+        let turned_away = async {
+            site.is_carried_out_here(post("/full")).await;
+            // It looks several times whether there is hope, and the other server tells its name.
+            timer(3 * POLL).await;
+        };
+        tokio::select! {
+            biased;
+            (status, ..) = &mut waits => panic!("it does not wait: {status}"),
+            () = turned_away => {}
         }
-        let (status, ..) = Site::known().await.ask(post("/full")).await;
-        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        site.goes_on.notify_one();
+        let (status, body, _) = waits.await;
+        assert_eq!((status, &body["server"]), (StatusCode::CREATED, &json!("other")));
     }
 
     #[tokio::test]
     async fn a_server_that_hangs_holds_nobody_up_once_its_lease_is_over() {
         let site = Site::known().await;
-        let keyed = with(post("/hangs"), IDEMPOTENCY_KEY, "key");
-        let (asked, asked_keyed) = (site.ask(post("/hangs")), site.is_carried_out_here(keyed));
+        let asked = site.is_carried_out_here(post("/hangs"));
         let ends = async {
-            // They are on their way when the lease ends.
+            // It is on its way when the lease ends.
             tokio::task::yield_now().await;
             site.give_up_lease();
         };
-        let ((status, ..), (), ()) = tokio::join!(asked, asked_keyed, ends);
-        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        let ((headers, _), ()) = tokio::join!(asked, ends);
+        assert_eq!(headers["idempotency-key"], "drawn");
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_tell_its_name_any_more_is_not_waited_for_with_a_key() {
+    async fn a_server_that_does_not_tell_its_name_any_more_is_not_waited_for() {
         let site = Site::known().await;
         site.hangs.store(true, Ordering::SeqCst);
-        let mut without = std::pin::pin!(site.ask(post("/hangs")));
-        let keyed = site.is_carried_out_here(with(post("/hangs"), IDEMPOTENCY_KEY, "key"));
-        tokio::select! {
-            biased;
-            (status, ..) = &mut without => panic!("nobody knows what became of it: {status}"),
-            () = keyed => {}
-        }
+        let (headers, _) = site.is_carried_out_here(post("/hangs")).await;
+        assert_eq!(headers["idempotency-key"], "drawn");
         // Whoever comes now is not passed on.
-        site.is_carried_out_here(post("/hangs")).await;
-        site.give_up_lease();
-        let (status, ..) = without.await;
-        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        let (headers, _) = site.is_carried_out_here(post("/hangs")).await;
+        assert_eq!(headers["idempotency-key"], Value::Null);
     }
 
     #[tokio::test]

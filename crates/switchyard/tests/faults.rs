@@ -7,6 +7,7 @@
 //! prints its figures: `cargo nextest run -p switchyard --test faults --no-capture`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -167,46 +168,119 @@ async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()
 }
 
 /// A server that does what is due, and another one through which all clients ask; it passes on what
-/// they want to have changed. `fail` has something happen to the first, under load, and `recover`
-/// undoes it. What the clients wait for is how long there is no answer.
+/// they want to have changed.
+struct Passing {
+    at_work: Instance,
+    site: Site,
+    http: reqwest::Client,
+}
+
+impl Passing {
+    async fn open(database: &Database) -> Result<Self> {
+        let installation = installation(&database.url());
+        let at_work = installation.start()?;
+        Api::new(&[at_work.base()])?.ready().await?;
+        let has_lease = async || {
+            Ok(database.query("select count(*) from leases where address is not null")? == "1")
+        };
+        until("the only server does what is due", has_lease).await?;
+        let other = installation.start()?;
+        let site = Site::of(installation, vec![other]).await?;
+        Ok(Self { at_work, site, http: testbed::recorder::http(PATIENCE)? })
+    }
+
+    /// How many requests were passed on with this outcome.
+    async fn relayed(&self, outcome: &str) -> Result<u64> {
+        let url = format!("{}/metrics", self.site.servers[0].base());
+        let text = self.http.get(&url).send().await?.text().await?;
+        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(&name));
+        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
+    }
+
+    /// Waits until clients' changes are passed on.
+    async fn passes_on(&self) -> Result<()> {
+        let passes_on = async || Ok(self.relayed("answered").await? > 100);
+        until("what is to be changed is passed on", passes_on).await.map(drop)
+    }
+
+    /// How many requests were carried out by the server that they came to after all.
+    async fn carried_out_here(&self) -> Result<u64> {
+        Ok(self.relayed("again").await? + self.relayed("here").await?)
+    }
+}
+
+/// `fail` has something happen to the server at work, under load, and `recover` undoes it. What the
+/// clients wait for is how long there is no answer.
 async fn with_the_server_at_work(
     fail: impl FnOnce(&mut Instance) -> Result<()>,
     recover: impl FnOnce(&mut Instance) -> Result<()>,
 ) -> Result<()> {
     let database = Database::fresh();
-    let installation = installation(&database.url());
-    let mut at_work = installation.start()?;
-    Api::new(&[at_work.base()])?.ready().await?;
-    let has_lease = async || {
-        Ok(database.query("select count(*) from leases where address is not null")? == "1")
-    };
-    until("the only server does what is due", has_lease).await?;
-    let other = installation.start()?;
-    let http = testbed::recorder::http(PATIENCE)?;
-    let url = format!("{}/metrics", other.base());
-    let relayed = async |outcome: &str| -> Result<u64> {
-        let text = http.get(&url).send().await?.text().await?;
-        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}} ");
-        let count = text.lines().find_map(|line| line.strip_prefix(&name));
-        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
-    };
-    let site = Site::of(installation, vec![other]).await?;
-    let load = site.load();
-    let passes_on = async || Ok(relayed("answered").await? > 100);
-    until("what is to be changed is passed on", passes_on).await?;
-    fail(&mut at_work)?;
+    let mut passing = Passing::open(&database).await?;
+    let load = passing.site.load();
+    passing.passes_on().await?;
+    fail(&mut passing.at_work)?;
     let failed = now();
-    site.recorder.more(20).await?;
+    passing.site.recorder.more(20).await?;
     let answered_again = failed.elapsed();
-    recover(&mut at_work)?;
-    site.recorder.more(60).await?;
-    let again = relayed("again").await? + relayed("here").await?;
-    let report = site.is_right(load).await?;
-    println!("answered again after {answered_again:.1?}, {again} carried out here: {report}");
+    recover(&mut passing.at_work)?;
+    passing.site.recorder.more(60).await?;
+    let here = passing.carried_out_here().await?;
+    let report = passing.site.is_right(load).await?;
+    println!("answered again after {answered_again:.1?}, {here} carried out here: {report}");
     assert!(answered_again < TAKEN_OVER_WITHIN, "the other server waits for too long");
-    assert!(again > 0, "nothing was under way when it happened");
-    assert_eq!(relayed("unknown").await?, 0, "every change has a key");
+    assert!(here > 0, "nothing was under way when it happened");
     Ok(())
+}
+
+/// The same with clients who send no idempotency key and never ask again: each is to be answered,
+/// and what it asked for is to be there once.
+async fn without_keys_with_the_server_at_work(
+    fail: impl FnOnce(&mut Instance) -> Result<()>,
+    recover: impl FnOnce(&mut Instance) -> Result<()>,
+) -> Result<()> {
+    let database = Database::fresh();
+    let mut passing = Passing::open(&database).await?;
+    let (made, is_over) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let recorder = Arc::clone(&passing.site.recorder);
+        let (made, is_over) = (Arc::clone(&made), Arc::clone(&is_over));
+        clients.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let outcome = recorder.api().ask(&recorder.transfer(String::new())).await;
+                match outcome {
+                    Outcome::Known((201, _)) => drop(made.fetch_add(1, Ordering::Relaxed)),
+                    // It was not made, and the count below shows whether that is true.
+                    Outcome::Unavailable(503) => pause().await,
+                    outcome => anyhow::bail!("nobody knows what became of it: {outcome:?}"),
+                }
+            }
+            Ok(())
+        });
+    }
+    let more = async |more| {
+        let enough = made.load(Ordering::Relaxed) + more;
+        until("payments are made", async || Ok(made.load(Ordering::Relaxed) >= enough)).await
+    };
+    passing.passes_on().await?;
+    fail(&mut passing.at_work)?;
+    let answered_again = more(20).await?;
+    recover(&mut passing.at_work)?;
+    more(60).await?;
+    let here = passing.carried_out_here().await?;
+    is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = clients.join_next().await {
+        ended.context("a client panicked")??;
+    }
+    println!("answered again after {answered_again:.1?}, {here} carried out here");
+    assert!(here > 0, "nothing was under way when it happened");
+    let recorder = &passing.site.recorder;
+    recorder.settled().await?;
+    let found = recorder.api().total("/transactions?type=OUTGOING&").await?;
+    assert_eq!(found, made.load(Ordering::Relaxed), "what is there and what was answered");
+    passing.site.installation.verify()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,6 +291,16 @@ async fn what_was_passed_on_to_a_server_that_is_killed_is_answered_all_the_same(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_passed_on_to_a_server_that_hangs_is_answered_all_the_same() -> Result<()> {
     with_the_server_at_work(|server| server.freeze(), |server| server.thaw()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_passed_on_without_a_key_to_a_server_that_is_killed_is_made_once() -> Result<()> {
+    without_keys_with_the_server_at_work(Instance::kill, Instance::resume).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_passed_on_without_a_key_to_a_server_that_hangs_is_made_once() -> Result<()> {
+    without_keys_with_the_server_at_work(|server| server.freeze(), |server| server.thaw()).await
 }
 
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::During, Moment::After];

@@ -22,7 +22,7 @@ pub struct Ask {
     pub path: String,
     /// What is sent.
     pub body: Value,
-    /// The idempotency key: the same for every try.
+    /// The idempotency key: the same for every try. If it is empty, none is sent.
     pub key: String,
 }
 
@@ -92,7 +92,11 @@ impl Api {
     pub(super) async fn ask_at(&self, server: usize, ask: &Ask) -> Outcome {
         let url = format!("{}/{VERSION}{}", self.bases[server], ask.path);
         let request = self.http.post(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
-        let request = request.header("idempotency-key", &ask.key).json(&ask.body);
+        let request = match ask.key.as_str() {
+            "" => request,
+            key => request.header("idempotency-key", key),
+        };
+        let request = request.json(&ask.body);
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(error) if error.is_connect() => return Outcome::Unreached,
