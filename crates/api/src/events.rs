@@ -16,7 +16,7 @@ use crate::approvals::QuestionBody;
 use crate::auth::Caller;
 use crate::bulk::BulkImportBody;
 use crate::customers::CustomerBody;
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 use crate::extract::ok;
 use crate::internal_accounts::ChangedAccountBody;
 use crate::invitations::InvitationBody;
@@ -158,6 +158,12 @@ pub async fn list(
         view.feed(platform, after, kind, limit)
     });
     let feed = read.await.map_err(|error: StoreError| Error::Store(error))?;
+    if after.is_some_and(|after| after > feed.head) {
+        let message = "the cursor is from a later time than the database, which was restored from \
+            a backup or is another one: ask without it, and for what is known already with \
+            startDate";
+        return Err(ApiError::new(Code::InvalidInput, message).with("field", "cursor"));
+    }
     let data: Result<Vec<_>, _> =
         feed.events.into_iter().map(|numbered| raw(numbered.event)).collect();
     Ok(ok(&FeedBody {

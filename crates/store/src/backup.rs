@@ -12,6 +12,7 @@ use rusqlite::backup::{Backup, StepResult};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::migrate;
 use crate::sql::{Connection as _, Row};
 use crate::sqlite::{Access, Sqlite, failure};
 
@@ -97,15 +98,45 @@ pub fn copy_file(
     drop(backup);
     drop(target);
     source.rollback()?;
-    // The pages say that there is a log beside them. A copy has none, and no use for one.
-    let target = rusqlite::Connection::open(to).map_err(failure)?;
+    without_log(to)?;
+    file.sync_all().map_err(unwritable)
+}
+
+/// What a file says of its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schema {
+    /// The number of its newest migration; 0 if it has none.
+    pub is: i64,
+    /// The newest that this program knows.
+    pub known: i64,
+}
+
+/// Which schema the database in a file has.
+pub fn schema(path: &Path) -> Result<Schema, StoreError> {
+    let is = migrate::sqlite_schema(&mut Sqlite::open(path, Access::Read)?)?;
+    Ok(Schema { is, known: migrate::newest_known() })
+}
+
+/// Brings a copy that an older program made to this program's schema.
+pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
+    let mut copy = Sqlite::open(path, Access::Write)?;
+    migrate::sqlite(&mut copy)?;
+    copy.settle()?;
+    drop(copy);
+    without_log(path)?;
+    let file = OpenOptions::new().write(true).open(path).map_err(unwritable)?;
+    file.sync_all().map_err(unwritable)
+}
+
+/// The pages of a copy say that there is a log beside them. It has none, and no use for one.
+fn without_log(path: &Path) -> Result<(), StoreError> {
+    let target = rusqlite::Connection::open(path).map_err(failure)?;
     let mode: String =
         target.query_row("pragma journal_mode = delete", [], |row| row.get(0)).map_err(failure)?;
     if mode != "delete" {
         return Err(StoreError::Engine(format!("the copy stays in journal mode {mode}")));
     }
-    target.close().map_err(|(_, error)| failure(error))?;
-    file.sync_all().map_err(unwritable)
+    target.close().map_err(|(_, error)| failure(error))
 }
 
 fn unwritable(error: std::io::Error) -> StoreError {

@@ -2,7 +2,7 @@
 
 use crate::command::{Failure, print};
 use crate::config::{Backup, Config, EXIT_OK};
-use crate::copies::{self, checked, told};
+use crate::copies::{self, Older, checked, told};
 use crate::progress::{Progress, seconds, size};
 use crate::wiring;
 
@@ -10,10 +10,10 @@ use crate::wiring;
 pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
     let mut progress = Progress::start();
     let from = copies::file_of(&config.database)?;
-    wiring::refuse_missing(&config.database)?;
+    wiring::refuse_missing(&config.database, "--database-url")?;
     copies::refuse_taken(&options.to)?;
-    let keyring = wiring::keyring(&config.key)?;
-    let copy = copies::make(from, &options.to, keyring.as_ref(), &mut progress)?;
+    let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
+    let copy = copies::make(from, &options.to, keyring.as_ref(), Older::Refused, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     copy.keep(&options.to)?;
     print(&format!(

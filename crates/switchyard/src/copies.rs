@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use store::backup::{Summary, copy_file, summary};
+use store::backup::{Schema, Summary, bring_up_to_date, copy_file, schema, summary};
 use store::engine::SqliteFile;
 use store::error::StoreError;
 use store::keyring::Keyring;
@@ -57,12 +57,22 @@ pub fn refuse_taken(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// What becomes of a copy of a database that an older program made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Older {
+    /// It is brought to this program's schema, to be served by it.
+    Upgraded,
+    /// It is refused: whoever keeps it may want to go back to that program.
+    Refused,
+}
+
 /// Copies the database in the file `from` into the folder in which `to` is to be, and verifies the
 /// copy. One that is not sound is not kept: its report is printed.
 pub fn make(
     from: &Path,
     to: &Path,
     keyring: Option<&Keyring>,
+    older: Older,
     progress: &mut Progress,
 ) -> Result<Copy, Failure> {
     let unwritable = |error: io::Error| {
@@ -86,6 +96,18 @@ pub fn make(
         });
     })
     .map_err(failed)?;
+    let Schema { is, known } = schema(file.path()).map_err(failed)?;
+    if (1..known).contains(&is) {
+        if older == Older::Refused {
+            return Err(Failure::new(format!(
+                "{} has schema {is} and this program has schema {known}: make the backup with the \
+                 program that serves it, or serve it with this one first",
+                from.display()
+            )));
+        }
+        progress.tell(&format!("bringing the copy from schema {is} to {known}"));
+        bring_up_to_date(file.path()).map_err(failed)?;
+    }
     let bytes = file.path().metadata().map_err(unwritable)?.len();
     progress.tell(&format!("copied {}, verifying the copy", size(bytes)));
     let engine = SqliteFile::new(file.path());

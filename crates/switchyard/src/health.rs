@@ -12,6 +12,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde_json::json;
 use service::{App, tenure};
+use store::leases::{Duty, Lease};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -67,8 +68,8 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
     if health.shutdown.is_cancelled() {
         return Some("the server is stopping");
     }
-    let store = health.app.store();
-    let read = store.read(|view| view.next_due().map(drop)).await;
+    // Not among the lists, which may take long.
+    let read = health.app.store().get::<Lease>(Duty::Jobs).await;
     if let Err(error) = read {
         tracing::error!(%error, "the database cannot be read");
         return Some("the database cannot be read");

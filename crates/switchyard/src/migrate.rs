@@ -17,7 +17,7 @@ const ACCOUNTS_NAMED_MAX: usize = 100;
 pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     let mut progress = Progress::start();
     let (from, to) = (&config.database, Database::parse(&options.to.0)?);
-    wiring::refuse_missing(from)?;
+    wiring::refuse_missing(from, "--from")?;
     if from.to_string() == to.to_string() {
         return Err(Failure::new("the database to move to is the one that is to be moved"));
     }

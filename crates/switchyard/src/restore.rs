@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::command::{Failure, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
-use crate::copies::{self, checked, told};
+use crate::copies::{self, Older, checked, told};
 use crate::files::beside;
 use crate::progress::{Progress, seconds, size};
 use crate::wiring;
@@ -18,6 +18,8 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     if !from.metadata().is_ok_and(|file| file.len() > 0) {
         return Err(Failure::new(format!("there is no backup at {}", from.display())));
     }
+    // A server that still runs would go on with files that were moved away under it.
+    let held = config.database.hold()?;
     copies::refuse_taken(to)?;
     let Some(keyring) = wiring::keyring(&config.key)? else {
         let place = match &config.key {
@@ -30,15 +32,17 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
         )));
     };
     let is_bare = is_without_log(from);
-    let copy = copies::make(from, to, Some(&keyring), &mut progress)?;
+    let copy = copies::make(from, to, Some(&keyring), Older::Upgraded, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     copy.keep(to)?;
+    drop(held);
     let mut text = format!(
         "{to}: {size}, {held}; {checks}; took {time}\n\n\
          What was answered after that time is not in it, and clients do not know:\n\
-         - a client that asks again with its idempotency key is served as if for the first time;\n\
          - a payment whose id is not found was lost with the old database, while the rail may have\n\
          \x20 made it: compare the rail's statement from that time on;\n\
+         - a client that asks again with its idempotency key is served as if for the first time, so\n\
+         \x20 that a payment which the rail has made is made again: compare first, then let clients in;\n\
          - a payment that was under way then goes on: the rail is asked again with the same\n\
          \x20 instruction id, so it pays once;\n\
          - a token that was revoked after that time is valid again: switchyard token list.\n",

@@ -20,8 +20,8 @@ pub fn run(config: &Config, options: &Verify) -> Result<u8, Failure> {
 }
 
 fn check(config: &Config) -> Result<Report, Failure> {
-    wiring::refuse_missing(&config.database)?;
-    let keyring = wiring::keyring(&config.key)?;
+    wiring::refuse_missing(&config.database, "--database-url")?;
+    let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
     verify(&*config.database.engine(), keyring.as_ref())
         .map_err(|error| wiring::failed(&config.database, error))
 }

@@ -129,14 +129,12 @@ pub fn failed(database: &Database, error: impl fmt::Display) -> Failure {
     Failure::new(format!("{database}: {error}"))
 }
 
-/// Refuses a name under which there is no database.
-pub fn refuse_missing(database: &Database) -> Result<(), Failure> {
+/// Refuses a name under which there is no database. `option` is where it was named.
+pub fn refuse_missing(database: &Database, option: &str) -> Result<(), Failure> {
     if holds_data(database)? {
         return Ok(());
     }
-    Err(Failure::new(format!(
-        "there is no database at {database}: name another with --database-url"
-    )))
+    Err(Failure::new(format!("there is no database at {database}: name another with {option}")))
 }
 
 /// The key that was given or that is in its file; none if there is no such file.
@@ -146,6 +144,22 @@ pub fn keyring(key: &KeySource) -> Result<Option<Keyring>, Failure> {
         KeySource::File(path) => keyfile::load(path)?,
     };
     Ok(key.map(|key| Keyring::new(&key)))
+}
+
+/// Like [`keyring`], for commands that do without a key. One that was named must be there: whoever
+/// named it does not expect to do without.
+pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
+    let found = keyring(key)?;
+    match key {
+        KeySource::File(path) if found.is_none() && *path != database.key_file() => {
+            Err(Failure::new(format!(
+                "there is no key at {}, which --key-file or SWITCHYARD_KEY_FILE names",
+                path.display()
+            ))
+            .as_usage())
+        }
+        _ => Ok(found),
+    }
 }
 
 /// The key that a database was made with; a new one for a new database.

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value;
 use tempfile::TempDir;
-use testbed::instance::{Installation, Instance};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
 use testbed::postgres::Database;
 use testbed::recorder::{Answer, Api, Load, Outcome, Recorder};
 
@@ -170,6 +170,17 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
     load.stop().await?;
     recorder.settled().await?;
     let asks = recorder.known();
+    let feed = recorder.api().get("/events?start=latest").await?;
+    let later = feed["nextCursor"].as_str().context("a feed has a cursor")?.to_owned();
+    // Under a server that runs, files can be moved away without it noticing.
+    let restore = "restore --from backup.db --database-url sqlite://live.db";
+    for name in ["live.db", "live.db-wal", "live.db-shm"] {
+        std::fs::rename(place.path(name), place.path(&format!("away-{name}")))?;
+    }
+    place.refused(restore, 1, "another server has")?;
+    for name in ["live.db", "live.db-wal", "live.db-shm"] {
+        std::fs::rename(place.path(&format!("away-{name}")), place.path(name))?;
+    }
     server.kill()?;
 
     let restore = "restore --from backup.db --database-url sqlite://new.db";
@@ -197,6 +208,12 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
     let server = installation.start()?;
     let api = Api::new(&[server.base()])?;
     api.ready().await?;
+    let url = format!("{}/2025-10-13/events?cursor={later}", server.base());
+    let http = testbed::recorder::http(std::time::Duration::from_secs(60))?;
+    let request = http.get(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
+    let answer = request.send().await?;
+    let (status, body): (_, Value) = (answer.status().as_u16(), answer.json().await?);
+    ensure!(status == 400 && body["details"]["field"] == "cursor", "{status}: {body}");
     let (mut same, mut anew) = (0, 0);
     for (ask, answer) in asks {
         let Outcome::Known(now) = api.ask(&ask).await else {
@@ -212,6 +229,41 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
     }
     ensure!(same > 0 && anew > 0, "{same} answers were kept and {anew} given anew");
     installation.verify()
+}
+
+/// Takes the newest migration back.
+const OLDER: &str = "alter table leases drop column address; \
+     delete from refinery_schema_history where version = 4";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_an_older_release_is_restored() -> Result<()> {
+    let place = Place::new()?;
+    let (mut server, recorder) = place.served("live.db").await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(60).await?;
+    load.stop().await?;
+    recorder.settled().await?;
+    server.kill()?;
+    let backup = "backup --database-url sqlite://live.db --to";
+    place.done(&format!("{backup} older.db"))?;
+    Connection::open(place.path("older.db"))?.execute_batch(OLDER)?;
+    place.done("restore --from older.db --database-url sqlite://new.db")?;
+    ensure!(held(&place.path("new.db"))? == held(&place.path("live.db"))?, "not the same payments");
+    ensure!(!place.names()?.iter().any(|name| name.starts_with(".switchyard")), "left behind");
+    place.done("verify --database-url sqlite://new.db")?;
+    let server = place.installation("new.db").start()?;
+    Api::new(&[server.base()])?.ready().await?;
+
+    // Whoever makes a backup before an upgrade may want to go back.
+    Connection::open(place.path("live.db"))?.execute_batch(OLDER)?;
+    place.refused(
+        &format!("{backup} before.db"),
+        1,
+        "has schema 3 and this program has schema 4",
+    )?;
+    ensure!(!place.path("before.db").exists(), "it was kept");
+    let missing_key = format!("{backup} before.db --key-file no.key");
+    place.refused(&missing_key, 2, "there is no key at no.key")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
