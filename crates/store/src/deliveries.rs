@@ -210,6 +210,9 @@ pub(crate) fn strands(platform: Uuid, resource: Uuid, facet: Facet) -> [Strand; 
     ]
 }
 
+/// Whose a resource is, of which somebody was told.
+pub(crate) const TOLD_OF: &str = "select platform from deliveries where resource = $1 limit 1";
+
 /// Which deliveries are listed. Bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryFilter {
@@ -246,20 +249,33 @@ impl View<'_> {
             Some(resource) => (&BY_RESOURCE, resource),
             None => (&BY_PLATFORM, platform.uuid()),
         };
+        // All deliveries about a resource are of one platform: asked of each of them, they could
+        // not be counted by their tallies.
+        if let Some(resource) = filter.resource
+            && self.told_of(resource)? != Some(platform)
+        {
+            return Ok(Page::EMPTY);
+        }
         let branch =
             Branch { index, leaders: [leader; 2], group: filter.kind.map(|kind| kind as u8) };
-        let mut rest = Conditions::default();
-        if filter.resource.is_some() {
-            rest.and("platform = ?", [platform.into()]);
-        }
         let query = Query {
             ways: vec![Way { branches: vec![branch], conditions: Conditions::default() }],
             group: filter.kind.map(|kind| kind as u8),
             state: filter.status.map(|status| status as u16),
             ids: Ids::made(filter.created_after, filter.created_before),
-            rest,
+            rest: Conditions::default(),
         };
         self.list(query, page)
+    }
+
+    /// The platform that was told of a resource, if one was.
+    fn told_of(&mut self, resource: Uuid) -> Result<Option<PlatformId>, StoreError> {
+        let mut platform = None;
+        self.connection.query(TOLD_OF, &[resource.into()], 1, &mut |values| {
+            platform = Some(Row::new("deliveries", &["platform"], values).id()?);
+            Ok(())
+        })?;
+        Ok(platform)
     }
 }
 

@@ -95,6 +95,7 @@ pub fn statements() -> Vec<String> {
         events::WHEN,
         events::OUTBOXES_WITH_NEWS,
         events::OPEN_OUTBOXES,
+        deliveries::TOLD_OF,
         backup::SUMMARY,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();

@@ -229,6 +229,20 @@ async fn answers_end_a_delivery_as_the_contract_says() {
 }
 
 #[tokio::test]
+async fn a_list_about_a_resource_is_counted_and_only_its_own_platforms() {
+    let mut told = Told::new().await;
+    let payment = told.pay().await;
+    told.deliver().await;
+    let other = Payer::with(&told.server, 1_000_000).await;
+    let path = format!("/webhooks/deliveries?resourceId={payment}");
+    for (client, listed) in [(&told.payer.client, true), (&other.client, false)] {
+        let list = client.get(&path).await.expect(200).clone();
+        let rows = list["data"].as_array().expect("rows").len();
+        assert_eq!((rows > 0, &list["totalCount"]), (listed, &json!(rows)));
+    }
+}
+
+#[tokio::test]
 async fn an_endpoint_that_is_gone_gets_nothing_until_it_is_set_again() {
     let mut told = Told::new().await;
     told.receiver.answer(Answer::status(410));
