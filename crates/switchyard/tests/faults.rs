@@ -86,6 +86,14 @@ impl Site {
         Ok(Self { installation, servers, recorder: Recorder::set_up(api).await? })
     }
 
+    /// A figure of the first server; 0 if nothing has counted yet.
+    async fn metric(&self, name: &str) -> Result<u64> {
+        let url = format!("{}/metrics", self.servers[0].base());
+        let text = testbed::recorder::http(PATIENCE)?.get(&url).send().await?.text().await?;
+        let count = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        count.map_or(Ok(0), |count| count.parse().with_context(|| format!("reading {name}")))
+    }
+
     fn load(&self) -> Load {
         Load::start(&self.recorder, CLIENTS)
     }
@@ -172,7 +180,6 @@ async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()
 struct Passing {
     at_work: Instance,
     site: Site,
-    http: reqwest::Client,
 }
 
 impl Passing {
@@ -186,16 +193,13 @@ impl Passing {
         until("the only server does what is due", has_lease).await?;
         let other = installation.start()?;
         let site = Site::of(installation, vec![other]).await?;
-        Ok(Self { at_work, site, http: testbed::recorder::http(PATIENCE)? })
+        Ok(Self { at_work, site })
     }
 
     /// How many requests were passed on with this outcome.
     async fn relayed(&self, outcome: &str) -> Result<u64> {
-        let url = format!("{}/metrics", self.site.servers[0].base());
-        let text = self.http.get(&url).send().await?.text().await?;
-        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}} ");
-        let count = text.lines().find_map(|line| line.strip_prefix(&name));
-        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
+        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}}");
+        self.site.metric(&name).await
     }
 
     /// Waits until clients' changes are passed on.
@@ -537,14 +541,7 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     let cluster = Cluster::start_with(&[("deadlock_timeout", "50ms")])?;
     let database = Database::new(cluster.server())?;
     let site = Site::open(&database.url()).await?;
-    let http = testbed::recorder::http(PATIENCE)?;
-    let conflicts = async || -> Result<u64> {
-        let url = format!("{}/metrics", site.servers[0].base());
-        let text = http.get(url).send().await?.text().await?;
-        let mut lines = text.lines();
-        let count = lines.find_map(|line| line.strip_prefix("switchyard_commit_conflicts_total "));
-        count.map_or(Ok(0), |count| count.parse().context("reading a metric"))
-    };
+    let conflicts = async || site.metric("switchyard_commit_conflicts_total").await;
     let rival = Rival::new(&database).await?;
 
     // As often as it is tried, until the client is told to come back.
@@ -587,6 +584,34 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     println!("deadlocks now and then: {} in all, {retries} retries; {report}", rounds(10));
     assert!(retries >= rounds(10), "a deadlock was not met");
     assert_eq!((report.lost, report.unavailable), (0, 0), "a client had to ask again");
+    Ok(())
+}
+
+/// Has one statement in ten that enters a posting, and one commit in ten with a new payment, fail
+/// as engines do that let transactions run side by side and see in the end that they cannot.
+const STORM: &str = "create function storm() returns trigger language plpgsql as $$ begin \
+     if random() < 0.1 then raise exception 'a storm' using errcode = '40001'; end if; \
+     return null; end $$; \
+     create trigger storm after insert on postings for each statement execute function storm(); \
+     create constraint trigger storm after insert on idempotency deferrable initially deferred \
+     for each row when (mod(new.at, 4) = 0) execute function storm()";
+
+/// Clients in the storm.
+const MANY_CLIENTS: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_serialization_failures_is_the_servers_concern() -> Result<()> {
+    let database = Database::fresh();
+    let site = Site::open(&database.url()).await?;
+    database.query(STORM)?;
+    let load = Load::start(&site.recorder, MANY_CLIENTS);
+    site.recorder.more(rounds(1_000)).await?;
+    database.query("drop trigger storm on postings; drop trigger storm on idempotency")?;
+    let report = site.is_right(load).await?;
+    let retries = site.metric("switchyard_commit_conflicts_total").await?;
+    println!("a storm of serialization failures: {retries} retries; {report}");
+    assert!(retries > 20, "there was no storm");
+    assert_eq!(report.lost, 0, "a connection was lost");
     Ok(())
 }
 
