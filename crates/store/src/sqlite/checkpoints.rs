@@ -17,10 +17,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::outcome::stop;
-use crate::sqlite::{Sqlite, failure};
+use crate::sqlite::{BUSY_TIMEOUT, Sqlite, failure};
 
 /// Pages that wait to be moved before the thread is woken. A move costs two flushes, and commits
 /// that are flushed meanwhile wait for its pages: with 2,000 at a time, one request in a hundred
@@ -48,10 +49,22 @@ const FLUSHES_MAX: u32 = 4;
 /// moves them, and the disk is not there to be filled by the log.
 const MOVED_WHOLE_FROM: i64 = 2 * RESTARTED_FROM;
 
+/// Pages of the log from which the writer waits for those who read, 512 MiB, and again whenever it
+/// is twice as long. While one read begins before the one before it has ended, and commits come,
+/// not all of the log is ever moved. Whoever reads for long, such as a backup, has it waited for in
+/// vain, but seldom.
+const WAITED_FROM: i64 = 8 * RESTARTED_FROM;
+
+/// How long it waits each time. Lists are read in less.
+const WAIT: Duration = Duration::from_millis(500);
+
 /// The thread that moves pages. It ends with the connection that writes.
 pub(super) struct Checkpoints {
     /// How long the log was after the commit before.
     length: Cell<i64>,
+    /// How long it is when the writer waits for those who read, for the first time and the next.
+    waited_from: i64,
+    waits_at: Cell<i64>,
     found: Arc<Found>,
     /// `None` only while it is dropped: without it the thread ends.
     wake: Option<SyncSender<()>>,
@@ -97,7 +110,9 @@ impl Checkpoints {
                 }
             })
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok(Self { length: Cell::new(0), found, wake: Some(wake), thread: Some(thread) })
+        let (length, waits_at) = (Cell::new(0), Cell::new(WAITED_FROM));
+        let (waited_from, wake, thread) = (WAITED_FROM, Some(wake), Some(thread));
+        Ok(Self { length, waited_from, waits_at, found, wake, thread })
     }
 
     /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
@@ -110,9 +125,14 @@ impl Checkpoints {
             written @ 1.. => written,
             _ => {
                 self.found.is_flushed.store(false, Ordering::Relaxed);
+                self.waits_at.set(self.waited_from);
                 log.pages
             }
         };
+        if log.pages >= self.waits_at.get() && restart(connection, &self.found) {
+            self.waits_at.set(log.pages.saturating_mul(2));
+            return;
+        }
         let together = MOVED_TOGETHER.max(written.saturating_mul(COMMITS_MOVED_TOGETHER));
         let is_long = log.pages >= RESTARTED_FROM;
         let is_ready = is_long && self.found.is_flushed.load(Ordering::Relaxed);
@@ -173,10 +193,27 @@ impl Mover {
     }
 }
 
-/// Moves what can be moved, and keeps in mind whether that was less than there is. How long the log
-/// is then, if that is known.
+/// Moves all of the log once those who read an old state have ended, and has the next commit begin
+/// it anew, unless that is too long to wait. Whether it was tried: the thread may be at it.
+fn restart(connection: &rusqlite::Connection, found: &Found) -> bool {
+    if connection.busy_timeout(WAIT).is_err() {
+        return false;
+    }
+    let log = moved(connection, "restart", found);
+    // The same call has just succeeded.
+    let _ = connection.busy_timeout(BUSY_TIMEOUT);
+    log.is_some()
+}
+
+/// Moves what can be moved at once.
 fn pass(connection: &rusqlite::Connection, found: &Found) -> Option<Log> {
-    match checkpoint(connection, "passive") {
+    moved(connection, "passive", found)
+}
+
+/// Moves pages, and keeps in mind whether those were less than there are. How long the log is then,
+/// if that is known.
+fn moved(connection: &rusqlite::Connection, mode: &str, found: &Found) -> Option<Log> {
+    match checkpoint(connection, mode) {
         // Somebody else is at it.
         Ok(log) if log.pages < 0 => None,
         Ok(log) => {
@@ -191,7 +228,8 @@ fn pass(connection: &rusqlite::Connection, found: &Found) -> Option<Log> {
     }
 }
 
-/// Moves what can be moved without anybody waiting, or only looks (`noop`).
+/// Moves what can be moved without anybody waiting (`passive`) or all of it (`restart`), or only
+/// looks (`noop`).
 fn checkpoint(connection: &rusqlite::Connection, mode: &str) -> Result<Log, StoreError> {
     let mut statement =
         connection.prepare_cached(&format!("pragma wal_checkpoint({mode})")).map_err(failure)?;
@@ -204,6 +242,7 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     use super::*;
+    use crate::pause::pause;
     use crate::sql::{Connection as _, Value};
 
     /// More than a commit may move by itself, and faster than the thread.
@@ -226,9 +265,15 @@ mod tests {
     /// Leaves it to the test to move pages when the thread would be woken.
     fn without_thread(connection: &mut Sqlite) -> Receiver<()> {
         let (wake, woken) = sync_channel(1);
-        let (length, found) = (Cell::new(0), Arc::default());
-        connection.checkpoints =
-            Some(Checkpoints { length, found, wake: Some(wake), thread: None });
+        let waits_at = Cell::new(WAITED_FROM);
+        connection.checkpoints = Some(Checkpoints {
+            length: Cell::new(0),
+            waited_from: WAITED_FROM,
+            waits_at,
+            found: Arc::default(),
+            wake: Some(wake),
+            thread: None,
+        });
         woken
     }
 
@@ -328,6 +373,50 @@ mod tests {
         write(&mut connection, &bytes);
         let log = look(&connection);
         assert!(log.pages < RESTARTED_FROM, "the log does not begin anew: {} pages", log.pages);
+    }
+
+    /// There is always somebody who reads, each of them for a moment.
+    #[test]
+    fn the_log_begins_anew_although_reads_overlap_for_ever() {
+        /// As many as a commit of the test has, four times.
+        const WAITED_FROM: i64 = 4 * 1_024;
+        const READ: Duration = Duration::from_millis(25);
+        /// On a busy machine, reads last longer than they should, and it is tried again.
+        const COMMITS_MAX: u32 = 200;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let mut connection = with_a_table(&path);
+        let checkpoints = connection.checkpoints.as_mut().expect("one that serves");
+        checkpoints.waited_from = WAITED_FROM;
+        checkpoints.waits_at.set(WAITED_FROM);
+        let bytes = vec![7; BYTES_OF_A_COMMIT];
+        let is_over = AtomicBool::new(false);
+        let reader = || Sqlite::open(&path, crate::sqlite::Access::Read).expect("a reader");
+        let commits = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut now, mut next) = (reader(), reader());
+                hold(&mut now);
+                while !is_over.load(Ordering::Relaxed) {
+                    // It begins before the other has ended, and lasts for some commits.
+                    hold(&mut next);
+                    pause(READ);
+                    now.rollback().expect("the end of a snapshot");
+                    std::mem::swap(&mut now, &mut next);
+                }
+            });
+            let mut length = 0;
+            let commits = (0..COMMITS_MAX).find(|_| {
+                write(&mut connection, &bytes);
+                let before = std::mem::replace(&mut length, look(&connection).pages);
+                length < before
+            });
+            is_over.store(true, Ordering::Relaxed);
+            commits
+        });
+        assert!(
+            commits.is_some_and(|commits| commits >= 4),
+            "begun anew after {commits:?} commits"
+        );
     }
 
     /// A server that ends is answered by its last list only after those who asked have gone.
