@@ -188,14 +188,6 @@ enum Passed {
     Unknown,
 }
 
-/// A request on its way.
-struct Relayed<'a> {
-    holder: &'a Arc<Holder>,
-    parts: &'a Parts,
-    key: HeaderValue,
-    body: Bytes,
-}
-
 impl Relay {
     fn new(name: HeaderValue, home: impl Home + 'static) -> Self {
         let mut connector = HttpConnector::new();
@@ -296,7 +288,7 @@ impl Relay {
     }
 
     /// Passes a request on.
-    async fn pass(self: &Arc<Self>, Relayed { holder, parts, key, body }: Relayed<'_>) -> Passed {
+    async fn pass(self: &Arc<Self>, holder: &Arc<Holder>, parts: &Parts, body: Bytes) -> Passed {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let Some(uri) = uri_at(holder, target) else { return Passed::Not };
         let Ok(to) = HeaderValue::from_str(&holder.server) else { return Passed::Not };
@@ -309,8 +301,6 @@ impl Relay {
         keep_to_itself(headers);
         headers.insert(RELAYED_BY, self.name.clone());
         headers.insert(RELAYED_TO, to.clone());
-        // A client that sends several is told so by whoever carries it out.
-        headers.entry(IDEMPOTENCY_KEY).or_insert(key);
         let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, &to)));
         let passed = loop {
             tokio::select! {
@@ -406,10 +396,10 @@ impl Relay {
             return next.run(again(parts, body)).await;
         };
         let is_keyed = parts.headers.contains_key(IDEMPOTENCY_KEY);
-        let key = self.home.draw_key();
-        let (key_of, body_of) = (key.clone(), body.clone());
-        let relayed = Relayed { holder: &holder, parts: &parts, key: key_of, body: body_of };
-        let passed = self.pass(relayed).await;
+        if !is_keyed {
+            parts.headers.insert(IDEMPOTENCY_KEY, self.home.draw_key());
+        }
+        let passed = self.pass(&holder, &parts, body.clone()).await;
         drop(slot);
         let outcome = match passed {
             Passed::Answered(_) => "answered",
@@ -424,10 +414,14 @@ impl Relay {
                 }
                 response
             }
-            Passed::Not => next.run(again(parts, body)).await,
+            Passed::Not => {
+                if !is_keyed {
+                    parts.headers.remove(IDEMPOTENCY_KEY);
+                }
+                next.run(again(parts, body)).await
+            }
+            // With the key that it was sent with: it may have been carried out.
             Passed::TurnedAway | Passed::Unknown => {
-                // With the key that it was sent with: it may have been carried out.
-                parts.headers.entry(IDEMPOTENCY_KEY).or_insert(key);
                 let mut response = next.run(again(parts, body)).await;
                 if !is_keyed {
                     response.headers_mut().remove(IDEMPOTENT_REPLAYED);
