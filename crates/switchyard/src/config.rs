@@ -232,9 +232,9 @@ struct CommonOptions {
     /// The database: sqlite://FILE from here, sqlite:///FILE from the root, or
     /// postgres://USER:PASSWORD@HOST:PORT/DATABASE.
     ///
-    /// A PostgreSQL server is 15 or newer. What libpq takes behind a question mark is taken here.
-    /// Several hosts with commas between them are tried until one takes writes. A server on another
-    /// machine must prove who it is with a certificate that this system believes, or that
+    /// A PostgreSQL server is 15 or newer. docs/postgresql.md says what may stand behind a question
+    /// mark. Several hosts with commas between them are tried until one takes writes. A server on
+    /// another machine must prove who it is with a certificate that this system believes, or that
     /// sslrootcert=FILE holds, unless sslmode says otherwise.
     #[arg(
         long,
