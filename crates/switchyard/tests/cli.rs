@@ -356,9 +356,14 @@ fn verify_tells_a_sound_database_from_a_corrupted_one() {
     let (code, out, _) = run(path, "verify");
     assert_eq!(code, 0, "{out}");
     assert!(out.contains(" 0 broken, 0 skipped"), "{out}");
-    let (code, out, _) = run(path, "verify --key-file nowhere.key");
+    let named = switchyard(path, "verify --key-file nowhere.key");
+    check_refusal(named, 2, "there is no key at nowhere.key");
+    let (key, elsewhere) = (path.join("switchyard.db.key"), path.join("elsewhere.key"));
+    std::fs::rename(&key, &elsewhere).unwrap();
+    let (code, out, _) = run(path, "verify");
     assert_eq!(code, 0, "{out}");
     assert!(out.contains(" skipped (it needs the key)"), "{out}");
+    std::fs::rename(&elsewhere, &key).unwrap();
     let mut wrong_key = switchyard(path, "verify");
     wrong_key.env("SWITCHYARD_SECRET_KEY", "ab".repeat(32));
     check_refusal(wrong_key, 2, "the key is not the one");
