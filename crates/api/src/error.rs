@@ -1,6 +1,7 @@
 //! The catalogue of refusals: every code that the API answers, with its status (specification 7;
 //! contract 3), and the one place where a refusal of a use case gets its code.
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use domain::account_info::{FieldError, Rule};
@@ -262,15 +263,13 @@ impl From<&FieldError> for Problem {
 /// What a client that should come back is told, in seconds.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
-/// A response with a JSON body that is there already.
+/// A response with a JSON body that is there already, or with none.
 pub fn json_response(status: u16, body: Vec<u8>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let is_empty = body.is_empty();
-    let mut response = (status, body).into_response();
+    let mut response = (status, Body::from(body)).into_response();
     let headers = response.headers_mut();
-    if is_empty {
-        headers.remove(header::CONTENT_TYPE);
-    } else {
+    if !is_empty {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
     match status {

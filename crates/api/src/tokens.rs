@@ -245,8 +245,7 @@ pub async fn delete(
         Ok(()) => (StatusCode::NO_CONTENT.as_u16(), Vec::new()),
         Err(error) => ApiError::from(error.clone()).render(),
     };
-    let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        tokens::revoke(unit, keyed.platform, id, now).map(drop)
-    };
+    let work =
+        move |unit: &mut store::unit::Unit<'_, '_>| tokens::revoke(unit, keyed.platform, id, now);
     Ok(respond(once(&app, keyed, render, work).await))
 }

@@ -588,6 +588,10 @@ impl Clients {
         let at = |number: usize| servers[number % servers.len()].address();
         let post = |posts: &Posts| load::run(phase, async |number| posts.open(at(number)).await);
         let look = |looks: &Looks| load::run(phase, async |number| looks.open(at(number)).await);
+        let lock = |booked| {
+            let row_locks = row_locks.context("no yardstick was set up")?;
+            load::run(phase, async |_| row_locks.open(booked).await)
+        };
         let (outcome, pays) = match load {
             Load::NoopPost => (post(&self.noop_post)?, false),
             Load::Transfer | Load::TransferLarge => (post(&self.transfers)?, true),
@@ -598,14 +602,8 @@ impl Clients {
             }
             Load::NoopGet => (look(&self.noop_get)?, false),
             Load::Get => (look(&self.looks)?, false),
-            Load::RowLocks | Load::SettledRowLocks => {
-                let row_locks = row_locks.context("no yardstick was set up")?;
-                let booked = match load {
-                    Load::SettledRowLocks => Booked::Settled,
-                    _ => Booked::Accepted,
-                };
-                (load::run(phase, async |_| row_locks.open(booked).await)?, false)
-            }
+            Load::RowLocks => (lock(Booked::Accepted)?, false),
+            Load::SettledRowLocks => (lock(Booked::Settled)?, false),
         };
         let settled_after = if pays { Some(servers[0].settle()?) } else { None };
         Ok(Sample { outcome, settled_after })

@@ -102,8 +102,8 @@ const POSTGRES_HISTORY: &str = "select count(to_regclass('refinery_schema_histor
 const TRIES_MAX: usize = MIGRATIONS.len() + 4;
 
 /// How often, and with which pause, it is tried to change a table that somebody has in use. Who
-/// waits for it keeps others from it, also a running server from its lease, so that each try is
-/// short ([`Postgres::migrate`]) and leaves time between. Together it is some five minutes.
+/// waits for it keeps others from it, so that each try is short (the session's purpose) and leaves
+/// time between. Together it is some five minutes.
 const WAITS_MAX: u32 = 100;
 const WAIT_PAUSE: Duration = Duration::from_secs(2);
 

@@ -160,7 +160,7 @@ impl fmt::Debug for PostgresServer {
 
 impl Engine for PostgresServer {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let mut migrator = self.connection(Purpose::WHOLE)?;
+        let mut migrator = self.connection(Purpose::SCHEMA)?;
         migrator.reach()?;
         migrate::postgres(&mut migrator)?;
         migrator.look_seldom_through_tables()?;
@@ -261,7 +261,6 @@ impl Postgres {
     /// Runs migrations, each in a transaction. A [`StoreError::Conflict`] is a migration that
     /// somebody else was faster with, [`StoreError::Busy`] one of a table that is in use.
     pub(crate) fn migrate(&mut self, runner: &refinery::Runner) -> Result<(), StoreError> {
-        self.query(statistics::WAIT_LITTLE, &[], 0, &mut |_| Ok(()))?;
         self.link.migrate(runner)?.map(drop).map_err(|error| refusals::of_migration(&error))
     }
 
@@ -413,10 +412,6 @@ impl Postgres {
     fn look_seldom_through_tables(&mut self) -> Result<(), StoreError> {
         let mut tables = Vec::new();
         self.names(statistics::TABLES_AS_THEY_CAME, &mut |table| tables.push(table))?;
-        if tables.is_empty() {
-            return Ok(());
-        }
-        self.query(statistics::WAIT_LITTLE, &[], 0, &mut |_| Ok(()))?;
         for table in tables {
             match self.query(&statistics::seldom(&table), &[], 0, &mut |_| Ok(())) {
                 Ok(()) => {}

@@ -85,6 +85,15 @@ pub fn make(
         }
         error => Failure::new(format!("{}: {error}", from.display())),
     };
+    let Schema { is, known } = schema(from).map_err(failed)?;
+    let is_older = (1..known).contains(&is);
+    if is_older && older == Older::Refused {
+        return Err(Failure::new(format!(
+            "{} has schema {is} and this program has schema {known}: make the backup with the \
+             program that serves it, or serve it with this one first",
+            from.display()
+        )));
+    }
     // Only its owner can read it: it holds what the database holds.
     let file = tempfile::Builder::new()
         .prefix(".switchyard-copy-")
@@ -96,15 +105,7 @@ pub fn make(
         });
     })
     .map_err(failed)?;
-    let Schema { is, known } = schema(file.path()).map_err(failed)?;
-    if (1..known).contains(&is) {
-        if older == Older::Refused {
-            return Err(Failure::new(format!(
-                "{} has schema {is} and this program has schema {known}: make the backup with the \
-                 program that serves it, or serve it with this one first",
-                from.display()
-            )));
-        }
+    if is_older {
         progress.tell(&format!("bringing the copy from schema {is} to {known}"));
         bring_up_to_date(file.path()).map_err(failed)?;
     }

@@ -162,8 +162,14 @@ struct Peer {
     trust: Trust,
     /// Whether it is being asked for its name.
     is_asked: bool,
-    /// Until when nothing more is passed on to it, whatever it tells.
+    /// Until when nothing more is passed on to it.
     rests_until: Option<Instant>,
+}
+
+impl Peer {
+    fn rest(&mut self) {
+        self.rests_until = Some(now() + PAUSE);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -172,8 +178,8 @@ enum Trust {
     New,
     /// It has told its name.
     Known,
-    /// It was not there, or was another one; it is asked again from then on.
-    Not(Instant),
+    /// It was not there, or was another one.
+    Not,
 }
 
 /// What came of a request that was passed on.
@@ -230,11 +236,10 @@ impl Relay {
         if known.rests_until.is_some_and(|until| now() < until) {
             return None;
         }
-        match known.trust {
-            Trust::Known => return Some(holder),
-            Trust::Not(until) if now() < until => {}
-            Trust::New | Trust::Not(_) => self.ask_for_name(known),
+        if matches!(known.trust, Trust::Known) {
+            return Some(holder);
         }
+        self.ask_for_name(known);
         None
     }
 
@@ -247,13 +252,16 @@ impl Relay {
         tokio::spawn(async move {
             let name = timeout(NAME_TIMEOUT, relay.name_of(&holder)).await.ok().flatten();
             let is_it = name.is_some_and(|name| name == holder.server);
-            let trust = if is_it { Trust::Known } else { Trust::Not(now() + PAUSE) };
-            let was_heard = relay.of(&holder, |peer| {
-                let before = std::mem::replace(&mut peer.trust, trust);
+            let is_missed = relay.of(&holder, |peer| {
                 peer.is_asked = false;
-                !matches!(before, Trust::Not(_))
+                if is_it {
+                    peer.trust = Trust::Known;
+                    return false;
+                }
+                peer.rest();
+                !matches!(std::mem::replace(&mut peer.trust, Trust::Not), Trust::Not)
             });
-            if !is_it && was_heard == Some(true) {
+            if is_missed == Some(true) {
                 tracing::warn!(
                     server = holder.server,
                     "the server that has the lease is not found where it should be, so that \
@@ -273,7 +281,7 @@ impl Relay {
     fn is_hopeful(self: &Arc<Self>, holder: &Arc<Holder>) -> bool {
         let is_there = self.of(holder, |peer| {
             self.ask_for_name(peer);
-            !matches!(peer.trust, Trust::Not(_))
+            !matches!(peer.trust, Trust::Not)
         });
         is_there == Some(true) && self.home.elsewhere().as_ref() == Some(holder)
     }
@@ -315,9 +323,9 @@ impl Relay {
         self.of(holder, |peer| match passed {
             Passed::Answered(_) => {}
             // Those that wait are answered all the same.
-            Passed::TurnedAway => peer.rests_until = Some(now() + PAUSE),
+            Passed::TurnedAway => peer.rest(),
             Passed::Not | Passed::Unknown => {
-                peer.rests_until = Some(now() + PAUSE);
+                peer.rest();
                 if matches!(peer.trust, Trust::Known) {
                     peer.trust = Trust::New;
                 }
@@ -756,7 +764,7 @@ mod tests {
         let site = Site::new("somebody else").await;
         let trust = || site.relay.peer().as_ref().map(|peer| peer.trust);
         let refused = async {
-            while !matches!(trust(), Some(Trust::Not(_))) {
+            while !matches!(trust(), Some(Trust::Not)) {
                 assert!(site.relay.destination().is_none());
                 tokio::task::yield_now().await;
             }

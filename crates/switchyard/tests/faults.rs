@@ -68,6 +68,8 @@ struct Site {
     installation: Installation,
     servers: Vec<Instance>,
     recorder: Arc<Recorder>,
+    /// For what is asked beside the API.
+    http: reqwest::Client,
 }
 
 impl Site {
@@ -83,13 +85,14 @@ impl Site {
         let bases: Vec<_> = servers.iter().map(Instance::base).collect();
         let api = Api::new(&bases)?;
         api.ready().await?;
-        Ok(Self { installation, servers, recorder: Recorder::set_up(api).await? })
+        let (recorder, http) = (Recorder::set_up(api).await?, testbed::recorder::http(PATIENCE)?);
+        Ok(Self { installation, servers, recorder, http })
     }
 
     /// A figure of the first server; 0 if nothing has counted yet.
     async fn metric(&self, name: &str) -> Result<u64> {
         let url = format!("{}/metrics", self.servers[0].base());
-        let text = testbed::recorder::http(PATIENCE)?.get(&url).send().await?.text().await?;
+        let text = self.http.get(&url).send().await?.text().await?;
         let count = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         count.map_or(Ok(0), |count| count.parse().with_context(|| format!("reading {name}")))
     }
@@ -587,8 +590,8 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     Ok(())
 }
 
-/// Has one statement in ten that enters a posting, and one commit in ten with a new payment, fail
-/// as engines do that let transactions run side by side and see in the end that they cannot.
+/// Has one statement in ten that enters postings fail, and some commits that keep first answers, as
+/// engines do that let transactions run side by side and see in the end that they cannot.
 const STORM: &str = "create function storm() returns trigger language plpgsql as $$ begin \
      if random() < 0.1 then raise exception 'a storm' using errcode = '40001'; end if; \
      return null; end $$; \

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value;
 use tempfile::TempDir;
 use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
+use testbed::place::AS_OLDER_RELEASE;
 use testbed::postgres::Database;
 use testbed::recorder::{Answer, Api, Load, Outcome, Recorder};
 
@@ -50,6 +51,18 @@ impl Place {
         let api = Api::new(&[server.base()])?;
         api.ready().await?;
         Ok((server, Recorder::set_up(api).await?))
+    }
+
+    /// What a server leaves in the database when it is killed after so many answers, once all
+    /// payments have settled.
+    async fn left(&self, name: &str, answers: u64) -> Result<Arc<Recorder>> {
+        let (mut server, recorder) = self.served(name).await?;
+        let load = Load::start(&recorder, CLIENTS);
+        recorder.more(answers).await?;
+        load.stop().await?;
+        recorder.settled().await?;
+        server.kill()?;
+        Ok(recorder)
     }
 
     fn command(&self, line: &str) -> Command {
@@ -231,22 +244,13 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
     installation.verify()
 }
 
-/// Takes the newest migration back.
-const OLDER: &str = "alter table leases drop column address; \
-     delete from refinery_schema_history where version = 4";
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_an_older_release_is_restored() -> Result<()> {
     let place = Place::new()?;
-    let (mut server, recorder) = place.served("live.db").await?;
-    let load = Load::start(&recorder, CLIENTS);
-    recorder.more(60).await?;
-    load.stop().await?;
-    recorder.settled().await?;
-    server.kill()?;
+    place.left("live.db", 60).await?;
     let backup = "backup --database-url sqlite://live.db --to";
     place.done(&format!("{backup} older.db"))?;
-    Connection::open(place.path("older.db"))?.execute_batch(OLDER)?;
+    Connection::open(place.path("older.db"))?.execute_batch(AS_OLDER_RELEASE)?;
     place.done("restore --from older.db --database-url sqlite://new.db")?;
     ensure!(held(&place.path("new.db"))? == held(&place.path("live.db"))?, "not the same payments");
     ensure!(!place.names()?.iter().any(|name| name.starts_with(".switchyard")), "left behind");
@@ -255,7 +259,7 @@ async fn a_backup_of_an_older_release_is_restored() -> Result<()> {
     Api::new(&[server.base()])?.ready().await?;
 
     // Whoever makes a backup before an upgrade may want to go back.
-    Connection::open(place.path("live.db"))?.execute_batch(OLDER)?;
+    Connection::open(place.path("live.db"))?.execute_batch(AS_OLDER_RELEASE)?;
     place.refused(
         &format!("{backup} before.db"),
         1,
@@ -396,12 +400,7 @@ fn digests(out: &str) -> Result<BTreeMap<String, (String, String)>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_to_postgres_and_comes_back_is_the_same() -> Result<()> {
     let place = Place::new()?;
-    let (mut server, recorder) = place.served("live.db").await?;
-    let load = Load::start(&recorder, CLIENTS);
-    recorder.more(200).await?;
-    load.stop().await?;
-    recorder.settled().await?;
-    server.kill()?;
+    let recorder = place.left("live.db", 200).await?;
 
     let postgres = Database::fresh();
     let url = postgres.url();

@@ -5,7 +5,7 @@ use domain::token::{Permission, Permissions};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Client, START, Server, fields, text};
+use crate::support::{Call, Client, START, Server, fields, text};
 
 /// Makes a token.
 async fn make(client: &Client, name: &str, permissions: &[&str]) -> Value {
@@ -182,6 +182,24 @@ async fn requests_that_come_together_are_let_in_together_or_not_at_all() {
     }
     client.delete(&format!("/tokens/{}", text(&made["id"]))).await.expect(204);
     assert_eq!(together().await, [401; 64]);
+}
+
+#[tokio::test]
+async fn a_token_that_is_deleted_again_under_one_key_was_deleted_once() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let made = make(&client, "gone", &["VIEW"]).await;
+    let path = format!("/tokens/{}", text(&made["id"]));
+    let delete = async || {
+        client.send("DELETE", &path, Call::default().header("idempotency-key", "once")).await
+    };
+    let (first, again) = (delete().await, delete().await);
+    for answer in [&first, &again] {
+        assert_eq!((answer.status, answer.bytes.len()), (204, 0));
+        assert!(!answer.headers.contains_key("content-type"), "of nothing");
+    }
+    assert!(!first.headers.contains_key("idempotent-replayed"));
+    assert_eq!(again.headers["idempotent-replayed"], "true");
 }
 
 #[tokio::test]

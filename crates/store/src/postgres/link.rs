@@ -59,14 +59,19 @@ impl Purpose {
         goes_by_keys: true,
     };
 
-    /// For work that takes as long as there is data, such as a migration: an hour, so that it ends
-    /// one day.
+    /// For work that takes as long as there is data, such as a copy: an hour, so that it ends one
+    /// day.
     pub(super) const WHOLE: Self = Self {
         statement: Duration::from_secs(3_600),
         lock: Duration::from_secs(3_600),
         idle: Duration::from_secs(3_600),
         goes_by_keys: false,
     };
+
+    /// For changes of tables, which take as long as there is data. Somebody may have one in use for
+    /// long, such as a dump or an operator who vacuums it. Whoever waits for it then has all who
+    /// come later wait too, also a running server for its lease.
+    pub(super) const SCHEMA: Self = Self { lock: Duration::from_secs(1), ..Self::WHOLE };
 }
 
 /// Something to ask.

@@ -14,10 +14,6 @@ pub(super) const TABLES_AS_THEY_CAME: &str = "select relname from pg_class \
      and relname in ('transactions', 'quotes', 'tallies', 'ledger_accounts', 'postings', 'events', \
      'timers', 'idempotency', 'deliveries') order by relname";
 
-/// For the session: somebody may be at a table for long, such as an operator who vacuums it, and a
-/// start does not wait for that.
-pub(super) const WAIT_LITTLE: &str = "set lock_timeout = 1000";
-
 /// Has the server look through a table once it has twice the rows, or was changed as often, and not
 /// before a hundred thousand changes, which is half a minute of full load.
 pub(super) fn seldom(table: &str) -> String {

@@ -62,8 +62,7 @@ const WAIT: Duration = Duration::from_millis(500);
 pub(super) struct Checkpoints {
     /// How long the log was after the commit before.
     length: Cell<i64>,
-    /// How long it is when the writer waits for those who read, for the first time and the next.
-    waited_from: i64,
+    /// How long it is when the writer waits for those who read next.
     waits_at: Cell<i64>,
     found: Arc<Found>,
     /// `None` only while it is dropped: without it the thread ends.
@@ -111,8 +110,7 @@ impl Checkpoints {
             })
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
         let (length, waits_at) = (Cell::new(0), Cell::new(WAITED_FROM));
-        let (waited_from, wake, thread) = (WAITED_FROM, Some(wake), Some(thread));
-        Ok(Self { length, waited_from, waits_at, found, wake, thread })
+        Ok(Self { length, waits_at, found, wake: Some(wake), thread: Some(thread) })
     }
 
     /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
@@ -125,7 +123,7 @@ impl Checkpoints {
             written @ 1.. => written,
             _ => {
                 self.found.is_flushed.store(false, Ordering::Relaxed);
-                self.waits_at.set(self.waited_from);
+                self.waits_at.set(WAITED_FROM);
                 log.pages
             }
         };
@@ -265,15 +263,9 @@ mod tests {
     /// Leaves it to the test to move pages when the thread would be woken.
     fn without_thread(connection: &mut Sqlite) -> Receiver<()> {
         let (wake, woken) = sync_channel(1);
-        let waits_at = Cell::new(WAITED_FROM);
-        connection.checkpoints = Some(Checkpoints {
-            length: Cell::new(0),
-            waited_from: WAITED_FROM,
-            waits_at,
-            found: Arc::default(),
-            wake: Some(wake),
-            thread: None,
-        });
+        let (length, waits_at) = (Cell::new(0), Cell::new(WAITED_FROM));
+        let (found, wake) = (Arc::default(), Some(wake));
+        connection.checkpoints = Some(Checkpoints { length, waits_at, found, wake, thread: None });
         woken
     }
 
@@ -386,8 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("test.db");
         let mut connection = with_a_table(&path);
-        let checkpoints = connection.checkpoints.as_mut().expect("one that serves");
-        checkpoints.waited_from = WAITED_FROM;
+        let checkpoints = connection.checkpoints.as_ref().expect("one that serves");
         checkpoints.waits_at.set(WAITED_FROM);
         let bytes = vec![7; BYTES_OF_A_COMMIT];
         let is_over = AtomicBool::new(false);

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use testbed::place::AS_OLDER_RELEASE;
 use testbed::postgres::{Cluster, Database, Replication, shared};
 use testbed::wait;
 
@@ -136,10 +137,6 @@ fn a_role_that_may_alter_nothing_serves_all_the_same() {
     database.query(&format!("drop owned by {role}; drop role {role}")).unwrap();
 }
 
-/// Takes the newest migration back.
-const OLDER: &str = "alter table leases drop column address; \
-     delete from refinery_schema_history where version = 4";
-
 /// What a running server does every second, with the patience that it has.
 const LEASE: &str = "set lock_timeout = '4s'; select count(*) from leases";
 
@@ -152,7 +149,7 @@ const READS: usize = 200;
 async fn a_migration_waits_for_a_dump_and_keeps_nobody_from_the_table() {
     let database = Database::fresh();
     Served::open(&database.url()).close();
-    database.query(OLDER).unwrap();
+    database.query(AS_OLDER_RELEASE).unwrap();
     let (dump, connection) =
         tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
