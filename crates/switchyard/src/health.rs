@@ -115,3 +115,66 @@ async fn method_not_allowed() -> Response {
 fn answer(status: StatusCode, body: serde_json::Value) -> Response {
     (status, [(CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex as Held, PoisonError, mpsc};
+
+    use axum::body::Body;
+    use axum::extract::Request;
+    use store::engine::{Engine as _, SqliteFile};
+    use store::error::StoreError;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::config::{KeySource, SecretKey};
+    use crate::database::Database;
+    use crate::wiring;
+
+    /// Whatever should happen has happened by then, even on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_server_is_ready_while_all_its_lists_take_long() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let readers = SqliteFile::new(&path).readers();
+        let key = KeySource::Given(SecretKey([7; 32]));
+        let opened = wiring::open_to_serve(&Database::Sqlite(path), &key, wiring::default_env());
+        let opened = opened.unwrap_or_else(|_| panic!("a new database opens"));
+        let (end, ended) = mpsc::channel::<()>();
+        let (ended, begun) = (Arc::new(Held::new(ended)), Arc::new(AtomicUsize::new(0)));
+        let lists: Vec<_> = (0..2 * readers)
+            .map(|_| {
+                let (store, ended) = (opened.app.store().clone(), Arc::clone(&ended));
+                let begun = Arc::clone(&begun);
+                tokio::spawn(async move {
+                    let list = store.read(move |_| {
+                        begun.fetch_add(1, Ordering::SeqCst);
+                        // Nobody sends: it waits for the end.
+                        let _ = ended.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                        Ok::<_, StoreError>(())
+                    });
+                    list.await
+                })
+            })
+            .collect();
+        let all_begun = async {
+            while begun.load(Ordering::SeqCst) < readers {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, all_begun).await.expect("lists are read");
+        let request = Request::get("/readyz").body(Body::empty()).expect("a request");
+        let router = router(opened.app.clone(), CancellationToken::new());
+        let answer = router.oneshot(request).await.expect("routers always answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(begun.load(Ordering::SeqCst), readers, "a list has ended meanwhile");
+        drop(end);
+        for list in lists {
+            list.await.expect("no panic").expect("it is read");
+        }
+        wiring::close(opened).await;
+    }
+}
