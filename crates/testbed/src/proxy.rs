@@ -12,8 +12,9 @@ mod connection;
 mod dialogue;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
@@ -24,6 +25,9 @@ use tokio::task::JoinSet;
 use self::connection::End;
 use crate::ports;
 use crate::postgres::Server;
+
+/// How long the port may take to be closed or opened; it takes as long as a thread needs to run.
+const PORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +143,18 @@ impl Proxy {
         self.shared.cut.send_modify(|generation| *generation += 1);
     }
 
-    /// Says what happens to connections from now on.
+    /// Says what happens to connections from now on: once this returns, the next one meets it.
+    ///
+    /// # Panics
+    ///
+    /// If the port cannot be opened again.
     pub fn set(&self, traffic: Traffic) {
         self.shared.traffic.send_replace(traffic);
+        let state = self.shared.state();
+        let is_other = |state: &mut State| state.is_open == (traffic == Traffic::Refused);
+        let waited = self.shared.port.wait_timeout_while(state, PORT_TIMEOUT, is_other);
+        let timed_out = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
+        assert!(!timed_out, "the port of the proxy does not follow: {traffic:?}");
     }
 
     /// Cuts connections at `moment` of the commits that are `chosen`; forgets what was said before.
@@ -177,6 +190,8 @@ impl Drop for Proxy {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    /// Wakes who waits for [`State::is_open`].
+    port: Condvar,
     traffic: watch::Sender<Traffic>,
     /// Goes up with each order to cut.
     cut: watch::Sender<u64>,
@@ -185,6 +200,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     upstream: String,
+    /// Whether somebody listens on the port.
+    is_open: bool,
     plan: Option<Plan>,
     counts: Counts,
 }
@@ -213,14 +230,19 @@ impl Plan {
 
 impl Shared {
     fn new(upstream: String) -> Self {
-        let state = State { upstream, plan: None, counts: Counts::default() };
+        let state = State { upstream, is_open: true, plan: None, counts: Counts::default() };
         let (traffic, _) = watch::channel(Traffic::Flows);
         let (cut, _) = watch::channel(0);
-        Self { state: Mutex::new(state), traffic, cut }
+        Self { state: Mutex::new(state), port: Condvar::new(), traffic, cut }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn port_is(&self, is_open: bool) {
+        self.state().is_open = is_open;
+        self.port.notify_all();
     }
 
     /// A client sent a commit: what becomes of it?
@@ -256,6 +278,7 @@ async fn serve(first: std::net::TcpListener, address: SocketAddr, shared: &Arc<S
         if *traffic.borrow_and_update() == Traffic::Refused {
             // Only a port that nobody listens on refuses.
             listener = None;
+            shared.port_is(false);
             if traffic.changed().await.is_err() {
                 return;
             }
@@ -263,7 +286,12 @@ async fn serve(first: std::net::TcpListener, address: SocketAddr, shared: &Arc<S
         }
         let open = match listener.take() {
             Some(open) => open,
-            None => TcpListener::bind(address).await.expect("the port lies where nobody takes it"),
+            None => {
+                let bound = TcpListener::bind(address).await;
+                let bound = bound.expect("the port lies where nobody takes it");
+                shared.port_is(true);
+                bound
+            }
         };
         tokio::select! {
             accepted = open.accept() => if let Ok((client, _)) = accepted {

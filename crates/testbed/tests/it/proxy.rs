@@ -1,5 +1,7 @@
 //! The proxy passes what it should and breaks what it was told to.
 
+use std::net::TcpStream;
+
 use testbed::postgres::{Cluster, Database, Replication, shared};
 use testbed::proxy::{Chosen, Counts, Moment, Proxy, Traffic};
 
@@ -106,6 +108,17 @@ fn connections_are_cut_refused_and_held() {
         held.join().expect("a thread").expect("goes on");
     });
     assert_eq!(stage.kept(), "2 3");
+}
+
+#[test]
+fn what_a_proxy_is_told_holds_for_the_very_next_connection() {
+    let proxy = Proxy::start(shared()).expect("a proxy");
+    for _ in 0..100 {
+        proxy.set(Traffic::Refused);
+        TcpStream::connect(proxy.address()).expect_err("refused");
+        proxy.set(Traffic::Flows);
+        TcpStream::connect(proxy.address()).expect("accepted");
+    }
 }
 
 #[test]
