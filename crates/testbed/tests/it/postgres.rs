@@ -67,6 +67,33 @@ fn a_cluster_keeps_what_it_acknowledged_through_every_end() {
     cluster.kill().expect_err("it does not run");
 }
 
+/// How many of 500 commits are gone after their cluster was killed at once, all of them
+/// acknowledged.
+fn gone_after_a_kill(synchronous_commit: &str) -> usize {
+    // However slow this machine is, nobody flushes them before the kill but who must.
+    let late = [("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB")];
+    let mut cluster = Cluster::start_with(&late).expect("a cluster");
+    let server = cluster.server().clone();
+    server.query("create table kept (id int)").expect("a table");
+    let setting = format!("set synchronous_commit = {synchronous_commit};");
+    let commits = (0..500).map(|id| format!("begin; insert into kept values ({id}); commit;"));
+    let sql: String = std::iter::once(setting).chain(commits).collect();
+    server.query(&sql).expect("all of them are acknowledged");
+    cluster.kill().expect("killed");
+    cluster.resume().expect("recovers");
+    let kept = server.query("select count(*) from kept").expect("a count");
+    500 - kept.parse::<usize>().expect("a number")
+}
+
+#[test]
+fn a_kill_takes_away_what_was_not_flushed_and_only_that() {
+    // The control for every test that kills a cluster and finds nothing lost.
+    let (on, off) = (gone_after_a_kill("on"), gone_after_a_kill("off"));
+    println!("gone of 500 acknowledged commits: {on} with synchronous_commit, {off} without");
+    assert_eq!(on, 0);
+    assert!(off > 0, "a cluster that is killed loses nothing: such tests show nothing");
+}
+
 #[test]
 fn a_frozen_server_answers_nobody_until_it_is_thawed() {
     let mut cluster = Cluster::start().expect("a cluster");
