@@ -10,6 +10,7 @@
 //!
 //! It uses no triggers, functions, notifications or advisory locks.
 
+mod acknowledged;
 mod address;
 mod failure;
 mod link;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::types::{ToSql, Type};
 
+use self::acknowledged::Acknowledged;
 use self::address::Address;
 use self::failure::Failure;
 use self::link::{Answer, Link, Purpose, Question, Reached};
@@ -141,6 +143,7 @@ impl PostgresServer {
             member: None,
             seen: None,
             changes_nouns: false,
+            acknowledged: Acknowledged::default(),
             texts,
         })
     }
@@ -253,6 +256,8 @@ pub(crate) struct Postgres {
     seen: Option<i64>,
     /// Whether the transaction that it is in has changed tables of nouns.
     changes_nouns: bool,
+    /// What it was told to be there, in whatever session.
+    acknowledged: Acknowledged,
     /// By the address of the shape: a table can have several.
     texts: HashMap<usize, Arc<Texts>>,
 }
@@ -524,9 +529,13 @@ impl Connection for Postgres {
         self.rollback()?;
         self.reach()?;
         match self.take_turn() {
-            Ok(Turns { last, nouns, .. }) => {
+            Ok(Turns { last, nouns, ours }) => {
                 self.state = State::Writes(last);
                 self.changes_nouns = false;
+                if let Some(missing) = self.acknowledged.missing_behind(ours) {
+                    missing.tell();
+                }
+                self.acknowledged.begin();
                 Ok(match self.seen.replace(last) {
                     Some(seen) if seen == last => Turn::Own,
                     Some(seen) => Turn::Others { nouns: nouns > seen },
@@ -567,13 +576,12 @@ impl Connection for Postgres {
         let committed = self.link.commit(COMMIT_TIME, questions);
         self.state = State::Free;
         match committed {
-            Ok(()) => {
-                self.seen = Some(turn);
-                Ok(())
-            }
-            Err(failure) if failure.is_answer => Err(failure.error),
-            Err(failure) => self.find_out(turn, failure.error),
+            Ok(()) => self.seen = Some(turn),
+            Err(failure) if failure.is_answer => return Err(failure.error),
+            Err(failure) => self.find_out(turn, failure.error)?,
         }
+        self.acknowledged.commit(turn);
+        Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {
@@ -667,6 +675,7 @@ impl Connection for Postgres {
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
         self.in_transaction()?;
         self.changes_nouns |= writes.iter().any(|write| write.shape.nouns);
+        self.acknowledged.write(&writes);
         let result = self.write_all(&writes);
         self.after(result)
     }

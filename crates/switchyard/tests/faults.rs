@@ -6,11 +6,13 @@
 //! answer again byte for byte, the money must add up, and `verify` must find nothing. Each test
 //! prints its figures: `cargo nextest run -p switchyard --test faults --no-capture`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use testbed::instance::{Installation, Instance};
 use testbed::postgres::{Cluster, Database, Replication, Shutdown};
 use testbed::proxy::{Chosen, Counts, Moment, Proxy, Traffic};
@@ -379,6 +381,7 @@ async fn a_database_that_is_killed_and_restarted_under_load_keeps_every_promise(
         }
     }
     let report = site.is_right(load).await?;
+    assert_eq!(site.metric(MISSING_COMMITS).await?, 0, "nothing is missing");
     for (shutdown, recovery) in recoveries {
         let fault = shutdown.map_or("kill -9".to_owned(), |shutdown| format!("{shutdown:?} stop"));
         println!("{fault}: answers {recovery:.0?} after the database is ready");
@@ -618,6 +621,9 @@ async fn a_storm_of_serialization_failures_is_the_servers_concern() -> Result<()
     Ok(())
 }
 
+/// Commits that the database had acknowledged to a server and that it has not any more.
+const MISSING_COMMITS: &str = "switchyard_missing_commits_total";
+
 /// Both hosts, of which the one that takes writes is to be found.
 fn url_of_both(primary: &Cluster, standby: &str, database: &Database) -> String {
     let name = database.name();
@@ -641,6 +647,7 @@ async fn failing_over_to_a_synchronous_standby_loses_nothing() -> Result<()> {
     let recovery = site.answers_again().await?;
     site.recorder.more(150).await?;
     let report = site.is_right(load).await?;
+    assert_eq!(site.metric(MISSING_COMMITS).await?, 0, "nothing is missing");
     println!("synchronous: promoted after {down:.1?}, answers {recovery:.0?} after that; {report}");
     drop(promoted);
     Ok(())
@@ -652,7 +659,11 @@ async fn failing_over_to_a_standby_that_fell_behind_loses_only_what_it_never_had
     let database = Database::new(primary.server())?;
     let mut standby = primary.replica(Replication::Asynchronous)?;
     let url = url_of_both(&primary, standby.server().address(), &database);
-    let site = Site::open(&url).await?;
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("log");
+    let installation = installation(&url).logging_to(&log);
+    let server = installation.start()?;
+    let site = Site::of(installation, vec![server]).await?;
     let load = site.load();
     site.recorder.more(100).await?;
     standby.stop(Shutdown::Immediate)?;
@@ -668,12 +679,36 @@ async fn failing_over_to_a_standby_that_fell_behind_loses_only_what_it_never_had
     // The server remembers what the database has forgotten; none of that may come back in parts.
     site.installation.verify()?;
     let vanished = site.recorder.vanished().await?;
+    assert!(!vanished.is_empty(), "the standby had not fallen behind");
+    let named = named_as_missing(&std::fs::read_to_string(&log)?)?;
+    let commits = site.metric(MISSING_COMMITS).await?;
     println!(
-        "asynchronous: {vanished} acknowledged payments are gone, which the standby never had; \
-         answers {recovery:.0?} after the promotion; {} answers in all",
+        "asynchronous: {} acknowledged payments are gone, which the standby never had; the server \
+         missed {commits} commits and named {} payments; answers {recovery:.0?} after the \
+         promotion; {} answers in all",
+        vanished.len(),
+        named.len(),
         site.recorder.answered()
     );
-    assert!(vanished > 0, "the standby had not fallen behind");
+    let unnamed: Vec<_> = vanished.difference(&named).collect();
+    assert!(unnamed.is_empty(), "gone, and nobody was told: {unnamed:?}");
+    let there = site.recorder.api().ids("/transactions?").await?;
+    let wrong: Vec<_> = named.intersection(&there).collect();
+    assert!(wrong.is_empty(), "there, and named as missing: {wrong:?}");
+    assert!(commits > 0, "nothing was counted");
     drop(promoted);
     Ok(())
+}
+
+/// The payments that the log of a server names as made, acknowledged and not in the database.
+fn named_as_missing(log: &str) -> Result<BTreeSet<String>> {
+    let mut named = BTreeSet::new();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).context("reading the log")?;
+        if line["what"] == "made" {
+            let payments = line["payments"].as_str().context("a line names payments")?;
+            named.extend(payments.split(' ').map(str::to_owned));
+        }
+    }
+    Ok(named)
 }

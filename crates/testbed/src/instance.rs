@@ -1,6 +1,6 @@
 //! Processes of the server itself, as people run it.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub fn write_script(path: &Path, script: &str) -> Result<()> {
 pub struct Installation {
     binary: PathBuf,
     environment: Vec<(String, String)>,
+    /// Where servers write their log, if anybody reads it.
+    log: Option<PathBuf>,
 }
 
 impl Installation {
@@ -49,7 +51,14 @@ impl Installation {
             ("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Self { binary: binary.as_ref().to_owned(), environment: environment.into() }
+        Self { binary: binary.as_ref().to_owned(), environment: environment.into(), log: None }
+    }
+
+    /// The same with servers whose log is added to a file.
+    #[must_use]
+    pub fn logging_to(mut self, path: &Path) -> Self {
+        self.log = Some(path.to_owned());
+        self
     }
 
     /// The same with one more variable in the environment of its processes.
@@ -87,7 +96,14 @@ impl Installation {
     fn spawn(&self, address: SocketAddr) -> Result<Child> {
         let mut command = self.command("serve");
         command.args(["--listen", &address.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let log = match &self.log {
+            None => Stdio::null(),
+            Some(path) => {
+                let log = File::options().create(true).append(true).open(path);
+                log.with_context(|| format!("opening {}", path.display()))?.into()
+            }
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.spawn().with_context(|| format!("starting {}", self.binary.display()))
     }
 

@@ -9,7 +9,7 @@
 
 mod api;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -250,16 +250,27 @@ impl Recorder {
         Ok(())
     }
 
-    /// How many payments were acknowledged and are not there: more than none where a database fell
+    /// The payments that were acknowledged and are not there: more than none where a database fell
     /// behind what it had promised. All clients must have stopped.
     ///
     /// # Errors
     ///
     /// If a server does not answer, or an ask has no answer.
-    pub async fn vanished(&self) -> Result<i64> {
+    pub async fn vanished(&self) -> Result<BTreeSet<String>> {
         let answers: Vec<_> = self.asked().values().cloned().collect();
-        let Model { transfers, quotes, .. } = Model::of(&answers)?;
-        Ok(transfers + quotes - self.api.total("/transactions?type=OUTGOING&").await?)
+        let mut payments = BTreeSet::new();
+        for (ask, answer) in &answers {
+            let (status, bytes) = known(ask, answer.as_ref())?;
+            let name = match (ask.path.as_str(), *status) {
+                ("/transfer-out", 201) => "id",
+                ("/quotes", 201) => "transactionId",
+                _ => continue,
+            };
+            let made: Value = serde_json::from_slice(bytes).context("reading an answer")?;
+            payments.insert(made[name].as_str().context("an answer names its payment")?.to_owned());
+        }
+        let there = self.api.ids("/transactions?type=OUTGOING&").await?;
+        Ok(payments.difference(&there).cloned().collect())
     }
 
     /// A transfer as the clients send it.
@@ -350,9 +361,7 @@ impl Model {
     fn of(answers: &[(Ask, Option<Answer>)]) -> Result<Self> {
         let mut model = Self::default();
         for (ask, answer) in answers {
-            let (status, bytes) = answer
-                .as_ref()
-                .with_context(|| format!("nobody knows what became of {}", ask.key))?;
+            let (status, bytes) = known(ask, answer.as_ref())?;
             match (ask.path.as_str(), *status) {
                 ("/transfer-out", 201) => model.transfers += 1,
                 ("/quotes", 201) => model.quotes += 1,
@@ -367,6 +376,11 @@ impl Model {
         }
         Ok(model)
     }
+}
+
+/// The answer to what was asked, which there must be.
+fn known<'a>(ask: &Ask, answer: Option<&'a Answer>) -> Result<&'a Answer> {
+    answer.with_context(|| format!("nobody knows what became of {}", ask.key))
 }
 
 /// What a run was, once everything in it was found to be right.

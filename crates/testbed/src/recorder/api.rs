@@ -1,5 +1,6 @@
 //! A client of one or several servers on the same database.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -131,6 +132,24 @@ impl Api {
     pub async fn total(&self, path: &str) -> Result<i64> {
         let list = self.get(&format!("{path}limit=1")).await?;
         list["totalCount"].as_i64().with_context(|| format!("{path} has no total"))
+    }
+
+    /// The ids in the list at `path`, page after page.
+    ///
+    /// # Errors
+    ///
+    /// If there is no good answer.
+    pub async fn ids(&self, path: &str) -> Result<BTreeSet<String>> {
+        let (mut ids, mut cursor) = (BTreeSet::new(), String::new());
+        loop {
+            let page = self.get(&format!("{path}limit=100{cursor}")).await?;
+            let rows = page["data"].as_array().with_context(|| format!("{path} has no rows"))?;
+            ids.extend(rows.iter().filter_map(|row| row["id"].as_str()).map(str::to_owned));
+            match page["nextCursor"].as_str() {
+                Some(next) if page["hasMore"] == true => cursor = format!("&cursor={next}"),
+                _ => return Ok(ids),
+            }
+        }
     }
 
     /// Makes something that must succeed at once.
