@@ -1,6 +1,7 @@
 //! Rounds: the loads of a comparison are measured in turn, again and again, because a machine's
 //! speed drifts. A ratio is the median of the ratios of the rounds, each of two measurements that
-//! were close in time.
+//! were close in time. Every second round begins with what the others end with: a database that
+//! becomes slower from load to load is no one side's disadvantage.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,17 +59,21 @@ impl Sample {
 pub struct Samples<L>(BTreeMap<L, Vec<Sample>>);
 
 impl<L: Copy + Ord + std::fmt::Debug> Samples<L> {
-    /// Measures each load once in each round.
+    /// Measures each load once in each round, in this order and the other way round by turns.
     pub fn take(
         rounds: usize,
         loads: &[L],
         mut measure: impl FnMut(L) -> Result<Sample>,
     ) -> Result<Self> {
         let mut samples = BTreeMap::<L, Vec<Sample>>::new();
-        for _ in 0..rounds {
+        for round in 0..rounds {
+            let mut loads = loads.to_vec();
+            if round % 2 == 1 {
+                loads.reverse();
+            }
             for load in loads {
-                let sample = measure(*load).with_context(|| format!("{load:?}"))?;
-                samples.entry(*load).or_default().push(sample);
+                let sample = measure(load).with_context(|| format!("{load:?}"))?;
+                samples.entry(load).or_default().push(sample);
             }
         }
         Ok(Self(samples))
