@@ -41,6 +41,11 @@ const MIGRATIONS: &[Step] = &[
         postgres: include_str!("../migrations/0003_larger_filters.postgres.sql"),
     },
     Step::same("V4__addresses", include_str!("../migrations/0004_addresses.sql")),
+    Step {
+        name: "V5__sums_of_filters",
+        sqlite: include_str!("../migrations/0005_sums_of_filters.sqlite.sql"),
+        postgres: include_str!("../migrations/0005_sums_of_filters.postgres.sql"),
+    },
 ];
 
 /// What the tokens of the migrations stand for in SQLite.

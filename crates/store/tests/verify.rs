@@ -738,7 +738,7 @@ fn corrupters(kind: Kind) -> impl Iterator<Item = &'static Corrupter> {
 
 const CORRUPTERS: &[Corrupter] = &[
     // The database is as a newer program left it.
-    corrupter(&["M1"], "update refinery_schema_history set version = 99 where version = 4"),
+    corrupter(&["M1"], "update refinery_schema_history set version = 99 where version = 5"),
     // An answer has the scope of an earlier one.
     only(
         Kind::Sqlite,
@@ -1271,7 +1271,7 @@ fn a_wrong_key_is_an_error_and_not_a_thousand_breaks(kind: Kind) {
 
 fn under_another_schema_only_the_schema_is_judged(kind: Kind) {
     let report =
-        damaged(kind, "update refinery_schema_history set version = 99 where version = 4", None);
+        damaged(kind, "update refinery_schema_history set version = 99 where version = 5", None);
     assert_eq!(broken(&report), BTreeSet::from(["M1"]));
     assert!(report.checks.iter().skip(1).all(|check| check.skipped.is_some()));
 }

@@ -10,8 +10,9 @@
 //! which is some segments. They may name a segment that does not have the scope, and never leave
 //! out one that has it: a scope is in its filter before it is in the database. The filter of a part
 //! that takes no more answers is kept in the database, with the answer that begins the next part.
-//! Whatever filter is not there at a start is made from the answers themselves, so that nothing
-//! depends on it that a crash could lose.
+//! Whatever filter is not there at a start, or is not as it was kept, is made from the answers
+//! themselves, so that nothing depends on it that a crash or a disk could lose: a scope that a
+//! damaged filter leaves out would be taken for new, and its payment made again.
 //!
 //! Who has no filters looks into every segment: commands beside a server, which hardly ever look.
 
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::Connection;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::StoreError;
 use crate::idempotency::Scope;
@@ -37,8 +39,10 @@ const PART_SEGMENTS: i64 = 32;
 const PART_ANSWERS: usize = SEGMENT_ANSWERS * PART_SEGMENTS as usize;
 
 const NEWEST: &str = "select max(segment) from idempotency";
-const FILTERS: &str = "select part, bits from idempotency_filters where part >= $1 order by part";
-const KEEP_FILTER: &str = "insert into idempotency_filters (part, bits) values ($1, $2)";
+const FILTERS: &str =
+    "select part, bits, sum from idempotency_filters where part >= $1 order by part";
+const KEEP_FILTER: &str = "insert into idempotency_filters (part, bits, sum) values ($1, $2, $3) \
+    on conflict (part) do update set bits = excluded.bits, sum = excluded.sum";
 const SCOPES: &str = "select segment, scope from idempotency where segment between $1 and $2 \
     order by segment";
 const IS_IN: &str = "select count(*) from idempotency where segment = $1 and scope = $2";
@@ -61,6 +65,24 @@ fn first_of(part: usize) -> i64 {
     number_of(part).saturating_mul(PART_SEGMENTS)
 }
 
+/// What tells a filter as it was kept from a damaged one, or one of another part.
+fn sum_of(part: usize, bits: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(number_of(part).to_be_bytes()).chain_update(bits).finalize().into()
+}
+
+/// Puts the filter of a part into the database.
+fn keep(connection: &Connection, part: usize, filter: &Filter) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(KEEP_FILTER).map_err(failure)?;
+    let bits = filter.bits();
+    statement.execute((number_of(part), bits, sum_of(part, bits))).map_err(failure).map(drop)
+}
+
+/// A filter that was to be there as it was kept, and was not: it was made from the answers.
+struct Mended {
+    part: usize,
+    filter: Filter,
+}
+
 /// What is in which part.
 struct Parts {
     /// The filters of those that take no more and are in the database, from the first.
@@ -79,10 +101,10 @@ struct Parts {
 
 impl Parts {
     /// Reads the filters behind those that are known to be kept, and the answers of which no
-    /// filter is kept.
-    fn load(connection: &Connection, mut kept: Filters) -> Result<Self, StoreError> {
+    /// filter is kept. With it are the filters that were not as they were kept.
+    fn load(connection: &Connection, mut kept: Filters) -> Result<(Self, Vec<Mended>), StoreError> {
         let newest = newest(connection)?.unwrap_or(0);
-        read_filters(connection, &mut kept)?;
+        let mended = read_filters(connection, &mut kept, part_of(newest))?;
         // A part whose filter is kept takes no more.
         let open = kept.count().max(part_of(newest));
         let mut unkept = Vec::new();
@@ -91,7 +113,7 @@ impl Parts {
         }
         let (filter, answers) = filter_of(connection, open)?;
         let segment = newest.max(first_of(open));
-        Ok(Self { kept, unkept, keeping: 0, open: filter, segment, answers })
+        Ok((Self { kept, unkept, keeping: 0, open: filter, segment, answers }, mended))
     }
 
     /// How many take no more.
@@ -134,24 +156,44 @@ fn newest(connection: &Connection) -> Result<Option<i64>, StoreError> {
     statement.query_row([], |row| row.get(0)).map_err(failure)
 }
 
-/// Reads the filters that are kept, behind those that are known.
-fn read_filters(connection: &Connection, filters: &mut Filters) -> Result<(), StoreError> {
-    let corrupt = |what: &str| StoreError::Corrupt {
-        place: "idempotency_filters".to_owned(),
-        what: what.to_owned(),
+/// Reads the filters that are kept, behind those that are known. Those that are damaged, or are not
+/// there although that of a later part is, are made from the answers.
+fn read_filters(
+    connection: &Connection,
+    filters: &mut Filters,
+    newest: usize,
+) -> Result<Vec<Mended>, StoreError> {
+    let mut mended = Vec::new();
+    let mut mend = |filters: &mut Filters| {
+        let part = filters.count();
+        let filter = filter_of(connection, part)?.0;
+        filters.push(&filter);
+        mended.push(Mended { part, filter });
+        Ok::<_, StoreError>(())
     };
     let mut statement = connection.prepare_cached(FILTERS).map_err(failure)?;
     let mut rows = statement.query([number_of(filters.count())]).map_err(failure)?;
     while let Some(row) = rows.next().map_err(failure)? {
         let part: i64 = row.get(0).map_err(failure)?;
-        if part != number_of(filters.count()) {
-            return Err(corrupt("a part before one that is there is missing"));
+        let Some(part) = usize::try_from(part).ok().filter(|it| *it <= newest.max(filters.count()))
+        else {
+            return Err(StoreError::Corrupt {
+                place: "idempotency_filters.part".to_owned(),
+                what: format!("{part} is a part that no answer has come to"),
+            });
+        };
+        while filters.count() < part {
+            mend(filters)?;
         }
-        let filter = Filter::of(row.get(1).map_err(failure)?, PART_ANSWERS);
-        let wrong = || corrupt("a filter has not as many bits as it should");
-        filters.push(&filter.ok_or_else(wrong)?);
+        let (bits, sum): (Vec<u8>, Vec<u8>) =
+            (row.get(1).map_err(failure)?, row.get(2).map_err(failure)?);
+        let is_as_kept = sum == sum_of(part, &bits);
+        match Filter::of(bits, PART_ANSWERS).filter(|_| is_as_kept) {
+            Some(filter) => filters.push(&filter),
+            None => mend(filters)?,
+        }
     }
-    Ok(())
+    Ok(mended)
 }
 
 /// The filter of a part, made from its answers, and how many are in its newest segment.
@@ -227,7 +269,11 @@ impl Segments {
     pub(super) fn catch_up(&self, connection: &Connection) -> Result<(), StoreError> {
         // What is not told before the transaction ends is not there for anybody before that.
         let known = self.parts_mut().take().map(|parts| parts.kept).unwrap_or_default();
-        let parts = Parts::load(connection, known)?;
+        let (parts, mended) = Parts::load(connection, known)?;
+        for Mended { part, filter } in mended {
+            tracing::warn!(part, "a filter of idempotency keys was damaged and is made anew");
+            keep(connection, part, &filter)?;
+        }
         *self.parts_mut() = Some(parts);
         Ok(())
     }
@@ -251,9 +297,7 @@ impl Segments {
         let mut parts = self.parts_mut();
         let Some(parts) = parts.as_mut() else { return Ok(()) };
         while let Some(filter) = parts.unkept.get(parts.keeping) {
-            let mut statement = connection.prepare_cached(KEEP_FILTER).map_err(failure)?;
-            let part = number_of(parts.kept.count() + parts.keeping);
-            statement.execute((part, filter.bits())).map_err(failure)?;
+            keep(connection, parts.kept.count() + parts.keeping, filter)?;
             parts.keeping += 1;
         }
         Ok(())
@@ -273,8 +317,8 @@ impl Segments {
 /// What is wrong with the filters that are kept, and with the answers: one that no filter has, and
 /// the earlier one of two with the same scope, would be given to nobody again.
 pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let parts = match Parts::load(connection, Filters::default()) {
-        Ok(parts) => parts,
+    let (parts, mended) = match Parts::load(connection, Filters::default()) {
+        Ok(loaded) => loaded,
         Err(StoreError::Corrupt { place, what }) => return Ok(vec![format!("{place}: {what}")]),
         Err(error) => return Err(error),
     };
@@ -295,14 +339,16 @@ pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreErro
     let told =
         [(lost, "are not found by their scopes"), (twice, "have the scope of an earlier one")];
     let told = told.into_iter().filter(|(count, _)| *count > 0);
-    Ok(told.map(|(count, what)| format!("{count} rows of idempotency {what}")).collect())
+    let told = told.map(|(count, what)| format!("{count} rows of idempotency {what}"));
+    let mended = mended.iter().map(|Mended { part, .. }| {
+        format!("idempotency_filters: that of part {part} is damaged; a start makes it anew")
+    });
+    Ok(mended.chain(told).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-
-    use sha2::{Digest as _, Sha256};
 
     use super::*;
     use crate::engine::{Engine, SqliteFile};
@@ -525,19 +571,53 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_that_is_damaged_is_made_anew() {
+        let place = Place::new();
+        commit(&mut place.writer(), 0..2 * PART + 3);
+        assert_eq!(place.filters(), 2);
+        let damage = [
+            (
+                "update idempotency_filters set bits = zeroblob(length(bits)) where part = 0",
+                &[0][..],
+            ),
+            ("update idempotency_filters set bits = zeroblob(5) where part = 1", &[1]),
+            ("update idempotency_filters set sum = zeroblob(32)", &[0, 1]),
+            ("delete from idempotency_filters where part = 0", &[0]),
+            (
+                "update idempotency_filters set (bits, sum) = \
+                 (select bits, sum from idempotency_filters where part = 0) where part = 1",
+                &[1],
+            ),
+        ];
+        let looked = some(0..2 * PART + 3);
+        for (damage, parts) in damage {
+            place.run(damage);
+            let told = |part| {
+                format!(
+                    "idempotency_filters: that of part {part} is damaged; a start makes it anew"
+                )
+            };
+            assert_eq!(place.findings(), parts.iter().map(told).collect::<Vec<_>>(), "{damage}");
+            let mut writer = place.writer();
+            writer.begin().expect("a transaction");
+            assert_eq!(found(&mut writer, looked.clone()) as usize, looked.len(), "{damage}");
+            // What is made anew is kept with whatever comes next.
+            writer.rollback().expect("a rollback");
+            drop(writer);
+            commit(&mut place.writer(), 0..0);
+            assert_eq!(place.findings(), Vec::<String>::new(), "{damage}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_found() {
         let place = Place::new();
         commit(&mut place.writer(), 0..PART + 3);
-        place.run("update idempotency_filters set bits = zeroblob(length(bits))");
-        assert_eq!(place.findings(), ["65536 rows of idempotency are not found by their scopes"]);
-        place.run("update idempotency_filters set bits = zeroblob(5)");
-        let what = "a filter has not as many bits as it should";
-        assert_eq!(place.findings(), [format!("idempotency_filters: {what}")]);
+        place.run("update idempotency_filters set part = 7");
+        let what = "7 is a part that no answer has come to";
+        assert_eq!(place.findings(), [format!("idempotency_filters.part: {what}")]);
         let begun = place.writer().begin();
         assert!(matches!(&begun, Err(StoreError::Corrupt { what: found, .. }) if found == what));
-        place.run("update idempotency_filters set part = 1");
-        let what = "a part before one that is there is missing";
-        assert_eq!(place.findings(), [format!("idempotency_filters: {what}")]);
         place.run(
             "delete from idempotency_filters; \
              insert into idempotency select 7 + segment, at, status, version, scope, sealed, part_of \

@@ -1,0 +1,1 @@
+-- There are no filters here (docs/decisions/0037).
