@@ -44,6 +44,19 @@ impl Database {
     /// beside the server are not kept away.
     pub fn hold(&self) -> Result<Held, Failure> {
         let Self::Sqlite(path) = self else { return Ok(Held { _lock: None }) };
+        if path.is_dir() {
+            return Err(Failure::new(format!(
+                "{self} is a folder: name a file with --database-url"
+            )));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::new(format!(
+                "there is no folder {} for the database: make it, or name another file with \
+                 --database-url",
+                folder.display()
+            )));
+        }
         // A file that has another name too has one log, and is one database. One that is not there
         // yet has one name.
         let mut lock_path = path.canonicalize().unwrap_or_else(|_| path.clone()).into_os_string();

@@ -469,7 +469,8 @@ fn a_bad_configuration_is_refused_in_one_line() {
     let rates = "--listen 127.0.0.1:0 --rates-file rates.json";
     check(rates, &[], 2, "rates.json: defaults.spread");
     let far = "--listen 127.0.0.1:0 --database-url sqlite://no/such/folder.db";
-    check(far, &[], 1, "no/such/folder.db");
+    check(far, &[], 1, "there is no folder no/such for the database");
+    check("--database-url sqlite://.", &[], 1, ". is a folder: name a file");
     check("--listen 192.0.2.1:8080", &[], 1, "cannot listen on 192.0.2.1:8080");
     check("token list", &[], 1, "there is no database at switchyard.db");
     assert!(!path.join("switchyard.db").exists());
