@@ -125,6 +125,13 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "Batches that lost against somebody else's transaction and were tried again.",
     ),
     (
+        Kind::Counter,
+        "switchyard_missing_commits_total",
+        Unit::Count,
+        "Commits that the database had acknowledged to this server and does not have any more: it \
+         is an older one.",
+    ),
+    (
         Kind::Gauge,
         "switchyard_database_reachable",
         Unit::Count,
