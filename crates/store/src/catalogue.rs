@@ -9,9 +9,10 @@ use crate::record::Record as _;
 use crate::sql::{Connection, Shape, Value};
 
 /// Tables that are made with a database and stay with it: where the embedded engine looks for
-/// answers, whose turn it is to write, what the database knows about itself, and which migrations
-/// made it.
-pub const OWN: &[&str] = &["idempotency_filters", "lane", "meta", "refinery_schema_history"];
+/// answers and payments, whose turn it is to write, what the database knows about itself, and which
+/// migrations made it.
+pub const OWN: &[&str] =
+    &["idempotency_filters", "lane", "listed", "meta", "newly_listed", "refinery_schema_history"];
 
 /// Every table that holds data, with all of its columns (`version` is one of them), those of the
 /// key first. Tables stand behind those that they refer to.

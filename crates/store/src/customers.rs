@@ -275,6 +275,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     condition: None,
     parts: None,
     brief: None,
+    is_kept_apart: false,
     values: |facet| {
         let name = Identity::TYPES.get(usize::from(facet.state)).copied();
         vec![Value::Int(facet.group.into()), Value::or_null(name.map(Value::name))]

@@ -172,6 +172,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     condition: None,
     parts: None,
     brief: None,
+    is_kept_apart: false,
     values: |facet| {
         let kind = EventKind::ALL.into_iter().find(|kind| *kind as u8 == facet.group);
         let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);

@@ -8,8 +8,7 @@ use crate::keyring::{Keyring, Purpose};
 use crate::migrate;
 pub use crate::postgres::PostgresServer;
 use crate::sql::{Connection, Row, Value};
-use crate::sqlite::segments::Segments;
-use crate::sqlite::{Access, Sqlite};
+use crate::sqlite::{Access, Shared, Sqlite};
 
 /// Reader connections of the embedded engine. Reads of the API are short; two cores are the
 /// smallest machine we plan for, and a list that takes long must not hold up a look at one row.
@@ -44,13 +43,13 @@ pub trait Engine: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct SqliteFile {
     path: PathBuf,
-    segments: Arc<Segments>,
+    shared: Arc<Shared>,
 }
 
 impl SqliteFile {
     /// The database in the file at `path`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), segments: Arc::default() }
+        Self { path: path.to_owned(), shared: Arc::default() }
     }
 }
 
@@ -59,14 +58,14 @@ impl Engine for SqliteFile {
         let mut connection = Sqlite::open_to_serve(&self.path)?;
         migrate::sqlite(&mut connection)?;
         // A second one that writes has to find out for itself what the first one does.
-        let is_first = self.segments.take();
-        let segments = if is_first { Arc::clone(&self.segments) } else { Arc::default() };
-        Ok(Box::new(connection.with_segments(segments, true)))
+        let is_first = self.shared.take();
+        let shared = if is_first { Arc::clone(&self.shared) } else { Arc::default() };
+        Ok(Box::new(connection.sharing(shared, true)))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         let connection = Sqlite::open(&self.path, Access::Read)?;
-        Ok(Box::new(connection.with_segments(Arc::clone(&self.segments), false)))
+        Ok(Box::new(connection.sharing(Arc::clone(&self.shared), false)))
     }
 
     fn readers(&self) -> usize {

@@ -276,6 +276,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     condition: None,
     parts: None,
     brief: None,
+    is_kept_apart: false,
     values: |facet| {
         let kind = if facet.group == PLATFORM { "PLATFORM" } else { "CUSTOMER" };
         let currency = Currency::from_number(facet.state);

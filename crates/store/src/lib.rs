@@ -79,8 +79,9 @@ use crate::unit::Unit;
 /// are never more at work than threads of the runtime; one that finds none free is queued.
 const LOOKERS: usize = 4;
 
-/// Every statement whose text is fixed, for the test that holds each engine to all of them.
-pub fn statements() -> Vec<String> {
+/// Every statement whose text is fixed, and examples of the others, for the tests that hold each
+/// engine to all of its own.
+pub fn statements(is_embedded: bool) -> Vec<String> {
     let fixed = [
         engine::META,
         engine::KEEP_META,
@@ -107,7 +108,7 @@ pub fn statements() -> Vec<String> {
     }
     all.sort_unstable();
     all.extend(tallies::lag::statements());
-    let lists = select::statements().chain([tallies::present(1), tallies::present(3)]);
+    let lists = select::statements(is_embedded).chain([tallies::present(1), tallies::present(3)]);
     let whole = catalogue::statements(false).chain(copy::statements());
     all.into_iter().chain(lists).chain(whole).chain(verify::statements()).collect()
 }
@@ -119,7 +120,8 @@ pub fn embedded_statements() -> Vec<String> {
         Some([in_segment.row.clone(), in_segment.insert.clone()])
     });
     let fixed = sqlite::segments::STATEMENTS.map(str::to_owned);
-    fixed.into_iter().chain(of_shapes.flatten()).chain(catalogue::statements(true)).collect()
+    let fixed = fixed.into_iter().chain(sqlite::listed::statements());
+    fixed.chain(of_shapes.flatten()).chain(catalogue::statements(true)).collect()
 }
 
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to

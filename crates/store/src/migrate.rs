@@ -46,6 +46,11 @@ const MIGRATIONS: &[Step] = &[
         sqlite: include_str!("../migrations/0005_sums_of_filters.sqlite.sql"),
         postgres: include_str!("../migrations/0005_sums_of_filters.postgres.sql"),
     },
+    Step {
+        name: "V6__listed",
+        sqlite: include_str!("../migrations/0006_listed.sqlite.sql"),
+        postgres: include_str!("../migrations/0006_listed.postgres.sql"),
+    },
 ];
 
 /// What the tokens of the migrations stand for in SQLite.

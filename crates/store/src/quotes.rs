@@ -306,6 +306,7 @@ pub(crate) static INDEXES: Indexes = {
         condition: None,
         parts: Some(PARTS),
         brief: None,
+        is_kept_apart: false,
         values: facet_values,
         // What most quotes are made for is their execution.
         passing: &[Status::Pending as u16, Status::Processing as u16],

@@ -13,6 +13,7 @@ use crate::error::StoreError;
 use crate::readers::View;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
+use crate::sqlite::listed;
 use crate::strands::{Facet, Ids, Index, Strand};
 use crate::tallies::{self, Group, Sum};
 
@@ -108,8 +109,93 @@ impl Conditions {
         self.values.extend_from_slice(&other.values);
     }
 
+    fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
     fn text(&self) -> String {
         self.texts.join(" and ")
+    }
+}
+
+/// Rows that a list merges with others: those of a table, or of what has their ids, that meet
+/// conditions.
+#[derive(Debug, Clone)]
+pub(crate) struct Arm {
+    from: &'static str,
+    conditions: Conditions,
+}
+
+impl Arm {
+    /// Rows of a table.
+    fn new(from: &'static str, conditions: Conditions) -> Self {
+        Self { from, conditions }
+    }
+
+    /// The rows of a strand that meet other conditions as well.
+    pub(crate) fn of(
+        strand: &Strand,
+        others: &Conditions,
+        connection: &mut dyn Connection,
+    ) -> Result<Vec<Self>, StoreError> {
+        let mut plain = Conditions::of(strand);
+        plain.append(others);
+        let table = strand.index.table;
+        let waiting = match strand.is_kept_apart() {
+            true => connection.kept_apart(strand)?,
+            false => None,
+        };
+        Ok(match waiting {
+            None => vec![Self::new(table, plain)],
+            Some(waiting) => Self::apart(strand, others, plain, &waiting),
+        })
+    }
+
+    /// The same where the strand is kept apart: what is in that table, and what waits for it.
+    fn apart(
+        strand: &Strand,
+        others: &Conditions,
+        plain: Conditions,
+        waiting: &[Uuid],
+    ) -> Vec<Self> {
+        let table = strand.index.table;
+        let place = || [Value::from(strand.leader), listed::kind(strand).into()];
+        let mut listed = Conditions::default();
+        listed.and("leader = ? and kind = ?", place());
+        if !others.is_empty() {
+            let others_text = others.text();
+            let exists = format!(
+                "exists (select 1 from {table} where {table}.id = listed.id and {others_text})"
+            );
+            listed.and(exists, others.values.iter().cloned());
+        }
+        let mut arms = vec![Self::new("listed", listed)];
+        if let Some(last) = waiting.last() {
+            // Few lengths are few statements.
+            let count = waiting.len().next_power_of_two();
+            let ids = waiting.iter().chain(std::iter::repeat(last)).take(count);
+            let marks = vec!["?"; count].join(", ");
+            let mut conditions = Conditions::default();
+            conditions.and(format!("id in ({marks})"), ids.map(|id| Value::from(*id)));
+            conditions.append(&plain);
+            let is_new = format!(
+                "not exists (select 1 from listed where listed.leader = ? and listed.kind = ? \
+                 and listed.id = {table}.id)"
+            );
+            conditions.and(is_new, place());
+            arms.push(Self::new(table, conditions));
+        }
+        arms
+    }
+
+    /// Where its rows are found, with `?` for each value: a condition on their ids can follow.
+    pub(crate) fn text(&self) -> String {
+        format!("{} where {}", self.from, self.conditions.text())
+    }
+
+    /// The values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
+        self.conditions.values.iter().cloned()
     }
 }
 
@@ -158,7 +244,7 @@ pub(crate) struct Query {
 
 /// The rows of a query: what is merged, and how many they are.
 struct Found {
-    arms: Vec<Conditions>,
+    arms: Vec<Arm>,
     total: u64,
 }
 
@@ -175,7 +261,7 @@ impl View<'_> {
         }
         let Found { arms, total } = self.find::<R>(query)?;
         let limit = page.limit as usize;
-        let mut listed = self.ids::<R>(&arms, page.within(ids), page)?;
+        let mut listed = self.ids(R::TABLE, &arms, page.within(ids), page)?;
         let has_more = listed.len() > limit;
         listed.truncate(limit);
         Ok(Page { rows: self.rows(listed)?, has_more, total })
@@ -193,8 +279,9 @@ impl View<'_> {
         let rows = |(_, groups): &(Way, Vec<Group>)| groups.iter().map(Group::rows).sum::<i64>();
         let shortest = (0..known.len()).min_by_key(|number| rows(&known[*number]));
         let Some(shortest) = shortest else {
-            sum.rows(1, R::TABLE, &rest.text(), rest.values.clone(), ids);
-            return Ok(Found { arms: vec![rest], total: self.sum(sum)? });
+            let arm = Arm::new(R::TABLE, rest);
+            sum.rows(1, &arm, ids);
+            return Ok(Found { arms: vec![arm], total: self.sum(sum)? });
         };
         let (_, groups) = known.swap_remove(shortest);
         for group in groups {
@@ -210,16 +297,14 @@ impl View<'_> {
                 continue;
             }
             let first = arms.len();
-            arms.extend(group.strands(state).into_iter().map(|strand| {
-                let mut arm = Conditions::of(&strand);
-                arm.append(&others);
-                arm
-            }));
-            if others.texts.is_empty() {
-                group.count(state, ids, &mut sum);
+            for strand in group.strands(state) {
+                arms.extend(Arm::of(&strand, &others, &mut *self.connection)?);
+            }
+            if others.is_empty() {
+                group.count(state, ids, &mut sum, &mut *self.connection)?;
             } else {
                 for arm in &arms[first..] {
-                    sum.rows(1, R::TABLE, &arm.text(), arm.values.clone(), ids);
+                    sum.rows(1, arm, ids);
                 }
             }
         }
@@ -237,9 +322,10 @@ impl View<'_> {
     }
 
     /// The ids of a page, with one more if there is one.
-    fn ids<R: Record>(
+    fn ids(
         &mut self,
-        arms: &[Conditions],
+        table: &'static str,
+        arms: &[Arm],
         ids: Ids,
         page: PageRequest,
     ) -> Result<Vec<Uuid>, StoreError> {
@@ -249,7 +335,7 @@ impl View<'_> {
         }
         let limit = page.limit.saturating_add(1);
         for arms in arms.chunks(MERGED_MAX) {
-            listed.extend(merged(&mut *self.connection, R::TABLE, arms, ids, (limit, page.order))?);
+            listed.extend(merged(&mut *self.connection, table, arms, ids, (limit, page.order))?);
         }
         if arms.len() > MERGED_MAX {
             listed.sort_unstable();
@@ -280,62 +366,68 @@ impl View<'_> {
     }
 }
 
-/// The first ids in a range of the rows that meet one of some conditions, as many as a limit says
-/// and in an order.
+/// The first ids in a range of the rows of a table that are in one of some arms, as many as a limit
+/// says and in an order.
 pub(crate) fn merged(
     connection: &mut dyn Connection,
     table: &'static str,
-    arms: &[Conditions],
+    arms: &[Arm],
     ids: Ids,
     (limit, order): (u32, Order),
 ) -> Result<Vec<Uuid>, StoreError> {
-    let texts: Vec<_> = arms.iter().map(Conditions::text).collect();
     let limit = Value::from(limit);
-    let of_arm = |arm: &Conditions| {
+    let of_arm = |arm: &Arm| {
         let [from, to] = ids.values();
-        arm.values.iter().cloned().chain([from, to, limit.clone()]).collect::<Vec<_>>()
+        arm.values().chain([from, to, limit.clone()]).collect::<Vec<_>>()
     };
     let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();
     values.push(limit.clone());
     let mut listed = Vec::new();
-    connection.query(&merge(table, &texts, order), &values, 1, &mut |values| {
+    connection.query(&merge(arms, order), &values, 1, &mut |values| {
         listed.push(Row::new(table, &["id"], values).uuid()?);
         Ok(())
     })?;
     Ok(listed)
 }
 
-/// The first ids in a range of the rows that meet one of some conditions, in an order. Each arm has
-/// a limit of its own: a planner that only knows the one of all would rather sort everything.
-fn merge(table: &str, conditions: &[String], order: Order) -> String {
+/// The first ids in a range of the rows of some arms, in an order. Each arm has a limit of its own:
+/// a planner that only knows the one of all would rather sort everything.
+fn merge(arms: &[Arm], order: Order) -> String {
     let direction = match order {
         Order::Descending => "desc",
         Order::Ascending => "asc",
     };
-    let one = |(number, conditions): (usize, &String)| {
+    let one = |(number, arm): (usize, &Arm)| {
+        let rows = arm.text();
         format!(
-            "select id from (select id from {table} where {conditions} and id between ? and ? \
+            "select id from (select id from {rows} and id between ? and ? \
              order by id {direction} limit ?) as arm_{number}"
         )
     };
-    let arms: Vec<_> = conditions.iter().enumerate().map(one).collect();
+    let arms: Vec<_> = arms.iter().enumerate().map(one).collect();
     numbered(&format!("{} order by id {direction} limit ?", arms.join(" union all ")))
 }
 
 /// Examples of the statements of every list, whose texts are made as filters ask for them: with
-/// strands of all parts of its index, where it has parts.
-pub(crate) fn statements() -> impl Iterator<Item = String> {
-    tallies::indexes().flat_map(|index| {
+/// strands of all parts of its index, where it has parts. They are those of one engine where one
+/// keeps strands apart.
+pub(crate) fn statements(is_embedded: bool) -> impl Iterator<Item = String> {
+    tallies::indexes().flat_map(move |index| {
         let strand = |facet| Strand { index, leader: Uuid::nil(), facet };
         let facet = |state| Facet { group: 0, state };
         let passing = index.passing.first().copied().unwrap_or(0);
         let usual = index.usual.unwrap_or(passing);
         let brief = index.brief.map(|brief| brief.facet);
-        let facets = [passing, usual].map(facet).into_iter().chain(brief);
-        let strands: Vec<_> = facets.map(strand).collect();
-        let conditions: Vec<_> = strands.iter().map(|strand| strand.conditions().0).collect();
-        let page = |order| merge(index.table, &conditions, order);
-        [page(Order::Descending), page(Order::Ascending), tallies::example(index, &strands)]
+        let strands = [passing, usual].map(facet).into_iter().chain(brief).map(strand);
+        let arms: Vec<_> = strands
+            .map(|strand| match is_embedded && strand.is_kept_apart() {
+                true => Arm::apart(&strand, &Conditions::default(), Conditions::default(), &[]),
+                false => vec![Arm::new(index.table, Conditions::of(&strand))],
+            })
+            .collect::<Vec<_>>()
+            .concat();
+        let page = |order| merge(&arms, order);
+        [page(Order::Descending), page(Order::Ascending), tallies::example(index, &arms)]
     })
 }
 

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::error::StoreError;
+use crate::strands::{Membership, Strand};
 
 /// A value of one column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -537,6 +538,25 @@ pub trait Connection: Send {
 
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
+
+    /// Notes rows that came into strands that the engine [keeps apart](Strand::is_kept_apart), and
+    /// that left them, behind the write that changed them. Where an index has them, there is
+    /// nothing to be done.
+    fn move_apart(&mut self, _: &[Membership]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The rows of a strand that is [kept apart](Strand::is_kept_apart) which may not be there yet;
+    /// none if the engine has it in an index of its table.
+    fn kept_apart(&mut self, _: &Strand) -> Result<Option<Vec<uuid::Uuid>>, StoreError> {
+        Ok(None)
+    }
+
+    /// Makes what the engine keeps apart from the rows of the tables, in a transaction: whoever
+    /// wrote them as they are has not noted them.
+    fn keep_apart_anew(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Whether a question crosses a network, so that asking for many rows at once is worth work.
     fn is_remote(&self) -> bool;

@@ -3,10 +3,12 @@
 
 mod checkpoints;
 mod filters;
+pub(crate) mod listed;
 pub(crate) mod segments;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -18,7 +20,9 @@ use crate::idempotency::Scope;
 use crate::pause::pause;
 use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
+use crate::sqlite::listed::Listed;
 use crate::sqlite::segments::Segments;
+use crate::strands::{Membership, Strand};
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.
@@ -53,10 +57,32 @@ pub struct Sqlite {
     data_version: Option<i64>,
     /// Who moves the log into the database file beside this connection, if it does not itself.
     checkpoints: Option<Checkpoints>,
-    /// What is known of tables in segments, for the one who writes and those who read beside.
-    segments: Option<Arc<Segments>>,
+    /// What the one who writes and those who read beside share.
+    shared: Option<Arc<Shared>>,
     /// Whether this is the one who writes.
     writes: bool,
+}
+
+/// What all connections of a store to one file know besides what stands in it.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    is_taken: AtomicBool,
+    segments: Segments,
+    listed: Listed,
+}
+
+impl Shared {
+    /// Becomes the knowledge of a connection that writes; `false` if another one has it already.
+    pub(crate) fn take(&self) -> bool {
+        !self.is_taken.swap(true, Ordering::AcqRel)
+    }
+
+    /// The connection that writes is closed. What others write from now on is not known.
+    fn release(&self) {
+        self.segments.release();
+        self.listed.release();
+        self.is_taken.store(false, Ordering::Release);
+    }
 }
 
 /// How a file is opened.
@@ -104,8 +130,8 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        let (segments, writes) = (None, false);
-        Ok(Self { connection, data_version: None, checkpoints: None, segments, writes })
+        let (shared, writes) = (None, false);
+        Ok(Self { connection, data_version: None, checkpoints: None, shared, writes })
     }
 
     /// Opens the file for the one who writes all the time: with memory for the pages that it
@@ -120,11 +146,11 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Shares what is known of segments: with those who read, as the one who writes, or with the
-    /// one who writes.
+    /// Shares what is known besides what stands in the file: with those who read, as the one who
+    /// writes, or with the one who writes.
     #[must_use]
-    pub(crate) fn with_segments(mut self, segments: Arc<Segments>, writes: bool) -> Self {
-        (self.segments, self.writes) = (Some(segments), writes);
+    pub(crate) fn sharing(mut self, shared: Arc<Shared>, writes: bool) -> Self {
+        (self.shared, self.writes) = (Some(shared), writes);
         self
     }
 
@@ -138,8 +164,11 @@ impl Sqlite {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(failure)?;
         let is_own = self.data_version == Some(version);
-        if !is_own && let Some(segments) = self.written_segments() {
-            segments.catch_up(&self.connection)?;
+        if let Some(shared) = self.written() {
+            if !is_own {
+                shared.segments.catch_up(&self.connection)?;
+            }
+            shared.listed.catch_up(&self.connection, !is_own)?;
         }
         self.data_version = Some(version);
         Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
@@ -206,8 +235,9 @@ impl Connection for Sqlite {
             // (docs/decisions/0002).
             other => StoreError::OutcomeUnknown(other.to_string()),
         })?;
-        if let Some(segments) = self.written_segments() {
-            segments.ended(true);
+        if let Some(shared) = self.written() {
+            shared.segments.ended(true);
+            shared.listed.ended(true);
         }
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.committed(&self.connection);
@@ -216,8 +246,9 @@ impl Connection for Sqlite {
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {
-        if let Some(segments) = self.written_segments() {
-            segments.ended(false);
+        if let Some(shared) = self.written() {
+            shared.segments.ended(false);
+            shared.listed.ended(false);
         }
         if self.connection.is_autocommit() {
             return Ok(());
@@ -281,11 +312,30 @@ impl Connection for Sqlite {
                     return Err(lost());
                 }
             }
-            if let Some(segments) = self.written_segments().filter(|_| in_segment.is_some()) {
-                segments.keep_filters(&self.connection)?;
+            if let Some(shared) = self.written().filter(|_| in_segment.is_some()) {
+                shared.segments.keep_filters(&self.connection)?;
             }
         }
         Ok(())
+    }
+
+    fn move_apart(&mut self, memberships: &[Membership]) -> Result<(), StoreError> {
+        self.in_transaction()?;
+        match self.written() {
+            Some(shared) => shared.listed.add(&self.connection, memberships),
+            None if memberships.is_empty() => Ok(()),
+            None => Err(StoreError::Engine("this connection moves nothing apart".to_owned())),
+        }
+    }
+
+    fn kept_apart(&mut self, strand: &Strand) -> Result<Option<Vec<uuid::Uuid>>, StoreError> {
+        let listed = self.shared.as_deref().map(|shared| &shared.listed);
+        listed::waiting(&self.connection, listed, strand).map(Some)
+    }
+
+    fn keep_apart_anew(&mut self) -> Result<(), StoreError> {
+        self.in_transaction()?;
+        listed::make(&self.connection)
     }
 
     fn is_remote(&self) -> bool {
@@ -349,6 +399,7 @@ impl Connection for Sqlite {
         })
         .map_err(failure)?;
         found.extend(segments::findings(&self.connection)?);
+        found.extend(listed::findings(&self.connection)?);
         // One line for each table and its parent, not for each row: rows have no names here.
         let mut orphans = std::collections::BTreeMap::<(String, String), u64>::new();
         each("pragma foreign_key_check", &mut |row| {
@@ -365,8 +416,8 @@ impl Connection for Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        if let Some(segments) = self.written_segments() {
-            segments.release();
+        if let Some(shared) = self.written() {
+            shared.release();
         }
     }
 }
@@ -387,9 +438,9 @@ impl Sqlite {
         if self.connection.is_autocommit() { Err(lost()) } else { Ok(()) }
     }
 
-    /// What is known of segments, if this is the one who writes.
-    fn written_segments(&self) -> Option<&Segments> {
-        self.segments.as_deref().filter(|_| self.writes)
+    /// What is known besides what stands in the file, if this is the one who writes.
+    fn written(&self) -> Option<&Shared> {
+        self.shared.as_deref().filter(|_| self.writes)
     }
 
     /// Hands over the row with this key of a table in segments.
@@ -401,7 +452,7 @@ impl Sqlite {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(scope) = scope_of(key) else { return Ok(()) };
-        let known = self.segments.as_deref().and_then(|segments| segments.candidates(&scope));
+        let known = self.shared.as_deref().and_then(|it| it.segments.candidates(&scope));
         for segment in known.map_or_else(|| segments::all(&self.connection), Ok)? {
             let mut is_found = false;
             self.query(sql, &[segment.into(), key.clone()], shape.width(), &mut |values| {
@@ -421,9 +472,9 @@ impl Sqlite {
         let scopes: Option<Vec<_>> =
             rows.iter().map(|row| row.first().and_then(scope_of)).collect();
         let scopes = scopes.ok_or_else(|| refused("a key is no scope"))?;
-        let segments = self.written_segments();
-        let segments = segments.ok_or_else(|| refused("this connection adds no rows"))?;
-        for (row, segment) in rows.iter_mut().zip(segments.place(&scopes)?) {
+        let shared = self.written();
+        let shared = shared.ok_or_else(|| refused("this connection adds no rows"))?;
+        for (row, segment) in rows.iter_mut().zip(shared.segments.place(&scopes)?) {
             row.push(segment.into());
         }
         Ok(())

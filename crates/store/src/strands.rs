@@ -29,6 +29,9 @@ pub(crate) struct Index {
     pub(crate) parts: Option<Parts>,
     /// Which rows have an index of their own instead.
     pub(crate) brief: Option<Brief>,
+    /// Whether the embedded engine has its lasting part in a table that it keeps itself
+    /// (`sqlite/listed.rs`).
+    pub(crate) is_kept_apart: bool,
     /// What the columns of the facet hold.
     pub(crate) values: fn(Facet) -> Vec<Value>,
     /// States that rows soon leave. Their strands are short and counted on the index, so that a
@@ -166,6 +169,20 @@ impl Strand {
         let texts: Vec<_> = columns.chain(conditions).collect();
         (texts.join(" and "), values)
     }
+}
+
+impl Strand {
+    /// Whether the embedded engine has it in a table that it keeps itself.
+    pub(crate) fn is_kept_apart(&self) -> bool {
+        self.index.is_kept_apart && !self.index.passing.contains(&self.facet.state)
+    }
+}
+
+/// A row came into a strand that the embedded engine keeps apart, or left it.
+pub struct Membership {
+    pub(crate) strand: Strand,
+    pub(crate) id: Uuid,
+    pub(crate) is_in: bool,
 }
 
 impl PartialEq for Strand {

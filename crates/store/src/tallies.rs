@@ -19,9 +19,9 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::Slots;
-use crate::select::{Branch, numbered};
-use crate::sql::{Change, Row, Shape, Value, Write};
-use crate::strands::{Facet, Ids, Index, Part, Strand, bucket};
+use crate::select::{Arm, Branch, Conditions, numbered};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::strands::{Facet, Ids, Index, Membership, Part, Strand, bucket};
 use crate::{customers, deliveries, external_accounts, quotes, tokens, transactions};
 
 /// The table of tallies.
@@ -65,6 +65,8 @@ pub(crate) fn of_row(id: Uuid, strand: &Strand) -> impl Iterator<Item = (Scope, 
 pub(crate) struct Deltas {
     sums: BTreeMap<(Scope, i64, i64), i64>,
     lagging: lag::Deltas,
+    /// Rows that came into strands that are kept apart, and that left them.
+    pub(crate) memberships: Vec<Membership>,
 }
 
 impl Deltas {
@@ -72,6 +74,9 @@ impl Deltas {
     pub(crate) fn moved(&mut self, id: Uuid, before: &[Strand], after: &[Strand]) {
         for (strands, others, sign) in [(before, after, -1), (after, before, 1)] {
             for strand in strands.iter().filter(|strand| !others.contains(strand)) {
+                if strand.is_kept_apart() {
+                    self.memberships.push(Membership { strand: *strand, id, is_in: sign > 0 });
+                }
                 let stays_in_group = others.iter().any(|other| other.is_of_group(strand));
                 let all = Facet::all_of(strand.facet.group);
                 for tally in of_row(id, strand) {
@@ -169,12 +174,18 @@ impl Group {
     }
 
     /// Adds the terms that count its rows among `ids`, of all states or of one.
-    pub(crate) fn count(&self, state: Option<u16>, ids: Ids, sum: &mut Sum) {
+    pub(crate) fn count(
+        &self,
+        state: Option<u16>,
+        ids: Ids,
+        sum: &mut Sum,
+        connection: &mut dyn Connection,
+    ) -> Result<(), StoreError> {
         for part in ids.parts(self.index.spans) {
             let (spans, ids) = match part {
                 Part::Ids(ids) => {
                     for strand in self.strands(state) {
-                        sum.count(1, &strand, ids);
+                        sum.count(1, &strand, ids, connection)?;
                     }
                     continue;
                 }
@@ -183,39 +194,46 @@ impl Group {
                 }
             };
             match state {
-                None => self.count_all(spans, ids, sum),
+                None => self.count_all(spans, ids, sum, connection)?,
                 Some(state) if self.index.tallies(state) => {
                     let facet = Facet { group: self.group, state };
                     sum.tallies(1, spans, &[facet.code()]);
                 }
                 Some(state) if self.index.usual == Some(state) => {
-                    self.count_all(spans, ids, sum);
+                    self.count_all(spans, ids, sum, connection)?;
                     let code = |state: &u16| Facet { group: self.group, state: *state }.code();
                     let codes: Vec<_> = self.states.keys().map(code).collect();
                     if !codes.is_empty() {
                         sum.tallies(-1, spans, &codes);
                     }
                     for state in self.index.passing {
-                        sum.count(-1, &self.strand(*state), ids);
+                        sum.count(-1, &self.strand(*state), ids, connection)?;
                     }
                 }
-                Some(state) => sum.count(1, &self.strand(state), ids),
+                Some(state) => sum.count(1, &self.strand(state), ids, connection)?,
             }
         }
+        Ok(())
     }
 }
 
 impl Group {
     /// Adds the terms that count its rows in whole spans, which have these ids.
-    fn count_all(&self, spans: (Scope, i64, i64), ids: Ids, sum: &mut Sum) {
+    fn count_all(
+        &self,
+        spans: (Scope, i64, i64),
+        ids: Ids,
+        sum: &mut Sum,
+        connection: &mut dyn Connection,
+    ) -> Result<(), StoreError> {
         sum.tallies(1, spans, &[Facet::all_of(self.group)]);
-        let Some(until) = self.until else { return };
+        let Some(until) = self.until else { return Ok(()) };
         let ids = ids.and(Ids::since(until));
-        if !ids.is_empty() {
-            for strand in self.strands(None) {
-                sum.count(1, &strand, ids);
-            }
+        if ids.is_empty() {
+            return Ok(());
         }
+        let mut strands = self.strands(None).into_iter();
+        strands.try_for_each(|strand| sum.count(1, &strand, ids, connection))
     }
 }
 
@@ -267,23 +285,23 @@ impl Sum {
         self.add(sign, &term, values.chain([from.into(), to.into()]));
     }
 
-    fn count(&mut self, sign: i64, strand: &Strand, ids: Ids) {
-        let (conditions, values) = strand.conditions();
-        self.rows(sign, strand.index.table, &conditions, values, ids);
-    }
-
-    /// Adds how many rows of a table meet conditions, in which `?` stands for each value.
-    pub(crate) fn rows(
+    fn count(
         &mut self,
         sign: i64,
-        table: &str,
-        conditions: &str,
-        values: Vec<Value>,
+        strand: &Strand,
         ids: Ids,
-    ) {
-        let term =
-            format!("(select count(*) from {table} where {conditions} and id between ? and ?)");
-        self.add(sign, &term, values.into_iter().chain(ids.values()));
+        connection: &mut dyn Connection,
+    ) -> Result<(), StoreError> {
+        for arm in Arm::of(strand, &Conditions::default(), connection)? {
+            self.rows(sign, &arm, ids);
+        }
+        Ok(())
+    }
+
+    /// Adds how many rows an arm has.
+    pub(crate) fn rows(&mut self, sign: i64, arm: &Arm, ids: Ids) {
+        let term = format!("(select count(*) from {} and id between ? and ?)", arm.text());
+        self.add(sign, &term, arm.values().chain(ids.values()));
     }
 }
 
@@ -299,14 +317,14 @@ pub(crate) fn indexes() -> impl Iterator<Item = &'static Index> {
     ])
 }
 
-/// An example of a sum with everything that there may be in one, about strands of one index.
-pub(crate) fn example(index: &Index, strands: &[Strand]) -> String {
+/// An example of a sum with everything that there may be in one, about arms of one index.
+pub(crate) fn example(index: &Index, arms: &[Arm]) -> String {
     let mut sum = Sum::default();
     let scope = scope(index, index.spans[0], Uuid::nil());
     sum.tallies(1, (scope, 0, 1), &[0]);
     sum.tallies(-1, (scope, 0, 1), &[1, 2]);
-    for strand in strands {
-        sum.count(-1, strand, Ids::ALL);
+    for arm in arms {
+        sum.rows(-1, arm, Ids::ALL);
     }
     sum.parts.iter().map(Terms::statement).collect()
 }

@@ -93,6 +93,7 @@ pub(crate) static BY_PLATFORM: Index = Index {
     condition: None,
     parts: None,
     brief: None,
+    is_kept_apart: false,
     values: |facet| vec![Value::Int(facet.group.into())],
     passing: &[],
     usual: None,

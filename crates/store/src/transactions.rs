@@ -543,6 +543,7 @@ pub(crate) static INDEXES: Indexes = {
         condition: None,
         parts: Some(PARTS),
         brief: Some(OUTGOING_PENDING),
+        is_kept_apart: true,
         values: facet_values,
         // Most payments end as completed.
         passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],
@@ -555,6 +556,7 @@ pub(crate) static INDEXES: Indexes = {
             tag: 1,
             columns: &["platform", "direction", "status"],
             parts: None,
+            is_kept_apart: false,
             passing: &[],
             usual: None,
             lagging: 0,

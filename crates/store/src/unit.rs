@@ -34,6 +34,7 @@ use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Write};
+use crate::strands::Membership;
 use crate::tallies::lag::{Counted, Lags};
 use crate::timers::{self, Timer, TimerKey};
 
@@ -125,6 +126,7 @@ pub(crate) enum Ran {
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
+    memberships: Vec<Membership>,
     lags: Lags,
     /// The payments that are among what is written.
     transactions: Vec<TransactionId>,
@@ -143,11 +145,12 @@ impl Prepared {
         }
         let changed = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
         let _changing = shelf.changing(changed);
-        for Self { nearer, writes, lags, .. } in batches {
+        for Self { nearer, writes, memberships, lags, .. } in batches {
             for (platform, millis) in nearer {
                 timers::bring_nearer(connection, platform, millis)?;
             }
             connection.write(writes)?;
+            connection.move_apart(&memberships)?;
             lags.write(connection)?;
         }
         connection.commit()
@@ -271,14 +274,16 @@ impl<'a> Batch<'a> {
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
         let Self { keyring, cache, mut changes, bundles, .. } = self;
-        let (mut writes, tallies) = changes.tables.writes(&mut cache.rows, keyring);
+        let (mut writes, mut tallies) = changes.tables.writes(&mut cache.rows, keyring);
+        let memberships = std::mem::take(&mut tallies.memberships);
         let lags = tallies.settle(cache, keyring, &mut changes.tables.counted, &mut writes);
         writes.push(books::write(changes.postings.values().flatten()));
         writes.push(bundles.write(keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
         let transactions = changes.tables.transactions.keys().copied().collect();
-        (Prepared { nearer: changes.nearer.clone(), writes, lags, transactions }, changes)
+        let nearer = changes.nearer.clone();
+        (Prepared { nearer, writes, memberships, lags, transactions }, changes)
     }
 }
 

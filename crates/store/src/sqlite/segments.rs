@@ -16,7 +16,6 @@
 //!
 //! Who has no filters looks into every segment: commands beside a server, which hardly ever look.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::Connection;
@@ -235,7 +234,6 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<i64>, StoreError> {
 /// connection that writes, before anything that it tells of is committed.
 #[derive(Default)]
 pub(crate) struct Segments {
-    is_taken: AtomicBool,
     parts: RwLock<Option<Parts>>,
 }
 
@@ -246,15 +244,9 @@ impl std::fmt::Debug for Segments {
 }
 
 impl Segments {
-    /// Becomes the knowledge of a connection that writes; `false` if another one has it already.
-    pub(crate) fn take(&self) -> bool {
-        !self.is_taken.swap(true, Ordering::AcqRel)
-    }
-
     /// The connection that writes is closed. What others write from now on is not in the filters.
     pub(super) fn release(&self) {
         *self.parts_mut() = None;
-        self.is_taken.store(false, Ordering::Release);
     }
 
     fn parts(&self) -> RwLockReadGuard<'_, Option<Parts>> {

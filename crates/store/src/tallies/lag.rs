@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, Slots, record_table};
-use crate::select::{Conditions, Order, merged};
+use crate::select::{Arm, Conditions, Order, merged};
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::strands::{ALL_TIME, Brief, Facet, Ids, Index, Strand, bucket};
 
@@ -254,7 +254,10 @@ impl Due {
         if from >= until {
             return Ok(());
         }
-        let arms: Vec<_> = strands.iter().map(Conditions::of).collect();
+        let mut arms = Vec::new();
+        for strand in &strands {
+            arms.extend(Arm::of(strand, &Conditions::default(), connection)?);
+        }
         let range = Ids::since(from).and(Ids::before(until));
         let oldest_first = (ROWS_AT_ONCE, Order::Ascending);
         let mut ids = merged(connection, strand.index.table, &arms, range, oldest_first)?;

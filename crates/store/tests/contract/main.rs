@@ -32,6 +32,9 @@ use self::support::{Refused, Result, keyring, platform};
 
 /// A database for one test.
 pub trait Provider: Send + 'static {
+    /// Whether the engine is in the process that uses it.
+    const IS_EMBEDDED: bool;
+
     /// A new and empty one, which lasts as long as the value.
     fn new() -> Self;
 
@@ -64,6 +67,8 @@ impl Sqlite {
 }
 
 impl Provider for Sqlite {
+    const IS_EMBEDDED: bool = true;
+
     fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -103,6 +108,8 @@ impl Provider for Sqlite {
 pub struct Postgres(Database);
 
 impl Provider for Postgres {
+    const IS_EMBEDDED: bool = false;
+
     fn new() -> Self {
         Self(Database::fresh())
     }

@@ -22,7 +22,7 @@ pub async fn another_key_is_refused<P: Provider>() {
 
 pub async fn a_newer_schema_is_refused<P: Provider>() {
     let provider = open::<P>().close();
-    provider.run("update refinery_schema_history set version = 99 where version = 5");
+    provider.run("update refinery_schema_history set version = 99 where version = 6");
     let refused = Store::open(&*provider.engine(), keyring()).err().unwrap();
     assert!(refused.to_string().contains("start the newer program"), "{refused}");
 }

@@ -1,0 +1,1 @@
+-- Indexes by account have all payments here (docs/decisions/0041).
