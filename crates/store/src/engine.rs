@@ -60,7 +60,9 @@ impl Engine for SqliteFile {
         // A second one that writes has to find out for itself what the first one does.
         let is_first = self.shared.take();
         let shared = if is_first { Arc::clone(&self.shared) } else { Arc::default() };
-        Ok(Box::new(connection.sharing(shared, true)))
+        let mut connection = connection.sharing(shared, true);
+        connection.take_up()?;
+        Ok(Box::new(connection))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {

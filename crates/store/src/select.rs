@@ -159,7 +159,7 @@ impl Arm {
         waiting: &[Uuid],
     ) -> Vec<Self> {
         let table = strand.index.table;
-        let place = || [Value::from(strand.leader), listed::kind(strand).into()];
+        let place = || [Value::from(strand.leader), i64::from(listed::kind(strand)).into()];
         let mut listed = Conditions::default();
         listed.and("leader = ? and kind = ?", place());
         if !others.is_empty() {

@@ -154,6 +154,17 @@ impl Sqlite {
         self
     }
 
+    /// Takes up what whoever reads would look for each time until this connection has written.
+    pub(crate) fn take_up(&mut self) -> Result<(), StoreError> {
+        self.begin_read()?;
+        let taken = match self.written() {
+            Some(shared) => shared.listed.catch_up(&self.connection, true),
+            None => Ok(()),
+        };
+        self.rollback()?;
+        taken
+    }
+
     /// Finds out, in a transaction, who has written since this connection has had the turn last,
     /// and takes up what that was.
     fn look_around(&mut self) -> Result<Turn, StoreError> {

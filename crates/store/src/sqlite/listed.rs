@@ -61,25 +61,26 @@ const RANGE: &str =
 const ADD: &str =
     "insert into listed (leader, kind, id) values ($1, $2, $3) on conflict do nothing";
 const REMOVE: &str = "delete from listed where leader = $1 and kind = $2 and id = $3";
+const IS_IN: &str = "select count(*) from listed where leader = $1 and kind = $2 and id = $3";
 const CLEAR: [&str; 2] = ["delete from listed", "delete from newly_listed"];
 const COUNT: &str = "select count(*) from listed";
 
 /// Every statement of this module that runs with payments.
 pub(crate) fn statements() -> impl Iterator<Item = String> {
-    [ADD_ROW, REMOVE_ROWS, ROWS, RANGE, ADD, REMOVE].into_iter().map(str::to_owned)
+    [ADD_ROW, REMOVE_ROWS, ROWS, RANGE, ADD, REMOVE, IS_IN].into_iter().map(str::to_owned)
 }
 
 /// What a strand is called in the table: its index, and its facet.
-pub(crate) fn kind(strand: &Strand) -> i64 {
+pub(crate) fn kind(strand: &Strand) -> u16 {
     let facet = strand.facet;
-    i64::from(strand.index.tag) << 5 | i64::from(facet.group) << 4 | i64::from(facet.state)
+    u16::from(strand.index.tag) << 5 | u16::from(facet.group) << 4 | facet.state
 }
 
 /// A payment is in a strand from now on, or is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Entry {
     leader: Uuid,
-    kind: i64,
+    kind: u16,
     id: Uuid,
     is_in: bool,
 }
@@ -95,8 +96,7 @@ impl Entry {
 
     fn encode(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(self.leader.as_bytes());
-        let kind = u16::try_from(self.kind).unwrap_or(u16::MAX);
-        into.extend_from_slice(&(kind << 1 | u16::from(self.is_in)).to_be_bytes());
+        into.extend_from_slice(&(self.kind << 1 | u16::from(self.is_in)).to_be_bytes());
         into.extend_from_slice(self.id.as_bytes());
     }
 
@@ -114,7 +114,7 @@ impl Entry {
                 Uuid::from_bytes(*bytes[from..].first_chunk().expect("it has two of them"))
             };
             let kind = u16::from_be_bytes([bytes[16], bytes[17]]);
-            let (is_in, kind) = (kind & 1 == 1, i64::from(kind >> 1));
+            let (is_in, kind) = (kind & 1 == 1, kind >> 1);
             Self { leader: uuid(0), kind, id: uuid(18), is_in }
         };
         Ok(entries.iter().map(entry).collect())
@@ -124,8 +124,18 @@ impl Entry {
     fn settle(&self, connection: &Connection) -> Result<(), StoreError> {
         let sql = if self.is_in { ADD } else { REMOVE };
         let mut statement = connection.prepare_cached(sql).map_err(failure)?;
-        let values = (&self.leader.as_bytes()[..], self.kind, &self.id.as_bytes()[..]);
-        statement.execute(values).map_err(failure).map(drop)
+        statement.execute(self.values()).map_err(failure).map(drop)
+    }
+
+    /// Whether the table has it.
+    fn is_settled(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let mut statement = connection.prepare_cached(IS_IN).map_err(failure)?;
+        let count: i64 = statement.query_row(self.values(), |row| row.get(0)).map_err(failure)?;
+        Ok(count > 0)
+    }
+
+    fn values(&self) -> (&[u8], u16, &[u8]) {
+        (self.leader.as_bytes(), self.kind, self.id.as_bytes())
     }
 }
 
@@ -161,7 +171,7 @@ struct Noted {
     number: i64,
     /// The row that was added when it was put into the table; the last number there is until then.
     settled: i64,
-    kind: i64,
+    kind: u16,
     id: Uuid,
     is_in: bool,
 }
@@ -179,6 +189,9 @@ struct Known {
     leaders: HashMap<Uuid, Vec<Noted>>,
     /// The first row of which the entries are all remembered.
     first: i64,
+    /// The last row when this was loaded: what was in the table then may not be in the table of a
+    /// snapshot without it.
+    loaded: i64,
     /// The first row that is in the database, and the one that comes next.
     low: i64,
     next: i64,
@@ -193,13 +206,14 @@ struct Known {
 }
 
 impl Known {
-    /// Reads what waits, and begins a round with it: some of it may be in the table already, which
-    /// does no harm.
+    /// Reads what waits, and begins a round with it. Some of it may be in the table already, which
+    /// does no harm; of a leader that has more than ever wait, it is looked up.
     fn load(connection: &Connection, limits: Limits, next: i64) -> Result<Self, StoreError> {
         let mut known = Self {
             limits,
             leaders: HashMap::new(),
             first: next,
+            loaded: 0,
             low: next,
             next,
             waiting: 0,
@@ -210,6 +224,7 @@ impl Known {
         let mut low = None;
         each_row(connection, |number, entries| {
             low.get_or_insert(number);
+            known.loaded = number;
             known.next = known.next.max(number + 1);
             entries.into_iter().for_each(|entry| known.note(number, entry));
             Ok(())
@@ -217,6 +232,18 @@ impl Known {
         known.low = low.unwrap_or(known.next);
         known.first = known.low;
         known.done = known.low - 1;
+        for (leader, noted) in &mut known.leaders {
+            if noted.len() < limits.of_leader {
+                continue;
+            }
+            for Noted { settled, kind, id, is_in, .. } in noted.iter_mut().filter(|it| it.is_in) {
+                let entry = Entry { leader: *leader, kind: *kind, id: *id, is_in: *is_in };
+                if entry.is_settled(connection)? {
+                    *settled = 0;
+                    known.waiting -= 1;
+                }
+            }
+        }
         known.begin_round();
         Ok(known)
     }
@@ -435,7 +462,8 @@ impl Listed {
     fn known(&self, strand: &Strand, rows: (i64, i64)) -> Option<Vec<Uuid>> {
         let remembered = self.read();
         let known = remembered.known.as_ref()?;
-        (known.first <= rows.0 && rows.1 < known.next).then(|| known.of(strand, rows))
+        let is_known = known.first <= rows.0 && (known.loaded..known.next).contains(&rows.1);
+        is_known.then(|| known.of(strand, rows))
     }
 }
 
@@ -452,10 +480,11 @@ pub(super) fn waiting(
     let kind = kind(strand);
     let mut waiting = Vec::new();
     each_row(connection, |_, entries| {
-        let own = entries.iter().filter(|it| it.leader == strand.leader && it.kind == kind);
+        let own = entries.into_iter().filter(|it| it.leader == strand.leader && it.kind == kind);
         for entry in own {
-            waiting.retain(|id| *id != entry.id);
-            if entry.is_in {
+            if !entry.is_in {
+                waiting.retain(|id| *id != entry.id);
+            } else if !entry.is_settled(connection)? {
                 waiting.push(entry.id);
             }
         }
@@ -585,11 +614,16 @@ fn number(connection: &Connection, sql: &str) -> Result<i64, StoreError> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use domain::transaction::{Direction, Status};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::engine::{Engine as _, SqliteFile};
+    use crate::keyring::{KEY_LENGTH, Keyring};
+    use crate::sql::Connection as _;
+    use crate::sqlite::{Access, Shared, Sqlite};
     use crate::transactions::{INDEXES, facet};
 
     /// Few, so that all of it happens often.
@@ -624,6 +658,7 @@ mod tests {
             for status in [Status::Completed, Status::Failed] {
                 let strand = strand(leader, status);
                 let waiting = waiting(connection, listed, &strand).expect("what waits");
+                assert!(waiting.len() < FEW.of_leader, "a list looks up {waiting:?}");
                 let of_table = connection
                     .prepare("select id from listed where leader = $1 and kind = $2")
                     .expect("a statement")
@@ -767,5 +802,33 @@ mod tests {
             let rows: i64 = number(&writer, "select count(*) from newly_listed").expect("a count");
             prop_assert!(rows <= 4 * FEW.rows, "{} rows are left", rows);
         }
+    }
+
+    #[test]
+    fn what_waits_is_known_before_anything_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("test.db");
+        let key = Keyring::new(&[1; KEY_LENGTH]);
+        let mut writer = SqliteFile::new(&path).prepare(&key).expect("a database");
+        writer.begin().expect("a transaction");
+        let id = Uuid::from_u128(7);
+        let strand = strand(1, Status::Completed);
+        writer.move_apart(&[Membership { strand, id, is_in: true }]).expect("moved");
+        writer.commit().expect("a commit");
+        drop(writer);
+
+        let shared = Arc::new(Shared::default());
+        let opened = Sqlite::open(&path, Access::Write).expect("a connection");
+        let mut opened = opened.sharing(Arc::clone(&shared), true);
+        assert_eq!(shared.listed.known(&strand, (1, 1)), None);
+        opened.take_up().expect("what waits");
+        assert_eq!(shared.listed.known(&strand, (1, 1)), Some(vec![id]));
+        assert_eq!(opened.kept_apart(&strand).expect("what waits"), Some(vec![id]));
+        opened.begin().expect("a transaction");
+        opened.move_apart(&[Membership { strand, id, is_in: false }]).expect("moved");
+        opened.rollback().expect("a rollback");
+        // What was rolled back is not known, and what is there is looked for.
+        assert_eq!(shared.listed.known(&strand, (1, 1)), None);
+        assert_eq!(opened.kept_apart(&strand).expect("what waits"), Some(vec![id]));
     }
 }
