@@ -18,7 +18,7 @@
 //! one who writes remembers. Whoever has nothing to share, or reads a snapshot that is older than
 //! what is remembered, reads the rows themselves.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::Connection;
@@ -36,7 +36,7 @@ struct Limits {
     /// Entries of one leader that wait at most: they are on one page of the table, and a list looks
     /// them up one by one.
     of_leader: usize,
-    /// Entries that wait when a round begins. With 10,000 accounts, it finds some five of each, of
+    /// Entries that wait when a round begins. With 10,000 accounts, it finds some six of each, of
     /// one of the two sides of a payment.
     waiting: usize,
     /// Rows of `newly_listed` when a round begins at the latest: whoever reads them reads so many.
@@ -45,10 +45,19 @@ struct Limits {
     removed: i64,
     /// Entries that a round puts into the table with each commit, at least.
     moved: usize,
+    /// Rows that are added until an entry is forgotten that was put into the table: whoever began to
+    /// read before that reads the rows themselves.
+    kept: i64,
 }
 
-const LIMITS: Limits =
-    Limits { of_leader: OF_LEADER_MAX, waiting: 98_304, rows: 4_096, removed: 4, moved: 8 };
+const LIMITS: Limits = Limits {
+    of_leader: OF_LEADER_MAX,
+    waiting: 131_072,
+    rows: 4_096,
+    removed: 4,
+    moved: 8,
+    kept: 64,
+};
 
 /// See [`Limits::of_leader`].
 const OF_LEADER_MAX: usize = 16;
@@ -56,8 +65,7 @@ const OF_LEADER_MAX: usize = 16;
 const ADD_ROW: &str = "insert into newly_listed (number, entries) values ($1, $2)";
 const REMOVE_ROWS: &str = "delete from newly_listed where number between $1 and $2";
 const ROWS: &str = "select number, entries from newly_listed order by number";
-const RANGE: &str =
-    "select (select min(number) from newly_listed), (select max(number) from newly_listed)";
+const LAST: &str = "select max(number) from newly_listed";
 const ADD: &str =
     "insert into listed (leader, kind, id) values ($1, $2, $3) on conflict do nothing";
 const REMOVE: &str = "delete from listed where leader = $1 and kind = $2 and id = $3";
@@ -67,7 +75,7 @@ const COUNT: &str = "select count(*) from listed";
 
 /// Every statement of this module that runs with payments.
 pub(crate) fn statements() -> impl Iterator<Item = String> {
-    [ADD_ROW, REMOVE_ROWS, ROWS, RANGE, ADD, REMOVE, IS_IN].into_iter().map(str::to_owned)
+    [ADD_ROW, REMOVE_ROWS, ROWS, LAST, ADD, REMOVE, IS_IN].into_iter().map(str::to_owned)
 }
 
 /// What a strand is called in the table: its index, and its facet.
@@ -187,11 +195,12 @@ impl Noted {
 struct Known {
     limits: Limits,
     leaders: HashMap<Uuid, Vec<Noted>>,
-    /// The first row of which the entries are all remembered.
-    first: i64,
-    /// The last row when this was loaded: what was in the table then may not be in the table of a
-    /// snapshot without it.
-    loaded: i64,
+    /// What was put into the table with this row or before is not remembered: a snapshot without it
+    /// may not have that in its table.
+    oldest: i64,
+    /// Leaders with entries that were put into the table and are still remembered, and with which
+    /// row that was.
+    settled: VecDeque<(i64, Uuid)>,
     /// The first row that is in the database, and the one that comes next.
     low: i64,
     next: i64,
@@ -212,8 +221,8 @@ impl Known {
         let mut known = Self {
             limits,
             leaders: HashMap::new(),
-            first: next,
-            loaded: 0,
+            oldest: 0,
+            settled: VecDeque::new(),
             low: next,
             next,
             waiting: 0,
@@ -224,13 +233,12 @@ impl Known {
         let mut low = None;
         each_row(connection, |number, entries| {
             low.get_or_insert(number);
-            known.loaded = number;
+            known.oldest = number;
             known.next = known.next.max(number + 1);
             entries.into_iter().for_each(|entry| known.note(number, entry));
             Ok(())
         })?;
         known.low = low.unwrap_or(known.next);
-        known.first = known.low;
         known.done = known.low - 1;
         for (leader, noted) in &mut known.leaders {
             if noted.len() < limits.of_leader {
@@ -239,10 +247,11 @@ impl Known {
             for Noted { settled, kind, id, is_in, .. } in noted.iter_mut().filter(|it| it.is_in) {
                 let entry = Entry { leader: *leader, kind: *kind, id: *id, is_in: *is_in };
                 if entry.is_settled(connection)? {
-                    *settled = 0;
+                    *settled = known.oldest;
                     known.waiting -= 1;
                 }
             }
+            noted.retain(Noted::waits);
         }
         known.begin_round();
         Ok(known)
@@ -285,12 +294,14 @@ impl Known {
         }
         self.go_round(work.settled.len() + self.limits.moved + added + added / 4, &mut work);
         work.removed = self.remove_rows();
+        self.forget(number - self.limits.kept);
         work
     }
 
     /// Takes what waits of a leader into the table.
     fn settle(&mut self, leader: Uuid, work: &mut Work) {
         let Some(noted) = self.leaders.get_mut(&leader) else { return };
+        self.settled.push_back((work.number, leader));
         for noted in noted.iter_mut().filter(|noted| noted.waits()) {
             let Noted { kind, id, is_in, .. } = *noted;
             noted.settled = work.number;
@@ -316,6 +327,22 @@ impl Known {
         }
     }
 
+    /// Forgets what was put into the table with a row or before.
+    fn forget(&mut self, last: i64) {
+        while let Some((number, leader)) = self.settled.front().copied()
+            && number <= last
+        {
+            self.settled.pop_front();
+            self.oldest = number;
+            if let Some(noted) = self.leaders.get_mut(&leader) {
+                noted.retain(|noted| noted.settled > number);
+                if noted.is_empty() {
+                    self.leaders.remove(&leader);
+                }
+            }
+        }
+    }
+
     /// The rows to be removed now of those that are not needed any more.
     fn remove_rows(&mut self) -> Option<(i64, i64)> {
         if self.low > self.done {
@@ -323,23 +350,14 @@ impl Known {
         }
         let removed = (self.low, self.done.min(self.low + self.limits.removed - 1));
         self.low = removed.1 + 1;
-        if self.low > self.done {
-            // Readers of an older snapshot read the rows themselves.
-            self.first = self.low;
-            let first = self.first;
-            self.leaders.retain(|_, noted| {
-                noted.retain(|noted| noted.number >= first);
-                !noted.is_empty()
-            });
-        }
         Some(removed)
     }
 
-    /// The payments of a strand that wait in the snapshot with these rows.
-    fn of(&self, strand: &Strand, (low, last): (i64, i64)) -> Vec<Uuid> {
+    /// The payments of a strand that wait in the snapshot that ends with this row.
+    fn of(&self, strand: &Strand, last: i64) -> Vec<Uuid> {
         let (kind, noted) = (kind(strand), self.leaders.get(&strand.leader));
         let noted = noted.map_or(&[][..], Vec::as_slice).iter();
-        let noted = noted.filter(|it| it.kind == kind && (low..=last).contains(&it.number));
+        let noted = noted.filter(|it| it.kind == kind && it.number <= last);
         let left = |id| noted.clone().any(|noted| !noted.is_in && noted.id == id);
         let waits = noted.clone().filter(|it| it.is_in && it.settled > last && !left(it.id));
         waits.map(|noted| noted.id).collect()
@@ -360,12 +378,10 @@ fn each_row(
     Ok(())
 }
 
-/// The first and the last row that are there.
-fn range(connection: &Connection) -> Result<Option<(i64, i64)>, StoreError> {
-    let mut statement = connection.prepare_cached(RANGE).map_err(failure)?;
-    let (low, last): (Option<i64>, Option<i64>) =
-        statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failure)?;
-    Ok(low.zip(last))
+/// The last row that is there.
+fn last(connection: &Connection) -> Result<Option<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(LAST).map_err(failure)?;
+    statement.query_row([], |row| row.get(0)).map_err(failure)
 }
 
 /// What all connections of a store to one file know of entries that wait. It is written by the one
@@ -459,11 +475,10 @@ impl Listed {
 
     /// The payments of a strand that the table does not have yet in this snapshot, if it is known
     /// without a look at the rows.
-    fn known(&self, strand: &Strand, rows: (i64, i64)) -> Option<Vec<Uuid>> {
+    fn known(&self, strand: &Strand, last: i64) -> Option<Vec<Uuid>> {
         let remembered = self.read();
         let known = remembered.known.as_ref()?;
-        let is_known = known.first <= rows.0 && (known.loaded..known.next).contains(&rows.1);
-        is_known.then(|| known.of(strand, rows))
+        (known.oldest..known.next).contains(&last).then(|| known.of(strand, last))
     }
 }
 
@@ -473,8 +488,8 @@ pub(super) fn waiting(
     listed: Option<&Listed>,
     strand: &Strand,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let Some(rows) = range(connection)? else { return Ok(Vec::new()) };
-    if let Some(known) = listed.and_then(|listed| listed.known(strand, rows)) {
+    let Some(last) = last(connection)? else { return Ok(Vec::new()) };
+    if let Some(known) = listed.and_then(|listed| listed.known(strand, last)) {
         return Ok(known);
     }
     let kind = kind(strand);
@@ -627,7 +642,8 @@ mod tests {
     use crate::transactions::{INDEXES, facet};
 
     /// Few, so that all of it happens often.
-    const FEW: Limits = Limits { of_leader: 4, waiting: 12, rows: 9, removed: 2, moved: 1 };
+    const FEW: Limits =
+        Limits { of_leader: 4, waiting: 12, rows: 9, removed: 2, moved: 1, kept: 3 };
 
     const LEADERS: u8 = 5;
 
@@ -820,15 +836,15 @@ mod tests {
         let shared = Arc::new(Shared::default());
         let opened = Sqlite::open(&path, Access::Write).expect("a connection");
         let mut opened = opened.sharing(Arc::clone(&shared), true);
-        assert_eq!(shared.listed.known(&strand, (1, 1)), None);
+        assert_eq!(shared.listed.known(&strand, 1), None);
         opened.take_up().expect("what waits");
-        assert_eq!(shared.listed.known(&strand, (1, 1)), Some(vec![id]));
+        assert_eq!(shared.listed.known(&strand, 1), Some(vec![id]));
         assert_eq!(opened.kept_apart(&strand).expect("what waits"), Some(vec![id]));
         opened.begin().expect("a transaction");
         opened.move_apart(&[Membership { strand, id, is_in: false }]).expect("moved");
         opened.rollback().expect("a rollback");
         // What was rolled back is not known, and what is there is looked for.
-        assert_eq!(shared.listed.known(&strand, (1, 1)), None);
+        assert_eq!(shared.listed.known(&strand, 1), None);
         assert_eq!(opened.kept_apart(&strand).expect("what waits"), Some(vec![id]));
     }
 }
