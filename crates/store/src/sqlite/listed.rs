@@ -45,8 +45,8 @@ struct Limits {
     removed: i64,
     /// Entries that a round puts into the table with each commit, at least.
     moved: usize,
-    /// Rows that are added until an entry is forgotten that was put into the table: whoever began to
-    /// read before that reads the rows themselves.
+    /// Rows that are added until an entry is forgotten that was put into the table: whoever began
+    /// to read before that reads the rows themselves.
     kept: i64,
 }
 
