@@ -539,15 +539,15 @@ pub trait Connection: Send {
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
 
-    /// Notes rows that came into strands that the engine [keeps apart](Strand::is_kept_apart), and
+    /// Notes rows that came into strands that the engine keeps apart (`Strand::is_kept_apart`), and
     /// that left them, behind the write that changed them. Where an index has them, there is
     /// nothing to be done.
     fn move_apart(&mut self, _: &[Membership]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// The rows of a strand that is [kept apart](Strand::is_kept_apart) which may not be there yet;
-    /// none if the engine has it in an index of its table.
+    /// The rows of a strand that is kept apart (`Strand::is_kept_apart`) which may not be there
+    /// yet; none if the engine has it in an index of its table.
     fn kept_apart(&mut self, _: &Strand) -> Result<Option<Vec<uuid::Uuid>>, StoreError> {
         Ok(None)
     }
