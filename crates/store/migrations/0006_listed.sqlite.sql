@@ -13,35 +13,20 @@ create table newly_listed (
     entries blob not null
 ) strict;
 insert into listed (leader, kind, id)
-    select own_account, 64 + (direction = 'OUTGOING') * 16
+    select leader, kind + (direction = 'OUTGOING') * 16
         + case status when 'COMPLETED' then 3 when 'REJECTED' then 4 when 'FAILED' then 5
         when 'REFUNDED' then 6 else 7 end, id
-    from transactions
-    where own_account is not null
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'
-    order by 1, 2, 3;
-insert into listed (leader, kind, id)
-    select destination_account, 96 + (direction = 'OUTGOING') * 16
-        + case status when 'COMPLETED' then 3 when 'REJECTED' then 4 when 'FAILED' then 5
-        when 'REFUNDED' then 6 else 7 end, id
-    from transactions
-    where destination_account is not null and direction <> 'INCOMING'
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'
-    order by 1, 2, 3;
-insert into listed (leader, kind, id)
-    select payer, 128 + (direction = 'OUTGOING') * 16
-        + case status when 'COMPLETED' then 3 when 'REJECTED' then 4 when 'FAILED' then 5
-        when 'REFUNDED' then 6 else 7 end, id
-    from transactions
-    where payer is not null
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'
-    order by 1, 2, 3;
-insert into listed (leader, kind, id)
-    select own_address, 480 + (direction = 'OUTGOING') * 16
-        + case status when 'COMPLETED' then 3 when 'REJECTED' then 4 when 'FAILED' then 5
-        when 'REFUNDED' then 6 else 7 end, id
-    from transactions
-    where own_address is not null
+    from (
+        select own_account as leader, 64 as kind, direction, status, id from transactions
+        union all
+        select destination_account, 96, direction, status, id from transactions
+        where direction <> 'INCOMING'
+        union all
+        select payer, 128, direction, status, id from transactions
+        union all
+        select own_address, 480, direction, status, id from transactions
+    )
+    where leader is not null
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'
     order by 1, 2, 3;
 drop index if exists transactions_by_own_account_lasting;

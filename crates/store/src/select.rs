@@ -13,7 +13,6 @@ use crate::error::StoreError;
 use crate::readers::View;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
-use crate::sqlite::listed;
 use crate::strands::{Facet, Ids, Index, Strand};
 use crate::tallies::{self, Group, Sum};
 
@@ -159,7 +158,7 @@ impl Arm {
         waiting: &[Uuid],
     ) -> Vec<Self> {
         let table = strand.index.table;
-        let place = || [Value::from(strand.leader), i64::from(listed::kind(strand)).into()];
+        let place = || [Value::from(strand.leader), i64::from(strand.kind()).into()];
         let mut listed = Conditions::default();
         listed.and("leader = ? and kind = ?", place());
         if !others.is_empty() {

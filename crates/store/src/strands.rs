@@ -176,6 +176,11 @@ impl Strand {
     pub(crate) fn is_kept_apart(&self) -> bool {
         self.index.is_kept_apart && !self.index.passing.contains(&self.facet.state)
     }
+
+    /// What tells it from the leader's others in that table. Stored: never changed.
+    pub(crate) fn kind(&self) -> u16 {
+        u16::from(self.index.tag) << 5 | u16::from(self.facet.group) << 4 | self.facet.state
+    }
 }
 
 /// A row came into a strand that the embedded engine keeps apart, or left it.

@@ -39,6 +39,8 @@ use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use store::verify::{Report, verify};
 use support::*;
+use tempfile::TempDir;
+use testbed::place::AS_OLDER_RELEASE;
 use uuid::Uuid;
 
 // What the payments of the database are, by number.
@@ -1299,6 +1301,25 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
     damage(&path, &with_ids("update customers set uma_address = 'Ada' where id = $ada"));
     let report = verify(&SqliteFile::new(&path), Some(&keyring())).unwrap();
     assert!(broken(&report).is_superset(&BTreeSet::from(["M2", "C2"])), "{:?}", broken(&report));
+}
+
+#[test]
+fn what_had_indexes_in_an_older_release_is_listed() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("test.db");
+    let engine = SqliteFile::new(&path);
+    build(&engine);
+    damage(&path, AS_OLDER_RELEASE);
+    drop(engine.prepare(&keyring()).unwrap());
+    let report = verify(&engine, Some(&keyring())).unwrap();
+    let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
+    assert!(report.is_sound(), "{found:#?}");
+    // Everything that is listed comes from the migration, and there is some of most kinds.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(number("select count(*) from newly_listed"), 0);
+    let kinds = number("select count(distinct kind) from listed");
+    assert!(kinds >= 8, "{kinds}");
 }
 
 fn many_breaks_are_counted_and_few_are_named(kind: Kind) {

@@ -7,8 +7,8 @@
 //! a page.
 //!
 //! Each commit leaves a row of `newly_listed` with the entries that it has made, one behind the
-//! other. They are remembered by account, and all of an account's are put into the table when
-//! [`OF_LEADER_MAX`] of them wait, or when its turn comes: a round goes through all accounts that
+//! other. They are remembered by account, and all of an account's are put into the table when many
+//! wait ([`Limits::of_leader`]), or when its turn comes: a round goes through all accounts that
 //! have some, a few with each commit, in the order in which the table stands. What a round has gone
 //! through is no longer needed in `newly_listed`.
 //!
@@ -50,17 +50,8 @@ struct Limits {
     kept: i64,
 }
 
-const LIMITS: Limits = Limits {
-    of_leader: OF_LEADER_MAX,
-    waiting: 131_072,
-    rows: 4_096,
-    removed: 4,
-    moved: 8,
-    kept: 64,
-};
-
-/// See [`Limits::of_leader`].
-const OF_LEADER_MAX: usize = 16;
+const LIMITS: Limits =
+    Limits { of_leader: 16, waiting: 131_072, rows: 4_096, removed: 4, moved: 8, kept: 64 };
 
 const ADD_ROW: &str = "insert into newly_listed (number, entries) values ($1, $2)";
 const REMOVE_ROWS: &str = "delete from newly_listed where number between $1 and $2";
@@ -78,12 +69,6 @@ pub(crate) fn statements() -> impl Iterator<Item = String> {
     [ADD_ROW, REMOVE_ROWS, ROWS, LAST, ADD, REMOVE, IS_IN].into_iter().map(str::to_owned)
 }
 
-/// What a strand is called in the table: its index, and its facet.
-pub(crate) fn kind(strand: &Strand) -> u16 {
-    let facet = strand.facet;
-    u16::from(strand.index.tag) << 5 | u16::from(facet.group) << 4 | facet.state
-}
-
 /// A payment is in a strand from now on, or is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Entry {
@@ -99,7 +84,7 @@ const ENTRY_BYTES: usize = 16 + 2 + 16;
 impl Entry {
     fn of(membership: &Membership) -> Self {
         let Membership { strand, id, is_in } = membership;
-        Self { leader: strand.leader, kind: kind(strand), id: *id, is_in: *is_in }
+        Self { leader: strand.leader, kind: strand.kind(), id: *id, is_in: *is_in }
     }
 
     fn encode(&self, into: &mut Vec<u8>) {
@@ -201,8 +186,10 @@ struct Known {
     /// Leaders with entries that were put into the table and are still remembered, and with which
     /// row that was.
     settled: VecDeque<(i64, Uuid)>,
-    /// The first row that is in the database, and the one that comes next.
+    /// The first row that is in the database.
     low: i64,
+    /// The row that comes next. No number is used twice, so that an older snapshot is not taken for
+    /// one of other rows with its numbers.
     next: i64,
     /// Entries that wait.
     waiting: usize,
@@ -215,10 +202,9 @@ struct Known {
 }
 
 impl Known {
-    /// Reads what waits, and begins a round with it. Some of it may be in the table already, which
-    /// does no harm; of a leader that has more than ever wait, it is looked up.
-    fn load(connection: &Connection, limits: Limits, next: i64) -> Result<Self, StoreError> {
-        let mut known = Self {
+    /// Nothing, and the number of the row that comes next.
+    fn new(limits: Limits, next: i64) -> Self {
+        Self {
             limits,
             leaders: HashMap::new(),
             oldest: 0,
@@ -229,7 +215,13 @@ impl Known {
             round: Vec::new(),
             round_end: 0,
             done: 0,
-        };
+        }
+    }
+
+    /// Reads what waits, and begins a round with it. Some of it may be in the table already, which
+    /// does no harm; of a leader that has more than ever wait, it is looked up.
+    fn load(connection: &Connection, limits: Limits, next: i64) -> Result<Self, StoreError> {
+        let mut known = Self::new(limits, next);
         let mut low = None;
         each_row(connection, |number, entries| {
             low.get_or_insert(number);
@@ -355,7 +347,7 @@ impl Known {
 
     /// The payments of a strand that wait in the snapshot that ends with this row.
     fn of(&self, strand: &Strand, last: i64) -> Vec<Uuid> {
-        let (kind, noted) = (kind(strand), self.leaders.get(&strand.leader));
+        let (kind, noted) = (strand.kind(), self.leaders.get(&strand.leader));
         let noted = noted.map_or(&[][..], Vec::as_slice).iter();
         let noted = noted.filter(|it| it.kind == kind && it.number <= last);
         let left = |id| noted.clone().any(|noted| !noted.is_in && noted.id == id);
@@ -397,19 +389,24 @@ impl Default for Listed {
 
 #[derive(Debug)]
 struct Remembered {
-    limits: Limits,
-    known: Option<Known>,
-    /// The number of the row that comes next, whatever is known: none is used twice, so that an
-    /// older snapshot is not taken for one of other rows with its numbers.
-    next: i64,
+    known: Known,
+    /// Whether it is what the database says.
+    is_known: bool,
     /// Whether the transaction under way has changed it.
     is_changing: bool,
 }
 
+impl Remembered {
+    fn forget(&mut self) {
+        self.known = Known::new(self.known.limits, self.known.next);
+        self.is_known = false;
+    }
+}
+
 impl Listed {
     fn within(limits: Limits) -> Self {
-        let remembered = Remembered { limits, known: None, next: 1, is_changing: false };
-        Self(RwLock::new(remembered))
+        let known = Known::new(limits, 1);
+        Self(RwLock::new(Remembered { known, is_known: false, is_changing: false }))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Remembered> {
@@ -422,21 +419,22 @@ impl Listed {
 
     /// The connection that writes is closed: what others write from now on is not known.
     pub(super) fn release(&self) {
-        self.write().known = None;
+        self.write().forget();
     }
 
     /// Takes up what others may have written, in a transaction that was begun, or all there is if
     /// nothing is known.
     pub(super) fn catch_up(&self, connection: &Connection, others: bool) -> Result<(), StoreError> {
         let (limits, next) = {
-            let remembered = self.read();
-            if remembered.known.is_some() && !others {
+            let Remembered { known, is_known, .. } = &*self.read();
+            if *is_known && !others {
                 return Ok(());
             }
-            (remembered.limits, remembered.next)
+            (known.limits, known.next)
         };
         let loaded = Known::load(connection, limits, next)?;
-        self.write().known = Some(loaded);
+        let mut remembered = self.write();
+        (remembered.known, remembered.is_known) = (loaded, true);
         Ok(())
     }
 
@@ -456,12 +454,11 @@ impl Listed {
 
     fn plan(&self, entries: Vec<Entry>) -> Result<Work, StoreError> {
         let mut remembered = self.write();
+        if !remembered.is_known {
+            return Err(StoreError::Engine("no transaction was begun".to_owned()));
+        }
         remembered.is_changing = true;
-        let known = remembered.known.as_mut();
-        let known = known.ok_or_else(|| StoreError::Engine("no transaction was begun".to_owned()));
-        let work = known?.add(entries);
-        remembered.next = work.number + 1;
-        Ok(work)
+        Ok(remembered.known.add(entries))
     }
 
     /// The transaction ended.
@@ -469,16 +466,16 @@ impl Listed {
         let mut remembered = self.write();
         if std::mem::take(&mut remembered.is_changing) && !is_committed {
             // It tells of what is not there.
-            remembered.known = None;
+            remembered.forget();
         }
     }
 
     /// The payments of a strand that the table does not have yet in this snapshot, if it is known
     /// without a look at the rows.
     fn known(&self, strand: &Strand, last: i64) -> Option<Vec<Uuid>> {
-        let remembered = self.read();
-        let known = remembered.known.as_ref()?;
-        (known.oldest..known.next).contains(&last).then(|| known.of(strand, last))
+        let Remembered { known, is_known, .. } = &*self.read();
+        let is_known = *is_known && (known.oldest..known.next).contains(&last);
+        is_known.then(|| known.of(strand, last))
     }
 }
 
@@ -492,7 +489,7 @@ pub(super) fn waiting(
     if let Some(known) = listed.and_then(|listed| listed.known(strand, last)) {
         return Ok(known);
     }
-    let kind = kind(strand);
+    let kind = strand.kind();
     let mut waiting = Vec::new();
     each_row(connection, |_, entries| {
         let own = entries.into_iter().filter(|it| it.leader == strand.leader && it.kind == kind);
@@ -535,7 +532,7 @@ fn sides() -> impl Iterator<Item = Side> {
                 });
                 let is = index.columns[1..].iter().zip(names);
                 let is: Vec<_> = is.map(|(column, name)| format!("{column} = {name}")).collect();
-                format!("when {} then {}", is.join(" and "), kind(&strand(facet)))
+                format!("when {} then {}", is.join(" and "), strand(facet).kind())
             })
             .collect();
         let kind = format!("case {} end", cases.join(" "));
@@ -637,6 +634,7 @@ mod tests {
     use super::*;
     use crate::engine::{Engine as _, SqliteFile};
     use crate::keyring::{KEY_LENGTH, Keyring};
+    use crate::select::{Arm, Conditions, numbered};
     use crate::sql::Connection as _;
     use crate::sqlite::{Access, Shared, Sqlite};
     use crate::transactions::{INDEXES, facet};
@@ -678,7 +676,7 @@ mod tests {
                 let of_table = connection
                     .prepare("select id from listed where leader = $1 and kind = $2")
                     .expect("a statement")
-                    .query_map((&strand.leader.as_bytes()[..], kind(&strand)), |row| {
+                    .query_map((&strand.leader.as_bytes()[..], strand.kind()), |row| {
                         row.get(0).map(Uuid::from_bytes)
                     })
                     .expect("rows")
@@ -846,5 +844,39 @@ mod tests {
         // What was rolled back is not known, and what is there is looked for.
         assert_eq!(shared.listed.known(&strand, 1), None);
         assert_eq!(opened.kept_apart(&strand).expect("what waits"), Some(vec![id]));
+    }
+
+    #[test]
+    fn what_waits_is_looked_up_by_its_id() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = Keyring::new(&[1; KEY_LENGTH]);
+        let engine = SqliteFile::new(&folder.path().join("test.db"));
+        let mut writer = engine.prepare(&key).expect("a database");
+        writer.begin().expect("a transaction");
+        let strand = strand(1, Status::Completed);
+        let waits = |id| Membership { strand, id: Uuid::from_u128(id), is_in: true };
+        writer.move_apart(&[waits(1), waits(2), waits(3)]).expect("moved");
+        let mut others = Conditions::default();
+        others.and("platform_customer_id = ?", [Value::from("a")]);
+        let arms = Arm::of(&strand, &others, &mut *writer).expect("arms");
+        let plans = arms.iter().map(|arm| {
+            let sql = numbered(&format!("explain query plan select id from {}", arm.text()));
+            let (mut plan, values) = (String::new(), arm.values().collect::<Vec<_>>());
+            let each = &mut |values: Vec<Value>| {
+                plan += &format!("{:?}; ", values[3]);
+                Ok(())
+            };
+            writer.query(&sql, &values, 4, each).expect(&sql);
+            plan
+        });
+        let plans: Vec<_> = plans.collect();
+        let [listed, waiting] = &plans[..] else { panic!("{plans:?}") };
+        assert!(listed.contains("SEARCH listed USING PRIMARY KEY (leader=? AND kind=?)"));
+        assert!(listed.contains("SEARCH transactions EXISTS USING PRIMARY KEY (id=?)"));
+        assert!(waiting.contains("SEARCH transactions USING PRIMARY KEY (id=?)"), "{waiting}");
+        let is_new = "SEARCH listed USING PRIMARY KEY (leader=? AND kind=? AND id=?)";
+        assert!(waiting.contains(is_new), "{waiting}");
+        assert!(!plans.concat().contains("SCAN"), "{plans:?}");
+        writer.rollback().expect("a rollback");
     }
 }
