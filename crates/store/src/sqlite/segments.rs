@@ -16,6 +16,7 @@
 //!
 //! Who has no filters looks into every segment: commands beside a server, which hardly ever look.
 
+use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::Connection;
@@ -315,11 +316,17 @@ pub(super) fn findings(connection: &Connection) -> Result<Vec<String>, StoreErro
         Err(error) => return Err(error),
     };
     let (mut lost, mut twice) = (0_u64, 0_u64);
+    // A filter names all segments of its part: those of one part are compared in memory.
+    let (mut part, mut of_part) = (0, HashSet::new());
     each_scope(connection, 0, i64::MAX, |segment, scope| {
+        if part_of(segment) != part {
+            part = part_of(segment);
+            of_part.clear();
+        }
         let candidates = parts.candidates(scope);
         lost += u64::from(!candidates.contains(&segment));
-        let mut others = candidates.into_iter().filter(|other| *other < segment);
-        let is_there = others.try_fold(false, |found, other| {
+        let mut others = candidates.into_iter().filter(|other| part_of(*other) < part);
+        let is_there = others.try_fold(!of_part.insert(*scope), |found, other| {
             let mut statement = connection.prepare_cached(IS_IN).map_err(failure)?;
             let count: i64 =
                 statement.query_row((other, scope), |row| row.get(0)).map_err(failure)?;
@@ -610,12 +617,21 @@ mod tests {
         assert_eq!(place.findings(), [format!("idempotency_filters.part: {what}")]);
         let begun = place.writer().begin();
         assert!(matches!(&begun, Err(StoreError::Corrupt { what: found, .. }) if found == what));
-        place.run(
-            "delete from idempotency_filters; \
-             insert into idempotency select 7 + segment, at, status, version, scope, sealed, part_of \
-             from idempotency where segment = 2 limit 5",
-        );
-        assert_eq!(place.findings(), ["5 rows of idempotency have the scope of an earlier one"]);
+        place.run("delete from idempotency_filters");
+        // In the same part, and in the next one.
+        for further in [7, 30] {
+            place.run(&format!(
+                "insert into idempotency select {further} + segment, at, status, version, scope, \
+                 sealed, part_of from idempotency where segment = 2 limit 5"
+            ));
+            let told = "5 rows of idempotency have the scope of an earlier one";
+            assert_eq!(place.findings(), [told], "{further}");
+            place.run(&format!(
+                "delete from idempotency where segment = {further} + 2 and scope in \
+                 (select scope from idempotency where segment = 2)"
+            ));
+            assert_eq!(place.findings(), Vec::<String>::new());
+        }
     }
 
     #[test]
