@@ -29,6 +29,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio_postgres::Error;
 use tokio_postgres::types::{ToSql, Type};
 
 use self::acknowledged::Acknowledged;
@@ -231,6 +232,80 @@ struct Turns {
     ours: i64,
 }
 
+impl Turns {
+    /// What [`TAKE_TURN`] has found, the last of these.
+    fn of(answers: &[Answer]) -> Result<Self, Failure> {
+        let (mut last, mut nouns, mut ours) = (None, None, 0);
+        for row in answers.last().into_iter().flat_map(|answer| &answer.rows) {
+            let turn = row.try_get(1)?;
+            match row.try_get(0)? {
+                EVERYBODY => last = Some(turn),
+                NOUNS => nouns = Some(turn),
+                _ => ours = turn,
+            }
+        }
+        let (Some(last), Some(nouns)) = (last, nouns) else {
+            let what = "the rows that servers take turns by are missing".to_owned();
+            let place = "lane".to_owned();
+            return Err(Failure::known(StoreError::Corrupt { place, what }));
+        };
+        Ok(Self { last, nouns, ours })
+    }
+}
+
+/// Changes that one statement makes.
+struct Part<'w> {
+    shape: &'static Shape,
+    change: Change,
+    texts: Arc<Texts>,
+    rows: &'w [Vec<Value>],
+}
+
+impl Part<'_> {
+    /// The statement, and how many columns of each row are its parameters.
+    fn text(&self) -> (&str, usize) {
+        // Nothing that is no change of a table becomes a part.
+        self.texts.of(self.shape, self.change).unwrap_or_default()
+    }
+
+    /// The columns of each.
+    fn columns(parts: &[Self]) -> Vec<Vec<Vec<&Value>>> {
+        parts.iter().map(|part| columns_of(part.rows, part.text().1)).collect()
+    }
+
+    fn question<'p>(&'p self, parameters: &'p [&'p (dyn ToSql + Sync)]) -> Question<'p> {
+        Question { sql: self.text().0, parameters }
+    }
+
+    /// Refuses an update of rows that were not all as they had been read.
+    fn check(parts: &[Self], answers: &[Answer]) -> Result<(), Failure> {
+        for (Part { shape, change, rows, .. }, answer) in parts.iter().zip(answers) {
+            if *change == Change::Update && answer.changed != rows.len() {
+                let what = format!("a row of {} was not as read", shape.table);
+                return Err(Failure::known(StoreError::Conflict(what)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of a transaction: it leaves the number of its turn and is committed.
+struct End {
+    member: i64,
+    turn: i64,
+    changes_nouns: bool,
+}
+
+impl End {
+    /// Has its questions asked.
+    fn ask<T>(&self, ask: impl FnOnce(&[Question<'_>]) -> T) -> T {
+        let Self { member, turn, changes_nouns } = self;
+        let leave = Question { sql: LEAVE_TURN, parameters: &[&EVERYBODY, member, turn] };
+        let nouns = Question { sql: LEAVE_TURN_OF_NOUNS, parameters: &[&NOUNS, turn] };
+        if *changes_nouns { ask(&[leave, nouns, COMMIT]) } else { ask(&[leave, COMMIT]) }
+    }
+}
+
 /// What a connection is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -295,27 +370,68 @@ impl Postgres {
 
     /// Takes the turn after these questions.
     fn take_turn_after(&mut self, before: &[Question<'_>]) -> Result<Turns, Failure> {
-        let member = self.member.ok_or_else(|| {
-            Failure::known(StoreError::Engine("this connection only reads".to_owned()))
-        })?;
+        let member = self.member()?;
         let take = Question { sql: TAKE_TURN, parameters: &[&EVERYBODY, &NOUNS, &member] };
         let questions: Vec<_> = before.iter().copied().chain([take]).collect();
-        let answers = self.link.ask(&questions)?;
-        let (mut last, mut nouns, mut ours) = (None, None, 0);
-        for row in answers.last().into_iter().flat_map(|answer| &answer.rows) {
-            let turn = row.try_get(1)?;
-            match row.try_get(0)? {
-                EVERYBODY => last = Some(turn),
-                NOUNS => nouns = Some(turn),
-                _ => ours = turn,
-            }
+        Turns::of(&self.link.ask(&questions)?)
+    }
+
+    /// Its number among those that take turns.
+    fn member(&self) -> Result<i64, Failure> {
+        self.member.ok_or_else(|| {
+            Failure::known(StoreError::Engine("this connection only reads".to_owned()))
+        })
+    }
+
+    /// Takes the turn and changes rows at once; whether the turn before was the one that was seen
+    /// last, as otherwise nothing of it may stay. `ask` asks.
+    fn begin_and_write(
+        &mut self,
+        seen: i64,
+        writes: &[Write],
+        parts: &[Part<'_>],
+        ask: impl FnOnce(&mut Self, &[Question<'_>]) -> Result<Vec<Result<Answer, Error>>, Failure>,
+    ) -> Result<bool, Failure> {
+        let member = self.member()?;
+        let take: [&(dyn ToSql + Sync); 3] = [&EVERYBODY, &NOUNS, &member];
+        let before = [BEGIN, Question { sql: TAKE_TURN, parameters: &take }];
+        let columns = Part::columns(parts);
+        let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
+        let questions = parts.iter().zip(&parameters);
+        let questions = questions.map(|(part, parameters)| part.question(parameters));
+        let questions: Vec<_> = before.into_iter().chain(questions).collect();
+        self.state = State::Writes(seen);
+        let mut answers = ask(self, &questions)?;
+        let written = answers.split_off(before.len());
+        let Turns { last, ours, .. } = Turns::of(&self.link.all_of(answers)?)?;
+        if last != seen {
+            return Ok(false);
         }
-        let (Some(last), Some(nouns)) = (last, nouns) else {
-            let what = "the rows that servers take turns by are missing".to_owned();
-            let place = "lane".to_owned();
-            return Err(Failure::known(StoreError::Corrupt { place, what }));
-        };
-        Ok(Turns { last, nouns, ours })
+        self.began(ours, writes);
+        Part::check(parts, &self.link.all_of(written)?)?;
+        Ok(true)
+    }
+
+    /// Goes on with a transaction that was begun with changes, if its turn was the next one.
+    fn own_or_anew(&mut self, begun: Result<bool, StoreError>) -> Result<Turn, StoreError> {
+        if begun? { Ok(Turn::Own) } else { self.begin() }
+    }
+
+    /// Keeps in mind that a transaction has begun whose turn comes after this one of ours, and what
+    /// it changes.
+    fn began(&mut self, ours: i64, writes: &[Write]) {
+        if let Some(missing) = self.acknowledged.missing_behind(ours) {
+            missing.tell();
+        }
+        self.acknowledged.begin();
+        self.changes_nouns = false;
+        self.changes(writes);
+    }
+
+    /// Keeps in mind what the transaction changes.
+    fn changes(&mut self, writes: &[Write]) {
+        self.changes_nouns |= writes.iter().any(|write| write.shape.nouns);
+        self.acknowledged.write(writes);
     }
 
     /// Whether a turn of ours is in the database: the answer to its commit was lost.
@@ -382,33 +498,28 @@ impl Postgres {
 
     /// Makes all changes at once.
     fn write_all(&mut self, writes: &[Write]) -> Result<(), Failure> {
-        let mut texts = HashMap::new();
-        for write in writes {
-            texts.insert(std::ptr::from_ref(write.shape), self.texts(write.shape)?);
-        }
-        let mut parts = Vec::new();
-        for Write { shape, change, rows } in writes {
-            let text = texts[&std::ptr::from_ref(*shape)].of(shape, *change).ok_or_else(|| {
-                let what = format!("{change:?} is no change of {}", shape.table);
-                Failure::known(StoreError::Engine(what))
-            })?;
-            parts.extend(rows.chunks(ROWS_MAX).map(|rows| (shape, *change, text, rows)));
-        }
-        let columns: Vec<_> =
-            parts.iter().map(|(_, _, (_, width), rows)| columns_of(rows, *width)).collect();
+        let parts = self.parts_of(writes)?;
+        let columns = Part::columns(&parts);
         let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
         let questions = parts.iter().zip(&parameters);
-        let questions: Vec<_> = questions
-            .map(|((_, _, (sql, _), _), parameters)| Question { sql, parameters })
-            .collect();
-        let answers = self.link.ask(&questions)?;
-        for ((shape, change, _, rows), answer) in parts.iter().zip(answers) {
-            if *change == Change::Update && answer.changed != rows.len() {
-                let what = format!("a row of {} was not as read", shape.table);
-                return Err(Failure::known(StoreError::Conflict(what)));
+        let questions: Vec<_> =
+            questions.map(|(part, parameters)| part.question(parameters)).collect();
+        Part::check(&parts, &self.link.ask(&questions)?)
+    }
+
+    /// The statements that make changes.
+    fn parts_of<'w>(&mut self, writes: &'w [Write]) -> Result<Vec<Part<'w>>, Failure> {
+        let mut parts = Vec::new();
+        for Write { shape, change, rows } in writes {
+            let texts = self.texts(shape)?;
+            if texts.of(shape, *change).is_none() {
+                let what = format!("{change:?} is no change of {}", shape.table);
+                return Err(Failure::known(StoreError::Engine(what)));
             }
+            let part = |rows| Part { shape, change: *change, texts: Arc::clone(&texts), rows };
+            parts.extend(rows.chunks(ROWS_MAX).map(part));
         }
-        Ok(())
+        Ok(parts)
     }
 
     /// Spares the server what it would do to know tables that it need not know
@@ -531,11 +642,7 @@ impl Connection for Postgres {
         match self.take_turn() {
             Ok(Turns { last, nouns, ours }) => {
                 self.state = State::Writes(last);
-                self.changes_nouns = false;
-                if let Some(missing) = self.acknowledged.missing_behind(ours) {
-                    missing.tell();
-                }
-                self.acknowledged.begin();
+                self.began(ours, &[]);
                 Ok(match self.seen.replace(last) {
                     Some(seen) if seen == last => Turn::Own,
                     Some(seen) => Turn::Others { nouns: nouns > seen },
@@ -549,6 +656,19 @@ impl Connection for Postgres {
                 Err(failure.error)
             }
         }
+    }
+
+    fn begin_with(&mut self, writes: Vec<Write>) -> Result<Turn, StoreError> {
+        self.rollback()?;
+        self.reach()?;
+        // In a new session, the turn is somebody else's, whatever it is.
+        let (Some(seen), false) = (self.seen, writes.is_empty()) else { return self.begin() };
+        let parts = self.parts_of(&writes)?;
+        let begun = self.begin_and_write(seen, &writes, &parts, |it, questions| {
+            it.link.ask_each(it.link.deadline(), questions)
+        });
+        let begun = self.after(begun);
+        self.own_or_anew(begun)
     }
 
     fn connect(&mut self) -> Result<(), StoreError> {
@@ -568,12 +688,8 @@ impl Connection for Postgres {
             return self.rollback();
         };
         let turn = last + 1;
-        let leave = Question { sql: LEAVE_TURN, parameters: &[&EVERYBODY, &member, &turn] };
-        let nouns = Question { sql: LEAVE_TURN_OF_NOUNS, parameters: &[&NOUNS, &turn] };
-        let questions = [leave, nouns, COMMIT];
-        let questions =
-            if self.changes_nouns { &questions[..] } else { &[questions[0], questions[2]] };
-        let committed = self.link.commit(COMMIT_TIME, questions);
+        let end = End { member, turn, changes_nouns: self.changes_nouns };
+        let committed = end.ask(|questions| self.link.commit(COMMIT_TIME, questions));
         self.state = State::Free;
         match committed {
             Ok(()) => self.seen = Some(turn),
@@ -582,6 +698,50 @@ impl Connection for Postgres {
         }
         self.acknowledged.commit(turn);
         Ok(())
+    }
+
+    fn commit_and_begin_with(
+        &mut self,
+        next: Vec<Write>,
+        committed: &mut (dyn FnMut() + Send),
+    ) -> Result<Result<Turn, StoreError>, StoreError> {
+        let (State::Writes(last), Some(member), false) = (self.state, self.member, next.is_empty())
+        else {
+            self.commit()?;
+            committed();
+            return Ok(self.begin_with(next));
+        };
+        let parts = self.parts_of(&next);
+        let parts = self.after(parts)?;
+        let turn = last + 1;
+        let end = End { member, turn, changes_nouns: self.changes_nouns };
+        let mut commit = Err(Failure::disconnected());
+        let begun = self.begin_and_write(turn, &next, &parts, |it, others| {
+            let link = &mut it.link;
+            let asked = end.ask(|end| link.commit_and_ask(COMMIT_TIME, end, others, committed));
+            match asked {
+                Ok(answers) => {
+                    // What comes next counts from it.
+                    it.acknowledged.commit(turn);
+                    it.seen = Some(turn);
+                    commit = Ok(());
+                    answers
+                }
+                Err(failure) => {
+                    commit = Err(failure);
+                    Err(Failure::disconnected())
+                }
+            }
+        });
+        let begun = self.after(begun);
+        match commit {
+            Ok(()) => return Ok(self.own_or_anew(begun)),
+            Err(failure) if failure.is_answer => return Err(failure.error),
+            Err(failure) => self.find_out(turn, failure.error)?,
+        }
+        self.acknowledged.commit(turn);
+        committed();
+        Ok(self.begin_with(next))
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {
@@ -674,8 +834,7 @@ impl Connection for Postgres {
 
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
         self.in_transaction()?;
-        self.changes_nouns |= writes.iter().any(|write| write.shape.nouns);
-        self.acknowledged.write(&writes);
+        self.changes(&writes);
         let result = self.write_all(&writes);
         self.after(result)
     }

@@ -474,6 +474,17 @@ pub trait Connection: Send {
     /// Starts a transaction that will write, and takes the turn: until it ends, nobody else writes.
     fn begin(&mut self) -> Result<Turn, StoreError>;
 
+    /// What [`Connection::begin`] does, and makes changes if nobody else has written since the last
+    /// turn: otherwise nothing is changed. Where that crosses a network, it is one question. After
+    /// an error there is a transaction to be rolled back.
+    fn begin_with(&mut self, writes: Vec<Write>) -> Result<Turn, StoreError> {
+        let turn = self.begin()?;
+        if turn == Turn::Own && !writes.is_empty() {
+            self.write(writes)?;
+        }
+        Ok(turn)
+    }
+
     /// Makes sure that there is a connection, outside any transaction: a statement that is asked
     /// next stands for itself, and sees what was committed before it.
     fn connect(&mut self) -> Result<(), StoreError>;
@@ -484,6 +495,19 @@ pub trait Connection: Send {
     /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that only the next
     /// start can tell whether it is.
     fn commit(&mut self) -> Result<(), StoreError>;
+
+    /// What [`Connection::commit`] does, then says so, and then does what
+    /// [`Connection::begin_with`] does, which is what the second result is of. Where that crosses a
+    /// network, all of it is on its way at once.
+    fn commit_and_begin_with(
+        &mut self,
+        next: Vec<Write>,
+        committed: &mut (dyn FnMut() + Send),
+    ) -> Result<Result<Turn, StoreError>, StoreError> {
+        self.commit()?;
+        committed();
+        Ok(self.begin_with(next))
+    }
 
     /// Leaves the transaction without a trace.
     fn rollback(&mut self) -> Result<(), StoreError>;

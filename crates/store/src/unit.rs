@@ -33,7 +33,7 @@ use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
 use crate::shelf::Shelf;
-use crate::sql::{Connection, Write};
+use crate::sql::{Connection, Turn, Write};
 use crate::strands::Membership;
 use crate::tallies::lag::{Counted, Lags};
 use crate::timers::{self, Timer, TimerKey};
@@ -132,28 +132,81 @@ pub(crate) struct Prepared {
     transactions: Vec<TransactionId>,
 }
 
-impl Prepared {
-    /// Writes batches in their order and makes them durable, in a transaction that was begun. Units
-    /// that only looked cost no flush.
-    pub(crate) fn commit(
-        batches: Vec<Self>,
-        connection: &mut dyn Connection,
-        shelf: &Shelf<Transaction>,
-    ) -> Result<(), StoreError> {
-        if batches.iter().all(|batch| batch.writes.is_empty()) {
-            return connection.rollback();
+/// Batches on their way through one database transaction.
+pub(crate) struct Writing {
+    batches: Vec<Prepared>,
+    /// Whether they change anything.
+    changes: bool,
+    /// The payments that are among it.
+    transactions: Vec<TransactionId>,
+}
+
+impl Writing {
+    pub(crate) fn of(batches: Vec<Prepared>) -> Self {
+        let changes = batches.iter().any(|batch| !batch.writes.is_empty());
+        let transactions = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
+        Self { batches, changes, transactions }
+    }
+
+    /// Whether there is anything to be committed.
+    pub(crate) fn changes(&self) -> bool {
+        self.changes
+    }
+
+    /// Takes the writes that stand before everything else that is to be done.
+    pub(crate) fn first_writes(&mut self) -> Vec<Write> {
+        let mut first = Vec::new();
+        for batch in self.batches.iter_mut().take_while(|batch| batch.nearer.is_empty()) {
+            first.append(&mut batch.writes);
+            if !batch.memberships.is_empty() || !batch.lags.is_empty() {
+                break;
+            }
         }
-        let changed = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
-        let _changing = shelf.changing(changed);
-        for Self { nearer, writes, memberships, lags, .. } in batches {
+        first
+    }
+
+    /// Writes what is still to be written, in the order of the batches.
+    pub(crate) fn write(&mut self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        for Prepared { nearer, writes, memberships, lags, .. } in std::mem::take(&mut self.batches)
+        {
             for (platform, millis) in nearer {
                 timers::bring_nearer(connection, platform, millis)?;
             }
-            connection.write(writes)?;
+            if !writes.is_empty() {
+                connection.write(writes)?;
+            }
             connection.move_apart(&memberships)?;
             lags.write(connection)?;
         }
+        Ok(())
+    }
+
+    /// Makes it durable. Units that only looked cost no flush.
+    pub(crate) fn commit(
+        self,
+        connection: &mut dyn Connection,
+        shelf: &Shelf<Transaction>,
+    ) -> Result<(), StoreError> {
+        if !self.changes {
+            return connection.rollback();
+        }
+        let _changing = shelf.changing(self.transactions);
         connection.commit()
+    }
+
+    /// Makes it durable, says so, and begins the next one, which is what the second result is of.
+    pub(crate) fn commit_before(
+        self,
+        next: &mut Self,
+        connection: &mut dyn Connection,
+        shelf: &Shelf<Transaction>,
+        committed: &mut (dyn FnMut() + Send),
+    ) -> Result<Result<Turn, StoreError>, StoreError> {
+        let mut changing = Some(shelf.changing(self.transactions));
+        connection.commit_and_begin_with(next.first_writes(), &mut || {
+            changing = None;
+            committed();
+        })
     }
 }
 
@@ -182,6 +235,18 @@ pub(crate) struct Batch<'a> {
     /// Events that were read for answers that are parts of them.
     events: BTreeMap<Place, Option<Event>>,
     missing: Missing,
+    /// How repeats are found of what nobody remembers.
+    repeats: Repeats,
+}
+
+/// How repeated requests are found whose idempotency keys the lane does not remember, where looking
+/// for them crosses a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeats {
+    /// Their keys are looked for before units run.
+    LookedFor,
+    /// Keys are taken for new: their table refuses one that is there, and the batch with it.
+    LeftToTheTable,
 }
 
 impl<'a> Batch<'a> {
@@ -190,6 +255,7 @@ impl<'a> Batch<'a> {
         keyring: &'a Keyring,
         cache: &'a mut Cache,
         before: Vec<Arc<[Numbered]>>,
+        repeats: Repeats,
     ) -> Self {
         Self {
             connection,
@@ -200,14 +266,21 @@ impl<'a> Batch<'a> {
             bundles: Bundles::default(),
             events: BTreeMap::new(),
             missing: Missing::default(),
+            repeats,
         }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
     pub(crate) fn run(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) -> Ran {
-        let mut unit = Unit { batch: self, local: Changes::default(), waits: false };
+        let mut unit = Unit::new(self);
         let keep = work(&mut unit);
-        let Unit { local, waits, .. } = unit;
+        let Unit { local, waits, taken_for_new, .. } = unit;
+        let is_left = |scope: &Scope| keep && local.tables.idempotency.get(scope).is_some();
+        // Only a key that is to be written is one that its table can refuse.
+        let waits = waits || !taken_for_new.iter().all(is_left);
+        if waits {
+            self.missing.rows.idempotency.extend(taken_for_new);
+        }
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
@@ -223,7 +296,10 @@ impl<'a> Batch<'a> {
 
     /// Runs one unit only to learn which rows it needs; nothing of it remains.
     pub(crate) fn foresee(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) {
-        work(&mut Unit { batch: self, local: Changes::default(), waits: false });
+        let mut unit = Unit::new(self);
+        work(&mut unit);
+        let taken_for_new = unit.taken_for_new;
+        self.missing.rows.idempotency.extend(taken_for_new);
     }
 
     /// Makes known what units ask for first, if a question for all of them is worth it: the first
@@ -296,6 +372,14 @@ pub struct Unit<'b, 'a> {
     batch: &'b mut Batch<'a>,
     local: Changes,
     waits: bool,
+    /// Idempotency keys that were not looked for ([`Repeats::LeftToTheTable`]).
+    taken_for_new: Vec<Scope>,
+}
+
+impl<'b, 'a> Unit<'b, 'a> {
+    fn new(batch: &'b mut Batch<'a>) -> Self {
+        Self { batch, local: Changes::default(), waits: false, taken_for_new: Vec::new() }
+    }
 }
 
 impl Unit<'_, '_> {
@@ -492,12 +576,25 @@ impl Unit<'_, '_> {
 
     /// Status and bytes of the first answer to a request, if there is one.
     pub fn answer(&mut self, scope: &Scope) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+        if self.takes_for_new(scope) {
+            self.taken_for_new.push(*scope);
+            return Ok(None);
+        }
         let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
         let body = match &answer.body {
             Body::Own(bytes) => bytes.clone(),
             Body::PartOf(part) => self.part_of_event(*part)?,
         };
         Ok(Some((answer.status, body)))
+    }
+
+    /// Whether a key is taken for new without looking for it.
+    fn takes_for_new(&mut self, scope: &Scope) -> bool {
+        self.batch.repeats == Repeats::LeftToTheTable
+            && self.batch.connection.is_remote()
+            && self.local.tables.idempotency.get(scope).is_none()
+            && self.batch.changes.tables.idempotency.get(scope).is_none()
+            && self.batch.cache.rows.idempotency.get(scope).is_none()
     }
 
     fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {

@@ -122,7 +122,8 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Counter,
         "switchyard_commit_conflicts_total",
         Unit::Count,
-        "Batches that lost against somebody else's transaction and were tried again.",
+        "Batches that lost against somebody else's transaction, or had a request that was answered \
+         long before, and were tried again.",
     ),
     (
         Kind::Counter,

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::queue::{Queue, Ranked, Shares};
 use super::tray::{Job, Tray};
 use super::writer::{
-    Pen, Writer, count_conflict, hold, measure, measure_queue, run_in_order, timed,
+    Pen, Timed, Writer, count_conflict, hold, measure, measure_queue, run_in_order,
 };
 use super::{Item, Listeners};
 use crate::cache::Cache;
@@ -31,8 +31,8 @@ use crate::error::StoreError;
 use crate::events::Numbered;
 use crate::outcome::stop;
 use crate::reach::{Reach, Step};
-use crate::sql::Turn;
-use crate::unit::{Batch, Prepared};
+use crate::sql::{Connection, Turn};
+use crate::unit::{Batch, News, Repeats, Writing};
 
 /// Units of a batch that is handed over while another one is being written. Each batch writes the
 /// rows that all payments share once, and costs the two threads a word.
@@ -40,6 +40,11 @@ const UNITS_MIN: usize = 8;
 
 /// The same across a network, where each batch has statements of its own.
 const REMOTE_UNITS_MIN: usize = 48;
+
+/// Batches that look for idempotency keys after one that could not be written: perhaps a request
+/// came again, and those who repeat one mostly repeat more. About a second of full load, so that
+/// even then few batches are written in vain.
+const WARY_BATCHES: usize = 256;
 
 /// What became of batches that were handed over.
 enum Outcome {
@@ -72,6 +77,8 @@ pub(super) struct Ahead {
     flights: VecDeque<Arc<[Numbered]>>,
     /// How many of these batches must be durable before the lane may forget again.
     remembered: usize,
+    /// How many batches will still look for idempotency keys that the lane does not remember.
+    wary: usize,
 }
 
 impl Ahead {
@@ -86,14 +93,15 @@ impl Ahead {
             reach: Arc::clone(&writer.reach),
             tray: Arc::clone(&tray),
             outcomes: told,
+            is_remote: writer.is_remote,
         };
         let scribe = std::thread::Builder::new()
             .name("commit-writer".to_owned())
             .spawn(move || scribe.run())
             .map_err(cannot)?;
         let units_min = if writer.is_remote { REMOTE_UNITS_MIN } else { UNITS_MIN };
-        let (flights, remembered) = (VecDeque::new(), 0);
-        Ok(Self { runtime, tray, outcomes, scribe, units_min, flights, remembered })
+        let (flights, remembered, wary) = (VecDeque::new(), 0, 0);
+        Ok(Self { runtime, tray, outcomes, scribe, units_min, flights, remembered, wary })
     }
 
     /// Works the queue off until it is closed.
@@ -119,7 +127,9 @@ impl Ahead {
         self.age(&mut writer.cache);
         let Writer { reader, keyring, cache, reach, .. } = &mut *writer;
         let before = self.flights.iter().map(Arc::clone).collect();
-        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, before));
+        let repeats = if self.wary > 0 { Repeats::LookedFor } else { Repeats::LeftToTheTable };
+        self.wary = self.wary.saturating_sub(1);
+        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, before, repeats));
         let (mut outcome, mut is_full) = (None, false);
         let end = loop {
             match outcome.take().or_else(|| self.look()) {
@@ -172,7 +182,10 @@ impl Ahead {
         writer.cache.forget(true);
         match why {
             Why::Others(turn) => writer.carry_out(units, Some(turn), queue),
-            Why::Failed => writer.carry_out(units, None, queue),
+            Why::Failed => {
+                self.wary = WARY_BATCHES;
+                writer.carry_out(units, None, queue);
+            }
             Why::Lost(what) => writer.turn_away(units, &what, queue),
         }
         true
@@ -294,6 +307,10 @@ enum End {
 /// nobody knows what became of it.
 const GONE: &str = "the thread that writes is gone";
 
+/// Transactions that begin with the commit of the one before them, one after the other, until there
+/// is a pause in which another server can take its turn: it waits for some 20 ms.
+const CHAIN_MAX: usize = 8;
+
 /// Writes what was run.
 struct Scribe {
     pen: Pen,
@@ -301,48 +318,54 @@ struct Scribe {
     reach: Arc<Reach>,
     tray: Arc<Tray>,
     outcomes: UnboundedSender<Outcome>,
+    is_remote: bool,
 }
+
+/// What one transaction has.
+struct Load {
+    writing: Writing,
+    rest: Rest,
+}
+
+/// What is done about a transaction that is durable, or was not written.
+struct Rest {
+    batches: usize,
+    news: Vec<News>,
+    items: Vec<Box<dyn Item>>,
+    timed: Timed,
+}
+
+impl Load {
+    fn of(jobs: Vec<Job>, reach: &Reach) -> Self {
+        let (batches, mut prepared) = (jobs.len(), Vec::with_capacity(jobs.len()));
+        let (mut news, mut items) = (Vec::with_capacity(batches), Vec::new());
+        for job in jobs {
+            prepared.push(job.prepared);
+            news.push(job.news);
+            items.extend(job.items);
+        }
+        measure(items.len());
+        let rest = Rest { batches, news, items, timed: Timed::begin(reach) };
+        Self { writing: Writing::of(prepared), rest }
+    }
+}
+
+/// Units of which nothing is written, and why.
+type Unwritten = (Vec<Box<dyn Item>>, Why);
 
 impl Scribe {
     fn run(&self) {
         let mut next = self.tray.take();
         while let Some(jobs) = next.take() {
-            let (batches, mut prepared) = (jobs.len(), Vec::with_capacity(jobs.len()));
-            let (mut news, mut items) = (Vec::with_capacity(batches), Vec::new());
-            for job in jobs {
-                prepared.push(job.prepared);
-                news.push(job.news);
-                items.extend(job.items);
-            }
-            measure(items.len());
-            let why = match timed(&self.reach, || self.write(prepared)) {
-                Ok(Turn::Own) => {
-                    self.reach.ended(Step::Write);
-                    news.into_iter().for_each(|news| self.listeners.tell(news));
-                    // Whoever hears of it knows what is taken already.
-                    next = self.tray.take_at_once();
-                    self.tell(Outcome::Durable(batches));
-                    items.into_iter().for_each(|item| item.answer());
-                    next = next.or_else(|| self.tray.take());
-                    continue;
-                }
-                // For its units the transaction goes on until they are answered.
-                Ok(turn) => Why::Others(turn),
-                Err(error) => {
-                    tracing::warn!(%error, units = items.len(), "a batch was not committed");
-                    match error {
-                        StoreError::Unavailable(what) => Why::Lost(what),
-                        StoreError::Conflict(_) => {
-                            count_conflict();
-                            Why::Failed
-                        }
-                        _ => Why::Failed,
-                    }
+            next = match self.write(jobs) {
+                Ok(next) => next,
+                Err((items, why)) => {
+                    self.tray.stop();
+                    self.tell(Outcome::Not(items, why));
+                    None
                 }
             };
-            self.tray.stop();
-            self.tell(Outcome::Not(items, why));
-            next = self.tray.take();
+            next = next.or_else(|| self.tray.take());
         }
     }
 
@@ -352,20 +375,85 @@ impl Scribe {
     }
 
     /// Commits batches in one turn, or only takes the turn if somebody else has written since the
-    /// one before.
-    fn write(&self, batches: Vec<Prepared>) -> Result<Turn, StoreError> {
+    /// one before. Where questions cross a network, batches that wait by then begin with the
+    /// commit, as does what comes after them. Gives what waits behind the last one.
+    fn write(&self, jobs: Vec<Job>) -> Result<Option<Vec<Job>>, Unwritten> {
         let connection = &mut **hold(&self.pen);
-        let turn = connection.begin()?;
-        if turn != Turn::Own {
-            return Ok(turn);
-        }
-        match Prepared::commit(batches, connection, &self.listeners.shelf) {
-            Ok(()) => Ok(turn),
-            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
-            Err(error) => {
-                connection.rollback()?;
-                Err(error)
+        let shelf = &*self.listeners.shelf;
+        let mut load = Load::of(jobs, &self.reach);
+        let mut begun = connection.begin_with(load.writing.first_writes());
+        let mut left = if self.is_remote { CHAIN_MAX } else { 0 };
+        loop {
+            let Load { mut writing, rest } = load;
+            match begun {
+                Ok(Turn::Own) => {}
+                // For its units the transaction goes on until they are answered.
+                Ok(turn) => return Err((rest.items, Why::Others(turn))),
+                Err(error) => return Err(self.failed(connection, rest, error)),
+            }
+            if let Err(error) = writing.write(connection) {
+                return Err(self.failed(connection, rest, error));
+            }
+            let goes_on = left > 0 && writing.changes();
+            let Some(next) = goes_on.then(|| self.tray.take_more()).flatten() else {
+                if let Err(error) = writing.commit(connection, shelf) {
+                    return Err(self.failed(connection, rest, error));
+                }
+                // Whoever hears of it knows what is taken already.
+                let next = self.tray.take_at_once();
+                self.committed(rest);
+                return Ok(next);
+            };
+            left -= 1;
+            load = Load::of(next, &self.reach);
+            let mut rest = Some(rest);
+            let mut committed = || {
+                rest.take().into_iter().for_each(|rest| self.committed(rest));
+                self.reach.began(Step::Write);
+            };
+            match writing.commit_before(&mut load.writing, connection, shelf, &mut committed) {
+                Ok(next) => begun = next,
+                Err(error) => {
+                    let behind = std::mem::take(&mut load.rest.items);
+                    let mut rest = rest.take().unwrap_or(load.rest);
+                    rest.items.extend(behind);
+                    return Err(self.failed(connection, rest, error));
+                }
             }
         }
+    }
+
+    /// Tells everybody that a transaction is durable.
+    fn committed(&self, Rest { batches, news, items, timed }: Rest) {
+        timed.end();
+        self.reach.ended(Step::Write);
+        news.into_iter().for_each(|news| self.listeners.tell(news));
+        self.tell(Outcome::Durable(batches));
+        items.into_iter().for_each(|item| item.answer());
+    }
+
+    /// Leaves a transaction that could not be committed.
+    fn failed(&self, connection: &mut dyn Connection, rest: Rest, error: StoreError) -> Unwritten {
+        rest.timed.end();
+        let error = match error {
+            StoreError::OutcomeUnknown(what) => stop(&what),
+            error => connection.rollback().err().unwrap_or(error),
+        };
+        let Rest { items, .. } = rest;
+        let why = match error {
+            StoreError::Conflict(what) => {
+                tracing::info!(what, units = items.len(), "a batch is run again");
+                count_conflict();
+                Why::Failed
+            }
+            error => {
+                tracing::warn!(%error, units = items.len(), "a batch was not committed");
+                match error {
+                    StoreError::Unavailable(what) => Why::Lost(what),
+                    _ => Why::Failed,
+                }
+            }
+        };
+        (items, why)
     }
 }

@@ -84,6 +84,12 @@ impl Tray {
         self.content().take()
     }
 
+    /// The same for one that has not come back.
+    pub(super) fn take_more(&self) -> Option<Vec<Job>> {
+        let content = &mut *self.content();
+        if content.jobs.is_empty() { None } else { content.take() }
+    }
+
     /// Nothing is taken until [`Tray::clear`]: a batch was not written.
     pub(super) fn stop(&self) {
         self.content().is_stopped = true;

@@ -16,7 +16,7 @@ use crate::pause::pause;
 use crate::reach::{self, PROBE_PAUSE, Reach, Step};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Turn};
-use crate::unit::{Batch, Changes, Prepared, Ran};
+use crate::unit::{Batch, Changes, Ran, Repeats, Writing};
 
 /// How often a batch that lost against somebody else's transaction is tried again.
 const CONFLICTS_MAX: u32 = 5;
@@ -114,8 +114,9 @@ impl Writer {
     ) {
         measure(items.len());
         measure_queue(queue);
-        let reach = Arc::clone(&self.reach);
-        let outcome = timed(&reach, || self.commit(&mut items, turn));
+        let timed = Timed::begin(&self.reach);
+        let outcome = self.commit(&mut items, turn);
+        timed.end();
         let lost = match outcome {
             Err(StoreError::Unavailable(what)) => Some(what),
             Ok(()) | Err(_) => None,
@@ -272,7 +273,7 @@ fn run_and_write(
     shelf: &Shelf<Transaction>,
     items: &mut [Box<dyn Item>],
 ) -> Result<Changes, StoreError> {
-    let mut batch = Batch::new(&mut *connection, keyring, cache, Vec::new());
+    let mut batch = Batch::new(&mut *connection, keyring, cache, Vec::new(), Repeats::LookedFor);
     batch.expect(items.iter().filter_map(|item| item.scope()))?;
     let mut ran = run_in_order(&mut batch, items);
     while ran < items.len() {
@@ -280,7 +281,9 @@ fn run_and_write(
         ran += run_in_order(&mut batch, &mut items[ran..]);
     }
     let (prepared, changes) = batch.prepare();
-    Prepared::commit(vec![prepared], connection, shelf)?;
+    let mut writing = Writing::of(vec![prepared]);
+    writing.write(connection)?;
+    writing.commit(connection, shelf)?;
     Ok(changes)
 }
 
@@ -308,15 +311,20 @@ pub(super) fn measure_queue(queue: &Queue) {
     metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
 }
 
-/// Writes a batch and tells how long that took, and meanwhile, until [`Reach::ended`], that it is
-/// going on.
-pub(super) fn timed<T>(reach: &Reach, write: impl FnOnce() -> T) -> T {
-    #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
-    let started = std::time::Instant::now();
-    reach.began(Step::Write);
-    let outcome = write();
-    metrics::histogram!("switchyard_commit_seconds").record(started.elapsed());
-    outcome
+/// A transaction under way: how long it takes is told, and meanwhile, until [`Reach::ended`], that
+/// it is going on.
+pub(super) struct Timed(std::time::Instant);
+
+impl Timed {
+    pub(super) fn begin(reach: &Reach) -> Self {
+        reach.began(Step::Write);
+        #[expect(clippy::disallowed_methods, reason = "it is measured; nothing depends on it")]
+        Self(std::time::Instant::now())
+    }
+
+    pub(super) fn end(&self) {
+        metrics::histogram!("switchyard_commit_seconds").record(self.0.elapsed());
+    }
 }
 
 /// Why a batch was not committed.

@@ -7,6 +7,8 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::values::WrongType;
 use crate::error::StoreError;
+use crate::idempotency::Answer;
+use crate::record::Record as _;
 
 /// Why a question has no answer, and whether the connection is good for another.
 #[derive(Debug)]
@@ -113,7 +115,9 @@ fn meaning(said: &DbError) -> StoreError {
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::OUT_OF_MEMORY,
     ];
-    if conflicts.contains(code) {
+    // A request was taken for new that was answered before (`unit::Repeats`).
+    let is_repeated = *code == SqlState::UNIQUE_VIOLATION && said.table() == Some(Answer::TABLE);
+    if is_repeated || conflicts.contains(code) {
         StoreError::Conflict(text)
     } else if *code == SqlState::DISK_FULL {
         StoreError::DiskFull

@@ -206,6 +206,11 @@ pub(crate) struct Lags {
 }
 
 impl Lags {
+    /// Whether there is nothing to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.late.is_empty() && self.due.is_empty()
+    }
+
     /// Does it.
     pub(crate) fn write(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
         // Each in the state of the group before this batch counts it.

@@ -298,6 +298,57 @@ pub async fn answers_that_are_parts_of_events_come_back<P: Provider>() {
     }
 }
 
+/// Units that find keys answered of which the lane knows nothing: they do nothing again, whatever
+/// they would have done, and those beside them are none the worse for it.
+pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
+    const ANSWERS: u8 = 4;
+    let answer_of = |number: u8| {
+        let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
+        said_in(&said).to_vec()
+    };
+    let mut opened = open_with_platform::<P>().await;
+    for number in 1..=ANSWERS {
+        opened.write(move |unit| answer_like_event(unit, number)).await;
+    }
+    for repeated in 1..=ANSWERS {
+        opened = opened.reopen();
+        // The first batch after a start finds out whether somebody else has written.
+        let new_platform = move |unit: &mut Unit<'_, '_>| {
+            unit.put_platform(platform((1 + repeated).into()));
+            Ok(())
+        };
+        opened.write(new_platform).await;
+        // One that would leave nothing has nothing that the database could refuse.
+        let other = repeated % ANSWERS + 1;
+        let looks = move |unit: &mut Unit<'_, '_>| {
+            let answer = unit.answer(&[other; 16])?.map(|(_, body)| body);
+            answer.ok_or(Refused::Wanted)
+        };
+        assert_eq!(opened.write(looks).await, answer_of(other));
+        let held = hold(&opened).await;
+        let mut units = tokio::task::JoinSet::new();
+        let new = ANSWERS + repeated;
+        for number in [new, repeated, new] {
+            let store = opened.store.clone();
+            let once = move |unit: &mut Unit<'_, '_>| {
+                let answer = unit.answer(&[number; 16])?;
+                match answer {
+                    Some((_, body)) => Ok::<_, Refused>(body),
+                    None => answer_like_event(unit, number).map(|()| answer_of(number)),
+                }
+            };
+            units.spawn(async move { (number, store.write(once).await.unwrap()) });
+        }
+        drop(held);
+        while let Some(done) = units.join_next().await {
+            let (number, answer) = done.unwrap();
+            assert_eq!(answer, answer_of(number), "{number}");
+        }
+        let feed = opened.read(|view| Ok(view.feed(platform_id(1), 0, None, u32::MAX)?)).await;
+        assert_eq!(feed.events.len(), usize::from(new));
+    }
+}
+
 pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
     let opened = open_with_platform::<P>().await;
     opened

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use domain::transaction::Transaction;
 use store::error::StoreError;
 use store::leases::{Duty, Lease};
-use testbed::postgres::{Cluster, Replication, Shutdown};
+use testbed::postgres::{Cluster, Replication, Server, Shutdown};
 
 use crate::support::{Refused, Result, transaction_id};
 use crate::{Served, paid_in_the_end};
@@ -172,6 +172,18 @@ async fn a_commit_that_no_standby_has_is_not_acknowledged() {
     }
 }
 
+/// Cuts short the wait of a commit for a standby, and waits until somebody waits again.
+pub fn cut_wait_short(server: &Server, cut: &str, is_acknowledged: &AtomicBool) {
+    let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    let end =
+        format!("select count({cut}(pid)) from pg_stat_activity where wait_event = 'SyncRep'");
+    while server.query(waits).unwrap() != "1" {}
+    // The commit is on the primary's disk and nowhere else.
+    assert_eq!(server.query(&end).unwrap(), "1");
+    while server.query(waits).unwrap() != "1" {}
+    assert!(!is_acknowledged.load(Ordering::SeqCst), "no standby has it");
+}
+
 async fn cut_short(cut: &str) {
     let primary = Cluster::start().unwrap();
     let mut replica = primary.replica(Replication::Synchronous).unwrap();
@@ -186,17 +198,9 @@ async fn cut_short(cut: &str) {
     };
     let is_acknowledged = Arc::clone(&is_paid);
     let interrupt = async {
-        let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-        let end =
-            format!("select count({cut}(pid)) from pg_stat_activity where wait_event = 'SyncRep'");
-        let server = primary.server().clone();
+        let (server, cut) = (primary.server().clone(), cut.to_owned());
         tokio::task::spawn_blocking(move || {
-            while server.query(waits).unwrap() != "1" {}
-            // The commit is on the primary's disk and nowhere else.
-            assert_eq!(server.query(&end).unwrap(), "1");
-            while server.query(waits).unwrap() != "1" {
-                assert!(!is_acknowledged.load(Ordering::SeqCst), "no standby has it");
-            }
+            cut_wait_short(&server, &cut, &is_acknowledged);
             replica.resume().unwrap();
             replica
         })

@@ -8,6 +8,7 @@ mod support;
 
 mod turns;
 mod absences;
+mod chains;
 mod openings;
 mod plans;
 
