@@ -3,7 +3,7 @@
 use domain::clock::Ahead;
 use domain::id::PlatformId;
 use store::error::StoreError;
-use store::idempotency::Scope;
+use store::idempotency::{Answer, Scope};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -81,6 +81,10 @@ fn replay((status, body): (u16, Vec<u8>)) -> Reply {
 /// before their unit of work, so that a repeat does not ask again.
 pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
     let Some(scope) = keyed.scope else { return Ok(None) };
+    // Hardly any request is a repeat, and whether it is one is asked together with others.
+    if app.store().get::<Answer>(scope).await.map_err(Error::Store)?.is_none() {
+        return Ok(None);
+    }
     let answer = app.store().look(move |view| view.answer(&scope)).await;
     Ok(answer.map_err(Error::Store)?.map(replay))
 }
