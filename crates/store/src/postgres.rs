@@ -268,13 +268,20 @@ impl Part<'_> {
         self.texts.of(self.shape, self.change).unwrap_or_default()
     }
 
-    /// The columns of each.
-    fn columns(parts: &[Self]) -> Vec<Vec<Vec<&Value>>> {
-        parts.iter().map(|part| columns_of(part.rows, part.text().1)).collect()
-    }
-
-    fn question<'p>(&'p self, parameters: &'p [&'p (dyn ToSql + Sync)]) -> Question<'p> {
-        Question { sql: self.text().0, parameters }
+    /// Has the statements of all asked, behind these questions.
+    fn ask<T>(
+        parts: &[Self],
+        before: &[Question<'_>],
+        ask: impl FnOnce(&[Question<'_>]) -> T,
+    ) -> T {
+        let texts = || parts.iter().map(Self::text);
+        let columns = parts.iter().zip(texts());
+        let columns: Vec<_> =
+            columns.map(|(part, (_, width))| columns_of(part.rows, width)).collect();
+        let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
+        let questions = texts().zip(&parameters);
+        let questions = questions.map(|((sql, _), parameters)| Question { sql, parameters });
+        ask(&before.iter().copied().chain(questions).collect::<Vec<_>>())
     }
 
     /// Refuses an update of rows that were not all as they had been read.
@@ -395,13 +402,8 @@ impl Postgres {
         let member = self.member()?;
         let take: [&(dyn ToSql + Sync); 3] = [&EVERYBODY, &NOUNS, &member];
         let before = [BEGIN, Question { sql: TAKE_TURN, parameters: &take }];
-        let columns = Part::columns(parts);
-        let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
-        let questions = parts.iter().zip(&parameters);
-        let questions = questions.map(|(part, parameters)| part.question(parameters));
-        let questions: Vec<_> = before.into_iter().chain(questions).collect();
         self.state = State::Writes(seen);
-        let mut answers = ask(self, &questions)?;
+        let mut answers = Part::ask(parts, &before, |questions| ask(self, questions))?;
         let written = answers.split_off(before.len());
         let Turns { last, ours, .. } = Turns::of(&self.link.all_of(answers)?)?;
         if last != seen {
@@ -499,12 +501,8 @@ impl Postgres {
     /// Makes all changes at once.
     fn write_all(&mut self, writes: &[Write]) -> Result<(), Failure> {
         let parts = self.parts_of(writes)?;
-        let columns = Part::columns(&parts);
-        let parameters: Vec<_> = columns.iter().map(|columns| arrays(columns)).collect();
-        let questions = parts.iter().zip(&parameters);
-        let questions: Vec<_> =
-            questions.map(|(part, parameters)| part.question(parameters)).collect();
-        Part::check(&parts, &self.link.ask(&questions)?)
+        let answers = Part::ask(&parts, &[], |questions| self.link.ask(questions))?;
+        Part::check(&parts, &answers)
     }
 
     /// The statements that make changes.

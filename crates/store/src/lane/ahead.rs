@@ -375,8 +375,8 @@ impl Scribe {
     }
 
     /// Commits batches in one turn, or only takes the turn if somebody else has written since the
-    /// one before. Where questions cross a network, batches that wait by then begin with the
-    /// commit, as does what comes after them. Gives what waits behind the last one.
+    /// one before. Where questions cross a network, what waits when they are to be committed
+    /// begins with their commit, and is committed next. Gives what waits behind the last one.
     fn write(&self, jobs: Vec<Job>) -> Result<Option<Vec<Job>>, Unwritten> {
         let connection = &mut **hold(&self.pen);
         let shelf = &*self.listeners.shelf;
