@@ -372,5 +372,6 @@ impl View<'_> {
 fn of_platform(platform: PlatformId, ids: Ids) -> Query {
     let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group: None };
     let way = Way { branches: vec![branch], conditions: Conditions::default() };
-    Query { ways: vec![way], group: None, state: None, ids, rest: Conditions::default() }
+    let rest = Conditions::default();
+    Query { ways: vec![way], group: None, state: None, horizon: None, ids, rest }
 }

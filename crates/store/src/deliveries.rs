@@ -263,6 +263,7 @@ impl View<'_> {
             ways: vec![Way { branches: vec![branch], conditions: Conditions::default() }],
             group: filter.kind.map(|kind| kind as u8),
             state: filter.status.map(|status| status as u16),
+            horizon: None,
             ids: Ids::made(filter.created_after, filter.created_before),
             rest: Conditions::default(),
         };

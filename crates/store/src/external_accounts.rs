@@ -346,6 +346,6 @@ impl View<'_> {
         let way = Way { branches: vec![branch], conditions: Conditions::default() };
         let state = currency.map(Currency::number);
         let (ids, rest) = (Ids::ALL, Conditions::default());
-        self.list(Query { ways: vec![way], group: None, state, ids, rest }, page)
+        self.list(Query { ways: vec![way], group: None, state, horizon: None, ids, rest }, page)
     }
 }

@@ -407,6 +407,7 @@ impl View<'_> {
             ways,
             group: None,
             state: filter.status.map(|status| status as u16),
+            horizon: None,
             ids: Ids::made(filter.created_after, filter.created_before),
             rest: Conditions::default(),
         };

@@ -123,12 +123,19 @@ impl Conditions {
 pub(crate) struct Arm {
     from: &'static str,
     conditions: Conditions,
+    /// The ids that they can have.
+    ids: Ids,
 }
 
 impl Arm {
     /// Rows of a table.
     fn new(from: &'static str, conditions: Conditions) -> Self {
-        Self { from, conditions }
+        Self { from, conditions, ids: Ids::ALL }
+    }
+
+    /// The same rows, of which it is known that they can only have these ids.
+    fn within(self, ids: Ids) -> Self {
+        Self { ids, ..self }
     }
 
     /// The rows of a strand that meet other conditions as well.
@@ -192,6 +199,11 @@ impl Arm {
         format!("{} where {}", self.from, self.conditions.text())
     }
 
+    /// Which of these ids its rows can have.
+    pub(crate) fn reach(&self, ids: Ids) -> Ids {
+        ids.and(self.ids)
+    }
+
     /// The values.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
         self.conditions.values.iter().cloned()
@@ -235,6 +247,8 @@ pub(crate) struct Query {
     pub(crate) group: Option<u8>,
     /// The only state that is wanted, if there is one.
     pub(crate) state: Option<u16>,
+    /// Where the horizon of the platform stands, if these rows have one ([`tallies::lag`]).
+    pub(crate) horizon: Option<tallies::lag::Key>,
     /// Their ids.
     pub(crate) ids: Ids,
     /// What else they must meet. It is looked up row by row.
@@ -268,11 +282,11 @@ impl View<'_> {
 
     /// Chooses the way and counts.
     fn find<R: Record>(&mut self, query: Query) -> Result<Found, StoreError> {
-        let Query { ways, group, state, ids, rest } = query;
+        let Query { ways, group, state, horizon, ids, rest } = query;
         let (mut arms, mut sum) = (Vec::new(), Sum::default());
         let mut known = Vec::new();
         for way in ways {
-            let groups = self.groups_of(&way, group)?;
+            let groups = self.groups_of(&way, group, horizon)?;
             known.push((way, groups));
         }
         let rows = |(_, groups): &(Way, Vec<Group>)| groups.iter().map(Group::rows).sum::<i64>();
@@ -297,7 +311,9 @@ impl View<'_> {
             }
             let first = arms.len();
             for strand in group.strands(state) {
-                arms.extend(Arm::of(&strand, &others, &mut *self.connection)?);
+                let reach = group.reach(&strand, Ids::ALL);
+                let found = Arm::of(&strand, &others, &mut *self.connection)?;
+                arms.extend(found.into_iter().map(|arm| arm.within(reach)));
             }
             if others.is_empty() {
                 group.count(state, ids, &mut sum, &mut *self.connection)?;
@@ -311,8 +327,13 @@ impl View<'_> {
     }
 
     /// The groups of strands on a way, of which only one may be wanted.
-    fn groups_of(&mut self, way: &Way, group: Option<u8>) -> Result<Vec<Group>, StoreError> {
-        let mut groups = self.groups(&way.branches)?;
+    fn groups_of(
+        &mut self,
+        way: &Way,
+        group: Option<u8>,
+        horizon: Option<tallies::lag::Key>,
+    ) -> Result<Vec<Group>, StoreError> {
+        let mut groups = self.groups(&way.branches, horizon)?;
         groups.retain(|found| {
             let is_on = way.branches.iter().any(|branch| found.is_on(branch));
             is_on && group.is_none_or(|group| group == found.group())
@@ -376,7 +397,7 @@ pub(crate) fn merged(
 ) -> Result<Vec<Uuid>, StoreError> {
     let limit = Value::from(limit);
     let of_arm = |arm: &Arm| {
-        let [from, to] = ids.values();
+        let [from, to] = arm.reach(ids).values();
         arm.values().chain([from, to, limit.clone()]).collect::<Vec<_>>()
     };
     let mut values: Vec<_> = arms.iter().flat_map(of_arm).collect();

@@ -77,7 +77,7 @@ pub(crate) struct Brief {
 
 impl Index {
     /// The index of their own that rows with a facet have, if they do.
-    fn brief(&self, facet: Facet) -> Option<Brief> {
+    pub(crate) fn brief(&self, facet: Facet) -> Option<Brief> {
         self.brief.filter(|brief| brief.facet == facet)
     }
 

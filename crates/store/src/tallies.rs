@@ -10,7 +10,6 @@ pub(crate) mod lag;
 
 use std::collections::BTreeMap;
 
-use domain::id::PlatformId;
 use uuid::Uuid;
 
 use self::lag::{Counted, Lags};
@@ -73,9 +72,13 @@ impl Deltas {
     /// A row was in some strands, if it was there, and is in others now.
     pub(crate) fn moved(&mut self, id: Uuid, before: &[Strand], after: &[Strand]) {
         for (strands, others, sign) in [(before, after, -1), (after, before, 1)] {
+            let of_platform = of_platform(strands);
             for strand in strands.iter().filter(|strand| !others.contains(strand)) {
                 if strand.is_kept_apart() {
                     self.memberships.push(Membership { strand: *strand, id, is_in: sign > 0 });
+                }
+                if sign > 0 && of_platform.is_some_and(|own| own.index.tag == strand.index.tag) {
+                    self.lagging.came(strand, id);
                 }
                 let stays_in_group = others.iter().any(|other| other.is_of_group(strand));
                 let all = Facet::all_of(strand.facet.group);
@@ -83,8 +86,8 @@ impl Deltas {
                     let (scope, code, _) = tally;
                     if code != all || !(stays_in_group || strand.index.lags()) {
                         *self.sums.entry(tally).or_default() += sign;
-                    } else if !stays_in_group && let Some(platform) = platform(strands) {
-                        self.lagging.moved(platform, (scope, code), strand, (id, sign));
+                    } else if !stays_in_group && let Some(of_platform) = of_platform {
+                        self.lagging.moved(of_platform, (scope, code), strand, (id, sign));
                     }
                 }
             }
@@ -114,11 +117,9 @@ fn row(scope: Scope, facet: i64, bucket: i64, rows: i64) -> Vec<Value> {
     vec![Value::from(&scope[..]), facet.into(), bucket.into(), rows.into()]
 }
 
-/// The platform in whose list a row is that is in these strands.
-pub(crate) fn platform(strands: &[Strand]) -> Option<PlatformId> {
-    let mut strands = strands.iter();
-    let of_platform = strands.find(|strand| strand.index.columns.first() == Some(&"platform"));
-    of_platform.map(|strand| PlatformId::from_uuid(strand.leader))
+/// Of a row's strands, the one in the list of its platform.
+pub(crate) fn of_platform(strands: &[Strand]) -> Option<&Strand> {
+    strands.iter().find(|strand| strand.index.columns.first() == Some(&"platform"))
 }
 
 /// The strands of one leader that agree in their group, with their tallies for all of time.
@@ -129,6 +130,8 @@ pub(crate) struct Group {
     all: i64,
     /// Up to when its tally of all states counts them, if that lags behind.
     until: Option<i64>,
+    /// Before which time none of its rows was made that share an index with all leaders.
+    horizon: i64,
     states: BTreeMap<u16, i64>,
 }
 
@@ -168,6 +171,14 @@ impl Group {
         strands
     }
 
+    /// Which of these ids the rows of one of its strands can have.
+    pub(crate) fn reach(&self, strand: &Strand, ids: Ids) -> Ids {
+        match strand.index.brief(strand.facet) {
+            Some(_) => ids.and(Ids::since(self.horizon)),
+            None => ids,
+        }
+    }
+
     fn strand(&self, state: u16) -> Strand {
         let (index, leader) = (self.index, self.leader);
         Strand { index, leader, facet: Facet { group: self.group, state } }
@@ -185,7 +196,7 @@ impl Group {
             let (spans, ids) = match part {
                 Part::Ids(ids) => {
                     for strand in self.strands(state) {
-                        sum.count(1, &strand, ids, connection)?;
+                        sum.count(1, &strand, self.reach(&strand, ids), connection)?;
                     }
                     continue;
                 }
@@ -207,10 +218,14 @@ impl Group {
                         sum.tallies(-1, spans, &codes);
                     }
                     for state in self.index.passing {
-                        sum.count(-1, &self.strand(*state), ids, connection)?;
+                        let strand = self.strand(*state);
+                        sum.count(-1, &strand, self.reach(&strand, ids), connection)?;
                     }
                 }
-                Some(state) => sum.count(1, &self.strand(state), ids, connection)?,
+                Some(state) => {
+                    let strand = self.strand(state);
+                    sum.count(1, &strand, self.reach(&strand, ids), connection)?;
+                }
             }
         }
         Ok(())
@@ -233,7 +248,7 @@ impl Group {
             return Ok(());
         }
         let mut strands = self.strands(None).into_iter();
-        strands.try_for_each(|strand| sum.count(1, &strand, ids, connection))
+        strands.try_for_each(|strand| sum.count(1, &strand, self.reach(&strand, ids), connection))
     }
 }
 
@@ -301,7 +316,7 @@ impl Sum {
     /// Adds how many rows an arm has.
     pub(crate) fn rows(&mut self, sign: i64, arm: &Arm, ids: Ids) {
         let term = format!("(select count(*) from {} and id between ? and ?)", arm.text());
-        self.add(sign, &term, arm.values().chain(ids.values()));
+        self.add(sign, &term, arm.values().chain(arm.reach(ids).values()));
     }
 }
 
@@ -344,39 +359,59 @@ pub(crate) fn present(branches: usize) -> String {
 }
 
 impl View<'_> {
-    /// The groups of strands on some branches that have rows.
-    pub(crate) fn groups(&mut self, branches: &[Branch]) -> Result<Vec<Group>, StoreError> {
+    /// The groups of strands on some branches that have rows. `horizon` says where that of their
+    /// platform stands, if they have one.
+    pub(crate) fn groups(
+        &mut self,
+        branches: &[Branch],
+        horizon: Option<lag::Key>,
+    ) -> Result<Vec<Group>, StoreError> {
         const COLUMNS: &[&str] = &["scope", "facet", "rows", "until"];
         let mut groups: BTreeMap<(u8, Uuid, u8), Group> = BTreeMap::new();
         let range = |Branch { index, leaders, .. }: &Branch| {
             leaders.map(|leader| Value::from(&scope(index, index.spans[0], leader)[..]))
         };
-        let values: Vec<_> = branches.iter().flat_map(range).collect();
-        self.connection.query(&present(branches.len()), &values, COLUMNS.len(), &mut |values| {
+        let index_of = |scope: &[u8]| {
+            let mut indexes = branches.iter().map(|branch| branch.index);
+            indexes.find(|index| scope.first() == Some(&index.tag))
+        };
+        let mut values: Vec<_> = branches.iter().flat_map(range).collect();
+        // It is among the tallies of its platform's list, which may be asked for anyway.
+        let beside = horizon.map(|(scope, _)| scope).filter(|scope| index_of(scope).is_none());
+        let range = |scope: &Scope| [(); 2].map(|()| Value::from(&scope[..]));
+        values.extend(beside.iter().flat_map(range));
+        let mut since = 0;
+        let asked = branches.len() + usize::from(beside.is_some());
+        self.connection.query(&present(asked), &values, COLUMNS.len(), &mut |values| {
             let row = &mut Row::new(TALLIES.table, COLUMNS, values);
             let scope = row.bytes()?;
-            let index = branches.iter().map(|branch| branch.index);
-            let index = { index }.find(|index| scope.first() == Some(&index.tag));
-            let (Some(index), Some(leader)) = (index, leader(&scope)) else {
+            let (index, leader) = (index_of(&scope), leader(&scope));
+            let of_group = index.zip(leader);
+            if of_group.is_none() && beside.is_none_or(|beside| beside[..] != scope[..]) {
                 return Err(row.corrupt("not the scope of a tally"));
-            };
+            }
             let code = row.int()?;
             let (group, state) =
                 Facet::decode(code).ok_or_else(|| row.corrupt("not a facet of its list"))?;
-            let (until, states) = (None, BTreeMap::new());
-            let new = || Group { index, leader, group, all: 0, until, states };
+            let (rows, time) = (row.int()?, row.int()?);
+            if horizon.is_some_and(|(own, of)| own[..] == scope[..] && of == code) {
+                since = time.max(0);
+            }
+            let Some((index, leader)) = of_group else { return Ok(()) };
+            let (until, horizon, states) = (None, 0, BTreeMap::new());
+            let new = || Group { index, leader, group, all: 0, until, horizon, states };
             let found = groups.entry((index.tag, leader, group)).or_insert_with(new);
-            let rows = row.int()?;
             match state {
                 None => {
                     found.all += rows;
-                    found.until = Some(row.int()?).filter(|_| index.lags());
+                    found.until = Some(time).filter(|_| index.lags());
                 }
                 Some(state) => *found.states.entry(state).or_default() += rows,
             }
             Ok(())
         })?;
         groups.retain(|_, group| group.all != 0 || group.until.is_some());
+        groups.values_mut().for_each(|group| group.horizon = since);
         Ok(groups.into_values().collect())
     }
 

@@ -151,6 +151,9 @@ impl View<'_> {
             .and_if("updated_at >= ?", filter.updated_after)
             .and_if("updated_at <= ?", filter.updated_before);
         let ids = Ids::made(filter.created_after, filter.created_before);
-        self.list(Query { ways: vec![way], group: None, state: None, ids, rest }, page)
+        self.list(
+            Query { ways: vec![way], group: None, state: None, horizon: None, ids, rest },
+            page,
+        )
     }
 }

@@ -30,6 +30,7 @@ use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::shelf::Shelf;
 use crate::sql::{Row, Value};
 use crate::strands::{Brief, Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
+use crate::tallies::lag;
 
 /// The parts of a transaction that are kept inside the sealed column, under names of one letter:
 /// they are written twice with every payment.
@@ -691,6 +692,7 @@ impl View<'_> {
             ways,
             group: filter.direction.map(group),
             state: filter.status.map(|status| status as u16),
+            horizon: lag::horizon(&INDEXES.by_platform, platform.uuid()),
             ids: Ids::made(filter.created_after, filter.created_before).and(referenced),
             rest,
         };

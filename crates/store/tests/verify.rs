@@ -1135,6 +1135,18 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["N1"], "update tallies set rows = rows + 1024 where bucket = -1"),
     corrupter(&["N1"], "update counted set until = 0"),
     corrupter(&["N1"], "insert into tallies values (x'01', 1, 1, 0)"),
+    // Payments that wait for their rail where no list looks for them, and one more that would not
+    // be looked for if it came late.
+    corrupter(
+        &["N1"],
+        "update counted set until = 9000000000000000; \
+         update tallies set rows = 8000000000000000 where bucket = -1 and scope < x'02'",
+    ),
+    corrupter(
+        &["N1"],
+        "update tallies set rows = (select max(until) + 1 from counted) \
+         where bucket = -1 and scope < x'02'",
+    ),
     // A customer and an account that a list forgot.
     corrupter(&["N1"], "update customers set is_deleted = 1 where id = $ada"),
     corrupter(&["N1"], "update tallies set rows = 0 where scope >= x'0B1C' and scope < x'0B1D'"),

@@ -10,6 +10,12 @@
 //! A row may come late: it was made before the time up to which its group is counted. `counted`
 //! has, for each platform, a time that none of its groups is ahead of, so that hardly any row needs
 //! a look at its groups. One made before that is added to the tally by a statement that looks.
+//!
+//! Rows whose index all leaders share are there for a moment, and leave entries of rows that are
+//! gone, which PostgreSQL clears up seldom: a look at the oldest would pass all of them. So a
+//! platform has a **horizon** as well, a time before which none of its rows there was made. It is
+//! moved whenever a group is counted, from itself onwards, is never later than the time in
+//! `counted`, and goes back for a row that comes late (docs/decisions/0043).
 
 use std::collections::BTreeMap;
 
@@ -24,6 +30,16 @@ use crate::record::{Record, Slots, record_table};
 use crate::select::{Arm, Conditions, Order, merged};
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::strands::{ALL_TIME, Brief, Facet, Ids, Index, Strand, bucket};
+
+/// A tally's row without its bucket.
+pub(crate) type Key = (Scope, i64);
+
+/// Where the horizon of a platform stands, if rows of this index share one with all leaders: beside
+/// the tallies of these rows, where groups have their times. `index` is the one by platform.
+pub(crate) fn horizon(index: &Index, platform: Uuid) -> Option<Key> {
+    let brief = index.brief?;
+    Some((super::scope(index, span(index), platform), brief.facet.code()))
+}
 
 /// The bucket of the row that says up to when a group is counted. No span of time has this number.
 pub(crate) const COUNTED: i64 = -1;
@@ -103,29 +119,53 @@ pub(crate) const LATE: &str = "insert into tallies (scope, facet, bucket, rows) 
     where scope = $3 and facet = $4 and bucket = $5 and rows > $6 \
     on conflict (scope, facet, bucket) do update set rows = tallies.rows + excluded.rows";
 
+/// Takes a horizon back.
+pub(crate) const BACK: &str = "update tallies set rows = $1 \
+    where scope = $2 and facet = $3 and bucket = $4 and rows > $1";
+
 /// What a batch does to groups whose tallies lag behind.
 #[derive(Default)]
-pub(super) struct Deltas(BTreeMap<(Scope, i64), Group>);
+pub(super) struct Deltas {
+    groups: BTreeMap<Key, Group>,
+    /// The oldest row of each platform that came into the index which all leaders share.
+    waiting: BTreeMap<PlatformId, (Key, Uuid)>,
+}
 
 /// A group of rows of a leader, and what a batch does to it.
 struct Group {
     strand: Strand,
     platform: PlatformId,
+    /// That of its platform.
+    horizon: Option<Key>,
     /// Rows that it has now and had not before (1), or the other way round (-1).
     rows: Vec<(Uuid, i64)>,
 }
 
 impl Deltas {
-    /// A row of a platform came into a group, or left it. `strand` is one of the group's.
+    /// A row came into a group, or left it. `strand` is one of the group's, and `of_platform` the
+    /// row's in the list of its platform.
     pub(super) fn moved(
         &mut self,
-        platform: PlatformId,
-        (scope, code): (Scope, i64),
+        of_platform: &Strand,
+        (scope, code): Key,
         strand: &Strand,
         row: (Uuid, i64),
     ) {
-        let new = || Group { strand: *strand, platform, rows: Vec::new() };
-        self.0.entry((scope, code)).or_insert_with(new).rows.push(row);
+        let Strand { index, leader, .. } = *of_platform;
+        let (platform, horizon) = (PlatformId::from_uuid(leader), horizon(index, leader));
+        let new = || Group { strand: *strand, platform, horizon, rows: Vec::new() };
+        self.groups.entry((scope, code)).or_insert_with(new).rows.push(row);
+    }
+
+    /// A row came into a strand of its platform's list.
+    pub(super) fn came(&mut self, strand: &Strand, id: Uuid) {
+        let Strand { index, leader, facet } = *strand;
+        if index.brief(facet).is_some()
+            && let Some(horizon) = horizon(index, leader)
+        {
+            let oldest = self.waiting.entry(PlatformId::from_uuid(leader)).or_insert((horizon, id));
+            oldest.1 = oldest.1.min(id);
+        }
     }
 
     /// Adds the writes, and tells what is to be done behind them. It was read up to when each of
@@ -139,9 +179,15 @@ impl Deltas {
     ) -> Lags {
         let (mut lags, mut new) = (Lags::default(), Vec::new());
         let mut ahead = BTreeMap::<PlatformId, i64>::new();
-        for ((scope, code), Group { strand, platform, rows }) in self.0 {
-            let known = cache.rows.counted.get(&platform).and_then(|found| found.row.as_ref());
-            let until = known.map_or(0, |counted| counted.until);
+        for (platform, (horizon, id)) in self.waiting {
+            // One that is not known may be as late as this row.
+            let until = counted_until(cache, platform);
+            if until.is_none_or(|until| made(id) < until) {
+                lags.back.push((horizon, id));
+            }
+        }
+        for ((scope, code), Group { strand, platform, horizon, rows }) in self.groups {
+            let until = counted_until(cache, platform).unwrap_or(0);
             let late = rows.iter().filter(|(id, _)| made(*id) < until);
             lags.late.extend(late.map(|(id, sign)| Late {
                 scope,
@@ -161,7 +207,7 @@ impl Deltas {
             let is_drawn = |id: &Uuid| id.as_u128().is_multiple_of(ROWS_COUNTED_TOGETHER);
             let drawn = come().filter(is_drawn).map(due).max();
             if let Some(until) = drawn.filter(|due| *due > time) {
-                lags.due.push(Due { scope, code, strand, until });
+                lags.due.push(Due { scope, code, strand, horizon, until });
                 time = until;
             }
             cache.groups.insert((scope, code), time);
@@ -181,6 +227,12 @@ impl Deltas {
     }
 }
 
+/// A time that no group of a platform's is counted beyond, if it is known; 0 if there is none.
+fn counted_until(cache: &mut Cache, platform: PlatformId) -> Option<i64> {
+    let found = cache.rows.counted.get(&platform)?;
+    Some(found.row.as_ref().map_or(0, |counted| counted.until))
+}
+
 /// A row that perhaps came late.
 struct Late {
     scope: Scope,
@@ -195,6 +247,8 @@ struct Due {
     scope: Scope,
     code: i64,
     strand: Strand,
+    /// That of its platform.
+    horizon: Option<Key>,
     until: i64,
 }
 
@@ -202,13 +256,15 @@ struct Due {
 #[derive(Default)]
 pub(crate) struct Lags {
     late: Vec<Late>,
+    /// Horizons that are perhaps behind a row.
+    back: Vec<(Key, Uuid)>,
     due: Vec<Due>,
 }
 
 impl Lags {
     /// Whether there is nothing to be done.
     pub(crate) fn is_empty(&self) -> bool {
-        self.late.is_empty() && self.due.is_empty()
+        self.late.is_empty() && self.back.is_empty() && self.due.is_empty()
     }
 
     /// Does it.
@@ -216,6 +272,11 @@ impl Lags {
         // Each in the state of the group before this batch counts it.
         for late in &self.late {
             late.write(connection)?;
+        }
+        for ((scope, code), id) in &self.back {
+            let values =
+                [made(*id).into(), Value::from(&scope[..]), (*code).into(), COUNTED.into()];
+            connection.execute(BACK, &values)?;
         }
         self.due.iter().try_for_each(|due| due.write(connection))
     }
@@ -238,48 +299,70 @@ impl Late {
 
 impl Due {
     fn write(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        let Self { scope, code, strand, until } = self;
+        let Self { scope, code, strand, horizon, mut until } = *self;
         let span = span(strand.index);
-        let mut from = None;
-        let group = [Value::from(&scope[..]), (*code).into(), COUNTED.into()];
-        connection.query(UNTIL, &group, 1, &mut |values| {
-            from = Some(Row::new(TALLIES.table, &["rows"], values).int()?);
-            Ok(())
-        })?;
-        let from = from.ok_or_else(|| StoreError::Corrupt {
+        let from = time(connection, (scope, code))?.ok_or_else(|| StoreError::Corrupt {
             place: "tallies.bucket".to_owned(),
             what: "a group has no time up to which it is counted".to_owned(),
         })?;
-        let (strands, brief) = strands(strand);
-        let oldest = match brief {
-            Some(brief) => oldest(connection, strand.index, brief)?.map(made),
-            None => None,
-        };
-        let mut until = oldest.unwrap_or(i64::MAX).min(*until);
-        if from >= until {
-            return Ok(());
-        }
-        let mut arms = Vec::new();
-        for strand in &strands {
-            arms.extend(Arm::of(strand, &Conditions::default(), connection)?);
-        }
-        let range = Ids::since(from).and(Ids::before(until));
-        let oldest_first = (ROWS_AT_ONCE, Order::Ascending);
-        let mut ids = merged(connection, strand.index.table, &arms, range, oldest_first)?;
-        if let Some(last) = ids.get(ROWS_AT_ONCE as usize - 1) {
-            until = made(*last);
-            ids.retain(|id| made(*id) < until);
+        let (strands, brief) = strands(&strand);
+        let mut moved = Vec::new();
+        if let (Some(brief), Some(horizon)) = (brief, horizon) {
+            let since = time(connection, horizon)?.unwrap_or(0);
+            let oldest = oldest(connection, strand.index, brief, (horizon, since))?;
+            until = oldest.map_or(until, |oldest| until.min(made(oldest)));
+            if until > since {
+                let (scope, code) = horizon;
+                moved.push(row(scope, code, COUNTED, until));
+            }
         }
         let mut counted = BTreeMap::<i64, i64>::new();
-        for id in ids {
-            *counted.entry(bucket(id, span)).or_default() += 1;
+        if from < until {
+            let ids;
+            (ids, until) = uncounted(connection, &strand, &strands, (from, until))?;
+            for id in ids {
+                *counted.entry(bucket(id, span)).or_default() += 1;
+            }
+            moved.push(row(scope, code, COUNTED, until));
         }
-        let counted = counted.into_iter().map(|(bucket, rows)| row(*scope, *code, bucket, rows));
-        let moved = vec![row(*scope, *code, COUNTED, until)];
+        let counted = counted.into_iter().map(|(bucket, rows)| row(scope, code, bucket, rows));
         let writes = [(&TALLIES, counted.collect()), (&MOVED, moved)];
         let writes = writes.map(|(shape, rows)| Write { shape, change: Change::Upsert, rows });
         connection.write(writes.into_iter().filter(|write| !write.rows.is_empty()).collect())
     }
+}
+
+/// The rows of some strands of one leader that were made in a time, and the end of the time if they
+/// are not too many, or that of the part of it which they are of.
+fn uncounted(
+    connection: &mut dyn Connection,
+    of: &Strand,
+    strands: &[Strand],
+    (from, mut until): (i64, i64),
+) -> Result<(Vec<Uuid>, i64), StoreError> {
+    let mut arms = Vec::new();
+    for strand in strands {
+        arms.extend(Arm::of(strand, &Conditions::default(), connection)?);
+    }
+    let range = Ids::since(from).and(Ids::before(until));
+    let oldest_first = (ROWS_AT_ONCE, Order::Ascending);
+    let mut ids = merged(connection, of.index.table, &arms, range, oldest_first)?;
+    if let Some(last) = ids.get(ROWS_AT_ONCE as usize - 1) {
+        until = made(*last);
+        ids.retain(|id| made(*id) < until);
+    }
+    Ok((ids, until))
+}
+
+/// A time that stands in a tally's place.
+fn time(connection: &mut dyn Connection, (scope, code): Key) -> Result<Option<i64>, StoreError> {
+    let mut time = None;
+    let key = [Value::from(&scope[..]), code.into(), COUNTED.into()];
+    connection.query(UNTIL, &key, 1, &mut |values| {
+        time = Some(Row::new(TALLIES.table, &["rows"], values).int()?);
+        Ok(())
+    })?;
+    Ok(time)
 }
 
 /// The only span of time for which there are tallies of an index that lags.
@@ -297,18 +380,25 @@ fn strands(of: &Strand) -> (Vec<Strand>, Option<Brief>) {
     (facets.map(|facet| Strand { facet, ..*of }).collect(), brief)
 }
 
-/// The first of the rows that share an index with all leaders.
+/// The first of a platform's rows that share an index with all leaders, from an id on.
 fn text_of_oldest(index: &Index, brief: Brief) -> String {
-    format!("select id from {} where {} order by id limit 1", index.table, brief.is)
+    format!(
+        "select id from {} where {} and platform = $1 and id >= $2 order by id limit 1",
+        index.table, brief.is
+    )
 }
 
 fn oldest(
     connection: &mut dyn Connection,
     index: &Index,
     brief: Brief,
+    ((scope, _), since): (Key, i64),
 ) -> Result<Option<Uuid>, StoreError> {
+    let platform = super::leader(&scope).unwrap_or_default();
+    let [first, _] = Ids::since(since).values();
     let mut oldest = None;
-    connection.query(&text_of_oldest(index, brief), &[], 1, &mut |values| {
+    let values = [platform.into(), first];
+    connection.query(&text_of_oldest(index, brief), &values, 1, &mut |values| {
         oldest = Some(Row::new(index.table, &["id"], values).uuid()?);
         Ok(())
     })?;
@@ -319,6 +409,6 @@ fn oldest(
 pub(crate) fn statements() -> Vec<String> {
     let upserts = [&NEW, &MOVED].map(|shape| shape.texts().upsert.clone());
     let briefs = super::indexes().filter_map(|index| Some(text_of_oldest(index, index.brief?)));
-    let texts = [UNTIL, LATE].map(str::to_owned);
+    let texts = [UNTIL, LATE, BACK].map(str::to_owned);
     texts.into_iter().chain(upserts.into_iter().flatten()).chain(briefs).collect()
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use domain::id::{InternalAccountId, Owner, PlatformId};
+use domain::id::{InternalAccountId, Owner};
 use domain::transaction::Direction;
 use uuid::Uuid;
 
@@ -35,6 +35,8 @@ pub(super) struct Numbers {
     groups: BTreeMap<(Scope, i64), Group>,
     /// A time that none of these of a platform's may be counted beyond.
     counted: BTreeMap<Uuid, i64>,
+    /// Horizons, by platform ([`lag::horizon`]).
+    horizons: BTreeMap<Uuid, i64>,
     /// Whether a row was met that cannot be counted.
     pub(super) is_incomplete: bool,
 }
@@ -52,7 +54,16 @@ impl Numbers {
     /// Counts a row in the strands that it is in.
     pub(super) fn count(&mut self, id: Uuid, strands: impl IntoIterator<Item = Strand>) {
         let strands: Vec<_> = strands.into_iter().collect();
-        let platform = tallies::platform(&strands).map(PlatformId::uuid);
+        let of_platform = tallies::of_platform(&strands).copied();
+        let platform = of_platform.map(|strand| strand.leader);
+        if let Some(Strand { index, leader, facet }) = of_platform
+            && index.brief(facet).is_some()
+            && let Some(horizon) = self.horizons.get(&leader)
+            && lag::made(id) < *horizon
+        {
+            // Lists do not look for it where it is.
+            self.add(tallies::scope(index, index.spans[0], leader), 1);
+        }
         for strand in strands {
             for (scope, facet, bucket) in tallies::of_row(id, &strand) {
                 let is_lagging = strand.index.lags() && facet == Facet::all_of(strand.facet.group);
@@ -79,6 +90,22 @@ impl Numbers {
         lag::made(id) < until
     }
 
+    /// Counts the horizons that there are. None may be later than the time of its platform, as rows
+    /// that come late would not be found then.
+    fn expect_horizons(&mut self) {
+        for (platform, horizon) in std::mem::take(&mut self.horizons) {
+            let index = &transactions::INDEXES.by_platform;
+            if let Some((scope, code)) = lag::horizon(index, platform) {
+                self.add(scope, weight(code, lag::COUNTED));
+                let counted = self.counted.get(&platform).copied().unwrap_or(0);
+                if horizon > counted {
+                    self.add(scope, 1);
+                }
+            }
+            self.horizons.insert(platform, horizon);
+        }
+    }
+
     fn add(&mut self, scope: Scope, weight: u64) {
         let sum = self.differences.entry(scope).or_default();
         *sum = sum.wrapping_add(weight);
@@ -101,7 +128,12 @@ pub(super) fn groups(run: &mut Run<'_>) -> Result<(), StoreError> {
         if let Ok::<_, StoreError>((scope, facet, until)) = read()
             && let Ok(scope) = Scope::try_from(scope)
         {
-            run.numbers.groups.insert((scope, facet), Group { until, is_met: false });
+            let platform = tallies::leader(&scope).unwrap_or_default();
+            if lag::horizon(&transactions::INDEXES.by_platform, platform) == Some((scope, facet)) {
+                run.numbers.horizons.insert(platform, until);
+            } else {
+                run.numbers.groups.insert((scope, facet), Group { until, is_met: false });
+            }
         }
     })?;
     run.each(COUNTED, OF_PLATFORMS, |run, mut row| {
@@ -109,7 +141,9 @@ pub(super) fn groups(run: &mut Run<'_>) -> Result<(), StoreError> {
         if let Ok((platform, until)) = read() {
             run.numbers.counted.insert(platform, until);
         }
-    })
+    })?;
+    run.numbers.expect_horizons();
+    Ok(())
 }
 
 /// N2, and counts the rows of a payment for N1.

@@ -3,8 +3,12 @@
 
 use std::time::Duration;
 
+use domain::transaction::{self, Transaction};
 use store::error::StoreError;
+use store::select::{Order, Page, PageRequest};
 use store::timers::TimerKind;
+use store::transactions::{Named, TransactionFilter};
+use store::unit::Unit;
 use testbed::postgres::Database;
 use testbed::wait;
 
@@ -21,12 +25,17 @@ const PAYMENTS: u128 = 20;
 /// How long the server may take to end sessions.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often one of these tables was read from one end to the other. Sessions tell at their end.
-fn scans(database: &Database) -> i64 {
+/// Waits until all sessions have ended, which is when they tell what they did.
+fn all_have_ended(database: &Database) {
     let sessions = "select count(*) from pg_stat_activity \
                     where datname = current_database() and pid <> pg_backend_pid()";
     let ended = || Ok((database.query(sessions)?.trim() == "0").then_some(()));
     wait::until("all sessions have ended", PATIENCE, ended).unwrap();
+}
+
+/// How often one of these tables was read from one end to the other.
+fn scans(database: &Database) -> i64 {
+    all_have_ended(database);
     let sum = format!("select sum(seq_scan) from pg_stat_user_tables where relname in ({CHANGED})");
     database.query(&sum).unwrap().trim().parse().unwrap()
 }
@@ -55,4 +64,66 @@ async fn no_table_is_read_from_end_to_end_to_change_a_row() {
     served.assert_paid(1..PAYMENTS + 1).await;
     served.close();
     assert_eq!(scans(&database), before);
+}
+
+/// Blocks of the index of payments that wait for their rail that were looked at.
+fn looked_at(database: &Database) -> i64 {
+    all_have_ended(database);
+    let sum = "select idx_blks_hit + idx_blks_read from pg_statio_user_indexes \
+               where indexrelname = 'transactions_outgoing_pending'";
+    database.query(sum).unwrap().trim().parse().unwrap()
+}
+
+/// Payments that have waited for their rail leave entries in an index that all accounts share, and
+/// the server clears them up when it sees fit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payments_that_have_waited_are_not_looked_at_again() {
+    /// Their entries are on some fifty blocks.
+    const ENDED: u128 = 3_000;
+    /// The new entry, two lists with their numbers and a count, of some blocks each.
+    const BLOCKS_MAX: i64 = 30;
+    let database = Database::fresh();
+    let served = Served::open(&database.url());
+    served.set_up().await;
+    database.query("alter table transactions set (autovacuum_enabled = off)").unwrap();
+    let pay = |numbers: std::ops::RangeInclusive<u128>| {
+        served.store.write(move |unit| {
+            numbers.clone().try_for_each(|number| begin(unit, transfer_out(number, 1, 7, 10)))
+        })
+    };
+    let refuse = |numbers: std::ops::RangeInclusive<u128>| {
+        served.store.write(move |unit| {
+            let refused = [transaction::Event::Refused];
+            numbers.clone().try_for_each(|number| advance(unit, number, &refused, at(9_000)))
+        })
+    };
+    for first in (1..ENDED).step_by(500) {
+        let numbers = first..=first + 499;
+        pay(numbers.clone()).await.unwrap();
+        refuse(numbers).await.unwrap();
+    }
+    // With these ids, accounts are counted.
+    for number in [3_328, 3_584] {
+        pay(number..=number).await.unwrap();
+        refuse(number..=number).await.unwrap();
+    }
+    served.close();
+    let before = looked_at(&database);
+    let served = Served::open(&database.url());
+    // The first makes known which accounts there are, the second has them counted once more.
+    for number in [3_840, 4_096] {
+        let last = move |unit: &mut Unit<'_, '_>| begin(unit, transfer_out(number, 1, 7, 10));
+        served.store.write(last).await.unwrap();
+    }
+    let account = Some(Named::Account(customer_account(1, "USD").uuid()));
+    let of_account = TransactionFilter { source_account: account, ..TransactionFilter::default() };
+    for filter in [TransactionFilter::default(), of_account] {
+        let page = PageRequest { limit: 20, after: None, order: Order::Descending };
+        let list = served.store.read(move |view| view.transactions(platform_id(1), &filter, page));
+        let list: Page<Transaction> = list.await.unwrap();
+        assert_eq!((list.rows.len(), list.total), (20, ENDED as u64 + 4));
+    }
+    served.close();
+    let looks = looked_at(&database) - before;
+    assert!(looks <= BLOCKS_MAX, "{looks} blocks");
 }
