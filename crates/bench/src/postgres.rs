@@ -11,8 +11,15 @@ const MAINTENANCE_DATABASE: &str = "postgres";
 
 /// What a cluster of our own has beside what it comes with and full durability: what an operator
 /// sets first. The report names it.
-const SETTINGS: [(&str, &str); 3] =
-    [("shared_buffers", "1GB"), ("max_wal_size", "4GB"), ("wal_compression", "lz4")];
+const SETTINGS: [(&str, &str); 4] = [
+    ("shared_buffers", "1GB"),
+    ("max_wal_size", "4GB"),
+    ("min_wal_size", "4GB"),
+    ("wal_compression", "lz4"),
+];
+
+/// Files that a log of this size has.
+const LOG_FILES: usize = 256;
 
 /// A running cluster, and the right to make databases in it.
 #[derive(Debug, Clone)]
@@ -37,7 +44,23 @@ impl Cluster {
         let folder = folder.canonicalize()?;
         tempfile::env::override_temp_dir(&folder).ok().context("a temporary folder was made")?;
         let own = testbed::postgres::Cluster::start_with(&SETTINGS)?;
-        Ok(Self { url: own.server().url().to_owned(), _own: Some(Arc::new(own)) })
+        let cluster = Self { url: own.server().url().to_owned(), _own: Some(Arc::new(own)) };
+        cluster.fill_log()?;
+        Ok(cluster)
+    }
+
+    /// Has the files of the log made, which are used again from then on: a cluster that has run for
+    /// a while has them. Those of a new one are made within commits, which wait for each.
+    fn fill_log(&self) -> Result<()> {
+        blocking(async {
+            let client = connect(&self.url_of(MAINTENANCE_DATABASE)).await?;
+            // A file in which nothing is would be kept and not another begun.
+            let next = "select pg_logical_emit_message(false, '', ''), pg_switch_wal()";
+            for _ in 0..LOG_FILES {
+                client.query_one(next, &[]).await?;
+            }
+            client.batch_execute("checkpoint").await.context("the log could not be filled")
+        })
     }
 
     /// The URL of a database.
@@ -81,7 +104,7 @@ impl Cluster {
 
     /// The version, and the settings that decide about durability and speed.
     pub fn settings(&self) -> Result<Vec<(String, String)>> {
-        const NAMES: [&str; 10] = [
+        const NAMES: [&str; 11] = [
             "server_version",
             "fsync",
             "synchronous_commit",
@@ -90,6 +113,7 @@ impl Cluster {
             "commit_delay",
             "shared_buffers",
             "max_wal_size",
+            "min_wal_size",
             "wal_compression",
             "autovacuum",
         ];
