@@ -108,7 +108,8 @@ pub fn statements(is_embedded: bool) -> Vec<String> {
     }
     all.sort_unstable();
     all.extend(tallies::lag::statements());
-    let lists = select::statements(is_embedded).chain([tallies::present(1), tallies::present(3)]);
+    let lists = select::statements(is_embedded)
+        .chain([tallies::present(1, false), tallies::present(3, true)]);
     let whole = catalogue::statements(false).chain(copy::statements());
     all.into_iter().chain(lists).chain(whole).chain(verify::statements()).collect()
 }

@@ -344,8 +344,8 @@ pub(crate) fn example(index: &Index, arms: &[Arm]) -> String {
     sum.parts.iter().map(Terms::statement).collect()
 }
 
-/// The tallies of leaders for all of time.
-pub(crate) fn present(branches: usize) -> String {
+/// The tallies of leaders for all of time, and a horizon if one is asked for beside them.
+pub(crate) fn present(branches: usize, horizon: bool) -> String {
     let one = |number: usize| {
         let (from, to) = (2 * number + 1, 2 * number + 2);
         format!(
@@ -355,7 +355,15 @@ pub(crate) fn present(branches: usize) -> String {
              where scope >= ${from} and scope <= ${to} group by scope, facet"
         )
     };
-    (0..branches).map(one).collect::<Vec<_>>().join(" union all ")
+    let beside = || {
+        let [scope, facet, bucket] = [1, 2, 3].map(|column| 2 * branches + column);
+        format!(
+            "select scope, facet, cast(0 as bigint), rows from tallies \
+             where scope = ${scope} and facet = ${facet} and bucket = ${bucket}"
+        )
+    };
+    let branches = (0..branches).map(one);
+    branches.chain(horizon.then(beside)).collect::<Vec<_>>().join(" union all ")
 }
 
 impl View<'_> {
@@ -377,17 +385,19 @@ impl View<'_> {
         };
         let mut values: Vec<_> = branches.iter().flat_map(range).collect();
         // It is among the tallies of its platform's list, which may be asked for anyway.
-        let beside = horizon.map(|(scope, _)| scope).filter(|scope| index_of(scope).is_none());
-        let range = |scope: &Scope| [(); 2].map(|()| Value::from(&scope[..]));
-        values.extend(beside.iter().flat_map(range));
+        let beside = horizon.filter(|(scope, _)| index_of(scope).is_none());
+        let key = |(scope, code): (Scope, i64)| {
+            [Value::from(&scope[..]), code.into(), lag::COUNTED.into()]
+        };
+        values.extend(beside.into_iter().flat_map(key));
         let mut since = 0;
-        let asked = branches.len() + usize::from(beside.is_some());
-        self.connection.query(&present(asked), &values, COLUMNS.len(), &mut |values| {
+        let text = present(branches.len(), beside.is_some());
+        self.connection.query(&text, &values, COLUMNS.len(), &mut |values| {
             let row = &mut Row::new(TALLIES.table, COLUMNS, values);
             let scope = row.bytes()?;
             let (index, leader) = (index_of(&scope), leader(&scope));
             let of_group = index.zip(leader);
-            if of_group.is_none() && beside.is_none_or(|beside| beside[..] != scope[..]) {
+            if of_group.is_none() && beside.is_none_or(|(beside, _)| beside[..] != scope[..]) {
                 return Err(row.corrupt("not the scope of a tally"));
             }
             let code = row.int()?;

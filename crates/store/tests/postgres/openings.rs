@@ -94,6 +94,24 @@ async fn pages_in_the_log_are_compressed_if_we_may_decide_that() {
     assert_eq!(database.query("select distinct compression from noted").unwrap(), "pglz");
 }
 
+/// Keeps how many workers the server may start for a statement of a session that adds a customer.
+const NOTE_WORKERS: &str = "create table noted (workers text); \
+     create function note() returns trigger language plpgsql as $$ begin \
+     insert into noted values (current_setting('max_parallel_workers_per_gather')); return new; \
+     end $$; create trigger note before insert on customers for each row execute function note()";
+
+/// Starting one takes a hundred times what a request asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_has_parallel_workers_started() {
+    let database = Database::fresh();
+    Served::open(&database.url()).close();
+    database.query(NOTE_WORKERS).unwrap();
+    let served = Served::open(&database.url());
+    served.set_up().await;
+    served.close();
+    assert_eq!(database.query("select distinct workers from noted").unwrap(), "0");
+}
+
 /// The tables with settings of their own, each with what it has.
 const SETTINGS: &str = "select relname || ' ' || array_to_string(reloptions, ',') from pg_class \
      where relkind = 'r' and reloptions is not null \
