@@ -179,6 +179,18 @@ impl Group {
         }
     }
 
+    /// Adds how many rows one of its strands has among `ids`.
+    fn count_strand(
+        &self,
+        sign: i64,
+        strand: &Strand,
+        ids: Ids,
+        sum: &mut Sum,
+        connection: &mut dyn Connection,
+    ) -> Result<(), StoreError> {
+        sum.count(sign, strand, self.reach(strand, ids), connection)
+    }
+
     fn strand(&self, state: u16) -> Strand {
         let (index, leader) = (self.index, self.leader);
         Strand { index, leader, facet: Facet { group: self.group, state } }
@@ -196,7 +208,7 @@ impl Group {
             let (spans, ids) = match part {
                 Part::Ids(ids) => {
                     for strand in self.strands(state) {
-                        sum.count(1, &strand, self.reach(&strand, ids), connection)?;
+                        self.count_strand(1, &strand, ids, sum, connection)?;
                     }
                     continue;
                 }
@@ -218,14 +230,10 @@ impl Group {
                         sum.tallies(-1, spans, &codes);
                     }
                     for state in self.index.passing {
-                        let strand = self.strand(*state);
-                        sum.count(-1, &strand, self.reach(&strand, ids), connection)?;
+                        self.count_strand(-1, &self.strand(*state), ids, sum, connection)?;
                     }
                 }
-                Some(state) => {
-                    let strand = self.strand(state);
-                    sum.count(1, &strand, self.reach(&strand, ids), connection)?;
-                }
+                Some(state) => self.count_strand(1, &self.strand(state), ids, sum, connection)?,
             }
         }
         Ok(())
@@ -248,7 +256,7 @@ impl Group {
             return Ok(());
         }
         let mut strands = self.strands(None).into_iter();
-        strands.try_for_each(|strand| sum.count(1, &strand, self.reach(&strand, ids), connection))
+        strands.try_for_each(|strand| self.count_strand(1, &strand, ids, sum, connection))
     }
 }
 

@@ -54,35 +54,44 @@ fn a_role_that_may_not_make_tables_is_refused() {
     database.query(&format!("drop role {role}")).unwrap();
 }
 
-/// Keeps what a session that adds a customer has its server do with pages in the log.
-const NOTE: &str = "create table noted (compression text); \
-     grant insert on noted to public; \
-     create function note() returns trigger language plpgsql as $$ begin \
-     insert into noted values (current_setting('wal_compression')); return new; end $$; \
-     create trigger note before insert on customers for each row execute function note()";
+/// Keeps what a setting is in a session that adds a customer.
+fn note(setting: &str) -> String {
+    format!(
+        "create table noted (value text); \
+         grant insert on noted to public; \
+         create function note() returns trigger language plpgsql as $$ begin \
+         insert into noted values (current_setting('{setting}')); return new; end $$; \
+         create trigger note before insert on customers for each row execute function note()"
+    )
+}
+
+/// What was kept.
+const NOTED: &str = "select distinct value from noted";
+
+/// What a setting is in the session that writes of a store on a new database.
+async fn noted(database: &Database, url: &str, setting: &str) -> String {
+    Served::open(url).close();
+    database.query(&note(setting)).unwrap();
+    let served = Served::open(url);
+    served.set_up().await;
+    served.close();
+    database.query(NOTED).unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_in_the_log_are_compressed_if_we_may_decide_that() {
-    let noted = async |database: &Database, url: &str| {
-        Served::open(url).close();
-        database.query(NOTE).unwrap();
-        let served = Served::open(url);
-        served.set_up().await;
-        served.close();
-        database.query("select distinct compression from noted").unwrap()
-    };
     let database = Database::fresh();
     let best = "select case when 'lz4' = any (enumvals) then 'lz4' else 'on' end \
                 from pg_settings where name = 'wal_compression'";
     let best = database.query(best).unwrap();
-    assert_eq!(noted(&database, &database.url()).await, best);
+    assert_eq!(noted(&database, &database.url(), "wal_compression").await, best);
 
     let database = Database::fresh();
     let role = database.name();
     let make = format!("create role {role} login; grant create on schema public to {role}");
     database.query(&make).unwrap();
     let url = database.url().replace("switchyard@", &format!("{role}@"));
-    assert_eq!(noted(&database, &url).await, "off");
+    assert_eq!(noted(&database, &url, "wal_compression").await, "off");
     // As the documents advise.
     database.query(&format!("alter role {role} set wal_compression = 'pglz'")).unwrap();
     database
@@ -91,25 +100,15 @@ async fn pages_in_the_log_are_compressed_if_we_may_decide_that() {
     let served = Served::open(&url);
     served.set_up().await;
     served.close();
-    assert_eq!(database.query("select distinct compression from noted").unwrap(), "pglz");
+    assert_eq!(database.query(NOTED).unwrap(), "pglz");
 }
-
-/// Keeps how many workers the server may start for a statement of a session that adds a customer.
-const NOTE_WORKERS: &str = "create table noted (workers text); \
-     create function note() returns trigger language plpgsql as $$ begin \
-     insert into noted values (current_setting('max_parallel_workers_per_gather')); return new; \
-     end $$; create trigger note before insert on customers for each row execute function note()";
 
 /// Starting one takes a hundred times what a request asks for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_has_parallel_workers_started() {
     let database = Database::fresh();
-    Served::open(&database.url()).close();
-    database.query(NOTE_WORKERS).unwrap();
-    let served = Served::open(&database.url());
-    served.set_up().await;
-    served.close();
-    assert_eq!(database.query("select distinct workers from noted").unwrap(), "0");
+    let workers = noted(&database, &database.url(), "max_parallel_workers_per_gather").await;
+    assert_eq!(workers, "0");
 }
 
 /// The tables with settings of their own, each with what it has.
