@@ -163,9 +163,9 @@ impl Store {
         let keyring = Arc::new(keyring);
         let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
         let listing = connect(engine.readers())?;
-        let looking = match writer.is_remote() {
-            true => Looking::Together(engine.reader()?),
-            false => Looking::Here(connect(LOOKERS)?),
+        let looking = match writer.member() {
+            Some(member) => Looking::Together(engine.reader()?, member),
+            None => Looking::Here(connect(LOOKERS)?),
         };
         let (listeners, reach) = (Listeners::default(), Arc::new(Reach::default()));
         let (lane, lane_thread) = Lane::start(
@@ -183,7 +183,8 @@ impl Store {
     }
 
     /// Vouches that only this store changes payments until it is closed, so that those which
-    /// somebody looked at can be remembered. Where a database is on a server, it changes nothing.
+    /// somebody looked at can be remembered. Where servers take turns, they tell whether others
+    /// have written, and this changes nothing.
     pub fn has_payments_alone(&self) {
         self.listeners.shelf.open();
     }

@@ -80,6 +80,9 @@ const NOUNS: i64 = 1;
 const TAKE_TURN: &str =
     "select member, turn from lane where member in ($1, $2, $3) order by member for update";
 
+/// Tells the same without taking the turn.
+const LAST_TURNS: &str = "select member, turn from lane where member in ($1, $2, $3)";
+
 /// Leaves the number of the turn.
 const LEAVE_TURN: &str = "insert into lane (member, turn) values ($1, $3), ($2, $3) \
     on conflict (member) do update set turn = excluded.turn";
@@ -113,7 +116,7 @@ const SNAPSHOT_ALONE: Beginning = &[BEGIN_ALONE, HOLD_TURN];
 /// What a transaction consists of beside the statements over tables.
 #[cfg(test)]
 fn statements() -> Vec<String> {
-    let turns = [TAKE_TURN, LEAVE_TURN, LEAVE_TURN_OF_NOUNS, TOUCH, LEASE];
+    let turns = [TAKE_TURN, LAST_TURNS, LEAVE_TURN, LEAVE_TURN_OF_NOUNS, TOUCH, LEASE];
     let frame = [BEGIN, BEGIN_READ, BEGIN_ALONE, HOLD_TURN, COMMIT, ROLLBACK];
     let frame = frame.map(|question| question.sql);
     turns.into_iter().chain(frame).map(str::to_owned).collect()
@@ -222,7 +225,7 @@ fn new_member() -> Result<i64, StoreError> {
     Ok(i64::try_from(random >> 1).unwrap_or(i64::MAX).max(NOUNS + 1))
 }
 
-/// Numbers of turns that a member finds when it has taken its own.
+/// Numbers of turns that a member finds.
 struct Turns {
     /// The last one of anybody.
     last: i64,
@@ -233,7 +236,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// What [`TAKE_TURN`] has found, the last of these.
+    /// What [`TAKE_TURN`] or [`LAST_TURNS`] has found, the last of these.
     fn of(answers: &[Answer]) -> Result<Self, Failure> {
         let (mut last, mut nouns, mut ours) = (None, None, 0);
         for row in answers.last().into_iter().flat_map(|answer| &answer.rows) {
@@ -377,14 +380,14 @@ impl Postgres {
 
     /// Takes the turn after these questions.
     fn take_turn_after(&mut self, before: &[Question<'_>]) -> Result<Turns, Failure> {
-        let member = self.member()?;
+        let member = self.writing_member()?;
         let take = Question { sql: TAKE_TURN, parameters: &[&EVERYBODY, &NOUNS, &member] };
         let questions: Vec<_> = before.iter().copied().chain([take]).collect();
         Turns::of(&self.link.ask(&questions)?)
     }
 
     /// Its number among those that take turns.
-    fn member(&self) -> Result<i64, Failure> {
+    fn writing_member(&self) -> Result<i64, Failure> {
         self.member.ok_or_else(|| {
             Failure::known(StoreError::Engine("this connection only reads".to_owned()))
         })
@@ -399,7 +402,7 @@ impl Postgres {
         parts: &[Part<'_>],
         ask: impl FnOnce(&mut Self, &[Question<'_>]) -> Result<Vec<Result<Answer, Error>>, Failure>,
     ) -> Result<bool, Failure> {
-        let member = self.member()?;
+        let member = self.writing_member()?;
         let take: [&(dyn ToSql + Sync); 3] = [&EVERYBODY, &NOUNS, &member];
         let before = [BEGIN, Question { sql: TAKE_TURN, parameters: &take }];
         self.state = State::Writes(seen);
@@ -583,8 +586,13 @@ impl Postgres {
         }
     }
 
-    /// Asks for rows of several tables at once, and gives them with the place of their table.
-    fn rows_of_all(&mut self, wanted: &[Keys]) -> Result<Vec<(usize, Answer)>, Failure> {
+    /// Asks for rows of several tables at once, behind these questions. Gives the answers to the
+    /// latter, and the rows with the place of their table.
+    fn rows_of_all(
+        &mut self,
+        before: &[Question<'_>],
+        wanted: &[Keys],
+    ) -> Result<(Vec<Answer>, Placed), Failure> {
         let texts = wanted.iter().map(|Keys { shape, .. }| self.texts(shape));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
         let mut parts = Vec::new();
@@ -596,10 +604,10 @@ impl Postgres {
         let questions = parts.iter().zip(&parameters);
         let questions = questions
             .map(|((place, _), parameters)| Question { sql: &texts[*place].fetch, parameters });
-        let before = self.beginning();
         let questions: Vec<_> = before.iter().copied().chain(questions).collect();
-        let answers = self.link.ask(&questions)?.into_iter().skip(before.len());
-        Ok(parts.iter().map(|(place, _)| *place).zip(answers).collect())
+        let mut first = self.link.ask(&questions)?;
+        let answers = first.split_off(before.len());
+        Ok((first, parts.iter().map(|(place, _)| *place).zip(answers).collect()))
     }
 
     /// Asks something, within a transaction that reads if one is to begin.
@@ -631,6 +639,23 @@ fn values_of(row: &tokio_postgres::Row, columns: usize) -> Result<Vec<Value>, St
     collect_values(columns, |column| {
         row.try_get(column).map_err(|error| Failure::from(error).error)
     })
+}
+
+/// Answers, each with the place of the table that was asked for rows.
+type Placed = Vec<(usize, Answer)>;
+
+/// Hands over rows with the place of their table.
+fn hand_over(
+    wanted: &[Keys],
+    answers: Placed,
+    each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for (place, answer) in answers {
+        for row in &answer.rows {
+            each(place, values_of(row, wanted[place].shape.width())?)?;
+        }
+    }
+    Ok(())
 }
 
 impl Connection for Postgres {
@@ -801,13 +826,27 @@ impl Connection for Postgres {
         wanted: &[Keys],
         each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let answers = self.rows_of_all(wanted);
-        for (place, answer) in self.after(answers)? {
-            for row in &answer.rows {
-                each(place, values_of(row, wanted[place].shape.width())?)?;
-            }
-        }
-        Ok(())
+        let before = self.beginning();
+        let asked = self.rows_of_all(before, wanted);
+        let (_, answers) = self.after(asked)?;
+        hand_over(wanted, answers, each)
+    }
+
+    fn look(
+        &mut self,
+        member: i64,
+        wanted: &[Keys],
+        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        let members: [&(dyn ToSql + Sync); 3] = [&EVERYBODY, &NOUNS, &member];
+        let turns = Question { sql: LAST_TURNS, parameters: &members };
+        let asked = self.rows_of_all(&[turns], wanted);
+        let (turns, answers) = self.after(asked)?;
+        let turns = Turns::of(&turns);
+        let Turns { last, ours, .. } = self.after(turns)?;
+        let seen = self.seen.replace(last);
+        hand_over(wanted, answers, each)?;
+        Ok(seen.is_some_and(|seen| last == seen || last == ours))
     }
 
     fn rows(
@@ -839,6 +878,10 @@ impl Connection for Postgres {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn member(&self) -> Option<i64> {
+        self.member
     }
 
     fn disconnect(&mut self) {

@@ -30,7 +30,8 @@ pub(crate) enum Looking {
     /// Each is used on the thread of whoever asks.
     Here(Vec<Box<dyn Connection>>),
     /// A look waits for a network, which a thread of the runtime must not: many share a question.
-    Together(Box<dyn Connection>),
+    /// The number is that of who writes for this server.
+    Together(Box<dyn Connection>, i64),
 }
 
 /// The way to them.
@@ -89,8 +90,11 @@ impl Readers {
         let mut threads = threads.collect::<Result<Vec<_>, _>>()?;
         let way = match looking {
             Looking::Here(idle) => Way::Here(Arc::new(Mutex::new(idle))),
-            Looking::Together(connection) => {
-                let (looks, thread) = Looks::start(connection, Arc::clone(&reach))?;
+            Looking::Together(connection, member) => {
+                // Each row counts only behind a look at who has written.
+                shelf.open();
+                let (reach, shelf) = (Arc::clone(&reach), Arc::clone(&shelf));
+                let (looks, thread) = Looks::start(connection, member, reach, shelf)?;
                 threads.push(thread);
                 Way::Together(looks)
             }
@@ -105,28 +109,51 @@ impl Readers {
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        if let Way::Together(looks) = &self.way {
-            self.reach.check()?;
-            let found = looks.row(R::shape(), R::key_value(&key)).await?;
-            let read = |values| record::read::<R>(values, &self.keyring);
-            return Ok(found.map(read).transpose()?.map(|(row, _)| Arc::new(row)));
-        }
         let shelf = R::shelf(&self.shelf);
-        let place = shelf.map_or(Place::Closed, |shelf| shelf.get(&key));
+        let place = match shelf {
+            Some(shelf) => self.on_shelf(shelf, &key).await?,
+            None => Place::Closed,
+        };
         let ticket = match place {
             Place::Row(row) => return Ok(Some(row)),
             Place::Free(ticket) => Some(ticket),
             Place::Closed => None,
         };
-        // One row by its key is one statement, which has a snapshot of its own.
-        let found = match self.take_idle() {
-            Some(idle) => self.with(idle, |view| view.get::<R>(&key)),
-            None => self.read(move |view| view.get::<R>(&key)).await,
-        }?;
+        let found = match (&self.way, self.take_idle()) {
+            (Way::Together(looks), _) => {
+                self.reach.check()?;
+                let found = looks.row(R::shape(), R::key_value(&key)).await?;
+                let read = |values| record::read::<R>(values, &self.keyring);
+                found.map(read).transpose()?.map(|(row, _)| Arc::new(row))
+            }
+            // One row by its key is one statement, which has a snapshot of its own.
+            (Way::Here(_), Some(idle)) => self.with(idle, |view| view.get::<R>(&key))?,
+            (Way::Here(_), None) => self.read(move |view| view.get::<R>(&key)).await?,
+        };
         if let (Some(shelf), Some(ticket), Some(row)) = (shelf, ticket, &found) {
             shelf.put(ticket, Arc::clone(row));
         }
         Ok(found)
+    }
+
+    /// What the shelf has under a key, as it is now. Where others write as well, that is what it
+    /// has behind a look that found it to be right.
+    async fn on_shelf<R: Record>(
+        &self,
+        shelf: &Shelf<R>,
+        key: &R::Key,
+    ) -> Result<Place<R>, StoreError> {
+        let place = shelf.get(key);
+        let Way::Together(looks) = &self.way else { return Ok(place) };
+        match place {
+            Place::Row(_) => {
+                self.reach.check()?;
+                let is_right = looks.is_shelf_right().await?;
+                Ok(if is_right { shelf.get(key) } else { Place::Closed })
+            }
+            Place::Free(_) if !looks.is_alone() => Ok(Place::Closed),
+            place => Ok(place),
+        }
     }
 
     /// Runs `look` on one snapshot, on the caller's thread if a connection is free.

@@ -5,7 +5,8 @@
 //! commit has ended. So whoever finds it here is told what the database would say at that moment,
 //! and what is answered was read from the database and never taken from the lane's memory
 //! (docs/decisions/0032). That is so only while this process alone changes the table: the shelf
-//! stays empty until somebody vouches for that.
+//! stays empty until somebody vouches for that, or, where servers take turns, a row counts only
+//! behind a look that found that nobody else had one (docs/decisions/0044).
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

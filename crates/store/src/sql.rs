@@ -546,6 +546,19 @@ pub trait Connection: Send {
         Ok(())
     }
 
+    /// What [`Connection::fetch_all`] does, outside a transaction, and tells whether nobody but
+    /// this member has written since the last look on this connection; never so in a new session.
+    /// That is found first: what is handed over may be newer.
+    fn look(
+        &mut self,
+        _: i64,
+        wanted: &[Keys],
+        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        self.fetch_all(wanted, each)?;
+        Ok(false)
+    }
+
     /// Hands over the rows with these keys, in no order: all columns, then the version where there
     /// is one. A key has a value for each of its columns.
     fn rows(
@@ -584,6 +597,12 @@ pub trait Connection: Send {
 
     /// Whether a question crosses a network, so that asking for many rows at once is worth work.
     fn is_remote(&self) -> bool;
+
+    /// The number that its turns are told from those of others by, where several servers take
+    /// turns.
+    fn member(&self) -> Option<i64> {
+        None
+    }
 
     /// Gives up the session, if the engine has one: the next transaction makes a new one.
     fn disconnect(&mut self) {}

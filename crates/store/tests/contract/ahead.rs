@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::result::Result;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 
@@ -433,6 +433,51 @@ pub async fn what_was_looked_at_is_remembered_until_somebody_else_is_noticed<P: 
     assert_eq!(whose().await, remembered);
     store.write(add('a')).await.unwrap();
     assert_eq!(whose().await, "other");
+}
+
+/// Holds those who look while it is closed.
+struct Blind {
+    closed: AtomicBool,
+    arrived: UnboundedSender<()>,
+    let_go: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Tamper for Blind {
+    fn before_look(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            let _ = self.arrived.send(());
+            let _ = self.let_go.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+    }
+}
+
+/// Another server changes a payment after it was found in memory and before it was asked who has
+/// written, and then this one writes, so that the last turn is its own.
+pub async fn what_is_remembered_is_looked_for_behind_the_question<P: Provider>() {
+    let opened = open_with_platform::<P>().await;
+    opened.write(|unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
+    let provider = opened.close();
+    let ((arrived, mut arrivals), (go, let_go)) = (unbounded_channel(), mpsc::channel());
+    let let_go = Mutex::new(let_go);
+    let blind = Arc::new(Blind { closed: AtomicBool::new(false), arrived, let_go });
+    let (store, threads) = tampered::open(&provider, Arc::<Blind>::clone(&blind));
+    let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(status(&store).await, Status::Pending);
+    }
+    blind.closed.store(true, Ordering::Release);
+    let mut look = Box::pin(status(&store));
+    assert!(poll_fn(|context| Poll::Ready(look.as_mut().poll(context).is_pending())).await);
+    arrivals.recv().await.unwrap();
+    blind.closed.store(false, Ordering::Release);
+    let started = |unit: &mut Unit<'_, '_>| advance(unit, 1, &[transaction::Event::Started], at(2));
+    other.write(started).await.unwrap();
+    store.write(add('a')).await.unwrap();
+    go.send(()).unwrap();
+    assert_eq!(look.await, Status::Processing);
+    drop((store, other));
+    threads.join();
+    other_threads.join();
 }
 
 pub async fn what_somebody_else_wrote_is_seen<P: Provider>() {

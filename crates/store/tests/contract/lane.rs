@@ -1,11 +1,9 @@
 //! Asks: does the lane take many writes at once, and does nobody else wait for it?
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use domain::platform::Platform;
 use domain::token::Token;
-use domain::transaction::{self, Status, Transaction};
 use store::error::StoreError;
 use store::timers::TimerKind;
 use store::unit::Unit;
@@ -88,50 +86,11 @@ pub async fn a_look_sees_what_was_written_before_it<P: Provider>() {
     }
 }
 
-/// How far a payment has come.
-fn steps_of(payment: &Transaction) -> u64 {
-    match payment.status() {
-        Status::Pending => 0,
-        Status::Processing => 1,
-        _ => 2,
-    }
-}
-
-/// Payments are looked at all the time while they change. Nobody sees less than what was answered
-/// before they looked, or than they saw the last time.
+/// Payments are looked at all the time while they change.
 pub async fn a_payment_is_never_older_than_what_was_answered<P: Provider>() {
-    const PAYMENTS: u128 = 24;
-    const LOOKERS: u128 = 4;
     let opened = open_with_platform::<P>().await;
     opened.store.has_payments_alone();
-    let deposits = || (1..=PAYMENTS).map(|number| deposit(number, 1, 1, 100, "USD"));
-    opened.write(move |unit| deposits().try_for_each(|payment| begin(unit, payment))).await;
-    let answered: Arc<Vec<_>> = Arc::new((0..PAYMENTS).map(|_| AtomicU64::new(0)).collect());
-    let mut lookers = tokio::task::JoinSet::new();
-    for first in 0..LOOKERS {
-        let (store, answered) = (opened.store.clone(), Arc::clone(&answered));
-        lookers.spawn(async move {
-            let mut seen = [0; PAYMENTS as usize];
-            while seen.contains(&0) || seen.contains(&1) {
-                for index in (0..PAYMENTS).map(|index| (index + 5 * first) % PAYMENTS) {
-                    let place = index as usize;
-                    let least = seen[place].max(answered[place].load(Ordering::Acquire));
-                    let payment = store.get::<Transaction>(transaction_id(index + 1)).await;
-                    seen[place] = steps_of(&payment.unwrap().unwrap());
-                    assert!(seen[place] >= least, "{} and not {least}", seen[place]);
-                }
-            }
-        });
-    }
-    for event in [transaction::Event::Started, transaction::Event::Settled] {
-        for place in 0..PAYMENTS {
-            opened.write(move |unit| advance(unit, place + 1, &[event], at(2))).await;
-            answered[place as usize].fetch_add(1, Ordering::AcqRel);
-        }
-    }
-    while let Some(done) = lookers.join_next().await {
-        done.unwrap();
-    }
+    change_while_looked_at(&[&opened.store], 24, 4).await;
 }
 
 pub async fn a_full_queue_says_so<P: Provider>() {

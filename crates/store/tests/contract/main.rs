@@ -331,6 +331,7 @@ mod far {
     tests! {
         crate::Postgres;
         ahead: what_another_server_wrote_before_the_turn_is_seen
+            what_is_remembered_is_looked_for_behind_the_question
             who_had_company_runs_ahead_again_when_alone
             what_comes_before_the_turn_is_part_of_it
             a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, Shape, Turn, Value, Write};
+use store::sql::{Connection, Keys, Shape, Turn, Value, Write};
 use store::{Store, Threads};
 
 use crate::Provider;
@@ -18,6 +18,9 @@ pub trait Tamper: Send + Sync + 'static {
     fn begin_read(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
         inner.begin_read()
     }
+
+    /// Is called before somebody looks at rows and at who has written.
+    fn before_look(&self) {}
 
     /// Takes the turn.
     fn begin(&self, inner: &mut dyn Connection) -> Result<Turn, StoreError> {
@@ -119,6 +122,20 @@ impl Connection for TamperedConnection {
 
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
+    }
+
+    fn member(&self) -> Option<i64> {
+        self.inner.member()
+    }
+
+    fn look(
+        &mut self,
+        member: i64,
+        wanted: &[Keys],
+        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
+        self.tamper.before_look();
+        self.inner.look(member, wanted, each)
     }
 
     fn query(

@@ -11,6 +11,7 @@ mod absences;
 mod chains;
 mod openings;
 mod plans;
+mod shelf;
 
 use domain::rail::Rail;
 use domain::transaction::Transaction;

@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
@@ -38,6 +40,7 @@ use domain::transaction::{
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
 use rust_decimal::Decimal;
+use store::Store;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
@@ -811,6 +814,57 @@ pub fn advance(
 }
 
 /// Moves a quote.
+/// How far a payment has come.
+fn steps_of(payment: &Transaction) -> u64 {
+    match payment.status() {
+        transaction::Status::Pending => 0,
+        transaction::Status::Processing => 1,
+        _ => 2,
+    }
+}
+
+/// Payments that one store changes before the next does: enough for something to be remembered.
+const CHANGED_IN_A_ROW: usize = 4;
+
+/// Makes payments of the first customer, and changes them by turns on each of the stores while
+/// others look at them there. Nobody sees less than what was answered before he looked, or than he
+/// saw the last time.
+pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers: usize) {
+    let numbers = move || (1..).take(payments);
+    let deposits = move |unit: &mut Unit<'_, '_>| {
+        numbers().try_for_each(|number| begin(unit, deposit(number, 1, 1, 100, "USD")))
+    };
+    stores[0].write(deposits).await.unwrap();
+    let answered: Arc<Vec<_>> = Arc::new((0..payments).map(|_| AtomicU64::new(0)).collect());
+    let mut looking = tokio::task::JoinSet::new();
+    for looker in 0..lookers {
+        let (store, answered) = (stores[looker % stores.len()].clone(), Arc::clone(&answered));
+        looking.spawn(async move {
+            let mut seen = vec![0; payments];
+            while seen.iter().any(|steps| *steps < 2) {
+                for place in (0..payments).map(|place| (place + 5 * looker) % payments) {
+                    let least = seen[place].max(answered[place].load(Ordering::Acquire));
+                    let id = transaction_id(place as u128 + 1);
+                    let payment = store.get::<Transaction>(id).await.unwrap().unwrap();
+                    seen[place] = steps_of(&payment);
+                    assert!(seen[place] >= least, "{} and not {least}", seen[place]);
+                }
+            }
+        });
+    }
+    for event in [transaction::Event::Started, transaction::Event::Settled] {
+        for (place, number) in numbers().enumerate() {
+            let store = stores[place / CHANGED_IN_A_ROW % stores.len()];
+            let changed = store.write(move |unit| advance(unit, number, &[event], at(2))).await;
+            changed.unwrap();
+            answered[place].fetch_add(1, Ordering::AcqRel);
+        }
+    }
+    while let Some(done) = looking.join_next().await {
+        done.unwrap();
+    }
+}
+
 pub fn advance_quote(
     unit: &mut Unit<'_, '_>,
     number: u128,
