@@ -5,6 +5,8 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use domain::event::{Event, EventKind};
+use domain::id::EventId;
+use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use service::app::Subject;
@@ -23,14 +25,15 @@ use crate::invitations::InvitationBody;
 use crate::page::Cursors;
 use crate::transactions::TransactionBody;
 use crate::validate::Checks;
+use crate::wire::{Text, json};
 
 /// The envelope of every event.
 #[derive(Serialize)]
 struct Envelope<'a, D> {
-    id: String,
+    id: Text<EventId>,
     #[serde(rename = "type")]
     kind: &'static str,
-    timestamp: String,
+    timestamp: Text<Timestamp>,
     data: &'a D,
 }
 
@@ -62,13 +65,9 @@ pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
 }
 
 fn envelope<D: Serialize>(event: &Event, data: &D) -> Vec<u8> {
-    let envelope = Envelope {
-        id: event.id.to_string(),
-        kind: event.kind.name(),
-        timestamp: event.at.to_string(),
-        data,
-    };
-    serde_json::to_vec(&envelope).expect("bodies have text keys only")
+    let envelope =
+        Envelope { id: Text(event.id), kind: event.kind.name(), timestamp: Text(event.at), data };
+    json(&envelope)
 }
 
 /// An event, as it is delivered too.

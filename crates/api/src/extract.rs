@@ -16,6 +16,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, Code, json_response};
 use crate::strict;
 use crate::validate::Schema;
+use crate::wire::json;
 
 /// Bytes of a body: the largest request of this API, a business with all its owners, needs a
 /// fraction of it.
@@ -185,10 +186,7 @@ pub fn renderer<T, B: serde::Serialize>(
     body: impl Fn(&T) -> B + Send + 'static,
 ) -> impl Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static {
     move |result| match result {
-        Ok(value) => {
-            let bytes = serde_json::to_vec(&body(value)).expect("bodies have text keys only");
-            (status, bytes)
-        }
+        Ok(value) => (status, json(&body(value))),
         Err(error) => ApiError::from(error.clone()).render(),
     }
 }
@@ -210,5 +208,5 @@ pub fn respond(reply: Result<Reply, Error>) -> Response {
 
 /// An answer to a question.
 pub fn ok<B: serde::Serialize>(body: &B) -> Response {
-    json_response(200, serde_json::to_vec(body).expect("bodies have text keys only"))
+    json_response(200, json(body))
 }

@@ -4,7 +4,7 @@ use axum::extract::{Query, State};
 use axum::response::Response;
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::id::{InternalAccountId, Owner};
+use domain::id::{CustomerId, InternalAccountId, Owner};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Side};
@@ -24,7 +24,7 @@ use crate::extract::ok;
 use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{All, Cursors, List};
 use crate::validate::Checks;
-use crate::wire::{AmountBody, currency};
+use crate::wire::{AmountBody, Text, currency};
 
 /// An internal account.
 #[derive(Debug, Serialize, ToSchema)]
@@ -32,22 +32,22 @@ use crate::wire::{AmountBody, currency};
 #[schema(as = InternalAccount)]
 pub struct InternalAccountBody {
     /// System id.
-    #[schema(example = "InternalAccount:019542f5-b3e7-7d02-8000-000000000348")]
-    id: String,
+    #[schema(value_type = String, example = "InternalAccount:019542f5-b3e7-7d02-8000-000000000348")]
+    id: Text<InternalAccountId>,
     /// What can be spent.
     balance: AmountBody,
     /// How to pay in.
     funding_payment_instructions: Vec<InstructionsBody>,
     /// When it was made.
-    #[schema(format = DateTime)]
-    created_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Text<Timestamp>,
     /// When its balance last changed.
-    #[schema(format = DateTime)]
-    updated_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Text<Timestamp>,
     /// Whose it is; absent on the platform's own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    customer_id: Option<String>,
+    #[schema(value_type = Option<String>, nullable = false)]
+    customer_id: Option<Text<CustomerId>>,
 }
 
 /// An internal account with its balance, as it is read.
@@ -111,7 +111,7 @@ impl InternalAccountBody {
         let reference = reference(account.id);
         let is_platforms = matches!(account.owner, Owner::Platform(_));
         Self {
-            id: account.id.to_string(),
+            id: Text(account.id),
             balance: AmountBody::new(account.available, account.currency),
             funding_payment_instructions: of_rail(
                 rail,
@@ -120,9 +120,9 @@ impl InternalAccountBody {
                 &reference,
                 Some(is_platforms),
             ),
-            created_at: account.created_at.to_string(),
-            updated_at: account.updated_at.to_string(),
-            customer_id: account.owner.customer().map(|id| id.to_string()),
+            created_at: Text(account.created_at),
+            updated_at: Text(account.updated_at),
+            customer_id: account.owner.customer().map(Text),
         }
     }
 }

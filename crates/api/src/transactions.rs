@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use domain::approval::Event;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
-use domain::id::{TransactionId, kind};
+use domain::id::{QuoteId, TransactionId, kind};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
@@ -29,7 +29,7 @@ use crate::extract::{JsonIf, Once, ok};
 use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
-use crate::wire::{AmountBody, Number};
+use crate::wire::{AmountBody, Number, Text};
 
 /// Fee parts and multipliers (specification 2.4). Amounts are in the smallest unit of the sending
 /// currency; multipliers are in millisatoshi per smallest unit.
@@ -119,7 +119,8 @@ pub struct UmaSourceBody {
 #[schema(as = AccountTransactionSource)]
 pub struct AccountSourceBody {
     /// An internal or external account.
-    account_id: String,
+    #[schema(value_type = String)]
+    account_id: Text<AccountRef>,
     /// Its currency.
     currency: &'static str,
 }
@@ -132,19 +133,20 @@ pub struct RealtimeSourceBody {
     /// Currency of the deposit.
     currency: &'static str,
     /// Who sends.
-    customer_id: String,
+    #[schema(value_type = String)]
+    customer_id: Text<Owner>,
 }
 
 impl SourceBody {
     fn new(source: &Source, owner: Owner) -> Self {
         match source {
             Source::Account { account, currency } => Self::Account(AccountSourceBody {
-                account_id: account.to_string(),
+                account_id: Text(*account),
                 currency: currency.code(),
             }),
             Source::RealtimeFunding { currency, .. } => Self::RealtimeFunding(RealtimeSourceBody {
                 currency: currency.code(),
-                customer_id: owner.to_string(),
+                customer_id: Text(owner),
             }),
             Source::Uma { address } => {
                 Self::UmaAddress(UmaSourceBody { uma_address: address.to_string() })
@@ -183,7 +185,8 @@ pub struct UmaDestinationBody {
 #[schema(as = AccountTransactionDestination)]
 pub struct AccountDestinationBody {
     /// An internal or external account.
-    account_id: String,
+    #[schema(value_type = String)]
+    account_id: Text<AccountRef>,
     /// Its currency.
     currency: &'static str,
 }
@@ -192,7 +195,7 @@ impl From<&Destination> for DestinationBody {
     fn from(destination: &Destination) -> Self {
         match destination {
             Destination::Account { account, currency } => Self::Account(AccountDestinationBody {
-                account_id: account.to_string(),
+                account_id: Text(*account),
                 currency: currency.code(),
             }),
             Destination::Uma { address, currency } => Self::UmaAddress(UmaDestinationBody {
@@ -224,11 +227,11 @@ pub struct RefundBody {
     /// Why.
     reason: &'static str,
     /// When it began.
-    #[schema(format = DateTime)]
-    initiated_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    initiated_at: Text<Timestamp>,
     /// When the money was back.
-    #[schema(format = DateTime)]
-    settled_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    settled_at: Text<Timestamp>,
 }
 
 /// A payment (specification 2.3).
@@ -237,8 +240,8 @@ pub struct RefundBody {
 #[schema(as = Transaction)]
 pub struct TransactionBody {
     /// System id.
-    #[schema(example = "Transaction:019542f5-b3e7-7d02-8000-000000000005")]
-    id: String,
+    #[schema(value_type = String, example = "Transaction:019542f5-b3e7-7d02-8000-000000000005")]
+    id: Text<TransactionId>,
     /// Where it is in its life.
     status: &'static str,
     /// Which way money moves, seen from the platform.
@@ -251,7 +254,8 @@ pub struct TransactionBody {
     /// Where it goes.
     destination: DestinationBody,
     /// Sender of an outgoing, recipient of an incoming payment; the platform itself for its own.
-    customer_id: String,
+    #[schema(value_type = String)]
+    customer_id: Text<Owner>,
     /// The platform's own name for that customer.
     platform_customer_id: String,
     /// What leaves the source; on outgoing payments.
@@ -270,8 +274,8 @@ pub struct TransactionBody {
     fees: Option<i64>,
     /// The quote that it was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    quote_id: Option<String>,
+    #[schema(value_type = Option<String>, nullable = false)]
+    quote_id: Option<Text<QuoteId>>,
     /// Who pays, between UMA addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -290,14 +294,14 @@ pub struct TransactionBody {
     rate_details: Option<RateDetailsBody>,
     /// When it was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, format = DateTime)]
-    settled_at: Option<String>,
+    #[schema(value_type = Option<String>, nullable = false, format = DateTime)]
+    settled_at: Option<Text<Timestamp>>,
     /// When it was made.
-    #[schema(format = DateTime)]
-    created_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Text<Timestamp>,
     /// When its status last changed.
-    #[schema(format = DateTime)]
-    updated_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Text<Timestamp>,
     /// The memo.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -333,29 +337,28 @@ impl TransactionBody {
         let terms = draft.terms.as_ref();
         let uma = draft.uma.as_ref();
         let incoming = uma.and_then(|uma| uma.rate_details.as_ref());
-        let time = |at: Timestamp| at.to_string();
         Self {
-            id: draft.id.to_string(),
+            id: Text(draft.id),
             status: transaction.status().name(),
             direction: draft.direction.name(),
             source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
             destination: (&draft.destination).into(),
-            customer_id: draft.owner.to_string(),
+            customer_id: Text(draft.owner),
             platform_customer_id: draft.platform_customer_id.clone(),
             sent_amount: draft.sent.map(|sent| sent.money().into()),
             received_amount: draft.received.money().into(),
             exchange_rate: terms.map(|terms| Number(terms.rate.value())),
             fees: terms.map(|terms| terms.fees.minor()),
-            quote_id: terms.map(|terms: &Terms| terms.quote.to_string()),
+            quote_id: terms.map(|terms: &Terms| Text(terms.quote)),
             sender_uma_address: uma.map(|uma| uma.sender.to_string()),
             receiver_uma_address: uma.map(|uma| uma.receiver.to_string()),
             counterparty_information: uma.map(|uma| uma.counterparty.clone()),
             rate_details: terms
                 .map(|terms| (&terms.rate_details).into())
                 .or_else(|| incoming.map(RateDetailsBody::of_incoming)),
-            settled_at: transaction.settled_at().map(time),
-            created_at: time(transaction.created_at()),
-            updated_at: time(transaction.updated_at()),
+            settled_at: transaction.settled_at().map(Text),
+            created_at: Text(transaction.created_at()),
+            updated_at: Text(transaction.updated_at()),
             description: draft.description.clone(),
             reconciliation_instructions: transaction
                 .reference()
@@ -401,8 +404,8 @@ fn refund(transaction: &Transaction) -> Option<RefundBody> {
         reference: transaction.reference()?,
         status: "COMPLETED",
         reason: "TRANSACTION_FAILED",
-        initiated_at: initiated_at.to_string(),
-        settled_at: settled_at.to_string(),
+        initiated_at: Text(initiated_at),
+        settled_at: Text(settled_at),
     })
 }
 

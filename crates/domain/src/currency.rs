@@ -4,6 +4,7 @@
 //! A currency is here because a kind of account moves it ([`crate::account_info`]).
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use iso_currency::Currency as Iso;
 
@@ -72,6 +73,15 @@ const ASSETS: &[Asset] = &[
     own("MSAT", 1004, "Millisatoshi", "msat", 0),
 ];
 
+/// The symbol of each asset: ISO 4217's are made anew each time that they are asked for.
+static SYMBOLS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let symbol = |asset: &Asset| match asset.kind {
+        Kind::Own(_, symbol, _) => symbol.to_owned(),
+        Kind::Iso(iso) => iso.symbol().symbol,
+    };
+    ASSETS.iter().map(symbol).collect()
+});
+
 impl Currency {
     /// Thousandths of a satoshi, in which the Lightning legs of payments are kept in the books so
     /// that nothing rounds silently. Nobody holds, sends or receives it, so it is in no list.
@@ -112,19 +122,16 @@ impl Currency {
     }
 
     /// The English name.
-    pub fn name(self) -> String {
-        match self.asset().kind {
-            Kind::Own(name, _, _) => name.to_owned(),
-            Kind::Iso(iso) => iso.name().to_owned(),
+    pub fn name(self) -> &'static str {
+        match &self.asset().kind {
+            Kind::Own(name, _, _) => name,
+            Kind::Iso(iso) => iso.name(),
         }
     }
 
     /// The symbol that is set beside amounts.
-    pub fn symbol(self) -> String {
-        match self.asset().kind {
-            Kind::Own(_, symbol, _) => symbol.to_owned(),
-            Kind::Iso(iso) => iso.symbol().symbol,
-        }
+    pub fn symbol(self) -> &'static str {
+        &SYMBOLS[usize::from(self.0)]
     }
 
     /// Decimal places between the smallest unit and one whole unit (specification 2.1).
