@@ -238,6 +238,16 @@ impl Store {
         self.readers.look(look).await
     }
 
+    /// Asks one question, such as one list without its number. Two would have two snapshots.
+    pub async fn ask<T, E, F>(&self, ask: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.readers.ask(ask).await
+    }
+
     /// Reads something, from one snapshot.
     pub async fn read<T, E, F>(&self, read: F) -> Result<T, E>
     where

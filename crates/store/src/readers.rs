@@ -119,16 +119,14 @@ impl Readers {
             Place::Free(ticket) => Some(ticket),
             Place::Closed => None,
         };
-        let found = match (&self.way, self.take_idle()) {
-            (Way::Together(looks), _) => {
+        let found = match &self.way {
+            Way::Together(looks) => {
                 self.reach.check()?;
                 let found = looks.row(R::shape(), R::key_value(&key)).await?;
                 let read = |values| record::read::<R>(values, &self.keyring);
                 found.map(read).transpose()?.map(|(row, _)| Arc::new(row))
             }
-            // One row by its key is one statement, which has a snapshot of its own.
-            (Way::Here(_), Some(idle)) => self.with(idle, |view| view.get::<R>(&key))?,
-            (Way::Here(_), None) => self.read(move |view| view.get::<R>(&key)).await?,
+            Way::Here(_) => self.ask(move |view| view.get::<R>(&key)).await?,
         };
         if let (Some(shelf), Some(ticket), Some(row)) = (shelf, ticket, &found) {
             shelf.put(ticket, Arc::clone(row));
@@ -169,6 +167,20 @@ impl Readers {
         }
     }
 
+    /// Runs `ask`, which asks one question: a statement has a snapshot of its own, and a
+    /// transaction around it would be two questions more.
+    pub(crate) async fn ask<T, E, F>(&self, ask: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        match self.take_idle() {
+            Some(idle) => self.with(idle, ask),
+            None => self.queued(|connection| connection.connect(), ask).await,
+        }
+    }
+
     fn take_idle(&self) -> Option<(&Idle, Box<dyn Connection>)> {
         let Way::Here(idle) = &self.way else { return None };
         let connection = idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -200,10 +212,24 @@ impl Readers {
         E: From<StoreError> + Send + 'static,
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
+        self.queued(|connection| connection.begin_read(), read).await
+    }
+
+    /// Runs `read` on a thread, behind `begin`.
+    async fn queued<T, E, F>(
+        &self,
+        begin: fn(&mut dyn Connection) -> Result<(), StoreError>,
+        read: F,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
         self.reach.check()?;
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |view| {
-            let result = match view.connection.begin_read() {
+            let result = match begin(view.connection) {
                 Ok(()) => read(view),
                 Err(error) => Err(error.into()),
             };

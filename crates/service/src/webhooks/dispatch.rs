@@ -95,7 +95,7 @@ impl Dispatcher {
         };
         if !self.tenure.is_some_and(|known| known.is_of(tenure)) {
             self.forget();
-            let open = app.store().read(|view| view.open_outboxes()).await;
+            let open = app.store().ask(|view| view.open_outboxes()).await;
             self.stale.extend(open.map_err(Error::Store)?.iter().map(|outbox| outbox.platform));
             self.tenure = Some(tenure);
         }
@@ -104,7 +104,7 @@ impl Dispatcher {
                 self.ended(made);
             }
         }
-        let news = self.meanwhile(app.store().read(|view| view.outboxes_with_news())).await;
+        let news = self.meanwhile(app.store().ask(|view| view.outboxes_with_news())).await;
         let mut seen = Vec::new();
         for outbox in news.map_err(Error::Store)? {
             if outbox.news {
