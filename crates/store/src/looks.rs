@@ -61,6 +61,7 @@ type Waiting = HashMap<Value, Vec<Reply<Row>>>;
 #[derive(Clone)]
 pub(crate) struct Looks {
     queue: SyncSender<Look>,
+    reach: Arc<Reach>,
     alone: Arc<AtomicBool>,
 }
 
@@ -76,12 +77,13 @@ impl Looks {
     ) -> Result<(Self, std::thread::JoinHandle<()>), StoreError> {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let alone = Arc::new(AtomicBool::new(false));
-        let looker = Looker { connection, member, reach, shelf, alone: Arc::clone(&alone) };
+        let looks = Self { queue, reach: Arc::clone(&reach), alone: Arc::clone(&alone) };
+        let looker = Looker { connection, member, reach, shelf, alone };
         let thread = std::thread::Builder::new()
             .name("looks".to_owned())
             .spawn(move || looker.run(&waiting))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok((Self { queue, alone }, thread))
+        Ok((looks, thread))
     }
 
     /// The row with this key.
@@ -102,6 +104,7 @@ impl Looks {
     }
 
     async fn ask<T>(&self, look: impl FnOnce(Reply<T>) -> Look) -> Result<T, StoreError> {
+        self.reach.check()?;
         let (reply, answer) = oneshot::channel();
         self.queue.try_send(look(reply)).map_err(|refused| match refused {
             TrySendError::Full(_) => StoreError::Busy,

@@ -121,7 +121,6 @@ impl Readers {
         };
         let found = match &self.way {
             Way::Together(looks) => {
-                self.reach.check()?;
                 let found = looks.row(R::shape(), R::key_value(&key)).await?;
                 let read = |values| record::read::<R>(values, &self.keyring);
                 found.map(read).transpose()?.map(|(row, _)| Arc::new(row))
@@ -144,11 +143,8 @@ impl Readers {
         let place = shelf.get(key);
         let Way::Together(looks) = &self.way else { return Ok(place) };
         match place {
-            Place::Row(_) => {
-                self.reach.check()?;
-                let is_right = looks.is_shelf_right().await?;
-                Ok(if is_right { shelf.get(key) } else { Place::Closed })
-            }
+            Place::Row(_) if looks.is_shelf_right().await? => Ok(shelf.get(key)),
+            Place::Row(_) => Ok(Place::Closed),
             Place::Free(_) if !looks.is_alone() => Ok(Place::Closed),
             place => Ok(place),
         }

@@ -813,7 +813,6 @@ pub fn advance(
     Ok(())
 }
 
-/// Moves a quote.
 /// How far a payment has come.
 fn steps_of(payment: &Transaction) -> u64 {
     match payment.status() {
@@ -865,6 +864,7 @@ pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers:
     }
 }
 
+/// Moves a quote.
 pub fn advance_quote(
     unit: &mut Unit<'_, '_>,
     number: u128,
