@@ -45,7 +45,7 @@ pub(super) fn setup(purpose: Purpose) -> String {
 const PLANS: &str = "select count(set_config(name, value, false)) from (values \
     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('jit', 'off'), \
-    ('max_parallel_workers_per_gather', '0')) \
+    ('enable_hashagg', 'off'), ('max_parallel_workers_per_gather', '0')) \
     as settings (name, value) where current_setting(name, true) is not null";
 
 /// Has the server compress the pages that it writes whole into its log, if we may decide that.

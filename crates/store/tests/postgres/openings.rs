@@ -111,6 +111,13 @@ async fn no_request_has_parallel_workers_started() {
     assert_eq!(workers, "0");
 }
 
+/// It is as large as the planner's guess, which is thousands of groups where there are two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_has_a_table_of_groups_made() {
+    let database = Database::fresh();
+    assert_eq!(noted(&database, &database.url(), "enable_hashagg").await, "off");
+}
+
 /// The tables with settings of their own, each with what it has.
 const SETTINGS: &str = "select relname || ' ' || array_to_string(reloptions, ',') from pg_class \
      where relkind = 'r' and reloptions is not null \
