@@ -15,6 +15,7 @@ use ledger::account::AccountKey;
 use crate::books::PostingRow;
 use crate::record::Remembered;
 use crate::tallies::Scope;
+use crate::tallies::lag::Pace;
 
 /// Keys of one table in one generation, if the table does not say otherwise
 /// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts that
@@ -22,7 +23,7 @@ use crate::tallies::Scope;
 /// transaction takes about a kilobyte.
 pub(crate) const GENERATION_MAX: usize = 20_480;
 
-/// Groups of tallies in one generation: each payment is in two to four, and one takes 50 bytes.
+/// Groups of tallies in one generation: each payment is in two to four, and one takes 60 bytes.
 const GROUPS_MAX: usize = 2 * GENERATION_MAX;
 
 /// A map that forgets what was not used for long: when the young generation is full, it becomes
@@ -83,9 +84,9 @@ const RECENT_MAX: usize = 256;
 pub(crate) struct Cache {
     pub(crate) rows: Remembered,
     pub(crate) postings: Generations<TransactionId, Arc<Vec<PostingRow>>>,
-    /// Groups of rows whose tallies lag behind and that are in the database, with the last time up
-    /// to which this lane had them counted. Others may have since, and never take one away.
-    pub(crate) groups: Generations<(Scope, i64), i64>,
+    /// Groups of rows whose tallies lag behind and that are in the database, with when this lane
+    /// has them counted. Others may have meanwhile, and never take one away.
+    pub(crate) groups: Generations<(Scope, i64), Pace>,
     recent: Vec<AccountKey>,
     told: Vec<PlatformId>,
 }

@@ -44,12 +44,13 @@ pub(crate) fn horizon(index: &Index, platform: Uuid) -> Option<Key> {
 /// The bucket of the row that says up to when a group is counted. No span of time has this number.
 pub(crate) const COUNTED: i64 = -1;
 
-/// A group is counted each time that about so many new rows are in it: few enough for a list to
-/// count on the index.
-const ROWS_COUNTED_TOGETHER: u128 = 256;
+/// A group is counted each time that so many new rows are in it: few enough for a list to count on
+/// the index.
+const ROWS_COUNTED_TOGETHER: u32 = 256;
 
 /// Rows that are counted at once at most. After hours in which a group was not counted, each time
-/// catches up with as many, and no commit waits for millions.
+/// catches up with as many, and no commit waits for millions. A group that has more in a tick is
+/// counted several times in it.
 const ROWS_AT_ONCE: u32 = 4_096;
 
 /// Rows have groups counted up to multiples of `2^10` milliseconds, so that a platform's
@@ -68,6 +69,37 @@ fn due(id: Uuid) -> i64 {
 /// When a row was made.
 pub(crate) fn made(id: Uuid) -> i64 {
     bucket(id, 0)
+}
+
+/// When the lane has a group counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// The last time up to which this lane had it counted; 0 if that is not known.
+    time: i64,
+    /// Rows that came since then, as far as the lane knows.
+    rows: u32,
+}
+
+impl Pace {
+    /// That of a group of which nothing is remembered. How far it is from being counted, the id of
+    /// the row with which it is met says by chance: groups that are forgotten after each row are
+    /// counted as often as others.
+    fn of_unknown(id: Uuid) -> Self {
+        let left = (id.as_u128() % u128::from(ROWS_COUNTED_TOGETHER)) as u32;
+        Self { time: 0, rows: ROWS_COUNTED_TOGETHER - 1 - left }
+    }
+
+    /// A row came. Tells up to when the group is to be counted with it, if it is.
+    fn came(&mut self, id: Uuid) -> Option<i64> {
+        self.rows = self.rows.saturating_add(1);
+        let until = due(id).max(self.time);
+        let most = if until > self.time { ROWS_COUNTED_TOGETHER } else { ROWS_AT_ONCE };
+        if self.rows < most {
+            return None;
+        }
+        *self = Self { time: until, rows: 0 };
+        Some(until)
+    }
 }
 
 /// A time that no group of a platform's is counted beyond.
@@ -198,19 +230,18 @@ impl Deltas {
             }));
             let come = || rows.iter().filter(|(_, sign)| *sign > 0).map(|(id, _)| *id);
             // A group that is new has had no rows before these.
-            let Some(first) = come().map(due).min() else { continue };
+            let Some(first) = come().min() else { continue };
             let known = cache.groups.get(&(scope, code)).copied();
-            let mut time = known.unwrap_or_else(|| {
-                new.push(row(scope, code, COUNTED, first));
-                first
-            });
-            let is_drawn = |id: &Uuid| id.as_u128().is_multiple_of(ROWS_COUNTED_TOGETHER);
-            let drawn = come().filter(is_drawn).map(due).max();
-            if let Some(until) = drawn.filter(|due| *due > time) {
+            let mut time = known.map_or(due(first), |pace| pace.time);
+            if known.is_none() {
+                new.push(row(scope, code, COUNTED, time));
+            }
+            let mut pace = known.unwrap_or_else(|| Pace::of_unknown(first));
+            if let Some(until) = come().filter_map(|id| pace.came(id)).last() {
                 lags.due.push(Due { scope, code, strand, horizon, until });
                 time = until;
             }
-            cache.groups.insert((scope, code), time);
+            cache.groups.insert((scope, code), pace);
             if time > until {
                 let ahead = ahead.entry(platform).or_insert(time);
                 *ahead = time.max(*ahead);
@@ -411,4 +442,47 @@ pub(crate) fn statements() -> Vec<String> {
     let briefs = super::indexes().filter_map(|index| Some(text_of_oldest(index, index.brief?)));
     let texts = [UNTIL, LATE, BACK].map(str::to_owned);
     texts.into_iter().chain(upserts.into_iter().flatten()).chain(briefs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An id that was drawn so many ticks after the beginning.
+    fn id(tick: i64, low: u128) -> Uuid {
+        Uuid::from_u128(((tick << TICK) as u128) << 80 | low)
+    }
+
+    /// After how many rows that come within each tick a group is counted, each time.
+    fn counted(mut pace: Pace, rows_in_tick: i64, rows: i64) -> Vec<(i64, i64)> {
+        let ids = (0..rows).map(|row| (row + 1, id(100 + row / rows_in_tick, 7)));
+        ids.filter_map(|(row, id)| Some((row, pace.came(id)? >> TICK))).collect()
+    }
+
+    #[test]
+    fn a_group_is_counted_after_so_many_rows() {
+        let known = Pace { time: 96 << TICK, rows: 0 };
+        // Up to four ticks before the row with which it is counted.
+        assert_eq!(counted(known, 1, 1_000), [(256, 351), (512, 607), (768, 863)]);
+        assert_eq!(counted(known, 100, 1_000), [(256, 98), (512, 101), (768, 103)]);
+        // Not twice up to the same time, but that more than is counted at once came since.
+        assert_eq!(counted(known, 600, 1_800), [(601, 97), (1_201, 98)]);
+        let steps = [(4_096, 96), (8_192, 96), (10_001, 97), (14_097, 97), (18_193, 97)];
+        assert_eq!(counted(known, 10_000, 20_000), steps);
+    }
+
+    #[test]
+    fn a_group_of_which_nothing_is_remembered_is_counted_as_often() {
+        let first = |low| counted(Pace::of_unknown(id(100, low)), 1, 256)[0].0;
+        assert_eq!([0, 1, 255, 256, 511].map(first), [1, 2, 256, 1, 256]);
+        let is_at_once = |low: &u128| Pace::of_unknown(id(100, *low)).came(id(100, *low)).is_some();
+        assert_eq!((0..1_024).filter(is_at_once).count(), 4);
+    }
+
+    #[test]
+    fn a_row_that_comes_late_takes_no_time_back() {
+        let mut pace = Pace { time: 96 << TICK, rows: ROWS_AT_ONCE - 1 };
+        assert_eq!(pace.came(id(50, 0)), Some(96 << TICK));
+        assert!(pace.came(id(100, 0)).is_none() && pace.time == 96 << TICK);
+    }
 }
