@@ -231,12 +231,13 @@ impl Deltas {
             let come = || rows.iter().filter(|(_, sign)| *sign > 0).map(|(id, _)| *id);
             // A group that is new has had no rows before these.
             let Some(first) = come().min() else { continue };
-            let known = cache.groups.get(&(scope, code)).copied();
-            let mut time = known.map_or(due(first), |pace| pace.time);
-            if known.is_none() {
-                new.push(row(scope, code, COUNTED, time));
-            }
-            let mut pace = known.unwrap_or_else(|| Pace::of_unknown(first));
+            let (mut pace, mut time) = match cache.groups.get(&(scope, code)).copied() {
+                Some(pace) => (pace, pace.time),
+                None => {
+                    new.push(row(scope, code, COUNTED, due(first)));
+                    (Pace::of_unknown(first), due(first))
+                }
+            };
             if let Some(until) = come().filter_map(|id| pace.came(id)).last() {
                 lags.due.push(Due { scope, code, strand, horizon, until });
                 time = until;

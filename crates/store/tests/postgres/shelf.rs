@@ -7,6 +7,7 @@ use domain::transaction::Transaction;
 use store::Store;
 use testbed::postgres::{Database, shared};
 use testbed::proxy::Proxy;
+use testbed::wait;
 
 use crate::Served;
 use crate::support::{change_while_looked_at, transaction_id};
@@ -73,15 +74,10 @@ async fn what_was_looked_at_is_remembered_for_one_session() {
     // The next session may be on another server. Who looks has one before anybody asks.
     let known = database.query(NEWEST_SESSION).unwrap();
     proxy.cut();
-    let database = tokio::task::spawn_blocking(move || {
-        let look = || Ok((database.query(NEWEST_SESSION)? > known).then_some(()));
-        testbed::wait::until("a new session", SESSION_WITHIN, look).unwrap();
-        database
-    });
-    let database = database.await.unwrap();
+    let look = || Ok((database.query(NEWEST_SESSION)? > known).then_some(()));
+    wait::until("a new session", SESSION_WITHIN, look).unwrap();
     assert_eq!(whose(&served.store).await, "other");
     served.close();
-    drop(database);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
