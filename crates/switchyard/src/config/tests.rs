@@ -1,4 +1,7 @@
+use domain::currency::Currency;
 use domain::delivery::Schedule;
+use domain::token::Permission;
+use rust_decimal::Decimal;
 use service::app::Delivering;
 
 use super::*;

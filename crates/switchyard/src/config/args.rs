@@ -1,0 +1,485 @@
+//! The commands and their options, as the command line has them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use domain::currency::Currency;
+use domain::event::EventKind;
+use domain::id::{CustomerId, PlatformId, TokenId};
+use domain::token::{Permission, Permissions};
+use domain::uma_address::UmaDomain;
+use http::Uri;
+use rust_decimal::Decimal;
+
+use super::checks::{
+    parse_currency, parse_event_kind, parse_fixed_fee, parse_permission, parse_spread,
+    parse_variable_fee_rate, parse_web_url,
+};
+use super::webhooks::Webhooks;
+use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
+use crate::telemetry::LogFormat;
+
+/// A quote that lives shorter cannot be read and executed by a person.
+const QUOTE_LIFETIME_SECONDS_MIN: i64 = 60;
+
+/// A quote that lives longer makes the platform carry the risk of the market.
+const QUOTE_LIFETIME_SECONDS_MAX: i64 = 900;
+
+/// An open, self-hosted payments platform.
+#[derive(Debug, Parser)]
+#[command(
+    name = "switchyard",
+    bin_name = "switchyard",
+    version,
+    max_term_width = 100,
+    override_usage = "switchyard [OPTIONS] [COMMAND]",
+    after_help = "Without a command, serves:\n  \
+        switchyard\n  \
+        switchyard --listen 0.0.0.0:8080 --database-url sqlite:///var/lib/switchyard/live.db\n  \
+        switchyard --database-url postgres://switchyard:secret@db.example.com/switchyard\n  \
+        switchyard serve --help\n\n\
+        Exit codes: 0 done, 1 failed, 2 wrong usage or configuration"
+)]
+pub(super) struct CommandLine {
+    #[command(flatten)]
+    pub(super) common: CommonOptions,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// Keeps what every command has apart from what is its own.
+const COMMON_OPTIONS: &str = "Common options";
+
+#[derive(Debug, Args)]
+pub(super) struct CommonOptions {
+    /// The database: sqlite://FILE from here, sqlite:///FILE from the root, or
+    /// postgres://USER:PASSWORD@HOST:PORT/DATABASE.
+    ///
+    /// A PostgreSQL server is 15 or newer. docs/postgresql.md says what may stand behind a question
+    /// mark. Several hosts with commas between them are tried until one takes writes. A server on
+    /// another machine must prove who it is with a certificate that this system believes, or that
+    /// sslrootcert=FILE holds, unless sslmode says otherwise.
+    #[arg(
+        long,
+        global = true,
+        help_heading = COMMON_OPTIONS,
+        value_name = "URL",
+        env = "SWITCHYARD_DATABASE_URL",
+        hide_env_values = true,
+        default_value = "sqlite://switchyard.db"
+    )]
+    pub(super) database_url: String,
+
+    /// The file with the server's secret key [default: FILE.key beside the database FILE, or
+    /// switchyard.key].
+    ///
+    /// The first start makes it. Servers that share a database need the same key: give the others
+    /// a copy of the file. SWITCHYARD_SECRET_KEY can hold the key itself instead: 64
+    /// hexadecimal digits, or the base64 of 32 bytes.
+    #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
+    #[arg(value_name = "FILE", env = "SWITCHYARD_KEY_FILE", hide_env_values = true)]
+    pub(super) key_file: Option<PathBuf>,
+
+    /// How log lines look on standard error [default: human on a terminal, else json].
+    ///
+    /// SWITCHYARD_LOG or RUST_LOG choose what is logged, for example info,store=debug.
+    #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
+    #[arg(value_name = "FORMAT", env = "SWITCHYARD_LOG_FORMAT", hide_env_values = true)]
+    pub(super) log_format: Option<LogFormat>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serves the API.
+    ///
+    /// The first start on an empty database makes a sandbox platform and one token. Its
+    /// credentials are those in SWITCHYARD_CLIENT_ID and SWITCHYARD_CLIENT_SECRET, or are made and
+    /// printed once.
+    #[command(after_help = "Example:\n  switchyard serve --listen 127.0.0.1:9000")]
+    Serve(Serve),
+
+    /// Shows the whole story on a throw-away database and exits.
+    ///
+    /// A customer, funding, a quote with foreign exchange, its execution, a payment to a bank
+    /// account and one that the bank refuses, a payment that comes from a UMA address, the events
+    /// that its endpoint is sent, the ledger's accounts, and the check of it all.
+    #[command(after_help = "Example:\n  switchyard demo")]
+    Demo,
+
+    /// Sends a platform's events to a developer's machine, as they happen.
+    ///
+    /// It asks a server for the events of the platform whose token is in SWITCHYARD_CLIENT_ID and
+    /// SWITCHYARD_CLIENT_SECRET, which must be allowed to VIEW and to MANAGE, and posts each to a
+    /// URL, in order, with the bytes that the platform's endpoint gets. It signs them with the
+    /// platform's webhook secret, and with a key of its own whose public key it prints at the
+    /// start. Each event is a line with what the URL answered. It sends nothing twice, does not
+    /// change what the platform's endpoint gets, and goes on until it is interrupted.
+    #[command(
+        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks"
+    )]
+    Listen(Forward),
+
+    /// Checks that everything the system promises about its data holds.
+    ///
+    /// Names each break, repairs nothing, and exits with 0 if there is none, with 1 if there is,
+    /// and with 2 if it could not look. The database may be in use. Without the key, what is
+    /// sealed stays closed and its checks are skipped.
+    #[command(after_help = "Example:\n  switchyard verify --database-url sqlite://switchyard.db")]
+    Verify(Verify),
+
+    /// Copies the database into a file and verifies the copy, also while the server runs.
+    ///
+    /// The copy is of one instant and holds everything that was answered before it began. It has
+    /// its name only once it is on the disk and was verified. The key is not in it.
+    #[command(after_help = "Example:\n  switchyard backup --to switchyard-monday.db")]
+    Backup(Backup),
+
+    /// Makes a database from a backup, which is verified first.
+    ///
+    /// It tells how old the backup is: what was answered after that is not in it. The key must be
+    /// the one that the database had.
+    #[command(after_help = "Example:\n  \
+        switchyard restore --from switchyard-monday.db --database-url sqlite://switchyard.db")]
+    Restore(Restore),
+
+    /// Moves everything to another database, which must be empty, and proves that it is there.
+    ///
+    /// Stop every server first: the database that is moved is refused while somebody uses it. When
+    /// all rows are copied, both sides are read again: every table must be the same, every account
+    /// must have the balance that its entries come to, and every check of verify must hold. Only
+    /// then can the target be opened. A copy that was interrupted goes on when it is started again.
+    ///
+    /// Both have the same key.
+    #[command(after_help = "Example:\n  \
+        switchyard migrate --from sqlite://switchyard.db --to postgres://pay@db.example/switchyard")]
+    Migrate(Migrate),
+
+    /// Lists, makes and prices platforms.
+    #[command(subcommand, after_help = "Example:\n  switchyard platform list")]
+    Platform(PlatformCommand),
+
+    /// Decides about the identities of customers.
+    #[command(subcommand, after_help = "Example:\n  switchyard customer pending")]
+    Customer(CustomerCommand),
+
+    /// Lists, makes and revokes API tokens.
+    #[command(subcommand, after_help = "Example:\n  switchyard token list")]
+    Token(TokenCommand),
+}
+
+/// Options of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// Where to listen. Anything but this machine's own address needs a proxy with TLS in front.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "SWITCHYARD_LISTEN",
+        hide_env_values = true,
+        default_value = "127.0.0.1:8080"
+    )]
+    pub listen: Listen,
+
+    /// Domain of the first platform's UMA addresses [default: localhost:PORT].
+    #[arg(
+        long,
+        value_name = "DOMAIN",
+        env = "SWITCHYARD_UMA_DOMAIN",
+        hide_env_values = true,
+        value_parser = UmaDomain::parse
+    )]
+    pub uma_domain: Option<UmaDomain>,
+
+    /// Where people reach this server's pages: scheme and host, and perhaps a port [default:
+    /// http://HOST:PORT].
+    ///
+    /// Links to invitations and identity checks begin with it.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PUBLIC_URL", hide_env_values = true)]
+    pub public_url: Option<PublicUrl>,
+
+    /// Where other servers on the same database reach this one, or `none` [default: the address of
+    /// --listen, unless that is every address of this machine].
+    ///
+    /// One of the servers writes most: it does what is due. The others pass requests on to it that
+    /// change something, with what they are authorized by and unencrypted, so the network between
+    /// them must be theirs alone. With none, this one passes nothing on and is passed nothing.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL", hide_env_values = true)]
+    pub peer_url: Option<PeerUrl>,
+
+    /// How long a quote can be executed, from 60 to 900.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "SWITCHYARD_QUOTE_LIFETIME_SECONDS",
+        hide_env_values = true,
+        default_value = "300",
+        value_parser = clap::value_parser!(i64)
+            .range(QUOTE_LIFETIME_SECONDS_MIN..=QUOTE_LIFETIME_SECONDS_MAX)
+    )]
+    pub quote_lifetime_seconds: i64,
+
+    /// A file of exchange rates to use instead of the built-in ones.
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE", hide_env_values = true)]
+    pub rates_file: Option<PathBuf>,
+
+    /// How events are delivered.
+    #[command(flatten)]
+    pub webhooks: Webhooks,
+}
+
+impl Serve {
+    /// Where other servers reach this one, when it listens there: as was said, or there, if that is
+    /// one address.
+    pub fn peer_address_at(&self, listen: &Listen) -> Option<String> {
+        match &self.peer_url {
+            Some(PeerUrl(url)) => url.clone(),
+            None if listen.is_everywhere() => None,
+            None => Some(format!("http://{listen}")),
+        }
+    }
+
+    /// Whether it passes requests on to other servers, and takes theirs if they know where it is.
+    pub fn passes_on(&self) -> bool {
+        self.peer_url != Some(PeerUrl(None))
+    }
+
+    /// The domain of the first platform, when the server listens on `port`: the one that was given,
+    /// or the one that reaches this server from the same machine.
+    pub fn uma_domain_at(&self, port: u16) -> UmaDomain {
+        self.uma_domain.clone().unwrap_or_else(|| local_uma_domain(port))
+    }
+}
+
+/// The domain that reaches a server on `port` of the same machine.
+pub fn local_uma_domain(port: u16) -> UmaDomain {
+    UmaDomain::parse(&format!("localhost:{port}")).expect("a label and a port are a domain")
+}
+
+/// Options of `listen`.
+#[derive(Debug, Clone, Args)]
+pub struct Forward {
+    /// Where events are posted to.
+    #[arg(long, value_name = "URL", value_parser = parse_web_url)]
+    pub forward_to: Uri,
+
+    /// The server that has them.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_API", hide_env_values = true)]
+    #[arg(default_value = "http://127.0.0.1:8080")]
+    pub api: PublicUrl,
+
+    /// Only events of these types, such as OUTGOING_PAYMENT,KYC_STATUS.
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_event_kind)]
+    pub events: Vec<EventKind>,
+}
+
+/// Options of `verify`.
+#[derive(Debug, Clone, Args)]
+pub struct Verify {
+    /// Prints the result as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Clone, Args)]
+pub struct Backup {
+    /// The file to make. One that is there is never written over.
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Clone, Args)]
+pub struct Restore {
+    /// The file that switchyard backup made.
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+}
+
+/// Options of `migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct Migrate {
+    /// The database to move [default: the one of --database-url].
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_FROM", hide_env_values = true)]
+    pub from: Option<DatabaseUrl>,
+
+    /// The empty database to move it to. A URL with a password is better kept in the variable.
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_TO", hide_env_values = true)]
+    pub to: DatabaseUrl,
+}
+
+/// What to do with platforms.
+#[derive(Debug, Clone, Subcommand)]
+pub enum PlatformCommand {
+    /// Lists all platforms.
+    #[command(after_help = "Example:\n  switchyard platform list")]
+    List,
+
+    /// Makes a platform. It has no token yet: see switchyard token create.
+    #[command(after_help = "Example:\n  \
+        switchyard platform create --name \"Example Pay\" --uma-domain pay.example.com")]
+    Create(CreatePlatform),
+
+    /// Sets what a platform charges for a corridor, in place of the built-in price.
+    #[command(
+        after_help = "Example, 0.5 % on the rate and 2.00 USD for each payment from USD into another currency:\n  \
+        switchyard platform set-pricing --platform PlatformConfig:... --from USD \
+        --spread 0.005 --fixed-fee 200"
+    )]
+    SetPricing(SetPricing),
+
+    /// Sets rows of a platform's own for what payments and accounts do in the sandbox.
+    #[command(
+        after_help = "docs/sandbox.md says how rows are written. They come before the built-in \
+        ones, and hold at once, also on servers that run:\n  \
+        switchyard platform set-scenarios --platform PlatformConfig:... --file rows.toml"
+    )]
+    SetScenarios(SetScenarios),
+}
+
+/// Options of `platform set-scenarios`.
+#[derive(Debug, Clone, Args)]
+pub struct SetScenarios {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// The file with the rows. Without it, the built-in rows alone hold.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// Options of `platform create`.
+#[derive(Debug, Clone, Args)]
+pub struct CreatePlatform {
+    /// Its name, for the operator.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub name: String,
+
+    /// Moves real money. Without it, a sandbox.
+    #[arg(long)]
+    pub live: bool,
+
+    /// Domain of its customers' UMA addresses.
+    #[arg(long, value_name = "DOMAIN", value_parser = UmaDomain::parse)]
+    pub uma_domain: UmaDomain,
+
+    /// It is a regulated institution, which checks its customers itself.
+    #[arg(long)]
+    pub regulated: bool,
+}
+
+/// Options of `platform set-pricing`.
+#[derive(Debug, Clone, Args)]
+pub struct SetPricing {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// The currency that pays; any, when left out.
+    #[arg(long, value_name = "CURRENCY", value_parser = parse_currency)]
+    pub from: Option<Currency>,
+
+    /// The currency that is paid; any, when left out.
+    #[arg(long, value_name = "CURRENCY", value_parser = parse_currency)]
+    pub to: Option<Currency>,
+
+    /// Fraction by which the rate is worse than the market's, such as 0.005.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_spread)]
+    #[arg(allow_negative_numbers = true, required_unless_present_any = PRICE_OTHER_THAN_SPREAD)]
+    pub spread: Option<Decimal>,
+
+    /// Fee per payment in the smallest unit of the currency that pays, such as 200 for 2.00 USD.
+    #[arg(long, value_name = "UNITS", value_parser = parse_fixed_fee)]
+    #[arg(allow_negative_numbers = true)]
+    pub fixed_fee: Option<i64>,
+
+    /// Fee as a fraction of the amount charged, such as 0.003.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_variable_fee_rate)]
+    #[arg(allow_negative_numbers = true)]
+    pub variable_fee_rate: Option<Decimal>,
+}
+
+/// One part of a price at least must be set, or there is nothing to do.
+const PRICE_OTHER_THAN_SPREAD: [&str; 2] = ["fixed_fee", "variable_fee_rate"];
+
+/// What to do with customers.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CustomerCommand {
+    /// Lists the customers whose identity waits for a decision, without their personal data.
+    #[command(after_help = "Example:\n  switchyard customer pending")]
+    Pending,
+
+    /// Approves a customer's identity: its money can move. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer approve Customer:...")]
+    Approve(DecideCustomer),
+
+    /// Refuses a customer's identity. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer reject Customer:...")]
+    Reject(DecideCustomer),
+}
+
+/// Options of `customer approve` and `customer reject`.
+#[derive(Debug, Clone, Args)]
+pub struct DecideCustomer {
+    /// Id of the customer.
+    #[arg(value_parser = CustomerId::parse)]
+    pub id: CustomerId,
+}
+
+/// What to do with API tokens.
+#[derive(Debug, Clone, Subcommand)]
+pub enum TokenCommand {
+    /// Lists tokens, without their secrets.
+    #[command(after_help = "Example:\n  switchyard token list")]
+    List(ListTokens),
+
+    /// Makes a token and prints its secret, once.
+    #[command(after_help = "Example:\n  switchyard token create --platform PlatformConfig:... \
+        --name reporting --permissions VIEW")]
+    Create(CreateToken),
+
+    /// Revokes a token at once and for good.
+    #[command(after_help = "Example:\n  switchyard token revoke Token:...")]
+    Revoke(RevokeToken),
+}
+
+/// Options of `token list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListTokens {
+    /// Id of the platform; all, when left out.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: Option<PlatformId>,
+}
+
+/// Options of `token create`.
+#[derive(Debug, Clone, Args)]
+pub struct CreateToken {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Its name, for the operator.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub name: String,
+
+    /// What it may do, with commas between: VIEW, TRANSACT, MANAGE. None implies another.
+    #[arg(long, required = true, value_delimiter = ',', value_parser = parse_permission)]
+    permissions: Vec<Permission>,
+}
+
+impl CreateToken {
+    /// What the token may do; at least one thing.
+    pub fn permissions(&self) -> Permissions {
+        self.permissions.iter().copied().collect()
+    }
+}
+
+/// Options of `token revoke`.
+#[derive(Debug, Clone, Args)]
+pub struct RevokeToken {
+    /// Id of the token.
+    #[arg(value_parser = TokenId::parse)]
+    pub id: TokenId,
+}

@@ -1,0 +1,275 @@
+//! Checks of single values: each says in one line how its value must be.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use domain::currency::Currency;
+use domain::event::EventKind;
+use domain::pricing::Fees;
+use domain::token::Permission;
+use http::Uri;
+use rust_decimal::Decimal;
+
+use super::{
+    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, ConfigError, KeySource,
+    SECRET_KEY_VARIABLE, SecretKey,
+};
+use crate::database::Database;
+use crate::keyfile::{KEY_BYTES, parse_key};
+
+/// As long as a generated one.
+const CLIENT_ID_MAX: usize = 128;
+
+/// What guessing cannot reach over a network.
+const CLIENT_SECRET_MIN: usize = 16;
+
+/// An `Authorization` header with both parts in base64 stays far below the limit of a head.
+const CLIENT_SECRET_MAX: usize = 512;
+
+/// The beginning of links to this server: a scheme, a host and perhaps a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicUrl(String);
+
+impl FromStr for PublicUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let url = text.strip_suffix('/').unwrap_or(text);
+        let is_origin = |url: &http::Uri| {
+            let authority = url.authority().map_or("", |authority| authority.as_str());
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && !url.host().unwrap_or_default().is_empty()
+                && !authority.contains('@')
+                && url.path_and_query().is_none_or(|rest| rest.as_str() == "/")
+        };
+        match url.parse() {
+            Ok(parsed) if is_origin(&parsed) => Ok(Self(url.to_owned())),
+            Ok(_) | Err(_) => Err(ConfigError(
+                "must be http:// or https:// with a host and perhaps a port, such as \
+                 https://pay.example.com"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for PublicUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where other servers reach this one: `http://`, a host and perhaps a port. Nothing if they are
+/// not to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerUrl(pub(super) Option<String>);
+
+impl FromStr for PeerUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match PublicUrl::from_str(text) {
+            Ok(PublicUrl(url)) if url.starts_with("http://") => Ok(Self(Some(url))),
+            Ok(_) | Err(_) => Err(ConfigError(
+                "must be http:// with a host and perhaps a port, such as http://10.0.0.5:8080, or \
+                 none"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// A host and a port to listen on. The port 0 lets the system choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// A host name or an address; IPv6 without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Listen {
+    /// Whether it is every address of this machine, so that none tells where it is reached.
+    pub fn is_everywhere(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
+    }
+}
+
+impl FromStr for Listen {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let parts = text.rsplit_once(':').and_then(|(host, port)| {
+            let host = match host.strip_prefix('[') {
+                Some(address) => address.strip_suffix(']')?,
+                None if host.contains(':') => return None,
+                None => host,
+            };
+            Some((host, port.parse().ok()?))
+        });
+        match parts {
+            Some((host, port)) if !host.is_empty() => Ok(Self { host: host.to_owned(), port }),
+            Some(_) | None => Err(ConfigError(
+                "must be a host and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned(),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// The URL of a database as it was given, which may hold a password. Prints nothing of itself, and
+/// is checked where no error repeats it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(pub String);
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseUrl(..)")
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = std::convert::Infallible;
+
+    fn from_str(url: &str) -> Result<Self, Self::Err> {
+        Ok(Self(url.to_owned()))
+    }
+}
+
+pub(super) fn parse_web_url(text: &str) -> Result<Uri, ConfigError> {
+    let refused = || {
+        ConfigError(
+            "must be http:// or https:// with a host, such as http://localhost:3000/hooks"
+                .to_owned(),
+        )
+    };
+    let url: Uri = text.parse().map_err(|_| refused())?;
+    let is_web = matches!(url.scheme_str(), Some("http" | "https"));
+    if is_web && url.host().is_some_and(|host| !host.is_empty()) { Ok(url) } else { Err(refused()) }
+}
+
+pub(super) fn parse_event_kind(text: &str) -> Result<EventKind, ConfigError> {
+    EventKind::from_name(text).ok_or_else(|| {
+        let names = EventKind::ALL.map(EventKind::name).join(", ");
+        ConfigError(format!("must be one of {names}"))
+    })
+}
+
+/// The key in `text`, which came from the environment.
+pub fn parse_secret_key(text: &str) -> Result<SecretKey, ConfigError> {
+    parse_key(text).map(SecretKey).ok_or_else(|| {
+        ConfigError(format!(
+            "{SECRET_KEY_VARIABLE} must be 64 hexadecimal digits or the base64 of {KEY_BYTES} \
+             bytes, such as openssl rand -hex {KEY_BYTES} prints"
+        ))
+    })
+}
+
+pub(super) fn key_source(
+    database: &Database,
+    file: Option<PathBuf>,
+    given: Option<String>,
+) -> Result<KeySource, ConfigError> {
+    match (file, given) {
+        (None, None) => Ok(KeySource::File(database.key_file())),
+        (Some(file), None) => Ok(KeySource::File(file)),
+        (None, Some(text)) => parse_secret_key(&text).map(KeySource::Given),
+        (Some(_), Some(_)) => Err(ConfigError(format!(
+            "there are two secret keys: set {SECRET_KEY_VARIABLE} or a key file, not both"
+        ))),
+    }
+}
+
+/// The credentials of the first token: both or neither, and such that HTTP Basic can carry them.
+pub fn parse_credentials(
+    id: Option<String>,
+    secret: Option<String>,
+) -> Result<Option<ClientCredentials>, ConfigError> {
+    let (id, secret) = match (id, secret) {
+        (None, None) => return Ok(None),
+        (Some(id), Some(secret)) => (id, secret),
+        (Some(_), None) => {
+            return Err(ConfigError(format!(
+                "{CLIENT_ID_VARIABLE} is set without {CLIENT_SECRET_VARIABLE}: set both or neither"
+            )));
+        }
+        (None, Some(_)) => {
+            return Err(ConfigError(format!(
+                "{CLIENT_SECRET_VARIABLE} is set without {CLIENT_ID_VARIABLE}: set both or neither"
+            )));
+        }
+    };
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if id.len() > CLIENT_ID_MAX || !id.bytes().all(is_allowed) {
+        return Err(ConfigError(format!(
+            "{CLIENT_ID_VARIABLE} must be 1 to {CLIENT_ID_MAX} characters of A-Z a-z 0-9 _ -"
+        )));
+    }
+    let length = secret.chars().count();
+    if !(CLIENT_SECRET_MIN..=CLIENT_SECRET_MAX).contains(&length)
+        || secret.chars().any(char::is_control)
+    {
+        return Err(ConfigError(format!(
+            "{CLIENT_SECRET_VARIABLE} must be {CLIENT_SECRET_MIN} to {CLIENT_SECRET_MAX} \
+             characters without control characters, such as openssl rand -hex 32 prints"
+        )));
+    }
+    Ok(Some(ClientCredentials { id, secret }))
+}
+
+/// The text of a variable. One that is set to nothing counts as not set: that is what a compose
+/// file makes of a variable that its own environment lacks.
+pub(super) fn text_of(
+    name: &str,
+    variable: &impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<String>, ConfigError> {
+    let Some(value) = variable(name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value.into_string().map_err(|_| ConfigError(format!("{name} is not text")))?;
+    Ok(Some(text))
+}
+
+pub(super) fn parse_currency(text: &str) -> Result<Currency, ConfigError> {
+    Currency::from_code(&text.to_ascii_uppercase()).ok_or_else(|| {
+        let codes: Vec<_> = Currency::all().map(Currency::code).collect();
+        ConfigError(format!("must be one of {}", codes.join(" ")))
+    })
+}
+
+pub(super) fn parse_permission(text: &str) -> Result<Permission, ConfigError> {
+    Permission::from_name(&text.trim().to_ascii_uppercase())
+        .ok_or_else(|| ConfigError("must be VIEW, TRANSACT or MANAGE".to_owned()))
+}
+
+pub(super) fn parse_spread(text: &str) -> Result<Decimal, ConfigError> {
+    text.parse()
+        .ok()
+        .filter(|spread| (Decimal::ZERO..Decimal::ONE).contains(spread))
+        .ok_or_else(|| ConfigError("must be a fraction from 0 to below 1".to_owned()))
+}
+
+pub(super) fn parse_fixed_fee(text: &str) -> Result<i64, String> {
+    let minor = text.parse().map_err(|_| "must be a whole number of smallest units".to_owned())?;
+    Fees::new(minor, Decimal::ZERO).map(Fees::fixed_minor).map_err(|error| error.to_string())
+}
+
+pub(super) fn parse_variable_fee_rate(text: &str) -> Result<Decimal, String> {
+    let rate = text.parse().map_err(|_| "must be a fraction from 0 to below 1".to_owned())?;
+    Fees::new(0, rate).map(Fees::variable_rate).map_err(|error| error.to_string())
+}
