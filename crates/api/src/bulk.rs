@@ -369,7 +369,8 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
 
 /// Takes a file with many customers in. They are made one part of the file after another; the
 /// platform is told with `BULK_UPLOAD` when all were.
-#[utoipa::path(post, path = "/customers/bulk/csv", tag = "Customers",
+#[utoipa::path(post, path = "/customers/bulk/csv",
+    operation_id = "importCustomers", tag = "Customers",
     request_body(content = BulkFile, content_type = "multipart/form-data"),
     responses((status = 202, description = "The import.", body = BulkUploadBody)))]
 pub async fn create(
@@ -403,7 +404,8 @@ pub async fn create(
 }
 
 /// Shows how far an import has come, and which rows were refused.
-#[utoipa::path(get, path = "/customers/bulk/jobs/{jobId}", tag = "Customers",
+#[utoipa::path(get, path = "/customers/bulk/jobs/{jobId}",
+    operation_id = "getCustomerImport", tag = "Customers",
     params(("jobId" = String, Path, description = "System id of the import.")),
     responses((status = 200, description = "The import.", body = BulkImportBody)))]
 pub async fn get(

@@ -239,14 +239,16 @@ fn supported(
 }
 
 /// Shows the platform's configuration.
-#[utoipa::path(get, path = "/config", tag = "Platform",
+#[utoipa::path(get, path = "/config",
+    operation_id = "getPlatformConfig", tag = "Platform",
     responses((status = 200, description = "The configuration.", body = ConfigBody)))]
 pub async fn get(caller: Caller) -> Result<Response, ApiError> {
     Ok(ok(&ConfigBody::from(&*caller.platform)))
 }
 
 /// Changes the platform's configuration. It holds at once.
-#[utoipa::path(patch, path = "/config", tag = "Platform", request_body = UpdateConfig,
+#[utoipa::path(patch, path = "/config",
+    operation_id = "updatePlatformConfig", tag = "Platform", request_body = UpdateConfig,
     responses((status = 200, description = "The whole configuration.", body = ConfigBody)))]
 pub async fn update(
     State(app): State<App>,

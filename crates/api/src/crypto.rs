@@ -115,7 +115,8 @@ impl Withdrawal {
 }
 
 /// Estimates what a withdrawal to a wallet would cost. Nothing is promised and nothing moves.
-#[utoipa::path(post, path = "/crypto/estimate-withdrawal-fee", tag = "Transfers",
+#[utoipa::path(post, path = "/crypto/estimate-withdrawal-fee",
+    operation_id = "estimateWithdrawalFee", tag = "Transfers",
     request_body = EstimateWithdrawalFee,
     responses(
         (status = 200, description = "The fees.", body = WithdrawalFeeBody),

@@ -551,7 +551,8 @@ fn id(text: &str) -> Result<CustomerId, ApiError> {
 }
 
 /// Makes a customer. Its internal accounts, one per supported currency, exist from now on.
-#[utoipa::path(post, path = "/customers", tag = "Customers", request_body = CreateCustomer,
+#[utoipa::path(post, path = "/customers",
+    operation_id = "createCustomer", tag = "Customers", request_body = CreateCustomer,
     responses(
         (status = 201, description = "The customer.", body = CustomerBody),
         (status = 409, description = "The UMA address is taken.", body = ErrorBody),
@@ -604,7 +605,8 @@ pub struct ListCustomers {
 }
 
 /// Lists the platform's customers, newest first.
-#[utoipa::path(get, path = "/customers", tag = "Customers", params(ListCustomers),
+#[utoipa::path(get, path = "/customers",
+    operation_id = "listCustomers", tag = "Customers", params(ListCustomers),
     responses((status = 200, description = "A page of customers.", body = List<CustomerBody>)))]
 pub async fn list(
     State(app): State<App>,
@@ -648,7 +650,8 @@ pub async fn list(
 }
 
 /// Shows a customer, deleted or not.
-#[utoipa::path(get, path = "/customers/{customerId}", tag = "Customers",
+#[utoipa::path(get, path = "/customers/{customerId}",
+    operation_id = "getCustomer", tag = "Customers",
     params(("customerId" = String, Path, description = "System id of the customer.")),
     responses((status = 200, description = "The customer.", body = CustomerBody)))]
 pub async fn get(
@@ -665,7 +668,8 @@ pub async fn get(
 }
 
 /// Changes a customer.
-#[utoipa::path(patch, path = "/customers/{customerId}", tag = "Customers",
+#[utoipa::path(patch, path = "/customers/{customerId}",
+    operation_id = "updateCustomer", tag = "Customers",
     request_body = UpdateCustomer,
     params(("customerId" = String, Path, description = "System id of the customer.")),
     responses(
@@ -696,7 +700,8 @@ pub async fn update(
 }
 
 /// Deletes a customer that has no money and no payment under way. Its records stay readable.
-#[utoipa::path(delete, path = "/customers/{customerId}", tag = "Customers",
+#[utoipa::path(delete, path = "/customers/{customerId}",
+    operation_id = "deleteCustomer", tag = "Customers",
     params(("customerId" = String, Path, description = "System id of the customer.")),
     responses(
         (status = 200, description = "The customer, deleted.", body = CustomerBody),

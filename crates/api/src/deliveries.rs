@@ -171,7 +171,8 @@ fn resource(checks: &mut Checks, text: Option<&str>) -> Option<Uuid> {
 }
 
 /// Lists the deliveries of the platform's events, the newest events first.
-#[utoipa::path(get, path = "/webhooks/deliveries", tag = "Webhooks", params(ListDeliveries),
+#[utoipa::path(get, path = "/webhooks/deliveries",
+    operation_id = "listWebhookDeliveries", tag = "Webhooks", params(ListDeliveries),
     responses((status = 200, description = "A page of deliveries.",
         body = List<DeliveryBody>)))]
 pub async fn list(
@@ -197,7 +198,8 @@ pub async fn list(
 }
 
 /// Sends the event of a delivery again, whatever became of it before.
-#[utoipa::path(post, path = "/webhooks/deliveries/{deliveryId}/retry", tag = "Webhooks",
+#[utoipa::path(post, path = "/webhooks/deliveries/{deliveryId}/retry",
+    operation_id = "retryWebhookDelivery", tag = "Webhooks",
     params(("deliveryId" = String, Path, description = "System id of the delivery.")),
     responses(
         (status = 200, description = "The delivery, which is attempted now.", body = DeliveryBody),
@@ -233,7 +235,8 @@ pub struct ReplayRequest {
     #[schema(format = DateTime)]
     to: String,
     /// Of these types; of all if it is left out.
-    #[schema(max_items = 7)]
+    #[serde(default)]
+    #[schema(nullable = false, max_items = 7)]
     types: Option<Vec<String>>,
 }
 
@@ -248,7 +251,8 @@ pub struct ReplayBody {
 }
 
 /// Sends the events of a time again, each with the id and the bytes that it always had.
-#[utoipa::path(post, path = "/webhooks/replay", tag = "Webhooks", request_body = ReplayRequest,
+#[utoipa::path(post, path = "/webhooks/replay",
+    operation_id = "replayEvents", tag = "Webhooks", request_body = ReplayRequest,
     responses(
         (status = 200, description = "How many events are delivered again.", body = ReplayBody),
         (status = 400, description = "There is no endpoint, or there are too many events.",

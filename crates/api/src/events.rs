@@ -127,7 +127,8 @@ pub struct ListEvents {
 
 /// Shows the platform's events in the order in which they happened. Whoever asks again with the
 /// cursor of the last answer misses none.
-#[utoipa::path(get, path = "/events", tag = "Webhooks", params(ListEvents),
+#[utoipa::path(get, path = "/events",
+    operation_id = "listEvents", tag = "Webhooks", params(ListEvents),
     responses((status = 200, description = "Events, oldest first.", body = FeedBody)))]
 pub async fn list(
     State(app): State<App>,

@@ -119,7 +119,8 @@ fn rails(currency: Currency) -> BTreeSet<Rail> {
 }
 
 /// Lists what payments would cost now, one entry per corridor and rail.
-#[utoipa::path(get, path = "/exchange-rates", tag = "Exchange rates",
+#[utoipa::path(get, path = "/exchange-rates",
+    operation_id = "listExchangeRates", tag = "Exchange rates",
     params(
         ("sourceCurrency" = Option<String>, Query, description = "The currency that pays; all \
             supported ones when left out."),

@@ -383,7 +383,8 @@ fn info_body(info: &AccountInfo) -> Map<String, Value> {
 }
 
 /// Adds an external account: of a customer when `customerId` is given, else of the platform.
-#[utoipa::path(post, path = "/customers/external-accounts", tag = "External accounts",
+#[utoipa::path(post, path = "/customers/external-accounts",
+    operation_id = "createCustomerExternalAccount", tag = "External accounts",
     request_body = CreateExternalAccount,
     responses(
         (status = 201, description = "The account.", body = ExternalAccountBody),
@@ -400,7 +401,8 @@ pub async fn create_of_customer(
 }
 
 /// Adds an external account of the platform itself.
-#[utoipa::path(post, path = "/platform/external-accounts", tag = "External accounts",
+#[utoipa::path(post, path = "/platform/external-accounts",
+    operation_id = "createPlatformExternalAccount", tag = "External accounts",
     request_body = CreatePlatformExternalAccount,
     responses(
         (status = 201, description = "The account.", body = ExternalAccountBody),
@@ -464,7 +466,8 @@ fn with_default(
 }
 
 /// Lists the external accounts of the platform's customers, newest first.
-#[utoipa::path(get, path = "/customers/external-accounts", tag = "External accounts",
+#[utoipa::path(get, path = "/customers/external-accounts",
+    operation_id = "listCustomerExternalAccounts", tag = "External accounts",
     params(ListCustomerExternalAccounts),
     responses((status = 200, description = "A page of accounts.",
         body = List<ExternalAccountBody>)))]
@@ -509,7 +512,8 @@ pub struct ListPlatformExternalAccounts {
 }
 
 /// Lists the platform's own external accounts, newest first.
-#[utoipa::path(get, path = "/platform/external-accounts", tag = "External accounts",
+#[utoipa::path(get, path = "/platform/external-accounts",
+    operation_id = "listPlatformExternalAccounts", tag = "External accounts",
     params(ListPlatformExternalAccounts),
     responses((status = 200, description = "The accounts.", body = All<ExternalAccountBody>)))]
 pub async fn list_of_platform(

@@ -174,7 +174,8 @@ pub struct ListPlatformAccounts {
 }
 
 /// Lists the platform's own accounts, one per supported currency.
-#[utoipa::path(get, path = "/platform/internal-accounts", tag = "Internal accounts",
+#[utoipa::path(get, path = "/platform/internal-accounts",
+    operation_id = "listPlatformInternalAccounts", tag = "Internal accounts",
     params(ListPlatformAccounts),
     responses((status = 200, description = "The accounts.", body = All<InternalAccountBody>)))]
 pub async fn list_of_platform(
@@ -220,7 +221,8 @@ pub struct ListCustomerAccounts {
 
 /// Lists the accounts of the platform's customers, one per customer and supported currency, newest
 /// customers first.
-#[utoipa::path(get, path = "/customers/internal-accounts", tag = "Internal accounts",
+#[utoipa::path(get, path = "/customers/internal-accounts",
+    operation_id = "listCustomerInternalAccounts", tag = "Internal accounts",
     params(ListCustomerAccounts),
     responses((status = 200, description = "A page of accounts.",
         body = List<InternalAccountBody>)))]

@@ -148,7 +148,8 @@ fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
 }
 
 /// Makes an invitation for a customer's friend. The code is a secret of whoever is invited.
-#[utoipa::path(post, path = "/invitations", tag = "Invitations", request_body = CreateInvitation,
+#[utoipa::path(post, path = "/invitations",
+    operation_id = "createInvitation", tag = "Invitations", request_body = CreateInvitation,
     responses(
         (status = 201, description = "The invitation, `PENDING`.", body = InvitationBody),
         (status = 410, description = "The inviter was deleted.", body = ErrorBody),
@@ -169,7 +170,8 @@ pub async fn create(
 }
 
 /// Shows an invitation to any platform of the same mode that has its code.
-#[utoipa::path(get, path = "/invitations/{invitationCode}", tag = "Invitations",
+#[utoipa::path(get, path = "/invitations/{invitationCode}",
+    operation_id = "getInvitation", tag = "Invitations",
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
     responses((status = 200, description = "The invitation.", body = InvitationBody)))]
 pub async fn get(
@@ -187,7 +189,8 @@ pub async fn get(
 
 /// Claims an invitation for somebody who has got a UMA address. Any platform that has the code
 /// may; the inviter's platform is told with `INVITATION_CLAIMED`.
-#[utoipa::path(post, path = "/invitations/{invitationCode}/claim", tag = "Invitations",
+#[utoipa::path(post, path = "/invitations/{invitationCode}/claim",
+    operation_id = "claimInvitation", tag = "Invitations",
     request_body = ClaimInvitation,
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
     responses((status = 200, description = "The invitation, `CLAIMED`.", body = InvitationBody)))]
@@ -211,7 +214,8 @@ pub async fn claim(
 }
 
 /// Takes an invitation back. Only the platform that made it may.
-#[utoipa::path(post, path = "/invitations/{invitationCode}/cancel", tag = "Invitations",
+#[utoipa::path(post, path = "/invitations/{invitationCode}/cancel",
+    operation_id = "cancelInvitation", tag = "Invitations",
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
     responses(
         (status = 200, description = "The invitation, `CANCELLED`.", body = InvitationBody),

@@ -76,7 +76,8 @@ impl TryFrom<MakeKycLink> for LinkRequest {
 
 /// Gives a link by which a customer proves who it is. While such a link is open, asking again gives
 /// the same one. The customer cannot move money before its identity is approved.
-#[utoipa::path(get, path = "/customers/kyc-link", tag = "Customers", params(MakeKycLink),
+#[utoipa::path(get, path = "/customers/kyc-link",
+    operation_id = "getKycLink", tag = "Customers", params(MakeKycLink),
     responses(
         (status = 200, description = "The link.", body = KycLinkBody),
         (status = 409, description = "The identity is decided, or being reviewed.",

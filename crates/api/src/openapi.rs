@@ -1,5 +1,8 @@
 //! The OpenAPI document: collected from the routes, with what the derive cannot say.
 
+mod schemas;
+mod texts;
+
 use domain::account_info::{AccountType, Field, Holder, Presence, Shape, types};
 use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
@@ -154,7 +157,7 @@ fn variant(account_type: &AccountType, fields: &[Field], is_external: bool) -> V
     }
     json!({
         "type": "object",
-        "title": account_type.title,
+        "description": format!("{}.", account_type.title),
         "required": required,
         "properties": properties,
     })
@@ -203,6 +206,9 @@ fn beneficiary() -> Value {
     })
 }
 
+/// Where a server answers that was started without options.
+pub const ORIGIN: &str = "http://127.0.0.1:8080";
+
 /// The document while routes are added to it.
 #[derive(Default)]
 pub struct Document {
@@ -236,7 +242,10 @@ impl Document {
                 transfers over payment rails, a double-entry ledger under all of it.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         });
-        document["servers"] = json!([{ "url": format!("/{}", crate::VERSION) }]);
+        document["servers"] = json!([{
+            "url": format!("{ORIGIN}/{}", crate::VERSION),
+            "description": "This server.",
+        }]);
         document["security"] = json!([{ "basic": [] }]);
         document["components"]["securitySchemes"] = json!({
             "basic": {
@@ -248,12 +257,18 @@ impl Document {
         hoist(&mut document);
         account_types(&mut document);
         names(&mut document);
+        schemas::name_lists(&mut document);
+        schemas::title(&mut document);
         for (method, path, any_of) in &self.permissions {
             let names: Vec<_> = any_of.iter().map(|permission| permission.name()).collect();
             let operation = &mut document["paths"][path][method];
             operation["x-required-permission"] = json!(names);
             common_parts(method, path, operation);
+            if let Some(operation) = operation.as_object_mut() {
+                schemas::optional_bodies(operation);
+            }
         }
+        texts::clean(&mut document);
         document
     }
 }

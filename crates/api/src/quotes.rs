@@ -436,7 +436,8 @@ fn body(app: &App) -> impl Fn(&Quoted) -> QuoteBody + Send + use<> {
 
 /// Prices a payment and locks the rate until the quote expires. Nothing is debited before it is
 /// executed or, funded in real time, before its deposit arrives.
-#[utoipa::path(post, path = "/quotes", tag = "Quotes", request_body = CreateQuote,
+#[utoipa::path(post, path = "/quotes",
+    operation_id = "createQuote", tag = "Quotes", request_body = CreateQuote,
     responses(
         (status = 201, description = "The quote.", body = QuoteBody),
         (status = 404, description = "There is no such account, customer or lookup.",
@@ -504,7 +505,8 @@ pub struct ListQuotes {
 }
 
 /// Lists the platform's quotes, newest first.
-#[utoipa::path(get, path = "/quotes", tag = "Quotes", params(ListQuotes),
+#[utoipa::path(get, path = "/quotes",
+    operation_id = "listQuotes", tag = "Quotes", params(ListQuotes),
     responses((status = 200, description = "A page of quotes.", body = List<QuoteBody>)))]
 pub async fn list(
     State(app): State<App>,
@@ -537,7 +539,8 @@ pub async fn list(
 }
 
 /// Shows a quote.
-#[utoipa::path(get, path = "/quotes/{quoteId}", tag = "Quotes",
+#[utoipa::path(get, path = "/quotes/{quoteId}",
+    operation_id = "getQuote", tag = "Quotes",
     params(("quoteId" = String, Path, description = "System id of the quote.")),
     responses((status = 200, description = "The quote.", body = QuoteBody)))]
 pub async fn get(
@@ -555,7 +558,8 @@ pub async fn get(
 }
 
 /// Executes a quote: the source is debited and the transfer starts. A second call is refused.
-#[utoipa::path(post, path = "/quotes/{quoteId}/execute", tag = "Quotes",
+#[utoipa::path(post, path = "/quotes/{quoteId}/execute",
+    operation_id = "executeQuote", tag = "Quotes",
     params(("quoteId" = String, Path, description = "System id of the quote.")),
     responses(
         (status = 200, description = "The quote, `PROCESSING` or, between internal accounts, \

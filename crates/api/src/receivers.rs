@@ -116,7 +116,8 @@ impl Sender {
 
 /// Looks up who has a UMA address and how it can be paid. What was said is kept for 15 minutes, for
 /// a quote to the address.
-#[utoipa::path(get, path = "/receiver/uma/{receiverUmaAddress}", tag = "Receivers",
+#[utoipa::path(get, path = "/receiver/uma/{receiverUmaAddress}",
+    operation_id = "lookUpUmaAddress", tag = "Receivers",
     params(
         ("receiverUmaAddress" = String, Path, description = "The address, `$user@domain`."),
         Sender,
@@ -145,7 +146,8 @@ pub async fn look_up_address(
 }
 
 /// Looks up how an external account can be paid.
-#[utoipa::path(get, path = "/receiver/external-account/{accountId}", tag = "Receivers",
+#[utoipa::path(get, path = "/receiver/external-account/{accountId}",
+    operation_id = "lookUpExternalAccount", tag = "Receivers",
     params(
         ("accountId" = String, Path, description = "System id of the external account."),
         Sender,

@@ -109,7 +109,7 @@ impl ClockBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiveUmaPayment {
-    /// An address of the table in `docs/sandbox.md`.
+    /// An address of the sandbox, such as `$success.usd@sandbox.uma.money`.
     #[schema(max_length = 400, example = "$success.usd@sandbox.uma.money")]
     sender_uma_address: String,
     /// The customer's address; may be left out with a `customerId`.
@@ -169,7 +169,8 @@ fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
 }
 
 /// Makes a deposit to an internal account, which is credited at once.
-#[utoipa::path(post, path = "/sandbox/internal-accounts/{accountId}/fund", tag = "Sandbox",
+#[utoipa::path(post, path = "/sandbox/internal-accounts/{accountId}/fund",
+    operation_id = "fundInternalAccount", tag = "Sandbox",
     request_body = FundInternalAccount,
     params(("accountId" = String, Path, description = "System id of the internal account.")),
     responses(
@@ -215,7 +216,8 @@ pub async fn fund(
 
 /// Makes the deposit that a quote which is funded in real time waits for. Another amount than the
 /// quote's makes it fail, as a real deposit would.
-#[utoipa::path(post, path = "/sandbox/send", tag = "Sandbox", request_body = SendForQuote,
+#[utoipa::path(post, path = "/sandbox/send",
+    operation_id = "sendQuoteDeposit", tag = "Sandbox", request_body = SendForQuote,
     responses(
         (status = 200, description = "The quote's transaction.", body = TransactionBody),
         (status = 404, description = "There is no such quote.", body = ErrorBody),
@@ -254,7 +256,8 @@ pub async fn send(
 }
 
 /// Shows the platform's clock.
-#[utoipa::path(get, path = "/sandbox/clock", tag = "Sandbox",
+#[utoipa::path(get, path = "/sandbox/clock",
+    operation_id = "getSandboxClock", tag = "Sandbox",
     responses((status = 200, description = "The clock.", body = ClockBody)))]
 pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     only_sandbox(&caller.platform)?;
@@ -264,7 +267,8 @@ pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, A
 /// Moves the platform's clock on, never back; it goes on from there. What is due by then happens
 /// at once: quotes expire, payments settle, what is tried again is tried again. No other platform
 /// is affected.
-#[utoipa::path(post, path = "/sandbox/clock", tag = "Sandbox", request_body = AdvanceClock,
+#[utoipa::path(post, path = "/sandbox/clock",
+    operation_id = "advanceSandboxClock", tag = "Sandbox", request_body = AdvanceClock,
     responses((status = 200, description = "The clock.", body = ClockBody)))]
 pub async fn advance_clock(
     State(app): State<App>,
@@ -287,7 +291,8 @@ pub async fn advance_clock(
 
 /// Makes another institution pay a customer. The payment takes the way of a real one: the platform
 /// decides, then the money comes over Lightning.
-#[utoipa::path(post, path = "/sandbox/uma/receive", tag = "Sandbox",
+#[utoipa::path(post, path = "/sandbox/uma/receive",
+    operation_id = "receiveUmaPayment", tag = "Sandbox",
     request_body = ReceiveUmaPayment,
     responses(
         (status = 200, description = "The payment.", body = TransactionBody),
@@ -341,7 +346,8 @@ pub async fn receive(
 }
 
 /// Sends an event of the type `TEST` to the platform's endpoint, once, and shows what it answered.
-#[utoipa::path(post, path = "/sandbox/webhooks/test", tag = "Sandbox",
+#[utoipa::path(post, path = "/sandbox/webhooks/test",
+    operation_id = "sendSandboxTestWebhook", tag = "Sandbox",
     responses(
         (status = 200, description = "What the endpoint answered.", body = TestBody),
         (status = 400, description = "There is no endpoint, or it did not answer.",

@@ -132,7 +132,8 @@ pub struct ListTokens {
 }
 
 /// Lists the platform's tokens, newest first.
-#[utoipa::path(get, path = "/tokens", tag = "Tokens", params(ListTokens),
+#[utoipa::path(get, path = "/tokens",
+    operation_id = "listTokens", tag = "Tokens", params(ListTokens),
     responses((status = 200, description = "A page of tokens.", body = List<TokenBody>)))]
 pub async fn list(
     State(app): State<App>,
@@ -179,7 +180,8 @@ fn may_have(reply: Reply, held: Permissions) -> Result<Reply, service::Error> {
 }
 
 /// Creates a token. Its secret is in this answer and nowhere else.
-#[utoipa::path(post, path = "/tokens", tag = "Tokens", request_body = CreateToken,
+#[utoipa::path(post, path = "/tokens",
+    operation_id = "createToken", tag = "Tokens", request_body = CreateToken,
     responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
 pub async fn create(
     State(app): State<App>,
@@ -211,7 +213,8 @@ fn id(text: &str) -> Result<TokenId, ApiError> {
 }
 
 /// Shows a token, without its secret.
-#[utoipa::path(get, path = "/tokens/{tokenId}", tag = "Tokens",
+#[utoipa::path(get, path = "/tokens/{tokenId}",
+    operation_id = "getToken", tag = "Tokens",
     params(("tokenId" = String, Path, description = "System id of the token.")),
     responses((status = 200, description = "The token.", body = TokenBody)))]
 pub async fn get(
@@ -228,7 +231,8 @@ pub async fn get(
 }
 
 /// Deletes a token: from the answer on it authenticates nobody.
-#[utoipa::path(delete, path = "/tokens/{tokenId}", tag = "Tokens",
+#[utoipa::path(delete, path = "/tokens/{tokenId}",
+    operation_id = "deleteToken", tag = "Tokens",
     params(("tokenId" = String, Path, description = "System id of the token.")),
     responses(
         (status = 204, description = "The token is deleted."),

@@ -466,7 +466,8 @@ pub(crate) fn account_if(checks: &mut Checks, field: &str, text: Option<&str>) -
 }
 
 /// Lists the platform's transactions.
-#[utoipa::path(get, path = "/transactions", tag = "Transactions", params(ListTransactions),
+#[utoipa::path(get, path = "/transactions",
+    operation_id = "listTransactions", tag = "Transactions", params(ListTransactions),
     responses((status = 200, description = "A page of transactions.",
         body = List<TransactionBody>)))]
 pub async fn list(
@@ -518,7 +519,8 @@ pub async fn list(
 }
 
 /// Shows a transaction.
-#[utoipa::path(get, path = "/transactions/{transactionId}", tag = "Transactions",
+#[utoipa::path(get, path = "/transactions/{transactionId}",
+    operation_id = "getTransaction", tag = "Transactions",
     params(("transactionId" = String, Path, description = "System id of the transaction.")),
     responses((status = 200, description = "The transaction.", body = TransactionBody)))]
 pub async fn get(
@@ -566,7 +568,8 @@ schema_of!(ApproveTransaction, RejectTransaction);
 
 /// Approves an incoming payment that waits for the platform's decision, within 5 seconds after it
 /// was made.
-#[utoipa::path(post, path = "/transactions/{transactionId}/approve", tag = "Transactions",
+#[utoipa::path(post, path = "/transactions/{transactionId}/approve",
+    operation_id = "approveTransaction", tag = "Transactions",
     request_body = Option<ApproveTransaction>,
     params(("transactionId" = String, Path, description = "System id of the transaction.")),
     responses(
@@ -601,7 +604,8 @@ pub async fn approve(
 
 /// Rejects an incoming payment that waits for the platform's decision, within 5 seconds after it
 /// was made.
-#[utoipa::path(post, path = "/transactions/{transactionId}/reject", tag = "Transactions",
+#[utoipa::path(post, path = "/transactions/{transactionId}/reject",
+    operation_id = "rejectTransaction", tag = "Transactions",
     request_body = Option<RejectTransaction>,
     params(("transactionId" = String, Path, description = "System id of the transaction.")),
     responses(

@@ -133,7 +133,8 @@ impl TryFrom<Parts> for Transfer {
 
 /// Pays out of an internal account to an external one. The money is set aside at once; the
 /// transaction is `COMPLETED` when the rail has delivered it.
-#[utoipa::path(post, path = "/transfer-out", tag = "Transfers", request_body = TransferOut,
+#[utoipa::path(post, path = "/transfer-out",
+    operation_id = "createTransferOut", tag = "Transfers", request_body = TransferOut,
     responses(
         (status = 201, description = "The transaction, `PENDING`.", body = TransactionBody),
         (status = 404, description = "There is no such account.", body = ErrorBody),
@@ -151,7 +152,8 @@ pub async fn transfer_out(
 
 /// Pulls money from an external account into an internal one. It is available when the transaction
 /// is `COMPLETED`.
-#[utoipa::path(post, path = "/transfer-in", tag = "Transfers", request_body = TransferIn,
+#[utoipa::path(post, path = "/transfer-in",
+    operation_id = "createTransferIn", tag = "Transfers", request_body = TransferIn,
     responses(
         (status = 201, description = "The transaction, `PENDING`.", body = TransactionBody),
         (status = 404, description = "There is no such account.", body = ErrorBody),

@@ -80,7 +80,8 @@ pub struct ListProviders {
 }
 
 /// Lists the institutions.
-#[utoipa::path(get, path = "/uma-providers", tag = "Receivers", params(ListProviders),
+#[utoipa::path(get, path = "/uma-providers",
+    operation_id = "listUmaProviders", tag = "Receivers", params(ListProviders),
     responses((status = 200, description = "A page of institutions.",
         body = List<ProviderBody>)))]
 pub async fn list(

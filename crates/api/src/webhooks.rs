@@ -83,14 +83,16 @@ impl From<Tested> for TestBody {
 }
 
 /// Shows what deliveries are signed with.
-#[utoipa::path(get, path = "/webhooks/keys", tag = "Webhooks",
+#[utoipa::path(get, path = "/webhooks/keys",
+    operation_id = "getWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The keys.", body = KeysBody)))]
 pub async fn keys(State(app): State<App>, caller: Caller) -> Response {
     ok(&KeysBody::new(&app, &caller.platform))
 }
 
 /// Replaces the keys. Deliveries are signed with both for a day.
-#[utoipa::path(post, path = "/webhooks/keys/rotate", tag = "Webhooks",
+#[utoipa::path(post, path = "/webhooks/keys/rotate",
+    operation_id = "rotateWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The new keys, and those before.", body = KeysBody)))]
 pub async fn rotate(State(app): State<App>, caller: Caller, request: Once) -> Response {
     let platform = caller.platform.id;
@@ -102,7 +104,8 @@ pub async fn rotate(State(app): State<App>, caller: Caller, request: Once) -> Re
 }
 
 /// Sends an event of the type `TEST` to the platform's endpoint, once, and shows what it answered.
-#[utoipa::path(post, path = "/webhooks/test", tag = "Webhooks",
+#[utoipa::path(post, path = "/webhooks/test",
+    operation_id = "sendTestWebhook", tag = "Webhooks",
     responses(
         (status = 200, description = "What the endpoint answered.", body = TestBody),
         (status = 400, description = "There is no endpoint, or it did not answer.",

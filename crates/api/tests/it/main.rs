@@ -8,6 +8,7 @@ mod held_rail;
 
 mod deliveries;
 mod documents;
+mod published;
 mod jobs;
 mod pulled_quotes;
 mod story;
