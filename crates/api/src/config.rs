@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use domain::currency::Currency;
 use domain::money::AMOUNT_MAX;
+use domain::patch::Patch;
 use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField, Platform, SupportedCurrency};
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
@@ -15,7 +16,8 @@ use utoipa::ToSchema;
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::{Json, Once, ok, renderer, respond};
-use crate::validate::{Checks, schema_of};
+use crate::patch;
+use crate::validate::{Checks, patch_of};
 use crate::wire::currency;
 
 /// A fact that the platform asks of counterparties.
@@ -159,17 +161,23 @@ pub struct UpdateConfig {
     #[serde(default)]
     #[schema(nullable = false, format = "uma-domain", min_length = 1, max_length = 259)]
     uma_domain: Option<String>,
-    /// Where events go: an absolute URL.
-    #[serde(default)]
-    #[schema(nullable = false, format = "web-address", min_length = 1, max_length = 2048)]
-    webhook_endpoint: Option<String>,
+    /// Where events go: an absolute URL. `null` removes it, and with it what waits for delivery.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(
+        value_type = Option<String>,
+        required = false,
+        format = "web-address",
+        min_length = 1,
+        max_length = 2048
+    )]
+    webhook_endpoint: Patch<String>,
     /// All currencies, in the place of those before.
     #[serde(default)]
     #[schema(nullable = false, max_items = 100)]
     supported_currencies: Option<Vec<SupportedCurrencyBody>>,
 }
 
-schema_of!(UpdateConfig);
+patch_of!(UpdateConfig);
 
 impl TryFrom<UpdateConfig> for ConfigChange {
     type Error = ApiError;

@@ -6,9 +6,11 @@ use domain::account_info::FieldError;
 use domain::address::{Address, AddressDraft};
 use domain::country::Country;
 use domain::customer::{
-    BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
+    BeneficialOwner, Business, BusinessPatch, Customer, Identity, Individual, IndividualPatch,
+    KycStatus, OWNER_TYPES,
 };
 use domain::id::CustomerId;
+use domain::patch::Patch;
 use domain::time::Date;
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
@@ -24,7 +26,8 @@ use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
 use crate::extract::{Json, Once, ok, renderer, respond};
 use crate::page::{Cursors, List};
-use crate::validate::{Checks, schema_of};
+use crate::patch;
+use crate::validate::{Checks, patch_of, schema_of};
 use crate::wire::{AddressBody, Number};
 
 /// A new customer; `customerType` selects the variant.
@@ -136,13 +139,13 @@ pub struct UpdateBusinessInfo {
     #[schema(nullable = false, format = "name", min_length = 1, max_length = 255)]
     legal_name: Option<String>,
     /// Number in the register.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 255)]
-    registration_number: Option<String>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<String>, required = false, max_length = 255)]
+    registration_number: Patch<String>,
     /// Tax number.
-    #[serde(default)]
-    #[schema(nullable = false, max_length = 255)]
-    tax_id: Option<String>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<String>, required = false, max_length = 255)]
+    tax_id: Patch<String>,
 }
 
 /// A person behind a business.
@@ -191,6 +194,7 @@ pub struct BeneficialOwnerBody {
 }
 
 /// What changes about a customer; `customerType` must be what it is. What is left out stays.
+/// `null` clears a field.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "customerType")]
 pub enum UpdateCustomer {
@@ -215,21 +219,32 @@ pub struct UpdateIndividual {
     #[schema(nullable = false, max_length = 64)]
     kyc_status: Option<String>,
     /// Full name.
-    #[serde(default)]
-    #[schema(nullable = false, format = "name", min_length = 1, max_length = 255)]
-    full_name: Option<String>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(
+        value_type = Option<String>,
+        required = false,
+        format = "name",
+        min_length = 1,
+        max_length = 255
+    )]
+    full_name: Patch<String>,
     /// Date of birth.
-    #[serde(default)]
-    #[schema(nullable = false, format = Date, max_length = 10)]
-    birth_date: Option<String>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<String>, required = false, format = Date, max_length = 10)]
+    birth_date: Patch<String>,
     /// ISO 3166-1 alpha-2 code.
-    #[serde(default)]
-    #[schema(nullable = false, format = "iso-3166-1-alpha-2", max_length = 2)]
-    nationality: Option<String>,
-    /// Where the person lives.
-    #[serde(default)]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(
+        value_type = Option<String>,
+        required = false,
+        format = "iso-3166-1-alpha-2",
+        max_length = 2
+    )]
+    nationality: Patch<String>,
+    /// Where the person lives, in the place of the address before.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<AddressBody>, required = false)]
+    address: Patch<AddressBody>,
 }
 
 /// What changes about a business.
@@ -244,21 +259,22 @@ pub struct UpdateBusiness {
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     kyb_status: Option<String>,
-    /// Where it is.
-    #[serde(default)]
-    #[schema(nullable = false, required = false)]
-    address: Option<AddressBody>,
+    /// Where it is, in the place of the address before.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<AddressBody>, required = false)]
+    address: Patch<AddressBody>,
     /// What it is in the register.
     #[serde(default)]
     #[schema(nullable = false, required = false)]
     business_info: Option<UpdateBusinessInfo>,
     /// The persons behind it, in the place of those before.
-    #[serde(default)]
-    #[schema(nullable = false, required = false, max_items = 100)]
-    beneficial_owners: Option<Vec<BeneficialOwnerBody>>,
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<Vec<BeneficialOwnerBody>>, required = false, max_items = 100)]
+    beneficial_owners: Patch<Vec<BeneficialOwnerBody>>,
 }
 
-schema_of!(CreateCustomer, UpdateCustomer);
+schema_of!(CreateCustomer);
+patch_of!(UpdateCustomer, "businessInfo");
 
 fn date(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<Date> {
     text.and_then(|text| checks.take(field, Date::parse(text)))
@@ -353,19 +369,21 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
 
     fn try_from(body: UpdateCustomer) -> Result<Self, ApiError> {
         let mut checks = Checks::new();
+        let new_address = |checks: &mut Checks, body: Patch<AddressBody>| {
+            body.and_then(|body| address(checks, "address", Some(body)))
+        };
         let change = match body {
             UpdateCustomer::Individual(body) => Self {
                 customer_type: "INDIVIDUAL",
                 uma_address: body.uma_address,
                 kyc_status: kyc(&mut checks, "kycStatus", body.kyc_status.as_deref()),
-                individual: Individual {
+                individual: IndividualPatch {
                     full_name: body.full_name,
-                    birth_date: date(&mut checks, "birthDate", body.birth_date.as_deref()),
-                    nationality: country(&mut checks, "nationality", body.nationality.as_deref()),
-                    address: address(&mut checks, "address", body.address),
+                    birth_date: checks.patch("birthDate", body.birth_date, Date::parse),
+                    nationality: checks.patch("nationality", body.nationality, Country::parse),
+                    address: new_address(&mut checks, body.address),
                 },
-                business: Business::default(),
-                beneficial_owners: None,
+                business: BusinessPatch::default(),
             },
             UpdateCustomer::Business(body) => {
                 let info = body.business_info.unwrap_or_default();
@@ -373,16 +391,15 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
                     customer_type: "BUSINESS",
                     uma_address: body.uma_address,
                     kyc_status: kyc(&mut checks, "kybStatus", body.kyb_status.as_deref()),
-                    individual: Individual::default(),
-                    business: Business {
-                        legal_name: info.legal_name.unwrap_or_default(),
+                    individual: IndividualPatch::default(),
+                    business: BusinessPatch {
+                        legal_name: info.legal_name,
                         registration_number: info.registration_number,
                         tax_id: info.tax_id,
-                        address: address(&mut checks, "address", body.address),
-                        beneficial_owners: Vec::new(),
+                        address: new_address(&mut checks, body.address),
+                        beneficial_owners: { body.beneficial_owners }
+                            .map(|bodies| owners(&mut checks, bodies)),
                     },
-                    beneficial_owners: { body.beneficial_owners }
-                        .map(|bodies| owners(&mut checks, bodies)),
                 }
             }
         };

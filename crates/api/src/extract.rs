@@ -65,8 +65,9 @@ where
 
 /// Parses and checks a body.
 fn parse<T: DeserializeOwned + Schema>(bytes: &[u8]) -> Result<T, ApiError> {
-    let value = strict::object(bytes)
+    let mut value = strict::object(bytes)
         .map_err(|reason| ApiError::new(Code::InvalidInput, reason).with("reason", "body"))?;
+    T::NULLS.apply(&mut value);
     T::check(&value)?;
     serde_json::from_value(value).map_err(|error| {
         let message = format!("the body does not fit the schema: {error}");

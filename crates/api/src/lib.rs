@@ -11,6 +11,7 @@ pub mod error;
 pub mod auth;
 pub mod strict;
 pub mod validate;
+pub mod patch;
 pub mod extract;
 pub mod page;
 pub mod wire;

@@ -41,6 +41,7 @@ pub fn hoist(document: &mut Value) {
 /// Rewrites every union of tagged variants so that a checker follows the tag and reports what is
 /// wrong with the variant that was meant, instead of "none of the variants fits".
 pub fn branches(document: &mut Value) {
+    nullable_references(document);
     for (name, tag, variants) in unions(document) {
         let values: Vec<_> = variants.iter().map(|(value, _)| json!(value)).collect();
         let tag_rule = json!({
@@ -56,6 +57,27 @@ pub fn branches(document: &mut Value) {
         };
         let all: Vec<_> = std::iter::once(tag_rule).chain(variants.iter().map(branch)).collect();
         document["components"]["schemas"][&name] = json!({ "allOf": all });
+    }
+}
+
+/// Rewrites every "null or one of this type" so that a checker reports what is wrong inside the
+/// value, instead of "neither fits".
+fn nullable_references(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let inner = fields.get("oneOf").and_then(|all| match all.as_array()?.as_slice() {
+                [null, inner] if null["type"] == "null" => Some(inner.clone()),
+                _ => None,
+            });
+            if let Some(inner) = inner {
+                fields.remove("oneOf");
+                fields.insert("if".to_owned(), json!({ "type": "null" }));
+                fields.insert("else".to_owned(), inner);
+            }
+            fields.values_mut().for_each(nullable_references);
+        }
+        Value::Array(items) => items.iter_mut().for_each(nullable_references),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

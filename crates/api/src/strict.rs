@@ -111,8 +111,6 @@ impl<'de> Visitor<'de> for Strict {
             }
             all.insert(key, value);
         }
-        // `null` and absence mean the same in this API.
-        all.retain(|_, value| !value.is_null());
         Ok(Value::Object(all))
     }
 }
@@ -170,7 +168,9 @@ mod tests {
     #[test]
     fn ordinary_objects_are_read() {
         let read = object(r#"{"a":[1,-2.5,null,true],"b":{"c":"é"},"d":null}"#.as_bytes());
-        assert_eq!(read, Ok(serde_json::json!({"a": [1, -2.5, null, true], "b": {"c": "é"}})));
+        let expected =
+            serde_json::json!({"a": [1, -2.5, null, true], "b": {"c": "é"}, "d": null});
+        assert_eq!(read, Ok(expected));
     }
 
     proptest! {

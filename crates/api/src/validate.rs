@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::country::Country;
 use domain::id::{Id, Kind};
+use domain::patch::Patch;
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::time::{Date, Timestamp};
 use domain::transaction::Facts;
@@ -17,9 +18,13 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::error::{ApiError, Code, Problem};
 use crate::openapi::{branches, names};
+use crate::patch::Nulls;
 
 /// A request type whose schema checks it. Implemented by `schema_of!`.
 pub trait Schema {
+    /// What `null` means in it.
+    const NULLS: Nulls = Nulls::Absent;
+
     /// Reports everything about a JSON value that the schema does not allow.
     fn check(value: &Value) -> Result<(), ApiError>;
 }
@@ -39,6 +44,23 @@ macro_rules! schema_of {
     };
 }
 pub(crate) use schema_of;
+
+/// Makes the request type of a `PATCH` check itself against its own schema. `null` clears fields at
+/// the top of the body, and in the objects that are named.
+macro_rules! patch_of {
+    ($request:ty $(, $merged:literal)*) => {
+        impl $crate::validate::Schema for $request {
+            const NULLS: $crate::patch::Nulls = $crate::patch::Nulls::Clear(&[$($merged),*]);
+
+            fn check(value: &serde_json::Value) -> Result<(), $crate::error::ApiError> {
+                static CHECKER: std::sync::LazyLock<$crate::validate::Checker> =
+                    std::sync::LazyLock::new($crate::validate::Checker::of::<$request>);
+                CHECKER.check(value)
+            }
+        }
+    };
+}
+pub(crate) use patch_of;
 
 /// A compiled schema.
 pub struct Checker(Validator);
@@ -208,6 +230,11 @@ fn problem(error: &ValidationError<'_>) -> Problem {
         ValidationErrorKind::Enum { options } => {
             (format!("must be one of {options}"), json!({ "enum": **options }))
         }
+        // Only a request that changes something can have it.
+        ValidationErrorKind::Type { .. } if error.instance().is_null() && is_property(&field) => {
+            let message = "cannot be cleared: leave it out, and it stays as it is";
+            (message.to_owned(), json!({ "type": wanted_type(error) }))
+        }
         ValidationErrorKind::Type { .. } => {
             let wanted = wanted_type(error);
             (format!("must be of type {wanted}"), json!({ "type": wanted }))
@@ -218,6 +245,11 @@ fn problem(error: &ValidationError<'_>) -> Problem {
         }
     };
     Problem { field, message, constraint: Some(constraint) }
+}
+
+/// Whether a path ends in a name, not in the place of an entry.
+fn is_property(field: &str) -> bool {
+    field.rsplit('.').next().is_some_and(|last| last.parse::<usize>().is_err())
 }
 
 /// The type that was wanted, as the message of the checker names it.
@@ -260,6 +292,16 @@ impl Checks {
     /// An optional identifier.
     pub fn id_if<K: Kind>(&mut self, field: &str, text: Option<&str>) -> Option<Id<K>> {
         text.and_then(|text| self.id(field, text))
+    }
+
+    /// A field that changes, read by `from_text`.
+    pub fn patch<T, E: std::fmt::Display>(
+        &mut self,
+        field: &str,
+        patch: Patch<String>,
+        from_text: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Patch<T> {
+        patch.and_then(|text| self.take(field, from_text(&text)))
     }
 
     /// An optional instant.

@@ -23,6 +23,7 @@ use domain::customer::{Identity, Individual, KycStatus};
 use domain::id::{
     ExternalAccountId, Id, InternalAccountId, Kind, Owner, PlatformId, TransactionId,
 };
+use domain::patch::Patch;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event};
@@ -169,7 +170,7 @@ impl Filling {
 
     async fn set_endpoint(&self, endpoint: &str) -> Result<()> {
         let keyed = Keyed { scope: None, platform: self.platform, ahead: Ahead::NONE };
-        let webhook_endpoint = Some(endpoint.to_owned());
+        let webhook_endpoint = Patch::Set(endpoint.to_owned());
         let change = ConfigChange { webhook_endpoint, ..ConfigChange::default() };
         let render = renderer(200, |_: &Platform| ());
         platforms::configure(&self.app, keyed, change, render).await?;

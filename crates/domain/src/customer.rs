@@ -4,6 +4,7 @@ use crate::address::Address;
 use crate::country::Country;
 use crate::id::{CustomerId, ExternalAccountId, IdentityCheckId, PlatformId};
 use crate::kyc::{self, Kyc};
+use crate::patch::Patch;
 use crate::time::{Date, Timestamp};
 use crate::transaction::Facts;
 use crate::uma_address::UmaAddress;
@@ -102,7 +103,30 @@ pub struct Individual {
     pub address: Option<Address>,
 }
 
+/// What changes about a person.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IndividualPatch {
+    /// Full name.
+    pub full_name: Patch<String>,
+    /// Date of birth.
+    pub birth_date: Patch<Date>,
+    /// Nationality.
+    pub nationality: Patch<Country>,
+    /// Where the person lives, in the place of the address before.
+    pub address: Patch<Address>,
+}
+
 impl Individual {
+    /// The person after a change.
+    pub fn patched(&self, patch: &IndividualPatch) -> Self {
+        Self {
+            full_name: patch.full_name.applied_to(&self.full_name),
+            birth_date: patch.birth_date.applied_to(&self.birth_date),
+            nationality: patch.nationality.applied_to(&self.nationality),
+            address: patch.address.applied_to(&self.address),
+        }
+    }
+
     /// What is known once somebody has said this: what was not said stays.
     pub fn changed(&self, said: &Self) -> Self {
         Self {
@@ -168,17 +192,35 @@ pub struct Business {
     pub beneficial_owners: Vec<BeneficialOwner>,
 }
 
+/// What changes about a business.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BusinessPatch {
+    /// Legal name, which no business is without.
+    pub legal_name: Option<String>,
+    /// Number in the register.
+    pub registration_number: Patch<String>,
+    /// Tax number.
+    pub tax_id: Patch<String>,
+    /// Where it is, in the place of the address before.
+    pub address: Patch<Address>,
+    /// The persons behind it, in the place of those before.
+    pub beneficial_owners: Patch<Vec<BeneficialOwner>>,
+}
+
 impl Business {
-    /// What is known once somebody has said this about all but its owners: what was not said, or
-    /// is an empty legal name, stays.
-    pub fn changed(&self, said: &Self) -> Self {
-        let legal_name = [&said.legal_name, &self.legal_name].into_iter().find(|it| !it.is_empty());
+    /// The business after a change.
+    pub fn patched(&self, patch: &BusinessPatch) -> Self {
+        let owners = match &patch.beneficial_owners {
+            Patch::Keep => self.beneficial_owners.clone(),
+            Patch::Clear => Vec::new(),
+            Patch::Set(owners) => owners.clone(),
+        };
         Self {
-            legal_name: legal_name.cloned().unwrap_or_default(),
-            registration_number: newer(&said.registration_number, &self.registration_number),
-            tax_id: newer(&said.tax_id, &self.tax_id),
-            address: newer(&said.address, &self.address),
-            beneficial_owners: self.beneficial_owners.clone(),
+            legal_name: patch.legal_name.as_ref().unwrap_or(&self.legal_name).clone(),
+            registration_number: patch.registration_number.applied_to(&self.registration_number),
+            tax_id: patch.tax_id.applied_to(&self.tax_id),
+            address: patch.address.applied_to(&self.address),
+            beneficial_owners: owners,
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod checks;
 pub mod external_account;
 pub mod lookup;
 pub mod transition;
+pub mod patch;
 pub mod quote;
 pub mod transaction;
 pub mod approval;

@@ -6,7 +6,7 @@ use domain::account_info::{FieldError, Rule};
 use domain::clock::Ahead;
 use domain::code::letter;
 use domain::currency::Currency;
-use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual, KycStatus};
+use domain::customer::{BusinessPatch, Customer, Identity, IndividualPatch, KycStatus};
 use domain::id::{CustomerId, Owner, PlatformId};
 use domain::kyc::{Event, Kyc};
 use domain::platform::Platform;
@@ -163,22 +163,16 @@ pub struct CustomerChange {
     /// What the platform says about its identity; counts only for regulated platforms.
     pub kyc_status: Option<KycStatus>,
     /// What changes about a person.
-    pub individual: Individual,
-    /// What changes about a business but for its owners; an empty legal name stays as it is.
-    pub business: Business,
-    /// The persons behind a business, in the place of those before.
-    pub beneficial_owners: Option<Vec<BeneficialOwner>>,
+    pub individual: IndividualPatch,
+    /// What changes about a business.
+    pub business: BusinessPatch,
 }
 
 impl CustomerChange {
     fn applied_to(&self, identity: &Identity) -> Identity {
         match identity {
-            Identity::Individual(old) => Identity::Individual(old.changed(&self.individual)),
-            Identity::Business(old) => {
-                let changed = old.changed(&self.business);
-                let owners = self.beneficial_owners.clone().unwrap_or(changed.beneficial_owners);
-                Identity::Business(Business { beneficial_owners: owners, ..changed })
-            }
+            Identity::Individual(old) => Identity::Individual(old.patched(&self.individual)),
+            Identity::Business(old) => Identity::Business(old.patched(&self.business)),
         }
     }
 }

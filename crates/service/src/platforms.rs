@@ -6,6 +6,7 @@ use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
+use domain::patch::Patch;
 use domain::platform::{CorridorRule, Mode, Platform, SupportedCurrency};
 use domain::signing::Generations;
 use domain::time::Timestamp;
@@ -126,8 +127,8 @@ pub async fn create_first(
 pub struct ConfigChange {
     /// Domain of addresses that are given out from now on.
     pub uma_domain: Option<UmaDomain>,
-    /// Where its events go.
-    pub webhook_endpoint: Option<String>,
+    /// Where its events go; nowhere once it is cleared.
+    pub webhook_endpoint: Patch<String>,
     /// All currencies, in the place of those before (contract 13, row 26).
     pub currencies: Option<Vec<SupportedCurrency>>,
 }
@@ -164,10 +165,14 @@ pub async fn configure<R: Render<Platform>>(
             }
             platform.uma_domain = domain.clone();
         }
-        if let Some(endpoint) = &change.webhook_endpoint {
-            platform.webhook_endpoint = Some(endpoint.clone());
-            webhooks::open(unit, id)?;
-            webhooks::tell_endpoint(&unit_app, unit, id, now)?;
+        platform.webhook_endpoint = change.webhook_endpoint.applied_to(&platform.webhook_endpoint);
+        match &change.webhook_endpoint {
+            Patch::Keep => {}
+            Patch::Clear => webhooks::close(unit, id)?,
+            Patch::Set(_) => {
+                webhooks::open(unit, id)?;
+                webhooks::tell_endpoint(&unit_app, unit, id, now)?;
+            }
         }
         platform.updated_at = now;
         unit.put_platform(platform.clone());

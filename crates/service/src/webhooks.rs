@@ -101,6 +101,16 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
     Ok(())
 }
 
+/// Ends the deliveries of a platform that has removed its endpoint. What waits is given up, as if
+/// the endpoint had answered 410.
+pub(crate) fn close(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
+    let outbox = unit.outbox(platform)?;
+    if outbox.endpoint == Endpoint::Open {
+        unit.put_outbox(Outbox { endpoint: Endpoint::Gone, news: true, ..outbox });
+    }
+    Ok(())
+}
+
 /// Keeps what came of a question to a platform, which is attempted once or, where its time was over
 /// before its turn, not at all (contract 7.3).
 pub(crate) fn keep_question(

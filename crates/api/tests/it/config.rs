@@ -82,6 +82,28 @@ async fn a_manager_changes_every_field_and_what_is_left_out_stays() {
 }
 
 #[tokio::test]
+async fn a_manager_removes_the_webhook_endpoint_and_nothing_else() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let endpoint = json!({ "webhookEndpoint": "https://example.com/hooks" });
+    let mut expected = client.patch("/config", &endpoint).await.expect(200).clone();
+    for wrong in ["umaDomain", "supportedCurrencies"] {
+        let change = json!({ wrong: null, "webhookEndpoint": null });
+        let answer = client.patch("/config", &change).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [wrong]);
+        assert_eq!(*client.get("/config").await.expect(200), expected);
+    }
+    expected.as_object_mut().expect("an object").remove("webhookEndpoint");
+    for _ in 0..2 {
+        let cleared = client.patch("/config", &json!({ "webhookEndpoint": null })).await;
+        assert_eq!(*cleared.expect(200), expected);
+        assert_eq!(*client.get("/config").await.expect(200), expected);
+    }
+    client.post("/webhooks/test", &json!({})).await.refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
+    server.verify();
+}
+
+#[tokio::test]
 async fn a_manager_cannot_change_what_only_the_server_decides() {
     let server = Server::new();
     let client = server.platform().await;

@@ -300,6 +300,104 @@ async fn a_regulated_platform_changes_what_it_knows_of_a_business() {
 }
 
 #[tokio::test]
+async fn null_clears_what_a_customer_may_be_without() {
+    let server = Server::new();
+    let client = server.platform().await;
+    for (body, cleared) in [
+        (ada(), vec!["fullName", "birthDate", "nationality", "address"]),
+        (engines(), vec!["address"]),
+    ] {
+        let made = make(&client, &body).await;
+        let mut expected = made.clone();
+        for field in cleared {
+            let change = json!({ "customerType": body["customerType"], field: null });
+            expected.as_object_mut().expect("a customer").remove(field);
+            let changed = client.patch(&path(&made), &change).await;
+            assert_eq!(*changed.expect(200), expected, "{field}");
+            // Once more changes nothing.
+            let changed = client.patch(&path(&made), &change).await;
+            assert_eq!(*changed.expect(200), expected, "{field}");
+        }
+        assert_eq!(*client.get(&path(&made)).await.expect(200), expected);
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn null_clears_members_of_a_business_and_keeps_the_others() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let made = make(&client, &engines()).await;
+    let change = json!({
+        "customerType": "BUSINESS",
+        "businessInfo": { "taxId": null },
+        "beneficialOwners": null,
+        "address": { "line1": "2 Dorset Street", "line2": null, "postalCode": "W1", "country": "GB" },
+    });
+    let mut expected = made.clone();
+    expected["businessInfo"].as_object_mut().expect("an object").remove("taxId");
+    expected["beneficialOwners"] = json!([]);
+    expected["address"] =
+        json!({ "line1": "2 Dorset Street", "postalCode": "W1", "country": "GB" });
+    assert_eq!(*client.patch(&path(&made), &change).await.expect(200), expected);
+    let owners = json!([{ "fullName": "Joan Clarke", "individualType": "TRUSTEE", "title": null }]);
+    let change = json!({ "customerType": "BUSINESS", "beneficialOwners": owners });
+    expected["beneficialOwners"] =
+        json!([{ "fullName": "Joan Clarke", "individualType": "TRUSTEE" }]);
+    assert_eq!(*client.patch(&path(&made), &change).await.expect(200), expected);
+    server.verify();
+}
+
+#[tokio::test]
+async fn null_is_refused_where_a_customer_must_have_a_value() {
+    let server = Server::new();
+    let client = server.platform().await;
+    for (body, wrong) in [
+        (ada(), json!({ "umaAddress": null })),
+        (ada(), json!({ "kycStatus": null })),
+        (engines(), json!({ "umaAddress": null })),
+        (engines(), json!({ "kybStatus": null })),
+        (engines(), json!({ "businessInfo": null })),
+    ] {
+        let mut body = body;
+        body.as_object_mut().expect("an object").remove("umaAddress");
+        let made = make(&client, &body).await;
+        let mut change = wrong.clone();
+        change["customerType"] = body["customerType"].clone();
+        let answer = client.patch(&path(&made), &change).await;
+        let field = wrong.as_object().expect("an object").keys().next().expect("a field");
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [field], "{wrong}");
+        let message = text(&answer.body["message"]);
+        assert!(message.contains("cannot be cleared"), "{message}");
+        assert_eq!(*client.get(&path(&made)).await.expect(200), made);
+    }
+    let made = make(&client, &engines()).await;
+    let change = json!({ "customerType": "BUSINESS", "businessInfo": { "legalName": null } });
+    let answer = client.patch(&path(&made), &change).await;
+    let named = fields(answer.refused(400, "INVALID_INPUT"));
+    assert_eq!(named, ["businessInfo.legalName"]);
+    let change = person(json!({ "customerType": null }));
+    let answer = client.patch(&path(&made), &change).await;
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["customerType"]);
+}
+
+#[tokio::test]
+async fn an_unregulated_platform_clears_no_personal_data() {
+    let server = Server::new();
+    let client = server.platform_with(Mode::Sandbox, false).await;
+    let made = make(&client, &ada()).await;
+    for field in ["fullName", "birthDate", "nationality", "address"] {
+        let answer = client.patch(&path(&made), &person(json!({ field: null }))).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [field]);
+    }
+    assert_eq!(*client.get(&path(&made)).await.expect(200), made);
+    // Data that is not there stays away.
+    let made = make(&client, &person(json!({ "fullName": "Eve" }))).await;
+    let nothing = person(json!({ "birthDate": null, "address": null }));
+    assert_eq!(*client.patch(&path(&made), &nothing).await.expect(200), made);
+}
+
+#[tokio::test]
 async fn a_change_names_the_type_that_the_customer_has() {
     let server = Server::new();
     let client = server.platform().await;

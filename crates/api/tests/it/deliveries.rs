@@ -269,6 +269,35 @@ async fn an_endpoint_that_is_gone_gets_nothing_until_it_is_set_again() {
 }
 
 #[tokio::test]
+async fn a_removed_endpoint_gets_nothing_until_one_is_set() {
+    let mut told = Told::new().await;
+    told.receiver.answer(Answer::status(500));
+    let waiting = told.pay().await;
+    told.deliver().await;
+    assert_eq!(told.receiver.take().len(), 2);
+    let client = told.payer.client.clone();
+    client.patch("/config", &json!({ "webhookEndpoint": null })).await.expect(200);
+    told.receiver.answer(Answer::status(200));
+    told.pay().await;
+    told.pass(600_000).await;
+    assert!(told.receiver.take().is_empty());
+    let dead = told.deliveries(&format!("?resourceId={waiting}")).await;
+    assert!(dead.iter().all(|delivery| delivery["status"] == "DEAD"), "{dead:?}");
+    let path = format!("/webhooks/deliveries/{}/retry", text(&dead[0]["id"]));
+    let refused = client.post(&path, &json!({})).await;
+    let message = text(&refused.body["message"]);
+    refused.refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
+    assert!(!message.contains("410"), "{message}");
+    told.server.verify();
+    let url = told.receiver.url("/new");
+    client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
+    let payment = told.pay().await;
+    told.pass(5_000).await;
+    assert_eq!(statuses(&told.receiver.take())[&payment], WHOLE);
+    told.server.verify();
+}
+
+#[tokio::test]
 async fn who_asks_to_be_left_alone_is() {
     let mut told = Told::new().await;
     told.receiver.answer(Answer::status(429).header("retry-after", "120"));

@@ -12,6 +12,7 @@ use store::unit::Unit;
 use crate::app::App;
 use crate::error::Error;
 use crate::once::{Keyed, Render, Reply, answered, once};
+use crate::owners;
 use crate::webhooks::look_again;
 
 /// Events that are sent again by one request, at most: some seconds of deliveries. Whoever has
@@ -44,6 +45,9 @@ fn demand_endpoint(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
     match unit.outbox(platform)?.endpoint {
         Endpoint::Open => Ok(()),
         Endpoint::None => Err(Error::NoWebhookEndpoint),
+        Endpoint::Gone if owners::platform(unit, platform)?.webhook_endpoint.is_none() => {
+            Err(Error::NoWebhookEndpoint)
+        }
         Endpoint::Gone => Err(Error::WebhookEndpointGone),
     }
 }
