@@ -34,8 +34,9 @@ const IDLE_TIME: Duration = Duration::from_secs(30);
 /// that answers quickly: with fewer, most requests would begin with a new connection.
 const IDLE_MAX: usize = 64;
 
-/// Bytes of an answer that are read: as many as anybody is shown.
-const ANSWER_MAX: usize = 4_096;
+/// Bytes of an answer that are read. The answer to an approval request has a few facts of 500
+/// characters each; one that is cut off would be no JSON.
+const ANSWER_MAX: usize = 64 * 1_024;
 
 const USER_AGENT: &str = concat!("switchyard/", env!("CARGO_PKG_VERSION"));
 

@@ -27,18 +27,27 @@ impl QuestionBody {
     }
 }
 
-/// Reads the body of an answer. Nobody can be told that it is wrong, so whatever cannot be read is
-/// as if it were not said: what was mandatory is then missing.
+/// Reads the body of an answer: nothing, or a JSON object in which `receiverCustomerInfo` is an
+/// object of texts. No answer goes back, so parts of another form count as left out.
 pub fn read(body: &[u8]) -> Said {
+    let is_empty = body.trim_ascii().is_empty();
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let known = |name: &str| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
+    let is_fact = |value: &Value| match value.as_str() {
+        Some(text) => text.chars().count() <= FACT_MAX && !text.chars().any(char::is_control),
+        None => value.is_null(),
+    };
     let fact = |(name, value): (&String, &Value)| {
-        let value = value.as_str().filter(|value| value.chars().count() <= FACT_MAX)?;
+        let value = value.as_str().filter(|_| is_fact(value))?;
         Some((known(name)?, value.to_owned()))
     };
-    let receiver = body["receiverCustomerInfo"].as_object().into_iter().flatten();
+    let info = &body["receiverCustomerInfo"];
+    let has_shape = body.is_object()
+        && (info.is_null() || info.as_object().is_some_and(|info| info.values().all(is_fact)));
+    let receiver = info.as_object().into_iter().flatten();
     let required = body["requiredFields"].as_array().into_iter().flatten();
     Said {
+        has_shape: is_empty || has_shape,
         receiver: receiver.filter_map(fact).collect::<Facts>(),
         reason: body["reason"].as_str().map(str::to_owned),
         required_fields: required.filter_map(|name| known(name.as_str()?)).collect(),
@@ -70,5 +79,42 @@ mod tests {
             check(nothing, &[], None, &[]);
         }
         assert_eq!(read(&[0xff, 0xfe]), Said::default());
+    }
+
+    #[test]
+    fn an_answer_is_empty_or_an_object_of_texts() {
+        for whole in [
+            "",
+            " \r\n",
+            "{}",
+            r#"{"receiverCustomerInfo":null}"#,
+            r#"{"receiverCustomerInfo":{}}"#,
+            r#"{"receiverCustomerInfo":{"TAX_ID":"1","SHOE_SIZE":"38","EMAIL":null}}"#,
+            r#"{"message":"fine\n","n":1.5}"#,
+        ] {
+            assert!(read(whole.as_bytes()).has_shape, "{whole}");
+        }
+        let long = format!(r#"{{"receiverCustomerInfo":{{"EMAIL":"{}"}}}}"#, "x".repeat(501));
+        for other in [
+            "<!doctype html><p>OK",
+            "OK",
+            "{",
+            "{}{}",
+            "[]",
+            "[{}]",
+            "null",
+            "true",
+            "0",
+            r#""{}""#,
+            r#"{"receiverCustomerInfo":[]}"#,
+            r#"{"receiverCustomerInfo":"TAX_ID"}"#,
+            r#"{"receiverCustomerInfo":{"TAX_ID":7}}"#,
+            r#"{"receiverCustomerInfo":{"SHOE_SIZE":{}}}"#,
+            r#"{"receiverCustomerInfo":{"TAX_ID":"a\u0000b"}}"#,
+            long.as_str(),
+        ] {
+            assert!(!read(other.as_bytes()).has_shape, "{other}");
+        }
+        assert!(!read(&[0xff, 0xfe]).has_shape);
     }
 }

@@ -30,6 +30,8 @@ const ASKED_AT_ONCE_MAX: usize = 100;
 /// What the body of an answer says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
+    /// Whether it is empty or as documented. A page of a proxy must not approve a payment.
+    pub has_shape: bool,
     /// About the customer who is paid.
     pub receiver: Facts,
     /// Why the payment is rejected.
@@ -112,7 +114,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
 /// What an answer decides (contract 7.3). A 409 is an error too: nobody was asked before.
 fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &Said) -> Decision {
     match answer.as_ref().map(|answer| answer.status) {
-        Ok(200) => Decision::AnsweredYes,
+        Ok(200) if said.has_shape => Decision::AnsweredYes,
         Ok(202) => Decision::PutOff,
         Ok(403) => Decision::AnsweredNo(said.reason.clone()),
         Ok(422) => Decision::AnsweredIncomplete(said.required_fields.clone()),
@@ -128,8 +130,12 @@ mod tests {
     #[test]
     fn every_answer_decides_as_the_contract_says() {
         let (reason, fields) = (Some("NO".to_owned()), vec!["TAX_ID"]);
-        let said =
-            Said { reason: reason.clone(), required_fields: fields.clone(), ..Said::default() };
+        let said = Said {
+            has_shape: true,
+            reason: reason.clone(),
+            required_fields: fields.clone(),
+            ..Said::default()
+        };
         for status in 100..=999 {
             let body = Vec::new();
             let answer = Ok(OutboundAnswer { status, body, retry_after: None, peer: None });
@@ -141,6 +147,10 @@ mod tests {
                 _ => Decision::Failed,
             };
             assert_eq!(decision(&answer, &said), expected, "{status}");
+            // A body that is not as documented approves nothing.
+            let misshapen = Said { has_shape: false, ..said.clone() };
+            let expected = if status == 200 { Decision::Failed } else { expected };
+            assert_eq!(decision(&answer, &misshapen), expected, "{status}");
         }
         for (failure, expected) in [
             (OutboundFailure::Refused("10.0.0.1".to_owned()), Decision::Failed),

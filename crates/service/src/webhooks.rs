@@ -29,6 +29,9 @@ use crate::webhooks::signature::Signer;
 /// How long an endpoint has for the whole exchange of a try-out, while somebody waits for it.
 const TEST_TIME: Duration = Duration::from_secs(10);
 
+/// Bytes of an answer that a try-out shows.
+const TEST_ANSWER_MAX: usize = 4_096;
+
 /// What came of a try-out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tested {
@@ -64,7 +67,8 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let event = test_event(app, platform.id, app.new_id(platform.ahead, now), 0, now);
     let signer = Signer::of(app, platform, now);
     let Exchange { answer, .. } = exchange(app, platform, &signer, &event, TEST_TIME).await;
-    let answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
+    let mut answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
+    answer.body.truncate(TEST_ANSWER_MAX);
     Ok(Tested { url, answer })
 }
 

@@ -175,7 +175,7 @@ async fn check(
 #[tokio::test]
 async fn a_200_approves() {
     check(Answer::status(200), &[], "COMPLETED", None).await;
-    check(Answer::status(200).body("not JSON"), &[], "COMPLETED", None).await;
+    check(Answer::status(200).body("{}"), &[], "COMPLETED", None).await;
     let said = json!({ "receiverCustomerInfo": { "TAX_ID": "DE1", "EMAIL": "a@b.de" } });
     let answer = Answer::status(200).body(said.to_string());
     let (_, _, paid) = check(answer, &TAX_ID, "COMPLETED", None).await;
@@ -185,9 +185,26 @@ async fn a_200_approves() {
 
 #[tokio::test]
 async fn a_200_without_what_is_mandatory_fails() {
-    for body in ["", "{}", "not JSON", r#"{"receiverCustomerInfo":{"EMAIL":"a@b.de"}}"#] {
+    for body in ["", "{}", r#"{"receiverCustomerInfo":{"EMAIL":"a@b.de"}}"#] {
         let answer = Answer::status(200).body(body);
         check(answer, &TAX_ID, "FAILED", Some("MISSING_MANDATORY_PAYEE_DATA")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_200_that_is_not_as_documented_is_an_error() {
+    for body in [
+        "<!doctype html><title>Sign in</title>",
+        "OK",
+        "[]",
+        "null",
+        "\"yes\"",
+        "{\"receiverCustomerInfo\":",
+        r#"{"receiverCustomerInfo":[{"TAX_ID":"DE1"}]}"#,
+        r#"{"receiverCustomerInfo":{"TAX_ID":1}}"#,
+    ] {
+        let answer = Answer::status(200).body(body);
+        check(answer, &[], "FAILED", Some("PAYMENT_APPROVAL_WEBHOOK_ERROR")).await;
     }
 }
 
@@ -200,6 +217,7 @@ async fn a_403_rejects_and_its_reason_stays_here() {
     let reason = asking.approval(&payment).await.remark().reason.clone();
     assert_eq!(reason.as_deref(), Some("SANCTIONED_STREET"));
     check(Answer::status(403), &[], "REJECTED", None).await;
+    check(Answer::status(403).body("<p>Forbidden"), &[], "REJECTED", None).await;
 }
 
 #[tokio::test]
