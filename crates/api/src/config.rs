@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::patch;
 use crate::validate::{Checks, patch_of};
 use crate::wire::currency;
@@ -205,7 +205,8 @@ fn supported(
     let mut all: Vec<SupportedCurrency> = Vec::new();
     for (index, body) in bodies.into_iter().enumerate() {
         let field = |name: &str| format!("supportedCurrencies.{index}.{name}");
-        let currency: Currency = currency(&body.currency_code)?;
+        let currency: Currency =
+            currency(&body.currency_code).map_err(|refusal| refusal.at(&field("currencyCode")))?;
         if all.iter().any(|known| known.currency == currency) {
             checks.refuse(&field("currencyCode"), format!("{currency} stands there twice"));
         }
@@ -267,6 +268,6 @@ pub async fn update(
         Ok(change) => change,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let render = renderer(200, |platform: &Platform| ConfigBody::from(platform));
+    let render = request.renderer(200, |platform: &Platform| ConfigBody::from(platform));
     respond(platforms::configure(&app, request.keyed(), change, render).await)
 }

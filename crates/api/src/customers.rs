@@ -24,9 +24,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::patch;
+use crate::query;
 use crate::validate::{Checks, patch_of, schema_of};
 use crate::wire::{AddressBody, Number};
 
@@ -305,7 +306,10 @@ fn owners(checks: &mut Checks, bodies: Vec<BeneficialOwnerBody>) -> Vec<Benefici
             checks.refuse(&at("individualType"), message);
         }
         let share = body.percentage_ownership.and_then(|number| {
-            checks.take(&at("percentageOwnership"), number.to_string().parse::<Decimal>())
+            let digits = number.to_string();
+            let share = Decimal::from_str_exact(&digits).or(Decimal::from_scientific(&digits));
+            let share = share.map_err(|_| "must be a number with at most 28 digits");
+            checks.take(&at("percentageOwnership"), share)
         });
         Some(BeneficialOwner {
             full_name: body.full_name,
@@ -655,7 +659,7 @@ pub async fn list(
         if let Err(error) = &parsed
             && checks.is_clean()
         {
-            let reason = error.to_string();
+            let reason = format!("{error}{}", query::hint(&text));
             return Err(service::Error::InvalidUmaAddress { address: text, reason }.into());
         }
         filter.uma_address = checks.take("umaAddress", parsed);
@@ -734,6 +738,6 @@ pub async fn delete(
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let render = renderer(200, body);
+    let render = request.renderer(200, body);
     respond(customers::delete(&app, request.keyed(), id, render).await)
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 
@@ -267,7 +267,7 @@ pub async fn replay(
         Ok(wanted) => wanted,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    let render = renderer(200, |events: &usize| ReplayBody { events: *events });
+    let render = request.renderer(200, |events: &usize| ReplayBody { events: *events });
     respond(again::replay(&app, request.keyed(), wanted, render).await)
 }
 

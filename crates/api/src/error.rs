@@ -145,6 +145,28 @@ codes! {
     ServiceUnavailable = 503 "SERVICE_UNAVAILABLE",
 }
 
+impl Code {
+    /// The field that a refusal with this code is about, where the refusal names none.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::InvalidAmount | Self::AmountOutOfRange | Self::InsufficientBalance => "amount",
+            Self::InvalidCurrency | Self::QuoteRequestFailed => "currency",
+            Self::InvalidBankAccount => "accountId",
+            Self::InvalidUmaAddress
+            | Self::ParseLnurlpResponseError
+            | Self::ParsePayreqResponseError
+            | Self::InvalidPayreqResponse => "umaAddress",
+            Self::SelfPayment => "destination",
+            Self::InvitationAlreadyClaimed
+            | Self::InvitationCancelled
+            | Self::InvitationExpired => "code",
+            Self::WebhookEndpointNotSet | Self::WebhookDeliveryError => "webhookEndpoint",
+            Self::MissingMandatoryUserInfo => "senderCustomerInfo",
+            _ => crate::strict::BODY,
+        }
+    }
+}
+
 /// The body of every error (contract 3.1).
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Error)]
@@ -162,6 +184,10 @@ pub struct ErrorBody {
     #[schema(value_type = Option<Object>, nullable = false)]
     pub details: Option<Map<String, Value>>,
 }
+
+/// How an operation calls the fields that refusals of use cases are about: the usual name, and its
+/// own.
+pub type Names = &'static [(&'static str, &'static str)];
 
 /// A refusal on its way to the client.
 #[derive(Debug, Clone)]
@@ -187,6 +213,13 @@ impl ApiError {
         self
     }
 
+    /// Names the field that is refused.
+    #[must_use]
+    pub fn at(self, field: &str) -> Self {
+        let problem = Problem::new(field, self.message.clone());
+        self.with("errors", vec![problem.into_json()]).with("field", field)
+    }
+
     /// Fields that are not valid, all at once.
     pub fn fields(code: Code, problems: Vec<Problem>) -> Self {
         let names: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
@@ -204,13 +237,56 @@ impl ApiError {
         }
     }
 
+    /// Adds fields that are not valid to those that are known.
+    #[must_use]
+    pub fn and(mut self, more: Vec<Problem>) -> Self {
+        if more.is_empty() {
+            return self;
+        }
+        self.code = Code::InvalidInput;
+        if let Some(errors) = self.details.get_mut("errors").and_then(Value::as_array_mut) {
+            for problem in more {
+                if errors.iter().all(|known| known["field"] != problem.field.as_str()) {
+                    self.message.push_str(&format!(", {}: {}", problem.field, problem.message));
+                    errors.push(problem.into_json());
+                }
+            }
+        }
+        self
+    }
+
+    /// Calls the field that a code is about as the request calls it, where the refusal of a use
+    /// case names none.
+    #[must_use]
+    pub fn in_names(self, names: Names) -> Self {
+        if self.details.contains_key("errors") || self.details.contains_key("field") {
+            return self;
+        }
+        match names.iter().find(|(usual, _)| *usual == self.code.field()) {
+            Some((_, name)) if self.code.status() == 400 => self.with("field", *name),
+            Some(_) | None => self,
+        }
+    }
+
+    /// Names a field in every refusal of a request that its sender can mend (400).
+    fn with_field(self) -> Self {
+        if self.code.status() != 400 || self.details.contains_key("errors") {
+            return self;
+        }
+        let known = self.details.get("field").and_then(Value::as_str);
+        let field = known.unwrap_or(self.code.field()).to_owned();
+        let problem = Problem::new(field, self.message.clone());
+        self.with("errors", vec![problem.into_json()])
+    }
+
     /// Status and bytes, to be sent or kept.
     pub fn render(&self) -> (u16, Vec<u8>) {
+        let Self { code, message, details } = self.clone().with_field();
         let body = ErrorBody {
-            status: self.code.status(),
-            code: self.code.name(),
-            message: self.message.clone(),
-            details: (!self.details.is_empty()).then(|| self.details.clone()),
+            status: code.status(),
+            code: code.name(),
+            message,
+            details: (!details.is_empty()).then_some(details),
         };
         let bytes = serde_json::to_vec(&body).expect("an error body has text keys only");
         (self.code.status(), bytes)
@@ -448,7 +524,7 @@ impl From<Error> for ApiError {
             Error::DeliveryNotFound { id } => {
                 plain(Code::DeliveryNotFound).with("deliveryId", id.to_string())
             }
-            Error::ReplayTooLong => plain(Code::InvalidInput),
+            Error::ReplayTooLong => plain(Code::InvalidInput).with("field", "to"),
             Error::WebhookDelivery { .. } => plain(Code::WebhookDeliveryError),
             Error::QuoteExpired { id, expires_at } => plain(Code::QuoteExpired)
                 .with("quoteId", id.to_string())
@@ -457,14 +533,16 @@ impl From<Error> for ApiError {
                 plain(Code::Conflict).with("quoteId", id.to_string()).with("status", status.name())
             }
             Error::QuoteFundedInRealTime { id } | Error::QuoteNotFundedInRealTime { id } => {
-                plain(Code::InvalidInput).with("quoteId", id.to_string())
+                plain(Code::InvalidInput)
+                    .with("quoteId", id.to_string())
+                    .with("field", "quoteId")
             }
             Error::Conflict(_) | Error::IdentityCheckOver => plain(Code::Conflict),
             Error::CannotGrant { missing } => {
                 let missing: Vec<_> = missing.iter().map(|one| one.name()).collect();
                 plain(Code::Forbidden).with("missingPermissions", missing)
             }
-            Error::LastManager => plain(Code::InvalidInput),
+            Error::LastManager => plain(Code::InvalidInput).with("field", "tokenId"),
             Error::Store(error) => error.clone().into(),
             Error::Superseded => Self::new(Code::ServiceUnavailable, message),
             Error::NoReport => plain(Code::InternalError),
@@ -497,9 +575,10 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Error codes\n\n\
          Written from the catalogue in `crates/api/src/error.rs`. Every error has the same body: \
-         `status`, `code`, `message` and, where there is more to say, `details`. Fields that are \
-         not valid are all in `details.errors`, each with `field`, `message` and, where a rule of \
-         the schema was broken, `constraint`.\n\n\
+         `status`, `code`, `message` and, where there is more to say, `details`. Every 400 names its \
+         fields in `details.errors`, each with `field`, `message` and, where a rule of the schema \
+         was broken, `constraint`. `field` is a path in the body, a parameter, a header, or `body` \
+         for the body as a whole.\n\n\
          | status | code | meaning |\n|---|---|---|\n",
     );
     for code in Code::ALL {

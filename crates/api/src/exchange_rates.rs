@@ -17,9 +17,11 @@ use service::pricing::corridor;
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 use crate::extract::ok;
 use crate::page::All;
+use crate::query;
+use crate::validate::Checks;
 use crate::wire::{CurrencyBody, Number, currency};
 
 /// What is sent when the client does not say, in smallest units.
@@ -80,36 +82,32 @@ struct Wanted {
 
 fn wanted(platform: &Platform, query: &str) -> Result<Wanted, ApiError> {
     let supported = || platform.currencies.iter().map(|supported| supported.currency).collect();
-    let (mut sources, mut destinations) = (Vec::new(), Vec::new());
-    let mut sending_amount = SENDING_AMOUNT_DEFAULT;
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        match name.as_ref() {
-            "sourceCurrency" => sources.push(currency(&value)?),
-            "destinationCurrency" => {
-                let destination = currency(&value)?;
-                if !destinations.contains(&destination) {
-                    destinations.push(destination);
-                }
-            }
-            "sendingAmount" => {
-                let in_range = |amount: &i64| (0..=AMOUNT_MAX).contains(amount);
-                sending_amount = value.parse().ok().filter(in_range).ok_or_else(|| {
-                    let message = format!("sendingAmount: must be from 0 to {AMOUNT_MAX}");
-                    ApiError::new(Code::InvalidInput, message).with("field", "sendingAmount")
-                })?;
-            }
-            _ => {}
+    let source = query::value(query, "sourceCurrency");
+    let source =
+        source.map(|code| currency(&code).map_err(|it| it.at("sourceCurrency"))).transpose()?;
+    let mut destinations = Vec::new();
+    for code in query::values(query, "destinationCurrency") {
+        let destination = currency(&code).map_err(|it| it.at("destinationCurrency"))?;
+        if !destinations.contains(&destination) {
+            destinations.push(destination);
         }
     }
-    if sources.len() > 1 || destinations.len() > DESTINATIONS_MAX {
-        let message = format!("ask for one source and at most {DESTINATIONS_MAX} destinations");
-        return Err(ApiError::new(Code::InvalidInput, message));
+    let mut checks = Checks::new();
+    if destinations.len() > DESTINATIONS_MAX {
+        let message = format!("must have at most {DESTINATIONS_MAX} currencies");
+        checks.refuse("destinationCurrency", message);
     }
-    Ok(Wanted {
-        sources: if sources.is_empty() { supported() } else { sources },
+    let sending_amount = query::value(query, "sendingAmount").map(|text| {
+        let in_range = |amount: &i64| (0..=AMOUNT_MAX).contains(amount);
+        let amount = text.parse().ok().filter(in_range);
+        amount.ok_or_else(|| format!("must be a whole number from 0 to {AMOUNT_MAX}"))
+    });
+    let sending_amount = sending_amount.and_then(|amount| checks.take("sendingAmount", amount));
+    checks.finish(Some(Wanted {
+        sources: source.map_or_else(supported, |source| vec![source]),
         destinations: if destinations.is_empty() { supported() } else { destinations },
-        sending_amount,
-    })
+        sending_amount: sending_amount.unwrap_or(SENDING_AMOUNT_DEFAULT),
+    }))
 }
 
 /// Every rail that delivers a currency, once.
@@ -125,7 +123,7 @@ fn rails(currency: Currency) -> BTreeSet<Rail> {
         ("sourceCurrency" = Option<String>, Query, description = "The currency that pays; all \
             supported ones when left out."),
         ("destinationCurrency" = Option<Vec<String>>, Query, description = "The currencies that \
-            are paid, repeated; all supported ones when left out."),
+            are paid, repeated or separated by commas; all supported ones when left out."),
         ("sendingAmount" = Option<i64>, Query, minimum = 0, description = "What is sent, in the \
             smallest unit; 10000 when left out."),
     ),

@@ -23,8 +23,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::page::{All, Cursors, List};
+use crate::strict;
 use crate::validate::{Checks, schema_of};
 use crate::wire::{AddressBody, currency};
 
@@ -201,11 +202,18 @@ fn account_info(mut info: Map<String, Value>) -> Result<AccountInfo, (Code, Vec<
         rails
     });
     let beneficiary = info.remove("beneficiary").and_then(|body| {
-        let body = serde_json::from_value::<BeneficiaryBody>(body).ok();
-        if body.is_none() {
-            errors.push(wrong_type("beneficiary", "object"));
+        match serde_path_to_error::deserialize::<_, BeneficiaryBody>(body) {
+            Ok(body) => Some(BeneficiaryDraft::from(body)),
+            Err(error) => {
+                let field = strict::field(error.path());
+                errors.push(match field.as_str() {
+                    "" => wrong_type("beneficiary", "object"),
+                    "address" => wrong_type("beneficiary.address", "object"),
+                    field => wrong_type(&format!("beneficiary.{field}"), "string"),
+                });
+                None
+            }
         }
-        body.map(BeneficiaryDraft::from)
     });
     let mut fields = BTreeMap::new();
     for (name, value) in info {
@@ -427,7 +435,7 @@ async fn create(
     };
     let is_default = new.default_uma_deposit_account;
     let body = move |account: &ExternalAccount| ExternalAccountBody::new(account, is_default);
-    let render = renderer(201, body);
+    let render = request.renderer(201, body);
     respond(external_accounts::add(&app, request.keyed(), new, render).await)
 }
 

@@ -1,7 +1,7 @@
 //! How requests are read: strictly, and with every mistake named at once.
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -13,8 +13,8 @@ use service::once::{Keyed, Reply, once};
 use store::idempotency::scope;
 
 use crate::auth::Caller;
-use crate::error::{ApiError, Code, json_response};
-use crate::strict;
+use crate::error::{ApiError, Code, Names, Problem, json_response};
+use crate::strict::{self, BODY, Read};
 use crate::validate::Schema;
 use crate::wire::json;
 
@@ -65,13 +65,19 @@ where
 
 /// Parses and checks a body.
 fn parse<T: DeserializeOwned + Schema>(bytes: &[u8]) -> Result<T, ApiError> {
-    let mut value = strict::object(bytes)
-        .map_err(|reason| ApiError::new(Code::InvalidInput, reason).with("reason", "body"))?;
+    let refuse = |problems| ApiError::fields(Code::InvalidInput, problems);
+    let Read { object: mut value, beyond } =
+        strict::object(bytes).map_err(|problem| refuse(vec![problem]))?;
     T::NULLS.apply(&mut value);
-    T::check(&value)?;
-    serde_json::from_value(value).map_err(|error| {
-        let message = format!("the body does not fit the schema: {error}");
-        ApiError::new(Code::InvalidInput, message)
+    match T::check(&value) {
+        Ok(()) if beyond.is_empty() => {}
+        Ok(()) => return Err(refuse(beyond)),
+        Err(refusal) => return Err(refusal.and(beyond)),
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = Some(strict::field(error.path())).filter(|field| !field.is_empty());
+        let field = field.unwrap_or_else(|| BODY.to_owned());
+        refuse(vec![Problem::new(field, "has a value that is not allowed here")])
     })
 }
 
@@ -109,6 +115,40 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
 pub struct Once {
     app: App,
     keyed: Keyed,
+    names: Names,
+}
+
+/// How the operation of a route calls fields that others call by their usual names.
+fn names(route: &str) -> Names {
+    match route {
+        "/quotes" => &[
+            ("amount", "lockedCurrencyAmount"),
+            ("umaAddress", "destination.umaAddress"),
+            ("accountId", "source.accountId"),
+            ("currency", "destination.currency"),
+        ],
+        "/quotes/{quoteId}/execute" => &[
+            ("amount", "quoteId"),
+            ("umaAddress", "quoteId"),
+            ("accountId", "quoteId"),
+            ("currency", "quoteId"),
+            (BODY, "quoteId"),
+        ],
+        "/transfer-out" => &[("accountId", "destination.accountId")],
+        "/transfer-in" => &[("accountId", "source.accountId")],
+        "/sandbox/send" => {
+            &[("amount", "currencyAmount"), ("currency", "currencyCode"), (BODY, "quoteId")]
+        }
+        "/sandbox/uma/receive" => &[
+            ("amount", "receivingCurrencyAmount"),
+            ("currency", "receivingCurrencyCode"),
+            ("umaAddress", "receiverUmaAddress"),
+        ],
+        "/invitations" => &[("amount", "amountToSend"), ("umaAddress", "inviterUma")],
+        "/invitations/{code}/claim" => &[("umaAddress", "inviteeUma")],
+        "/config" => &[("currency", "supportedCurrencies")],
+        _ => &[],
+    }
 }
 
 /// Characters of an idempotency key.
@@ -124,7 +164,10 @@ impl FromRequestParts<App> for Once {
         let scope = idempotency_key(&parts.headers)?
             .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
         let ahead = caller.platform.ahead;
-        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead } })
+        let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+        let route = route.strip_prefix('/').and_then(|route| route.strip_prefix(crate::VERSION));
+        let names = names(route.unwrap_or_default());
+        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead }, names })
     }
 }
 
@@ -132,10 +175,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut all = headers.get_all("idempotency-key").iter();
     let Some(first) = all.next() else { return Ok(None) };
     let refuse = || {
-        let message = format!(
-            "Idempotency-Key must be sent once, with 1 to {KEY_MAX} printable ASCII characters"
-        );
-        ApiError::new(Code::InvalidInput, message).with("field", "Idempotency-Key")
+        let message = format!("must be sent once, with 1 to {KEY_MAX} printable ASCII characters");
+        let problem = Problem::new("Idempotency-Key", message);
+        ApiError::fields(Code::InvalidInput, vec![problem])
     };
     let text = first.to_str().map_err(|_| refuse())?;
     // The IETF draft writes keys as quoted strings; both spellings are one key.
@@ -156,6 +198,7 @@ impl Once {
     /// Answers a request whose content was refused before any use case: a first answer like any
     /// other.
     pub async fn refuse(self, refusal: ApiError) -> Response {
+        let refusal = refusal.in_names(self.names);
         if self.keyed.scope.is_none() {
             return refusal.into_response();
         }
@@ -177,18 +220,29 @@ impl Once {
         B: serde::Serialize,
         F: FnMut(&mut store::unit::Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        respond(once(&self.app, self.keyed, renderer(status, body), work).await)
+        let render = self.renderer(status, body);
+        respond(once(&self.app, self.keyed, render, work).await)
+    }
+
+    /// Turns a result into status and bytes, with the request's names in a refusal.
+    pub fn renderer<T, B: serde::Serialize>(
+        &self,
+        status: u16,
+        body: impl Fn(&T) -> B + Send + 'static,
+    ) -> impl Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static {
+        renderer(self.names, status, body)
     }
 }
 
 /// Turns a result into status and bytes: the body on success, the error otherwise.
 pub fn renderer<T, B: serde::Serialize>(
+    names: Names,
     status: u16,
     body: impl Fn(&T) -> B + Send + 'static,
 ) -> impl Fn(&Result<T, Error>) -> (u16, Vec<u8>) + Send + 'static {
     move |result| match result {
         Ok(value) => (status, json(&body(value))),
-        Err(error) => ApiError::from(error.clone()).render(),
+        Err(error) => ApiError::from(error.clone()).in_names(names).render(),
     }
 }
 

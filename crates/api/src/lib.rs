@@ -12,6 +12,7 @@ pub mod auth;
 pub mod strict;
 pub mod validate;
 pub mod patch;
+pub mod query;
 pub mod extract;
 pub mod page;
 pub mod wire;
@@ -55,6 +56,7 @@ use utoipa_axum::routes;
 
 use crate::error::{ApiError, Code, Problem};
 use crate::openapi::Document;
+use crate::query::Parameters;
 
 /// The version of the specification, the last segment of the base address (specification 9).
 pub const VERSION: &str = "2025-10-13";
@@ -140,8 +142,11 @@ impl Routes {
         (schemas, paths, methods): UtoipaMethodRouter<App>,
     ) -> Self {
         self.document.needs(any_of, &paths);
+        let parameters = Arc::new(Parameters::of(&paths));
         let guard = from_fn_with_state((self.app.clone(), any_of), auth::require);
-        self.router = self.router.routes((schemas, paths, methods.layer(guard)));
+        // The last layer is the first to see a request.
+        let methods = methods.layer(from_fn_with_state(parameters, query::check)).layer(guard);
+        self.router = self.router.routes((schemas, paths, methods));
         self
     }
 }
@@ -269,7 +274,10 @@ fn control_characters(query: &str) -> Result<(), ApiError> {
     let has_control = |text: &str| text.chars().any(char::is_control);
     let problems: Vec<_> = form_urlencoded::parse(query.as_bytes())
         .filter(|(name, value)| has_control(name) || has_control(value))
-        .map(|(name, _)| Problem::new(name.escape_default().to_string(), "has a control character"))
+        .map(|(name, _)| {
+            let name = if name.is_empty() { "query".into() } else { name };
+            Problem::new(name.escape_default().to_string(), "has a control character")
+        })
         .collect();
     match problems.as_slice() {
         [] => Ok(()),
@@ -302,9 +310,12 @@ fn in_our_shape(status: StatusCode) -> Response {
         StatusCode::NOT_FOUND => Code::NotFound,
         StatusCode::PAYLOAD_TOO_LARGE => Code::PayloadTooLarge,
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::UnsupportedMediaType,
-        _ => Code::InvalidInput,
+        _ => {
+            let problem = Problem::new("path", "is not UTF-8 in its percent-encoding");
+            return ApiError::fields(Code::InvalidInput, vec![problem]).into_response();
+        }
     };
-    ApiError::new(code, "the path or the query of the request cannot be read").into_response()
+    ApiError::new(code, "the request cannot be read").into_response()
 }
 
 /// An id for a request whose client sent none: unique in this process, which is all that telling

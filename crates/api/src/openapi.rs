@@ -66,7 +66,7 @@ fn nullable_references(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let inner = fields.get("oneOf").and_then(|all| match all.as_array()?.as_slice() {
-                [null, inner] if null["type"] == "null" => Some(inner.clone()),
+                [null, inner] | [inner, null] if null["type"] == "null" => Some(inner.clone()),
                 _ => None,
             });
             if let Some(inner) = inner {
@@ -299,6 +299,7 @@ impl Document {
 /// idempotency key.
 fn common_parts(method: &str, path: &str, operation: &mut Value) {
     let mut statuses = vec![
+        ("400", "The request is not valid."),
         ("401", "The credentials are missing or wrong."),
         ("403", "The token lacks the permission, or the customer or platform may not do this."),
         ("500", "The server failed; nothing was changed."),
@@ -307,14 +308,10 @@ fn common_parts(method: &str, path: &str, operation: &mut Value) {
     let has_body = operation.get("requestBody").is_some();
     if has_body {
         statuses.extend([
-            ("400", "The request is not valid."),
             ("408", "The body did not arrive in time."),
             ("413", "The body is too large."),
             ("415", "The body is not JSON."),
         ]);
-    }
-    if operation["parameters"].as_array().is_some_and(|all| !all.is_empty()) || method == "post" {
-        statuses.push(("400", "The request is not valid."));
     }
     if path.contains('{') {
         statuses.push(("404", "There is nothing with this id."));

@@ -21,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::external_accounts::CreateExternalAccount;
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{Cursors, List};
 use crate::receivers::address;
@@ -193,7 +193,8 @@ impl TryFrom<CreateQuote> for NewQuote {
             }
             QuoteSource::RealtimeFunding(source) => {
                 let customer_id = checks.id_if("source.customerId", source.customer_id.as_deref());
-                let currency = currency(&source.currency)?;
+                let currency =
+                    currency(&source.currency).map_err(|refusal| refusal.at("source.currency"))?;
                 let is_stablecoin = matches!(currency.code(), "USDC" | "USDT");
                 let named = source.crypto_network.as_deref();
                 if is_stablecoin && named.is_none() {
@@ -218,11 +219,12 @@ impl TryFrom<CreateQuote> for NewQuote {
                 account(&mut checks, field, &destination.account_id).map(quotes::To::Account)
             }
             QuoteDestination::UmaAddress(destination) => {
-                let address = address(&destination.uma_address)?;
+                let address = address("destination.umaAddress", &destination.uma_address)?;
                 if body.lookup_id.is_none() {
                     checks.refuse("lookupId", "is required for a UMA address: look it up first");
                 }
-                let currency = destination.currency.as_deref().map(currency).transpose()?;
+                let currency = destination.currency.as_deref().map(currency).transpose();
+                let currency = currency.map_err(|refusal| refusal.at("destination.currency"))?;
                 let known = destination.counterparty_information;
                 let counterparty = checks.facts("destination.counterpartyInformation", known);
                 Some(quotes::To::Uma(ToUma { address, currency, counterparty }))
@@ -457,7 +459,7 @@ pub async fn create(
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    respond(quotes::create(&app, request.keyed(), new, renderer(201, body(&app))).await)
+    respond(quotes::create(&app, request.keyed(), new, request.renderer(201, body(&app))).await)
 }
 
 /// The quote that a path names.
@@ -575,5 +577,5 @@ pub async fn execute(State(app): State<App>, request: Once, Path(quote): Path<St
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,
     };
-    respond(quotes::execute(&app, request.keyed(), id, renderer(200, body(&app))).await)
+    respond(quotes::execute(&app, request.keyed(), id, request.renderer(200, body(&app))).await)
 }

@@ -15,6 +15,7 @@ use crate::auth::Caller;
 use crate::config::CounterpartyFieldBody;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::ok;
+use crate::query;
 use crate::validate::Checks;
 use crate::wire::{CurrencyBody, Number};
 
@@ -97,17 +98,18 @@ pub struct Sender {
 }
 
 /// A UMA address as a client wrote it.
-pub(crate) fn address(text: &str) -> Result<UmaAddress, ApiError> {
+pub(crate) fn address(field: &str, text: &str) -> Result<UmaAddress, ApiError> {
     let refused = |error: domain::uma_address::InvalidUma| service::Error::InvalidUmaAddress {
         address: text.chars().take(80).collect(),
-        reason: error.to_string(),
+        reason: format!("{error}{}", query::hint(text)),
     };
-    Ok(UmaAddress::parse(text).map_err(refused)?)
+    UmaAddress::parse(text).map_err(|error| ApiError::from(refused(error)).at(field))
 }
 
 impl Sender {
     fn asks_about(&self, receiver: Wanted) -> Result<Asked, ApiError> {
-        let sender = self.sender_uma_address.as_deref().map(address).transpose()?;
+        let sender = self.sender_uma_address.as_deref();
+        let sender = sender.map(|text| address("senderUmaAddress", text)).transpose()?;
         let mut checks = Checks::new();
         let customer_id = checks.id_if("customerId", self.customer_id.as_deref());
         checks.finish(Some(Asked { customer_id, sender, receiver }))
@@ -140,7 +142,7 @@ pub async fn look_up_address(
     Path(receiver): Path<String>,
     Query(sender): Query<Sender>,
 ) -> Result<Response, ApiError> {
-    let asked = sender.asks_about(Wanted::Address(address(&receiver)?))?;
+    let asked = sender.asks_about(Wanted::Address(address("receiverUmaAddress", &receiver)?))?;
     let looked = lookups::look_up(&app, &caller.platform, asked).await?;
     Ok(ok(&LookupBody::from(&looked)))
 }

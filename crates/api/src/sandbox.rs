@@ -238,7 +238,8 @@ pub async fn send(
         Ok(QuoteDeposit {
             quote,
             amount_minor: body.currency_amount,
-            currency: currency(&body.currency_code)?,
+            currency: currency(&body.currency_code)
+                .map_err(|refusal| refusal.at("currencyCode"))?,
             late: app.new_id(platform.ahead, now),
             other_side: app.new_id(Ahead::NONE, app.server_now()),
         })
@@ -311,8 +312,9 @@ pub async fn receive(
     Json(body): Json<ReceiveUmaPayment>,
 ) -> Response {
     let parsed = only_sandbox(&caller.platform).and(body).and_then(|body| {
-        let sender = address(&body.sender_uma_address)?;
-        let receiver = body.receiver_uma_address.as_deref().map(address).transpose()?;
+        let sender = address("senderUmaAddress", &body.sender_uma_address)?;
+        let receiver = body.receiver_uma_address.as_deref();
+        let receiver = receiver.map(|text| address("receiverUmaAddress", text)).transpose()?;
         let mut checks = Checks::new();
         let customer_id = checks.id_if("customerId", body.customer_id.as_deref());
         checks.done()?;
@@ -324,7 +326,8 @@ pub async fn receive(
             if_asked,
             receiver,
             customer_id,
-            currency: currency(&body.receiving_currency_code)?,
+            currency: currency(&body.receiving_currency_code)
+                .map_err(|refusal| refusal.at("receivingCurrencyCode"))?,
             amount_minor: body.receiving_currency_amount,
         })
     });
@@ -359,5 +362,5 @@ pub async fn test_webhook(
     request: Once,
 ) -> Result<Response, ApiError> {
     only_sandbox(&caller.platform)?;
-    webhooks::try_out(app, caller.platform, request.keyed()).await
+    webhooks::try_out(app, caller.platform, request).await
 }

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, renderer, respond};
+use crate::extract::{Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 
@@ -201,7 +201,7 @@ pub async fn create(
         tokens::add(unit, &new, Some(held))?;
         Ok(new.clone())
     };
-    let reply = once(&app, request.keyed(), renderer(201, shape), work).await;
+    let reply = once(&app, request.keyed(), request.renderer(201, shape), work).await;
     let mut response = respond(reply.and_then(|reply| may_have(reply, held)));
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);

@@ -12,7 +12,6 @@ use domain::time::Timestamp;
 use domain::transaction::{
     self, AccountRef, Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
 };
-use domain::uma_address::UmaAddress;
 use ports::rail::PaymentRail;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -491,9 +490,7 @@ pub async fn list(
     let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
     let page = cursors.request(&mut checks, limit, cursor, order);
     let mut account = |field, text: &Option<String>| match text.as_deref() {
-        Some(text) if text.starts_with('$') => {
-            checks.take(field, UmaAddress::parse(text)).map(Named::Address)
-        }
+        Some(text) if text.starts_with('$') => checks.address(field, text).map(Named::Address),
         text => account_if(&mut checks, field, text).map(Named::Account),
     };
     let source_account = account("senderAccountIdentifier", &query.sender_account_identifier);

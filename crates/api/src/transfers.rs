@@ -107,16 +107,18 @@ impl TryFrom<Parts> for Transfer {
         let external_id: Option<ExternalAccountId> =
             checks.id(&format!("{external_field}.accountId"), &external.account_id);
         let (internal_id, external_id) = checks.finish(internal_id.zip(external_id))?;
-        let named = [internal.currency, external.currency];
+        let named = [(internal_field, internal.currency), (external_field, external.currency)];
         let mut currencies = Vec::new();
-        for code in named.into_iter().flatten() {
-            currencies.push(currency(&code)?);
+        for (side, code) in named {
+            let Some(code) = code else { continue };
+            let found = currency(&code);
+            currencies.push(found.map_err(|refusal| refusal.at(&format!("{side}.currency")))?);
         }
         if let [left, right] = currencies[..]
             && left != right
         {
             let message = "source and destination must have one currency";
-            return Err(ApiError::new(Code::InvalidCurrency, message));
+            return Err(ApiError::new(Code::InvalidCurrency, message).at("destination.currency"));
         }
         let amount_minor = parts.amount.ok_or_else(|| {
             ApiError::new(Code::InvalidAmount, "amount: is required").with("field", "amount")

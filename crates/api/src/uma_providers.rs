@@ -108,7 +108,8 @@ pub async fn list(
     let (limit, cursor) = (query.limit.as_deref(), query.cursor.as_deref());
     let page = cursors.request(&mut checks, limit, cursor, order);
     checks.done()?;
-    let currency = query.currency_code.as_deref().map(currency).transpose()?;
+    let currency = query.currency_code.as_deref().map(currency).transpose();
+    let currency = currency.map_err(|refusal| refusal.at("currencyCode"))?;
 
     let mut found = app.env().uma_peer(caller.platform.mode).providers();
     found.retain(|provider| {

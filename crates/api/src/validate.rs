@@ -10,8 +10,8 @@ use domain::platform::COUNTERPARTY_FIELDS;
 use domain::time::{Date, Timestamp};
 use domain::transaction::Facts;
 use domain::uma_address::{UmaAddress, UmaDomain};
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::{ValidationError, Validator};
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, schema::Schema as OpenApiSchema};
 use utoipa::{PartialSchema, ToSchema};
@@ -19,6 +19,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::error::{ApiError, Code, Problem};
 use crate::openapi::{branches, names};
 use crate::patch::Nulls;
+use crate::query;
 
 /// A request type whose schema checks it. Implemented by `schema_of!`.
 pub trait Schema {
@@ -230,14 +231,9 @@ fn problem(error: &ValidationError<'_>) -> Problem {
         ValidationErrorKind::Enum { options } => {
             (format!("must be one of {options}"), json!({ "enum": **options }))
         }
-        // Only a request that changes something can have it.
-        ValidationErrorKind::Type { .. } if error.instance().is_null() && is_property(&field) => {
-            let message = "cannot be cleared: leave it out, and it stays as it is";
-            (message.to_owned(), json!({ "type": wanted_type(error) }))
-        }
-        ValidationErrorKind::Type { .. } => {
-            let wanted = wanted_type(error);
-            (format!("must be of type {wanted}"), json!({ "type": wanted }))
+        ValidationErrorKind::Type { kind } => {
+            let wanted = wanted_type(kind);
+            (of_type(&wanted, error.instance(), &field), json!({ "type": wanted }))
         }
         _ => {
             let place = error.schema_path().to_string();
@@ -252,10 +248,31 @@ fn is_property(field: &str) -> bool {
     field.rsplit('.').next().is_some_and(|last| last.parse::<usize>().is_err())
 }
 
-/// The type that was wanted, as the message of the checker names it.
-fn wanted_type(error: &ValidationError<'_>) -> String {
-    let text = error.to_string();
-    text.rsplit('"').nth(1).unwrap_or("another").to_owned()
+/// The types that are wanted, but for `null`, which only clears a field.
+fn wanted_type(kind: &TypeKind) -> String {
+    match kind {
+        TypeKind::Single(wanted) => wanted.to_string(),
+        TypeKind::Multiple(wanted) => {
+            let names = wanted.iter().filter(|wanted| *wanted != JsonType::Null);
+            names.map(|wanted| wanted.to_string()).collect::<Vec<_>>().join(" or ")
+        }
+    }
+}
+
+fn of_type(wanted: &str, given: &Value, field: &str) -> String {
+    match given {
+        Value::Number(_) if wanted == "integer" => "must be a whole number".to_owned(),
+        // Only a request that changes something can have it.
+        Value::Null if is_property(field) => {
+            "cannot be cleared: leave it out, and it stays as it is".to_owned()
+        }
+        _ => format!("must be of type {wanted}"),
+    }
+}
+
+/// A value of a query, or what is wrong with it and with a `+` in it.
+fn in_query<T, E: std::fmt::Display>(text: &str, result: Result<T, E>) -> Result<T, String> {
+    result.map_err(|error| format!("{error}{}", query::hint(text)))
 }
 
 /// Collects what no schema can say: identifiers, dates, and rules across fields.
@@ -304,9 +321,14 @@ impl Checks {
         patch.and_then(|text| self.take(field, from_text(&text)))
     }
 
-    /// An optional instant.
+    /// An optional instant of a query.
     pub fn time_if(&mut self, field: &str, text: Option<&str>) -> Option<Timestamp> {
-        text.and_then(|text| self.take(field, Timestamp::parse(text)))
+        text.and_then(|text| self.take(field, in_query(text, Timestamp::parse(text))))
+    }
+
+    /// A UMA address of a query.
+    pub fn address(&mut self, field: &str, text: &str) -> Option<UmaAddress> {
+        self.take(field, in_query(text, UmaAddress::parse(text)))
     }
 
     /// One of a list of names.

@@ -8,14 +8,13 @@ use axum::response::Response;
 use domain::platform::Platform;
 use serde::Serialize;
 use service::App;
-use service::once::Keyed;
 use service::webhooks::signature::{PublicKeys, Signer};
 use service::webhooks::{self, Tested};
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::{Once, ok, renderer, respond};
+use crate::extract::{Once, ok, respond};
 
 /// What a receiver needs to check that a delivery is from here and unchanged.
 #[derive(Debug, Serialize, ToSchema)]
@@ -116,16 +115,17 @@ pub async fn test(
     caller: Caller,
     request: Once,
 ) -> Result<Response, ApiError> {
-    try_out(app, caller.platform, request.keyed()).await
+    try_out(app, caller.platform, request).await
 }
 
 /// Tries the endpoint of a platform out.
 pub(crate) async fn try_out(
     app: App,
     platform: Arc<Platform>,
-    keyed: Keyed,
+    request: Once,
 ) -> Result<Response, ApiError> {
-    let render = renderer(200, |tested: &Tested| TestBody::from(tested.clone()));
+    let keyed = request.keyed();
+    let render = request.renderer(200, |tested: &Tested| TestBody::from(tested.clone()));
     // In a task of its own: a client that goes away does not break off what the endpoint sees.
     let tested =
         tokio::spawn(async move { webhooks::test(&app, keyed, &platform, render).await }).await;

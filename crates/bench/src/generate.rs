@@ -172,7 +172,7 @@ impl Filling {
         let keyed = Keyed { scope: None, platform: self.platform, ahead: Ahead::NONE };
         let webhook_endpoint = Patch::Set(endpoint.to_owned());
         let change = ConfigChange { webhook_endpoint, ..ConfigChange::default() };
-        let render = renderer(200, |_: &Platform| ());
+        let render = renderer(&[], 200, |_: &Platform| ());
         platforms::configure(&self.app, keyed, change, render).await?;
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Payment {
         let way = Direction::Outgoing;
         let transaction = transfers::transfer(app, unit, platform, &transfer, way, *id, *at)?;
         let row = owners::platform(unit, platform)?;
-        let render = renderer(201, TransactionBody::of(app, &row));
+        let render = renderer(&[], 201, TransactionBody::of(app, &row));
         let (status, body) = render(&Ok(transaction.clone()));
         let scope = scope(unit.keyring(), platform, "POST", "/transfer-out", &self.key);
         unit.keep_answer(scope, *at, status, &body);

@@ -342,6 +342,7 @@ async fn limits_of_a_currency_bound_what_is_sent() {
         let details = answer.refused(400, "AMOUNT_OUT_OF_RANGE");
         let expected = json!({
             "currency": "USD", "amount": refused, "minAmount": 100, "maxAmount": 1_000,
+            "errors": details["errors"],
         });
         assert_eq!(*details, expected);
     }

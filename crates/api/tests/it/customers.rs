@@ -366,7 +366,7 @@ async fn null_is_refused_where_a_customer_must_have_a_value() {
         change["customerType"] = body["customerType"].clone();
         let answer = client.patch(&path(&made), &change).await;
         let field = wrong.as_object().expect("an object").keys().next().expect("a field");
-        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [field], "{wrong}");
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [field.as_str()], "{wrong}");
         let message = text(&answer.body["message"]);
         assert!(message.contains("cannot be cleared"), "{message}");
         assert_eq!(*client.get(&path(&made)).await.expect(200), made);

@@ -43,4 +43,5 @@ mod external_accounts;
 mod prices;
 mod permissions;
 mod bad_input;
+mod mutations;
 mod bulk;
