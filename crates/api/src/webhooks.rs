@@ -41,7 +41,8 @@ pub struct PreviousKeysBody {
     /// As of the newest.
     #[schema(pattern = "^whsec_[A-Za-z0-9+/]{43}=$")]
     secret: String,
-    /// As of the newest; the signature is `previous` in the header.
+    /// As of the newest; its signature is `s` in the header until then, and that of the newest
+    /// `next`.
     public_key: String,
     /// When they sign no more.
     #[schema(format = DateTime)]

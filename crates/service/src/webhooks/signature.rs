@@ -206,11 +206,12 @@ impl Signer {
         let pairs = std::iter::once(&self.newest).chain(previous);
         let standard: Vec<_> = pairs.map(|pair| pair.standard(id, &seconds, body)).collect();
         let newest = self.newest.ecdsa(body);
+        // A receiver that reads `s` alone keeps its key until it changes, within the day.
         let ecdsa = match &self.previous {
             None => format!(r#"{{"v":"1","s":"{newest}"}}"#),
             Some((pair, _)) => {
                 let previous = pair.ecdsa(body);
-                format!(r#"{{"v":"1","s":"{newest}","previous":"{previous}"}}"#)
+                format!(r#"{{"v":"1","s":"{previous}","next":"{newest}"}}"#)
             }
         };
         vec![
