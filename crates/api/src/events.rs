@@ -4,8 +4,10 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use domain::event::{Event, EventKind};
+use domain::customer::Identity;
+use domain::event::{Event, EventKind, EventNames, dotted_identity, dotted_import, dotted_payment};
 use domain::id::EventId;
+use domain::platform::Platform;
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,33 +43,54 @@ struct Envelope<'a, D> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// The bytes of an event.
-pub fn render(env: &Env, event: &Event, subject: Subject<'_>) -> Vec<u8> {
+/// The bytes of an event of a platform.
+pub fn render(env: &Env, platform: &Platform, event: &Event, subject: Subject<'_>) -> Vec<u8> {
+    let rail = || env.rail(platform.mode);
+    let kind = match platform.event_names {
+        EventNames::Plain => event.kind.name(),
+        EventNames::Dotted => dotted(subject),
+    };
     match subject {
-        Subject::Transaction(transaction, mode) => {
-            envelope(event, &TransactionBody::new(transaction, env.rail(mode)))
+        Subject::Transaction(transaction) => {
+            envelope(event, kind, &TransactionBody::new(transaction, rail()))
         }
-        Subject::Approval(transaction, mode, asked) => {
-            let transaction = TransactionBody::new(transaction, env.rail(mode));
-            envelope(event, &QuestionBody::new(transaction, asked))
+        Subject::Approval(transaction, asked) => {
+            let transaction = TransactionBody::new(transaction, rail());
+            envelope(event, kind, &QuestionBody::new(transaction, asked))
         }
         Subject::Account(changed) => {
-            let rail = env.rail(changed.platform.mode);
-            envelope(event, &ChangedAccountBody::new(rail, changed))
+            envelope(event, kind, &ChangedAccountBody::new(rail(), changed))
         }
         Subject::Invitation(invitation) => {
-            envelope(event, &InvitationBody::new(invitation, &env.public_url, event.at))
+            envelope(event, kind, &InvitationBody::new(invitation, &env.public_url, event.at))
         }
-        Subject::Import(import, refused) => envelope(event, &BulkImportBody::new(import, refused)),
-        Subject::Customer(customer) => envelope(event, &CustomerBody::from(customer)),
-        Subject::Nothing => envelope(event, &Empty {}),
+        Subject::Import(import, refused) => {
+            envelope(event, kind, &BulkImportBody::new(import, refused))
+        }
+        Subject::Customer(customer) => envelope(event, kind, &CustomerBody::from(customer)),
+        Subject::Nothing => envelope(event, kind, &Empty {}),
     }
 }
 
-fn envelope<D: Serialize>(event: &Event, data: &D) -> Vec<u8> {
-    let envelope =
-        Envelope { id: Text(event.id), kind: event.kind.name(), timestamp: Text(event.at), data };
-    json(&envelope)
+/// The dotted name of an event about a subject.
+fn dotted(subject: Subject<'_>) -> &'static str {
+    match subject {
+        Subject::Transaction(transaction) | Subject::Approval(transaction, _) => {
+            dotted_payment(transaction.draft().direction, transaction.status())
+        }
+        Subject::Account(_) => "INTERNAL_ACCOUNT.BALANCE_UPDATED",
+        Subject::Invitation(_) => "INVITATION.CLAIMED",
+        Subject::Import(import, _) => dotted_import(import.progress().status),
+        Subject::Customer(customer) => {
+            let is_business = matches!(customer.identity, Identity::Business(_));
+            dotted_identity(is_business, customer.kyc.status())
+        }
+        Subject::Nothing => EventKind::Test.name(),
+    }
+}
+
+fn envelope<D: Serialize>(event: &Event, kind: &'static str, data: &D) -> Vec<u8> {
+    json(&Envelope { id: Text(event.id), kind, timestamp: Text(event.at), data })
 }
 
 /// An event, as it is delivered too.

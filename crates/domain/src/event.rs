@@ -4,8 +4,11 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::bulk_import;
+use crate::customer::KycStatus;
 use crate::id::{EventId, PlatformId};
 use crate::time::Timestamp;
+use crate::transaction::{self, Direction};
 
 /// What an event is about; the `type` of its envelope. The store keeps the place of a kind among
 /// these, so a new one comes last.
@@ -55,6 +58,95 @@ impl EventKind {
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of an event by the `type` of its envelope, however its platform names events.
+    pub fn of_type(name: &str) -> Option<Self> {
+        match name.split_once('.') {
+            Some(("CUSTOMER", _)) => Some(Self::KycStatus),
+            Some(("INTERNAL_ACCOUNT", _)) => Some(Self::AccountStatus),
+            Some(("INVITATION", _)) => Some(Self::InvitationClaimed),
+            Some((kind, _)) => Self::from_name(kind),
+            None => Self::from_name(name),
+        }
+    }
+}
+
+/// How a platform's events are named in their envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventNames {
+    /// By kind alone, as in the specification (section 6): `INVITATION_CLAIMED`.
+    Plain,
+    /// By kind and state, as receivers of the hosted API of the same version expect them (contract
+    /// 7.2): `INVITATION.CLAIMED`.
+    Dotted,
+}
+
+impl EventNames {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Dotted];
+
+    /// The name in storage and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Dotted => "dotted",
+        }
+    }
+
+    /// The naming with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|names| names.name() == name)
+    }
+}
+
+/// The dotted name of an event of a payment with this status. The hosted API has no names for
+/// money that a receiver refused or gave back: those tell of the nearest end that it names.
+pub const fn dotted_payment(direction: Direction, status: transaction::Status) -> &'static str {
+    use transaction::Status::{
+        Completed, Created, Expired, Failed, Pending, Processing, Refunded, Rejected,
+    };
+    match (direction, status) {
+        (Direction::Incoming, Created) => "INCOMING_PAYMENT.CREATED",
+        (Direction::Incoming, Pending) => "INCOMING_PAYMENT.PENDING",
+        (Direction::Incoming, Processing) => "INCOMING_PAYMENT.PROCESSING",
+        (Direction::Incoming, Completed) => "INCOMING_PAYMENT.COMPLETED",
+        (Direction::Incoming, Rejected | Failed | Refunded | Expired) => "INCOMING_PAYMENT.FAILED",
+        (Direction::Outgoing, Created | Pending) => "OUTGOING_PAYMENT.PENDING",
+        (Direction::Outgoing, Processing) => "OUTGOING_PAYMENT.PROCESSING",
+        (Direction::Outgoing, Completed) => "OUTGOING_PAYMENT.COMPLETED",
+        (Direction::Outgoing, Rejected | Failed) => "OUTGOING_PAYMENT.FAILED",
+        (Direction::Outgoing, Expired) => "OUTGOING_PAYMENT.EXPIRED",
+        (Direction::Outgoing, Refunded) => "OUTGOING_PAYMENT.REFUND_COMPLETED",
+    }
+}
+
+/// The dotted name of an event of what is known of a customer's identity.
+pub const fn dotted_identity(is_business: bool, status: KycStatus) -> &'static str {
+    match (is_business, status) {
+        (false, KycStatus::Approved) => "CUSTOMER.KYC_APPROVED",
+        (false, KycStatus::Rejected) => "CUSTOMER.KYC_REJECTED",
+        (false, KycStatus::PendingReview) => "CUSTOMER.KYC_SUBMITTED",
+        (false, KycStatus::Expired) => "CUSTOMER.KYC_EXPIRED",
+        (false, KycStatus::Canceled) => "CUSTOMER.KYC_CANCELED",
+        (false, KycStatus::ManuallyApproved) => "CUSTOMER.KYC_MANUALLY_APPROVED",
+        (false, KycStatus::ManuallyRejected) => "CUSTOMER.KYC_MANUALLY_REJECTED",
+        (true, KycStatus::Approved) => "CUSTOMER.KYB_APPROVED",
+        (true, KycStatus::Rejected) => "CUSTOMER.KYB_REJECTED",
+        (true, KycStatus::PendingReview) => "CUSTOMER.KYB_SUBMITTED",
+        (true, KycStatus::Expired) => "CUSTOMER.KYB_EXPIRED",
+        (true, KycStatus::Canceled) => "CUSTOMER.KYB_CANCELED",
+        (true, KycStatus::ManuallyApproved) => "CUSTOMER.KYB_MANUALLY_APPROVED",
+        (true, KycStatus::ManuallyRejected) => "CUSTOMER.KYB_MANUALLY_REJECTED",
+    }
+}
+
+/// The dotted name of an event of an import that has ended.
+pub const fn dotted_import(status: bulk_import::Status) -> &'static str {
+    use bulk_import::Status::{Completed, Failed, Pending, Processing};
+    match status {
+        Pending | Processing | Completed => "BULK_UPLOAD.COMPLETED",
+        Failed => "BULK_UPLOAD.FAILED",
     }
 }
 

@@ -7,6 +7,7 @@ use rust_decimal::Decimal;
 use crate::clock::{Advance, Ahead, ClockRefusal};
 use crate::currency::Currency;
 use crate::customer::KycStatus;
+use crate::event::EventNames;
 use crate::id::PlatformId;
 use crate::signing::Generations;
 use crate::time::Timestamp;
@@ -152,6 +153,8 @@ pub struct Platform {
     pub proxy_uma_subdomain: String,
     /// Where its events go.
     pub webhook_endpoint: Option<String>,
+    /// How its events are named.
+    pub event_names: EventNames,
     /// Whether it is regulated and knows its customers itself.
     pub is_regulated: bool,
     /// What its customers can hold, send and receive.

@@ -8,10 +8,10 @@ use domain::bulk_import::{BulkImport, Refusal};
 use domain::clock::Ahead;
 use domain::customer::Customer;
 use domain::delivery::Schedule;
-use domain::event::Event;
+use domain::event::{Event, EventKind, event_id};
 use domain::id::{Id, IdSequence, Kind, moved_ahead};
 use domain::invitation::Invitation;
-use domain::platform::{CounterpartyField, Mode};
+use domain::platform::{CounterpartyField, Mode, Platform};
 use domain::time::Timestamp;
 use domain::transaction::Transaction;
 use ports::clock::Clock;
@@ -50,7 +50,7 @@ pub struct Env {
     /// The way out to addresses that others chose.
     pub outbound: Arc<dyn Outbound>,
     /// Makes the bytes of an event; the shapes are the API's.
-    pub render_event: fn(&Env, &Event, Subject<'_>) -> Vec<u8>,
+    pub render_event: fn(&Env, &Platform, &Event, Subject<'_>) -> Vec<u8>,
     /// Reads the body of an answer to a question about an incoming payment. What cannot be read is
     /// as if it were not said.
     pub read_decision: fn(&[u8]) -> Said,
@@ -90,11 +90,10 @@ impl Delivering {
 /// What an event tells of.
 #[derive(Debug, Clone, Copy)]
 pub enum Subject<'a> {
-    /// A transaction of a platform of this mode.
-    Transaction(&'a Transaction, Mode),
-    /// A transaction as before, about which its platform is asked, and what it is to say about its
-    /// customer.
-    Approval(&'a Transaction, Mode, &'a [CounterpartyField]),
+    /// A transaction.
+    Transaction(&'a Transaction),
+    /// A transaction about which its platform is asked, and what it is to say about its customer.
+    Approval(&'a Transaction, &'a [CounterpartyField]),
     /// An internal account whose balance has changed.
     Account(&'a ChangedAccount),
     /// An invitation.
@@ -249,9 +248,31 @@ impl App {
         &self.0.env
     }
 
-    /// The bytes of an event.
-    pub(crate) fn render(&self, event: &Event, subject: Subject<'_>) -> Vec<u8> {
-        (self.0.env.render_event)(&self.0.env, event, subject)
+    /// The event of a change of something that belongs to a platform: change `number` of
+    /// `resource`, which happened at `at`.
+    pub(crate) fn event(
+        &self,
+        platform: &Platform,
+        kind: EventKind,
+        (resource, number): (Uuid, u32),
+        at: Timestamp,
+        subject: Subject<'_>,
+    ) -> Event {
+        let id = event_id(resource, number);
+        let platform_id = platform.id;
+        let event = Event { id, platform: platform_id, kind, resource, number, at, body: vec![] };
+        self.rendered(platform, event, subject)
+    }
+
+    /// An event with its bytes.
+    pub(crate) fn rendered(
+        &self,
+        platform: &Platform,
+        mut event: Event,
+        subject: Subject<'_>,
+    ) -> Event {
+        event.body = (self.0.env.render_event)(&self.0.env, platform, &event, subject);
+        event
     }
 
     /// The present instant by the server's clock: for what the server does for itself.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use domain::customer::Customer;
-use domain::event::{Event, EventKind, event_id};
+use domain::event::EventKind;
 use domain::id::{CustomerId, PlatformId};
 use domain::platform::Platform;
 use store::books::BalanceChange;
@@ -31,19 +31,10 @@ pub struct ChangedAccount {
 pub fn tell(app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;
-        let (resource, row) = (account.change.account.uuid(), &account.change.row);
-        let number = row.told.times;
-        let mut event = Event {
-            id: event_id(resource, number),
-            platform: account.platform.id,
-            kind: EventKind::AccountStatus,
-            resource,
-            number,
-            at: row.updated_at,
-            body: Vec::new(),
-        };
-        event.body = app.render(&event, Subject::Account(&account));
-        unit.add_event(event)?;
+        let row = &account.change.row;
+        let change = (account.change.account.uuid(), row.told.times);
+        let (kind, subject) = (EventKind::AccountStatus, Subject::Account(&account));
+        unit.add_event(app.event(&account.platform, kind, change, row.updated_at, subject))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use domain::bulk_import::{
     BulkImport, Counts, Draft, Event, NewRow, Part, PartContent, Refusal, Row,
 };
-use domain::event::{Event as Told, EventKind, event_id};
+use domain::event::EventKind;
 use domain::id::{JobId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
@@ -205,17 +205,9 @@ fn tell(
     import: &BulkImport,
     refused: &[Refusal],
 ) -> Result<(), Error> {
-    let (resource, number) = (import.id().uuid(), 1);
-    let mut event = Told {
-        id: event_id(resource, number),
-        platform: import.draft().platform,
-        kind: EventKind::BulkUpload,
-        resource,
-        number,
-        at: import.progress().updated_at,
-        body: Vec::new(),
-    };
-    event.body = app.render(&event, Subject::Import(import, refused));
-    unit.add_event(event)?;
+    let platform = owners::platform(unit, import.draft().platform)?;
+    let (change, at) = ((import.id().uuid(), 1), import.progress().updated_at);
+    let subject = Subject::Import(import, refused);
+    unit.add_event(app.event(&platform, EventKind::BulkUpload, change, at, subject))?;
     Ok(())
 }

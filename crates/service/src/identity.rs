@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::code::{CODE_LENGTH, Code};
 use domain::customer::{Customer, Identity, Individual, KycStatus};
-use domain::event::{Event as Told, EventKind, event_id};
+use domain::event::EventKind;
 use domain::id::{CustomerId, IdentityCheckId, PlatformId};
 use domain::kyc::{CheckDraft, CheckEvent, CheckStatus, Event, IdentityCheck};
 use domain::platform::Platform;
@@ -202,18 +202,10 @@ pub(crate) fn know(
     unit.put_customer(customer.clone());
     if customer.kyc.status().is_final() {
         withdraw_check(unit, &customer)?;
-        let (resource, number) = (customer.id.uuid(), customer.kyc.changes());
-        let mut event = Told {
-            id: event_id(resource, number),
-            platform: customer.platform,
-            kind: EventKind::KycStatus,
-            resource,
-            number,
-            at: now,
-            body: Vec::new(),
-        };
-        event.body = app.render(&event, Subject::Customer(&customer));
-        unit.add_event(event)?;
+        let platform = owners::platform(unit, customer.platform)?;
+        let change = (customer.id.uuid(), customer.kyc.changes());
+        let subject = Subject::Customer(&customer);
+        unit.add_event(app.event(&platform, EventKind::KycStatus, change, now, subject))?;
     }
     Ok(customer)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::code::{CODE_LENGTH, Code};
 use domain::customer::Customer;
-use domain::event::{Event as Told, EventKind, event_id};
+use domain::event::EventKind;
 use domain::id::{InvitationId, PlatformId};
 use domain::invitation::{Draft, Event, Invitation, Status};
 use domain::platform::Platform;
@@ -170,18 +170,8 @@ pub fn claim(
     }
     let invitation = end(unit, invitation, Event::Claimed(invitee.clone()), now)?;
     // An invitation is told of once: there is one event in its life.
-    let (resource, number) = (id.uuid(), 1);
-    let mut event = Told {
-        id: event_id(resource, number),
-        platform: invitation.draft().platform,
-        kind: EventKind::InvitationClaimed,
-        resource,
-        number,
-        at: now,
-        body: Vec::new(),
-    };
-    event.body = app.render(&event, Subject::Invitation(&invitation));
-    unit.add_event(event)?;
+    let (kind, subject) = (EventKind::InvitationClaimed, Subject::Invitation(&invitation));
+    unit.add_event(app.event(&made_by, kind, (id.uuid(), 1), now, subject))?;
     Ok(invitation)
 }
 

@@ -1,7 +1,7 @@
 //! Changes of state, always together: row, event and timer. Nothing else adds or moves a
 //! transaction or a quote.
 
-use domain::event::{Event as Told, EventKind, event_id};
+use domain::event::{Event as Told, EventKind};
 use domain::platform::{CounterpartyField, Platform};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
@@ -29,8 +29,8 @@ pub fn begin_asking(
     asked: &[CounterpartyField],
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
-    let subject = Subject::Approval(&transaction, platform.mode, asked);
-    unit.ask(told(app, &transaction, subject))?;
+    let subject = Subject::Approval(&transaction, asked);
+    unit.ask(told(app, &platform, &transaction, subject))?;
     unit.add_transaction(transaction)?;
     Ok(())
 }
@@ -52,29 +52,18 @@ pub fn advance(
 
 fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
-    let subject = Subject::Transaction(transaction, platform.mode);
-    unit.add_event(told(app, transaction, subject))?;
+    unit.add_event(told(app, &platform, transaction, Subject::Transaction(transaction)))?;
     Ok(())
 }
 
 /// The event of a transaction's last change.
-fn told(app: &App, transaction: &Transaction, subject: Subject<'_>) -> Told {
-    let resource = transaction.id().uuid();
-    let number = transaction.version();
-    let mut event = Told {
-        id: event_id(resource, number),
-        platform: transaction.draft().platform,
-        kind: match transaction.draft().direction {
-            Direction::Incoming => EventKind::IncomingPayment,
-            Direction::Outgoing => EventKind::OutgoingPayment,
-        },
-        resource,
-        number,
-        at: transaction.updated_at(),
-        body: Vec::new(),
+fn told(app: &App, platform: &Platform, transaction: &Transaction, subject: Subject<'_>) -> Told {
+    let kind = match transaction.draft().direction {
+        Direction::Incoming => EventKind::IncomingPayment,
+        Direction::Outgoing => EventKind::OutgoingPayment,
     };
-    event.body = app.render(&event, subject);
-    event
+    let change = (transaction.id().uuid(), transaction.version());
+    app.event(platform, kind, change, transaction.updated_at(), subject)
 }
 
 /// Adds a new quote of a platform, which expires by itself.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::clock::Ahead;
 use domain::currency::Currency;
+use domain::event::EventNames;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
 use domain::patch::Patch;
@@ -57,6 +58,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         mode: new.mode,
         uma_domain: new.uma_domain,
         webhook_endpoint: None,
+        event_names: EventNames::Plain,
         is_regulated: new.is_regulated,
         currencies: Currency::all().map(default_terms).collect(),
         corridors: Vec::new(),
@@ -171,7 +173,7 @@ pub async fn configure<R: Render<Platform>>(
             Patch::Clear => webhooks::close(unit, id)?,
             Patch::Set(_) => {
                 webhooks::open(unit, id)?;
-                webhooks::tell_endpoint(&unit_app, unit, id, now)?;
+                webhooks::tell_endpoint(&unit_app, unit, &platform, now)?;
             }
         }
         platform.updated_at = now;
@@ -235,6 +237,12 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
         .await
 }
 
+/// Sets how a platform's events are named from now on. Those that are there already keep their
+/// bytes.
+pub async fn set_event_names(app: &App, id: PlatformId, names: EventNames) -> Result<(), Error> {
+    change(app, id, move |platform| platform.event_names = names).await
+}
+
 /// Sets what a platform's rail is told about it, or takes it away. Whoever calls has asked the rail
 /// whether it understands it.
 pub async fn set_rail_settings(
@@ -242,15 +250,22 @@ pub async fn set_rail_settings(
     id: PlatformId,
     settings: Option<Arc<str>>,
 ) -> Result<(), Error> {
+    change(app, id, move |platform| platform.rail_settings.clone_from(&settings)).await
+}
+
+/// Changes a platform as its operator wants it.
+async fn change(
+    app: &App,
+    id: PlatformId,
+    change: impl Fn(&mut Platform) + Send + 'static,
+) -> Result<(), Error> {
     let server_now = app.server_now();
     app.store()
         .write(move |unit| {
-            let platform = owners::platform(unit, id)?;
-            unit.put_platform(Platform {
-                rail_settings: settings.clone(),
-                updated_at: platform.ahead.shows(server_now),
-                ..Platform::clone(&platform)
-            });
+            let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+            change(&mut platform);
+            platform.updated_at = platform.ahead.shows(server_now);
+            unit.put_platform(platform);
             Ok(())
         })
         .await

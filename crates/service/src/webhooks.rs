@@ -64,7 +64,7 @@ pub async fn test<R: Render<Tested>>(
 async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let url = platform.webhook_endpoint.clone().ok_or(Error::NoWebhookEndpoint)?;
     let now = app.now(platform.ahead);
-    let event = test_event(app, platform.id, app.new_id(platform.ahead, now), 0, now);
+    let event = test_event(app, platform, app.new_id(platform.ahead, now), 0, now);
     let signer = Signer::of(app, platform, now);
     let Exchange { answer, .. } = exchange(app, platform, &signer, &event, TEST_TIME).await;
     let mut answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
@@ -73,11 +73,10 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
 }
 
 /// An event that tells of nothing.
-fn test_event(app: &App, platform: PlatformId, id: EventId, number: u32, at: Timestamp) -> Event {
-    let (kind, resource) = (EventKind::Test, platform.uuid());
-    let mut event = Event { id, platform, kind, resource, number, at, body: Vec::new() };
-    event.body = app.render(&event, Subject::Nothing);
-    event
+fn test_event(app: &App, platform: &Platform, id: EventId, number: u32, at: Timestamp) -> Event {
+    let (kind, resource) = (EventKind::Test, platform.id.uuid());
+    let event = Event { id, platform: platform.id, kind, resource, number, at, body: Vec::new() };
+    app.rendered(platform, event, Subject::Nothing)
 }
 
 /// Gives a platform new keys; the ones before sign for a day more.
@@ -140,14 +139,14 @@ pub(crate) fn keep_question(
 pub(crate) fn tell_endpoint(
     app: &App,
     unit: &mut Unit<'_, '_>,
-    platform: PlatformId,
+    platform: &Platform,
     now: Timestamp,
 ) -> Result<(), Error> {
     // No other event is about a platform, so that the count of all of its events numbers these.
-    let number = unit.outbox(platform)?.head.saturating_add(1);
+    let number = unit.outbox(platform.id)?.head.saturating_add(1);
     let number = u32::try_from(number)
-        .map_err(|_| Error::Internal(format!("{platform} has too many events")))?;
-    let id = event_id(platform.uuid(), number);
+        .map_err(|_| Error::Internal(format!("{} has too many events", platform.id)))?;
+    let id = event_id(platform.id.uuid(), number);
     unit.add_event(test_event(app, platform, id, number, now))?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use domain::clock::Ahead;
 use domain::currency::Currency;
+use domain::event::EventNames;
 use domain::id::PlatformId;
 use domain::platform::{
     COUNTERPARTY_FIELDS, CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency,
@@ -28,6 +29,7 @@ struct Settings {
     uma_domain: String,
     proxy_uma_subdomain: String,
     webhook_endpoint: Option<String>,
+    event_names: Cow<'static, str>,
     is_regulated: bool,
     currencies: Vec<StoredCurrency>,
     corridors: Vec<StoredCorridor>,
@@ -148,6 +150,7 @@ impl Record for Platform {
             uma_domain: self.uma_domain.to_string(),
             proxy_uma_subdomain: self.proxy_uma_subdomain.clone(),
             webhook_endpoint: self.webhook_endpoint.clone(),
+            event_names: Cow::Borrowed(self.event_names.name()),
             is_regulated: self.is_regulated,
             currencies: self.currencies.iter().map(StoredCurrency::of).collect(),
             corridors: self.corridors.iter().map(StoredCorridor::of).collect(),
@@ -181,6 +184,8 @@ impl Record for Platform {
                 .map_err(|error| row.corrupt(error))?,
             proxy_uma_subdomain: settings.proxy_uma_subdomain,
             webhook_endpoint: settings.webhook_endpoint,
+            event_names: EventNames::from_name(&settings.event_names)
+                .ok_or_else(|| unknown(row))?,
             is_regulated: settings.is_regulated,
             currencies: settings
                 .currencies

@@ -214,7 +214,9 @@ impl Target {
         let body = event.get();
         let told: Told = serde_json::from_str(body)
             .map_err(|error| Failure::new(format!("the feed has an event of no shape: {error}")))?;
-        if !self.events.is_empty() && !self.events.iter().any(|kind| kind.name() == told.kind) {
+        if !self.events.is_empty()
+            && !EventKind::of_type(&told.kind).is_some_and(|kind| self.events.contains(&kind))
+        {
             return Ok(());
         }
         let mut request = self.client.post(self.url.to_string()).body(body.to_owned());

@@ -19,7 +19,7 @@ use store::tokens::TokenFilter;
 use crate::command::{Failure, aligned, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
-    PlatformCommand, RevokeToken, SetPricing, SetScenarios, TokenCommand,
+    PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::wiring::{self, Opened};
 
@@ -30,13 +30,15 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::Create(_) => open(config)?,
         PlatformCommand::List
         | PlatformCommand::SetPricing(_)
-        | PlatformCommand::SetScenarios(_) => open_existing(config)?,
+        | PlatformCommand::SetScenarios(_)
+        | PlatformCommand::SetEvents(_) => open_existing(config)?,
     };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
         PlatformCommand::SetScenarios(options) => set_scenarios(&opened.app, options).await,
+        PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
     };
     wiring::close(opened).await;
     print(&done?)?;
@@ -222,6 +224,12 @@ async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<String, Fail
         Some(_) => format!("{} has rows of its own before the built-in ones\n", platform.id),
         None => format!("{} has the built-in rows alone\n", platform.id),
     })
+}
+
+async fn set_events(app: &App, options: &SetEvents) -> Result<String, Failure> {
+    let platform = existing_platform(app, options.platform).await?;
+    platforms::set_event_names(app, platform.id, options.names).await?;
+    Ok(format!("{} names its events {} from now on\n", platform.id, options.names.name()))
 }
 
 async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure> {

@@ -616,6 +616,26 @@ fn the_operator_sets_scenarios_beside_the_server() {
 }
 
 #[test]
+fn the_operator_names_events_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let (_, list, _) = run(path, "platform list");
+    let id = list.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    for names in ["dotted", "plain"] {
+        let set = format!("platform set-events --platform {id} --names {names}");
+        let (code, out, err) = run(path, &set);
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(out, format!("{id} names its events {names} from now on\n"));
+    }
+    let wrong = format!("platform set-events --platform {id} --names camel");
+    let (code, _, err) = run(path, &wrong);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("events are named plain or dotted"), "{err}");
+    drop(server);
+}
+
+#[test]
 fn platforms_are_made_and_priced() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

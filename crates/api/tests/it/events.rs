@@ -1,10 +1,14 @@
 //! What a platform is told of every change (specification 6; reliability 2.4). The checks of
 //! numbers, ids and envelopes are in `Server::told`.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use domain::event::{EventKind, EventNames};
+use serde_json::{Value, json};
+use service::platforms;
 
 use crate::pay::{Payer, deposit, from, sending, to, transfer};
-use crate::support::Server;
+use crate::support::{Server, text};
 
 /// Runs the clock in small steps and compares what is told with what is shown, at every change.
 async fn watch(server: &Server, payer: &Payer, id: &Value, expected: &[&str]) {
@@ -91,5 +95,79 @@ async fn what_is_refused_tells_nothing() {
     let quote = payer.client.quote(&sending(&from(&payer.usd), &to(&eur), 100_000)).await;
     payer.client.execute(&quote).await.refused(400, "INSUFFICIENT_BALANCE");
     assert_eq!(server.told_statuses(&quote["transactionId"]).await, ["PENDING"]);
+    server.verify();
+}
+
+/// The names of a platform's events, each with the status that its resource has in it.
+async fn named(payer: &Payer) -> BTreeSet<(String, String)> {
+    let feed = payer.client.get("/events?limit=100").await.expect(200).clone();
+    assert_eq!(feed["hasMore"], false, "one page has them all");
+    let events = feed["data"].as_array().expect("a list").iter();
+    events
+        .map(|event| {
+            let data = &event["data"];
+            let status = ["status", "kycStatus"].iter().find_map(|name| data[name].as_str());
+            (text(&event["type"]), status.unwrap_or_default().to_owned())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn events_are_named_with_their_state_where_the_operator_wants_it() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let client = &payer.client;
+    let platform = client.platform;
+    assert!(named(&payer).await.is_empty());
+    client.fund(&payer.usd, 1_000).await;
+    let plain = named(&payer).await;
+    assert!(plain.contains(&("INCOMING_PAYMENT".to_owned(), "COMPLETED".to_owned())), "{plain:?}");
+    let names = EventNames::Dotted;
+    platforms::set_event_names(&server.app, platform, names).await.expect("a change");
+
+    client.fund(&payer.usd, 100_000).await;
+    for suffix in ["789", "003", "004"] {
+        let bank = payer.bank(suffix).await;
+        client.post("/transfer-out", &transfer(&payer.usd, &bank, 400)).await.expect(201);
+    }
+    let source = deposit("USD", &payer.customer);
+    let quote = client.quote(&sending(&source, &to(&payer.usd), 400)).await;
+    client.deposit(&quote, Some(401)).await.expect(200);
+    client.quote(&sending(&source, &to(&payer.usd), 400)).await;
+    let invitation = json!({ "inviterUma": client.uma_address(&payer.customer).await });
+    let invitation = client.post("/invitations", &invitation).await.expect(201).clone();
+    let invitee = client.customer().await;
+    let claim = json!({ "inviteeUma": client.uma_address(&invitee).await });
+    let path = format!("/invitations/{}/claim", text(&invitation["code"]));
+    client.post(&path, &claim).await.expect(200);
+    client.set_kyc(&invitee, "REJECTED").await;
+    client.patch("/config", &json!({ "webhookEndpoint": "https://hooks.test/" })).await.expect(200);
+    server.pass(600_000).await;
+
+    let dotted: BTreeSet<_> = named(&payer).await.difference(&plain).cloned().collect();
+    let expected = [
+        ("CUSTOMER.KYC_REJECTED", "REJECTED"),
+        ("INCOMING_PAYMENT.COMPLETED", "COMPLETED"),
+        ("INCOMING_PAYMENT.PENDING", "PENDING"),
+        ("INCOMING_PAYMENT.PROCESSING", "PROCESSING"),
+        ("INTERNAL_ACCOUNT.BALANCE_UPDATED", ""),
+        ("INVITATION.CLAIMED", "CLAIMED"),
+        ("OUTGOING_PAYMENT.COMPLETED", "COMPLETED"),
+        ("OUTGOING_PAYMENT.EXPIRED", "EXPIRED"),
+        ("OUTGOING_PAYMENT.FAILED", "FAILED"),
+        ("OUTGOING_PAYMENT.FAILED", "REJECTED"),
+        ("OUTGOING_PAYMENT.PENDING", "PENDING"),
+        ("OUTGOING_PAYMENT.PROCESSING", "PROCESSING"),
+        ("OUTGOING_PAYMENT.REFUND_COMPLETED", "REFUNDED"),
+        ("TEST", ""),
+    ];
+    let owned = |(name, status): (&str, &str)| (name.to_owned(), status.to_owned());
+    assert_eq!(dotted, expected.into_iter().map(owned).collect());
+    // A filter goes by the kind, however its events are named.
+    let feed = client.get("/events?type=INVITATION_CLAIMED").await.expect(200).clone();
+    assert_eq!(feed["data"][0]["type"], "INVITATION.CLAIMED");
+    for (name, _) in expected {
+        assert!(EventKind::of_type(name).is_some(), "{name}");
+    }
     server.verify();
 }

@@ -494,6 +494,7 @@ mod tests {
             uma_domain: UmaDomain::parse("uma.test").expect("a domain"),
             proxy_uma_subdomain: "test".to_owned(),
             webhook_endpoint: Some("https://hooks.test/".to_owned()),
+            event_names: domain::event::EventNames::Plain,
             is_regulated: true,
             currencies: Vec::new(),
             corridors: Vec::new(),

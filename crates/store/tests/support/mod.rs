@@ -143,6 +143,7 @@ pub fn platform(number: u128) -> Platform {
         uma_domain: UmaDomain::parse("uma.example.com").unwrap(),
         proxy_uma_subdomain: "one".to_owned(),
         webhook_endpoint: Some("https://example.com/hook".to_owned()),
+        event_names: domain::event::EventNames::Dotted,
         is_regulated: true,
         currencies: vec![SupportedCurrency {
             currency: currency("USD"),
@@ -184,6 +185,7 @@ pub fn bare_platform(number: u128) -> Platform {
     Platform {
         mode: Mode::Live,
         webhook_endpoint: None,
+        event_names: domain::event::EventNames::Plain,
         is_regulated: false,
         currencies: Vec::new(),
         corridors: Vec::new(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use domain::currency::Currency;
-use domain::event::EventKind;
+use domain::event::{EventKind, EventNames};
 use domain::id::{CustomerId, PlatformId, TokenId};
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
@@ -336,6 +336,28 @@ pub enum PlatformCommand {
         switchyard platform set-scenarios --platform PlatformConfig:... --file rows.toml"
     )]
     SetScenarios(SetScenarios),
+
+    /// Sets how a platform's events are named from now on.
+    #[command(after_help = "Example, for receivers written against the hosted API:\n  \
+        switchyard platform set-events --platform PlatformConfig:... --names dotted")]
+    SetEvents(SetEvents),
+}
+
+/// Options of `platform set-events`.
+#[derive(Debug, Clone, Args)]
+pub struct SetEvents {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// plain: INVITATION_CLAIMED, as in the specification. dotted: INVITATION.CLAIMED, with the
+    /// state in the name, as docs/webhooks.md lists them.
+    #[arg(long, value_parser = event_names, value_name = "plain|dotted")]
+    pub names: EventNames,
+}
+
+fn event_names(text: &str) -> Result<EventNames, String> {
+    EventNames::from_name(text).ok_or_else(|| "events are named plain or dotted".to_owned())
 }
 
 /// Options of `platform set-scenarios`.
