@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{contract, suite, tidy};
+use crate::{contract, deny, fuzz, suite, tidy};
 
 /// The whole run on a machine with two cores and nothing built yet. A change that pushes it over
 /// the limit makes everyone wait; it must find the time elsewhere.
@@ -27,7 +27,9 @@ const STEPS: &[Step] = &[
         let lints = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         workspace::run(workspace.cargo(&lints))
     }),
+    ("dependencies", deny::run),
     ("tests", |workspace| suite::run(workspace, &[])),
+    ("fuzzing", fuzz::run),
     ("documentation", |workspace| {
         let mut command = workspace.cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
         command.env("RUSTDOCFLAGS", "-D warnings");

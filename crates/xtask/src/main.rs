@@ -6,7 +6,9 @@
 mod bench;
 mod ci;
 mod contract;
+mod deny;
 mod docs;
+mod fuzz;
 mod install;
 mod node;
 mod python;
@@ -41,6 +43,10 @@ enum Task {
     },
     /// Asks the release build everything that its OpenAPI document allows, and more
     Contract,
+    /// Checks what dependencies bring: bans, licences, sources, and advisories if they can be had
+    Deny,
+    /// Asks the server what nobody would write, a minute for each kind of input
+    Fuzz,
     /// Measures what the server reaches, against yardsticks of the same run; see its `--help`
     #[command(disable_help_flag = true)]
     Bench {
@@ -68,6 +74,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&workspace),
         Task::Test { arguments } => suite::run(&workspace, &arguments),
         Task::Contract => ci::release(&workspace).and_then(|()| contract::run(&workspace)),
+        Task::Deny => deny::run(&workspace),
+        Task::Fuzz => fuzz::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),

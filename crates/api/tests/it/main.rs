@@ -44,4 +44,5 @@ mod prices;
 mod permissions;
 mod bad_input;
 mod mutations;
+mod fuzz;
 mod bulk;
