@@ -143,16 +143,20 @@ pub fn price_with(
     };
     let too_large = PriceError::TooLarge { amount };
     let k = rate.per_smallest_unit()?;
+    // Sending units that so many receiving units cost, rounded up.
+    let cost = |minor: i64| {
+        let cost = i128::from(minor).checked_mul(k.num)?.checked_add(k.den - 1)?;
+        Some(cost / k.den)
+    };
+    let counterparty = cost(counterparty_minor).ok_or(too_large.clone())?;
     let sent = match locked {
         Locked::Sending(sent) => i128::from(sent.minor()),
-        Locked::Receiving(received) => {
-            let out = i128::from(received.minor()) + i128::from(counterparty_minor);
-            charged(out, k.num, k.den, fees).ok_or(too_large.clone())?
-        }
+        Locked::Receiving(received) => cost(received.minor())
+            .and_then(|cost| cost.checked_add(i128::from(fees.fixed_minor) + counterparty))
+            .and_then(|left| least_sent(left, fees))
+            .ok_or(too_large.clone())?,
     };
     let variable = fees.variable_minor(sent).ok_or(too_large.clone())?;
-    let counterparty = i128::from(counterparty_minor).checked_mul(k.num);
-    let counterparty = (counterparty.ok_or(too_large.clone())? + k.den - 1) / k.den;
     let total_fees = variable + i128::from(fees.fixed_minor) + counterparty;
     let received = match locked {
         Locked::Sending(_) => {
@@ -181,15 +185,24 @@ pub fn price_with(
     })
 }
 
-/// What must be charged so that `received` arrives: `ceil((R x k + F) / (1 - v))`.
-fn charged(received: i128, num: i128, den: i128, fees: Fees) -> Option<i128> {
-    let scale = 10_i128.checked_pow(fees.variable_rate.scale())?;
-    let kept = scale.checked_sub(fees.variable_rate.mantissa())?;
-    let cost = received.checked_mul(num)?;
-    let fixed = i128::from(fees.fixed_minor).checked_mul(den)?;
-    let top = cost.checked_add(fixed)?.checked_mul(scale)?;
-    let bottom = den.checked_mul(kept)?;
-    Some(top.checked_add(bottom - 1)? / bottom)
+/// The least that can be charged so that `left` is left of it after the variable fee; nothing if
+/// that is more than one payment may have. The fee is rounded half-up, so no formula gives it: but
+/// one unit more leaves one more or the same, never less, and that can be searched.
+fn least_sent(left: i128, fees: Fees) -> Option<i128> {
+    let leaves = |sent: i128| Some(sent - fees.variable_minor(sent)?);
+    let (mut low, mut high) = (left, i128::from(AMOUNT_MAX));
+    if low > high || leaves(high)? < left {
+        return None;
+    }
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if leaves(middle)? < left {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
 }
 
 impl Price {
@@ -312,7 +325,7 @@ mod tests {
         };
         // 25 cents of a euro cost 27.17 cents of a dollar, rounded up.
         check(sending(100_000, "USD"), [100_000, 500, 528, 91_514]);
-        check(receiving(91_514, "EUR"), [99_999, 500, 528, 91_514]);
+        check(receiving(91_514, "EUR"), [100_000, 500, 528, 91_514]);
     }
 
     #[test]
@@ -358,28 +371,32 @@ mod tests {
         #[test]
         fn a_locked_receiving_side_costs_the_least_that_delivers_it(
             corridor in 0..10_usize,
-            minor in 1..1_000_000_000_i64,
+            minor in prop_oneof![1..1_000_i64, 1..1_000_000_000_i64],
             fixed in 0..1_000_i64,
-            variable in 0..50_000_i64,
+            variable in prop_oneof![0..50_000_i64, 0..1_000_000_i64],
+            counterparty in prop_oneof![Just(0), 0..1_000_i64],
         ) {
             let rate = corridors()[corridor];
             let fees = Fees::new(fixed, Decimal::new(variable, 6)).expect("fees");
             let locked = Locked::Receiving(Receiving(
                 Money::positive(minor, rate.receiving()).expect("amount"),
             ));
-            let Ok(price) = price(locked, rate, fees) else { return Ok(()) };
+            let Ok(price) = price_with(locked, rate, fees, counterparty) else { return Ok(()) };
             prop_assert_eq!(price.received.minor(), minor);
-            // The amount charged covers R x k and all fees, but for the rounding of the variable
-            // part, which is at most half a smallest unit; and one unit less would not cover it.
+            // The figures shown give no less than what is promised, and one unit less would
+            // give less.
             let k = rate.per_smallest_unit().expect("exact");
-            let scale = 1_000_000_i128;
-            let kept = |sent: i64| {
-                (i128::from(sent) * (scale - i128::from(variable)) - i128::from(fixed) * scale)
-                    * k.den
+            let gives = |sent: i64| {
+                let variable_fee = (i128::from(sent) * i128::from(variable) + 500_000) / 1_000_000;
+                let counterparty_fee = (i128::from(counterparty) * k.num + k.den - 1) / k.den;
+                let fees = i128::from(fixed) + variable_fee + counterparty_fee;
+                ((i128::from(sent) - fees) * k.den).div_euclid(k.num)
             };
-            let cost = i128::from(minor) * k.num * scale;
-            prop_assert!(kept(price.sent.minor()) >= cost);
-            prop_assert!(kept(price.sent.minor() - 1) < cost);
+            prop_assert!(gives(price.sent.minor()) >= i128::from(minor));
+            prop_assert!(gives(price.sent.minor() - 1) < i128::from(minor));
+            let fees = i128::from(price.total_fees().minor());
+            let left = i128::from(price.sent.minor()) - fees;
+            prop_assert_eq!(left * k.den / k.num, gives(price.sent.minor()));
         }
 
         #[test]

@@ -187,6 +187,41 @@ async fn quotes_between_currencies_of_all_decimals_are_exact() {
 }
 
 #[tokio::test]
+async fn quotes_of_every_pair_cost_the_least_that_delivers() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let rates = &server.app.env().rates;
+    let codes: Vec<_> = Currency::all().filter(|it| rates.names(*it)).map(Currency::code).collect();
+    assert!(codes.len() > 50);
+    support(&payer.client, &codes).await;
+    let mut accounts = Vec::new();
+    for code in &codes {
+        accounts.push(payer.account(code).await);
+    }
+    for (from, sending) in codes.iter().enumerate() {
+        // Each with a fifth of all others, so that every second pair is tried one way or the other.
+        for (to, receiving) in codes.iter().enumerate().filter(|(to, _)| (from + to) % 5 == 1) {
+            if from == to {
+                continue;
+            }
+            let (source, destination) = (&accounts[from], &accounts[to]);
+            let example = ask(&payer, "SENDING", source, destination, 1_000_000_000).await;
+            example.expect(201);
+            let terms = shown(&example, sending, receiving);
+            let amount = 1_000 + 37 * (from as i128) + to as i128;
+            let answer = ask(&payer, "RECEIVING", source, destination, amount).await;
+            let (sent, fee, received) = terms.of_received(amount);
+            let quote = answer.expect(201);
+            let figures = ["totalSendingAmount", "feesIncluded", "totalReceivingAmount"];
+            let figures = figures.map(|field| whole(&quote[field]));
+            assert_eq!(figures, [sent, terms.fixed + fee, received], "{sending} to {receiving}");
+            assert_eq!(digits(&answer, "exchangeRate"), digits(&example, "exchangeRate"));
+        }
+    }
+    server.verify();
+}
+
+#[tokio::test]
 async fn the_rates_are_those_of_the_table() {
     let server = Server::new();
     let payer = Payer::with(&server, 0).await;
