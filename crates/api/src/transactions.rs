@@ -10,7 +10,8 @@ use domain::id::{QuoteId, TransactionId, kind};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
-    self, AccountRef, Destination, Direction, RateDetails, Source, Status, Terms, Transaction,
+    self, AccountRef, Destination, Direction, RateDetails, Source, Status, StatusReason, Terms,
+    Transaction,
 };
 use ports::rail::PaymentRail;
 use rust_decimal::Decimal;
@@ -233,6 +234,24 @@ pub struct RefundBody {
     settled_at: Text<Timestamp>,
 }
 
+/// Why a payment failed or was rejected.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = StatusReason)]
+pub struct StatusReasonBody {
+    /// For programs: the `failureReason`, a finer code, or a rail's own. The set is open.
+    #[schema(example = "FUNDING_AMOUNT_MISMATCH")]
+    code: String,
+    /// For people, without personal data.
+    #[schema(example = "the deposit was not of the amount that the quote asks for")]
+    message: String,
+}
+
+impl From<&StatusReason> for StatusReasonBody {
+    fn from(reason: &StatusReason) -> Self {
+        Self { code: reason.code().to_owned(), message: reason.message().to_owned() }
+    }
+}
+
 /// A payment (specification 2.3).
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -313,10 +332,14 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     payment_instructions: Vec<InstructionsBody>,
-    /// Why it failed.
+    /// Why it failed; also on payments that were refunded after they had failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failure_reason: Option<&'static str>,
+    /// Why it failed or was rejected, finer than `failureReason`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    status_reason: Option<StatusReasonBody>,
     /// Money on its way back, or back; on outgoing payments that did not arrive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
@@ -364,6 +387,7 @@ impl TransactionBody {
                 .map(|reference| ReconciliationBody { reference }),
             payment_instructions: payment_instructions(transaction, rail),
             failure_reason: transaction.failure().map(|reason| reason.name()),
+            status_reason: transaction.reason().map(StatusReasonBody::from),
             refund: refund(transaction),
         }
     }

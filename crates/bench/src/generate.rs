@@ -26,7 +26,7 @@ use domain::id::{
 use domain::patch::Patch;
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Event};
+use domain::transaction::{Direction, Event, StatusReason};
 use ledger::posting::Resolution;
 use ports::clock::Clock as _;
 use ports::entropy::Entropy as _;
@@ -297,7 +297,7 @@ impl Payment {
         // What the job does when the rail has answered.
         let later = at.plus_millis(SETTLES_AFTER_MILLIS);
         let (event, resolution) = if self.number % REFUSED_EVERY == 1 {
-            (Event::Refused, Resolution::Void)
+            (Event::Refused(StatusReason::REJECTED_BY_RECEIVER), Resolution::Void)
         } else {
             (Event::Settled, Resolution::Post)
         };

@@ -28,6 +28,7 @@ pub mod bulk_import;
 pub mod account_info;
 pub mod checks;
 pub mod external_account;
+pub mod failure;
 pub mod lookup;
 pub mod transition;
 pub mod patch;

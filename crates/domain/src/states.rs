@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    approval, bulk_import, delivery, external_account, invitation, kyc, quote, transaction,
+    approval, bulk_import, delivery, external_account, failure, invitation, kyc, quote, transaction,
 };
 
 /// The arrows of a machine, each by the names of the status before, the event and the status after.
@@ -45,7 +45,7 @@ pub fn markdown() -> String {
     );
     for from in transaction::Status::ALL {
         for event in transaction::Event::ALL {
-            let Some(to) = from.after(event) else { continue };
+            let Some(to) = from.after(&event) else { continue };
             let (from, to, name) = (from.name(), to.name(), event.name());
             // Writing to a string cannot fail.
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` | {} |", event.money());
@@ -62,5 +62,6 @@ pub fn markdown() -> String {
     table(&mut page, "Bulk import", "", &bulk_import::arrows());
     table(&mut page, "Invitation", "", &invitation::arrows());
     table(&mut page, "Delivery", "", &delivery::arrows());
+    failure::markdown(&mut page);
     page
 }

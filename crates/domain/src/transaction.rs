@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved};
 use crate::uma_address::UmaAddress;
 
+pub use crate::failure::{FailureReason, StatusReason};
+
 /// Which way money moves, seen from the platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -210,76 +212,6 @@ pub struct Uma {
     pub rate_details: Option<RateDetails>,
 }
 
-/// Why a transaction failed (specification 2.3; contract 5 for the values of outgoing ones).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FailureReason {
-    /// The lookup before an incoming payment failed.
-    LnurlpFailed,
-    /// The pay request of an incoming payment failed.
-    PayRequestFailed,
-    /// The platform's approval webhook answered with an error.
-    PaymentApprovalWebhookError,
-    /// The platform did not decide in time.
-    PaymentApprovalTimedOut,
-    /// The rail could not deliver.
-    OfframpFailed,
-    /// The payee's platform left out data that the payer's side demands.
-    MissingMandatoryPayeeData,
-    /// The quote's time was over.
-    QuoteExpired,
-    /// A quote's transfer could not be made.
-    QuoteExecutionFailed,
-    /// A lightning payment failed.
-    LightningPaymentFailed,
-    /// A deposit did not match its quote.
-    FundingAmountMismatch,
-    /// The counterparty failed after the transfer.
-    CounterpartyPostTxFailed,
-    /// The rail did not answer in time.
-    Timeout,
-}
-
-impl FailureReason {
-    /// Every reason.
-    pub const ALL: [Self; 12] = [
-        Self::LnurlpFailed,
-        Self::PayRequestFailed,
-        Self::PaymentApprovalWebhookError,
-        Self::PaymentApprovalTimedOut,
-        Self::OfframpFailed,
-        Self::MissingMandatoryPayeeData,
-        Self::QuoteExpired,
-        Self::QuoteExecutionFailed,
-        Self::LightningPaymentFailed,
-        Self::FundingAmountMismatch,
-        Self::CounterpartyPostTxFailed,
-        Self::Timeout,
-    ];
-
-    /// The name that the API uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LnurlpFailed => "LNURLP_FAILED",
-            Self::PayRequestFailed => "PAY_REQUEST_FAILED",
-            Self::PaymentApprovalWebhookError => "PAYMENT_APPROVAL_WEBHOOK_ERROR",
-            Self::PaymentApprovalTimedOut => "PAYMENT_APPROVAL_TIMED_OUT",
-            Self::OfframpFailed => "OFFRAMP_FAILED",
-            Self::MissingMandatoryPayeeData => "MISSING_MANDATORY_PAYEE_DATA",
-            Self::QuoteExpired => "QUOTE_EXPIRED",
-            Self::QuoteExecutionFailed => "QUOTE_EXECUTION_FAILED",
-            Self::LightningPaymentFailed => "LIGHTNING_PAYMENT_FAILED",
-            Self::FundingAmountMismatch => "FUNDING_AMOUNT_MISMATCH",
-            Self::CounterpartyPostTxFailed => "COUNTERPARTY_POST_TX_FAILED",
-            Self::Timeout => "TIMEOUT",
-        }
-    }
-
-    /// The reason with this API name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
-    }
-}
-
 /// Status of a transaction (specification 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
@@ -334,18 +266,18 @@ impl Status {
     }
 
     /// Where the event leads from this status, if the machine has an arrow for it.
-    pub fn after(self, event: Event) -> Option<Self> {
+    pub fn after(self, event: &Event) -> Option<Self> {
         arrow(self, event.name())
     }
 
     /// Whether the machine has an arrow from this status to `next`.
     pub fn may_become(self, next: Self) -> bool {
-        Event::ALL.into_iter().any(|event| self.after(event) == Some(next))
+        Event::ALL.iter().any(|event| self.after(event) == Some(next))
     }
 }
 
 /// What can happen to a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A pay request was accepted.
     Quoted,
@@ -354,9 +286,9 @@ pub enum Event {
     /// The rail has delivered.
     Settled,
     /// The receiving side refused.
-    Refused,
-    /// We could not deliver.
-    Failed(FailureReason),
+    Refused(StatusReason),
+    /// We could not deliver: why as the specification lists it, and finer.
+    Failed(FailureReason, StatusReason),
     /// What was delivered has come back.
     Returned,
     /// Money that had come for the payment was given back.
@@ -371,21 +303,21 @@ impl Event {
         Self::Quoted,
         Self::Started,
         Self::Settled,
-        Self::Refused,
-        Self::Failed(FailureReason::OfframpFailed),
+        Self::Refused(StatusReason::REJECTED_BY_RECEIVER),
+        Self::Failed(FailureReason::OfframpFailed, StatusReason::ACCOUNT_INVALID),
         Self::Returned,
         Self::Refunded,
         Self::Expired,
     ];
 
     /// The event's name in documents and refusals.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Quoted => "quoted",
             Self::Started => "started",
             Self::Settled => "settled",
-            Self::Refused => "refused",
-            Self::Failed(_) => "failed",
+            Self::Refused(_) => "refused",
+            Self::Failed(..) => "failed",
             Self::Returned => "returned",
             Self::Refunded => "refunded",
             Self::Expired => "expired",
@@ -393,12 +325,12 @@ impl Event {
     }
 
     /// What happens to money when the arrow is taken, for `docs/states.md`.
-    pub const fn money(self) -> &'static str {
+    pub const fn money(&self) -> &'static str {
         match self {
             Self::Quoted | Self::Expired => "none",
             Self::Started => "pending, or posted at once between internal accounts",
             Self::Settled => "pending becomes posted, or what came is posted",
-            Self::Refused | Self::Failed(_) => "pending becomes voided",
+            Self::Refused(_) | Self::Failed(..) => "pending becomes voided",
             Self::Returned => "posted is reversed by a posting of its own",
             Self::Refunded => "what waits in suspense goes to the internal account",
         }
@@ -496,6 +428,7 @@ pub struct Transaction {
     draft: Draft,
     history: Vec<Step>,
     failure: Option<FailureReason>,
+    reason: Option<StatusReason>,
 }
 
 /// A stored transaction whose parts contradict each other.
@@ -512,7 +445,7 @@ impl Transaction {
     /// A new transaction, `PENDING` since its id was drawn: a quote or a transfer exists.
     pub fn pending(draft: Draft) -> Self {
         let first = Step { status: Status::Pending, at: draft.id.created_at() };
-        Self { draft, history: vec![first], failure: None }
+        Self { draft, history: vec![first], failure: None, reason: None }
     }
 
     /// Puts a stored transaction together again and checks what the machine guarantees. For the
@@ -521,6 +454,7 @@ impl Transaction {
         draft: Draft,
         history: Vec<Step>,
         failure: Option<FailureReason>,
+        reason: Option<StatusReason>,
     ) -> Result<Self, Inconsistent> {
         let inconsistent = |what: String| Err(Inconsistent { id: draft.id, what });
         let Some(first) = history.first() else {
@@ -538,13 +472,15 @@ impl Transaction {
                 return inconsistent(format!("went from {} to {}", from.name(), to.name()));
             }
         }
-        let transaction = Self { draft, history, failure };
-        let has_failed = transaction.history.iter().any(|step| step.status == Status::Failed);
-        if has_failed != transaction.failure.is_some() {
-            let what = "a failure reason goes with FAILED, and only with it".to_owned();
-            return Err(Inconsistent { id: transaction.draft.id, what });
+        let has_been = |status| history.iter().any(|step: &Step| step.status == status);
+        let has_failed = has_been(Status::Failed);
+        if has_failed != failure.is_some() {
+            return inconsistent("a failure reason goes with FAILED, and only with it".to_owned());
         }
-        Ok(transaction)
+        if (has_failed || has_been(Status::Rejected)) != reason.is_some() {
+            return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
+        }
+        Ok(Self { draft, history, failure, reason })
     }
 
     /// What it was made from.
@@ -579,6 +515,11 @@ impl Transaction {
     /// Why it failed, if it did.
     pub fn failure(&self) -> Option<FailureReason> {
         self.failure
+    }
+
+    /// Why it failed or was rejected, finer than [`Transaction::failure`].
+    pub fn reason(&self) -> Option<&StatusReason> {
+        self.reason.as_ref()
     }
 
     /// When it was made.
@@ -628,14 +569,15 @@ impl Transaction {
             });
         };
         match event {
-            Event::Failed(reason) => self.failure = Some(reason),
-            Event::Returned => self.failure = Some(FailureReason::OfframpFailed),
-            Event::Quoted
-            | Event::Started
-            | Event::Settled
-            | Event::Refused
-            | Event::Refunded
-            | Event::Expired => {}
+            Event::Failed(failure, reason) => {
+                (self.failure, self.reason) = (Some(failure), Some(reason));
+            }
+            Event::Returned => {
+                self.failure = Some(FailureReason::OfframpFailed);
+                self.reason = Some(StatusReason::RETURNED);
+            }
+            Event::Refused(reason) => self.reason = Some(reason),
+            Event::Quoted | Event::Started | Event::Settled | Event::Refunded | Event::Expired => {}
         }
         self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
@@ -768,14 +710,15 @@ mod tests {
     fn restoring_refuses_what_the_machine_could_not_have_made() {
         let at = Timestamp::from_millis(0);
         let step = |status| Step { status, at };
-        let restore = |steps: &[Status], failure| {
+        let restore = |steps: &[Status], failure: Option<FailureReason>| {
             Transaction::restore(
                 transaction().draft,
                 steps.iter().copied().map(step).collect(),
                 failure,
+                failure.map(FailureReason::status_reason),
             )
         };
-        use Status::{Completed, Failed, Pending, Processing};
+        use Status::{Completed, Failed, Pending, Processing, Rejected};
         assert!(restore(&[Pending, Processing, Completed], None).is_ok());
         let returned = Some(FailureReason::OfframpFailed);
         assert!(restore(&[Pending, Processing, Completed, Failed], returned).is_ok());
@@ -785,9 +728,15 @@ mod tests {
         assert!(restore(&[Completed], None).is_err());
         assert!(restore(&[Pending, Completed], None).is_err());
         assert!(restore(&[Pending, Failed], None).is_err());
-        assert!(restore(&[Pending], Some(FailureReason::Timeout)).is_err());
+        assert!(restore(&[Pending], Some(FailureReason::QuoteExpired)).is_err());
         let late = Step { status: Pending, at: Timestamp::from_millis(1) };
-        assert!(Transaction::restore(transaction().draft, vec![late], None).is_err());
+        assert!(Transaction::restore(transaction().draft, vec![late], None, None).is_err());
+        let rejected = |reason| {
+            let steps = [Pending, Rejected].map(step).to_vec();
+            Transaction::restore(transaction().draft, steps, None, reason)
+        };
+        assert!(rejected(Some(StatusReason::REJECTED_BY_RECEIVER)).is_ok());
+        assert!(rejected(None).is_err());
     }
 
     #[test]

@@ -9,7 +9,8 @@ use domain::quote::{self, Quote};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Event, FailureReason, Source, Transaction,
+    AccountRef, Destination, Direction, Draft, Event, FailureReason, Source, StatusReason,
+    Transaction,
 };
 use ledger::movements;
 use store::books;
@@ -153,15 +154,17 @@ pub fn fund_quote(
         }
         Ok(()) => {
             let reason = if amount == due {
-                FailureReason::QuoteExecutionFailed
+                StatusReason::DESTINATION_UNAVAILABLE
             } else {
-                FailureReason::FundingAmountMismatch
+                StatusReason::FUNDING_AMOUNT_MISMATCH
             };
-            give_back(app, unit, &quote, rail, amount, reason, quote::Event::Failed, now)?;
+            let failed = Event::Failed(FailureReason::QuoteExecutionFailed, reason);
+            give_back(app, unit, &quote, rail, amount, failed, quote::Event::Failed, now)?;
         }
         Err(Error::QuoteExpired { .. }) if quote.status() == quote::Status::Pending => {
-            let (reason, event) = (FailureReason::QuoteExpired, quote::Event::Expired);
-            give_back(app, unit, &quote, rail, amount, reason, event, now)?;
+            let reason = FailureReason::QuoteExpired;
+            let failed = Event::Failed(reason, reason.status_reason());
+            give_back(app, unit, &quote, rail, amount, failed, quote::Event::Expired, now)?;
         }
         Err(Error::QuoteExpired { .. }) => {
             let holder = keeper(unit, platform, draft.owner)?;
@@ -202,7 +205,7 @@ pub(crate) fn give_back(
     quote: &Quote,
     rail: Rail,
     amount: Money,
-    reason: FailureReason,
+    failed: Event,
     event: quote::Event,
     now: Timestamp,
 ) -> Result<(), Error> {
@@ -213,7 +216,7 @@ pub(crate) fn give_back(
     unit.post(id, &movements::suspense(rail, amount)?, now)?;
     lifecycle::advance_quote(unit, Quote::clone(quote), event, now)?;
     let transaction = Transaction::clone(&transaction);
-    let transaction = lifecycle::advance(app, unit, transaction, Event::Failed(reason), now)?;
+    let transaction = lifecycle::advance(app, unit, transaction, failed, now)?;
     let transaction = return_from_suspense(unit, transaction, amount, now)?;
     lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
     Ok(())

@@ -19,7 +19,7 @@ use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement, Source,
-    Status, Transaction, Uma, reference,
+    Status, StatusReason, Transaction, Uma, reference,
 };
 use domain::uma_address::UmaAddress;
 use ledger::movements;
@@ -213,7 +213,7 @@ fn begin(
         }
         Decision::NobodyToAsk => {
             lifecycle::begin(app, unit, transaction.clone())?;
-            let event = Event::Failed(FailureReason::PaymentApprovalWebhookError);
+            let event = failed(FailureReason::PaymentApprovalWebhookError);
             stop(app, unit, transaction, event, now)
         }
     }
@@ -279,8 +279,11 @@ fn settle(
             Ok(transaction)
         }
         Outcome::Approved => go_on(app, unit, transaction, receiver, now),
-        Outcome::Rejected => stop(app, unit, transaction, Event::Refused, now),
-        Outcome::Failed(reason) => stop(app, unit, transaction, Event::Failed(reason), now),
+        Outcome::Rejected => {
+            let event = Event::Refused(StatusReason::REJECTED_BY_PLATFORM);
+            stop(app, unit, transaction, event, now)
+        }
+        Outcome::Failed(reason) => stop(app, unit, transaction, failed(reason), now),
     }
 }
 
@@ -372,7 +375,7 @@ fn go_on(
 ) -> Result<Transaction, Error> {
     let asked = asked(unit, &transaction)?;
     if !uma::missing(&asked, receiver).is_empty() {
-        let event = Event::Failed(FailureReason::MissingMandatoryPayeeData);
+        let event = failed(FailureReason::MissingMandatoryPayeeData);
         return stop(app, unit, transaction, event, now);
     }
     let received = transaction.draft().received.money();
@@ -382,7 +385,8 @@ fn go_on(
         if error.is_failure() {
             return Err(error);
         }
-        let event = Event::Failed(FailureReason::OfframpFailed);
+        let reason = StatusReason::DESTINATION_UNAVAILABLE;
+        let event = Event::Failed(FailureReason::OfframpFailed, reason);
         return stop(app, unit, transaction, event, now);
     }
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
@@ -416,6 +420,11 @@ fn shared(
     }
     told.extend(uma::wanted(uma::stated(&platform, &customer, receiver), &asked));
     Ok(told)
+}
+
+/// A failure of which no more is known than the specification's reason.
+fn failed(reason: FailureReason) -> Event {
+    Event::Failed(reason, reason.status_reason())
 }
 
 fn broken(transaction: &Transaction) -> Error {
@@ -480,18 +489,21 @@ pub(crate) fn stop(
         unit.resolve(transaction.id(), Resolution::Void, now)?;
     }
     if let Some(outgoing) = outgoing(unit, &transaction)? {
-        let event = match event {
-            Event::Failed(FailureReason::PaymentApprovalTimedOut) => {
-                Event::Failed(FailureReason::Timeout)
+        let event = match &event {
+            Event::Failed(failure, _) => {
+                let reason = match failure {
+                    FailureReason::PaymentApprovalTimedOut => StatusReason::TIMEOUT,
+                    _ => StatusReason::COUNTERPARTY_FAILED,
+                };
+                Event::Failed(FailureReason::QuoteExecutionFailed, reason)
             }
-            Event::Failed(_) => Event::Failed(FailureReason::QuoteExecutionFailed),
             Event::Quoted
             | Event::Started
             | Event::Settled
-            | Event::Refused
+            | Event::Refused(_)
             | Event::Returned
             | Event::Refunded
-            | Event::Expired => event,
+            | Event::Expired => event.clone(),
         };
         let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
         jobs::end(app, unit, outgoing, event, then)?;

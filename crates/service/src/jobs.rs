@@ -13,11 +13,12 @@ use domain::quote::{self, Quote, Route};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Event, FailureReason, Source, Status, Transaction,
+    AccountRef, Destination, Direction, Event, FailureReason, Source, Status, StatusReason,
+    Transaction,
 };
 use ledger::movements::{self, Movement};
 use ledger::posting::Resolution;
-use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer, RailFailure};
+use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer};
 use store::books::PostingRow;
 use store::error::StoreError;
 use store::timers::{Due, Timer, TimerKey, TimerKind};
@@ -29,6 +30,7 @@ use crate::error::Error;
 use crate::tenure::{self, Tenure};
 use crate::{
     bulk, external_accounts, funding, identity, incoming, invitations, lifecycle, owners, quotes,
+    rail_answers,
 };
 
 /// Timers taken at a time: what several transactions take while others go to the lane and back, so
@@ -532,21 +534,7 @@ fn keep_answer(
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Returned => {
-            let failed = |failure| Event::Failed(reason(&transaction, asked, failure));
-            let is_of_quote = transaction.draft().direction == Direction::Outgoing;
-            let event = match answer {
-                RailAnswer::Failed(failure) => failed(*failure),
-                RailAnswer::Returned => failed(RailFailure::AccountInvalid),
-                // Whom the money was to be pulled from is not the receiving side, and nothing has
-                // come that could go back.
-                RailAnswer::Refused if asked == Flow::PullIn && is_of_quote => {
-                    failed(RailFailure::AccountInvalid)
-                }
-                RailAnswer::Refused
-                | RailAnswer::Settled
-                | RailAnswer::SettledForNow { .. }
-                | RailAnswer::Pending { .. } => Event::Refused,
-            };
+            let event = rail_answers::undone(&transaction, asked, answer);
             if from_peer {
                 incoming::stop(app, unit, transaction, event, now)?;
             } else {
@@ -637,8 +625,9 @@ fn pulled(
         quotes::exchange(app, unit, transaction, quote, source, other_side, now)?;
         return Ok(());
     }
-    let (reason, event) = (FailureReason::QuoteExecutionFailed, quote::Event::Failed);
-    funding::give_back(app, unit, &quote, rail, sent.money(), reason, event, now)
+    let reason = StatusReason::DESTINATION_UNAVAILABLE;
+    let failed = Event::Failed(FailureReason::QuoteExecutionFailed, reason);
+    funding::give_back(app, unit, &quote, rail, sent.money(), failed, quote::Event::Failed, now)
 }
 
 /// Ends a transaction: the pending posting becomes posted or voided, the quote ends with it, and

@@ -10,7 +10,7 @@ use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Destination, Direction, Draft, Facts, FailureReason, RateDetails, Settlement,
-    Source, Status, Step, Terms, Transaction, Uma,
+    Source, Status, StatusReason, Step, Terms, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
@@ -46,6 +46,9 @@ struct Stored {
     uma: Option<StoredUma>,
     #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    /// Code and message of why it failed or was rejected.
+    #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
+    reason: Option<(String, String)>,
 }
 
 /// Whether an account is internal; its id and currency are in columns of their own.
@@ -348,6 +351,9 @@ impl Record for Transaction {
                 details: StoredRateDetails::of(&terms.rate_details),
             }),
             description: draft.description.clone(),
+            reason: self
+                .reason()
+                .map(|reason| (reason.code().to_owned(), reason.message().to_owned())),
         };
         let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
         let source = draft.source.as_ref();
@@ -428,6 +434,7 @@ impl Record for Transaction {
         let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
+        let reason = stored.reason.map(|(code, message)| StatusReason::given(code, message));
         let parts = || {
             let source = match stored.source {
                 Some(source) => Some(source.into_domain(source_account, sending_currency)?),
@@ -494,7 +501,7 @@ impl Record for Transaction {
         if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
         }
-        let transaction = Self::restore(draft, history, failure)
+        let transaction = Self::restore(draft, history, failure, reason)
             .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree =
             (transaction.created_at(), transaction.updated_at()) == (created_at, updated_at);

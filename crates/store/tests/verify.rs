@@ -23,7 +23,7 @@ use domain::kyc::CheckEvent;
 use domain::money::{Money, Receiving, Sending};
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
-use domain::transaction::{AccountRef, Event, FailureReason, Source};
+use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason};
 use engines::{Kind, Place, damage};
 use ledger::movements::{self, Target};
 use ledger::posting::Resolution;
@@ -135,12 +135,16 @@ fn deposits(unit: &mut Unit<'_, '_>) -> Result {
 }
 
 fn transfers(unit: &mut Unit<'_, '_>) -> Result {
-    let failed = Event::Failed(FailureReason::OfframpFailed);
+    let failed = Event::Failed(FailureReason::OfframpFailed, StatusReason::ACCOUNT_INVALID);
     let ends: [(u128, &[Event], Option<Resolution>); 4] = [
         (OUT_PENDING, &[], None),
         (OUT_SETTLED, &[Event::Started, Event::Settled], Some(Resolution::Post)),
         (OUT_FAILED, &[Event::Started, failed], Some(Resolution::Void)),
-        (OUT_REJECTED, &[Event::Refused], Some(Resolution::Void)),
+        (
+            OUT_REJECTED,
+            &[Event::Refused(StatusReason::REJECTED_BY_RECEIVER)],
+            Some(Resolution::Void),
+        ),
     ];
     for (number, events, resolution) in ends {
         begin(unit, transfer_out(number, 1, DOLLARS, 1_000))?;
@@ -223,7 +227,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     let euros = AccountRef::External(account_id(EUROS));
     let here = customer_account(1, "EUR");
     let rail = Target::Rail(Rail::Sepa);
-    let failed = Event::Failed(FailureReason::QuoteExecutionFailed);
+    let failed = Event::Failed(FailureReason::QuoteExecutionFailed, StatusReason::TIMEOUT);
 
     quoted(unit, QUOTE_DELIVERED, false, AccountRef::Internal(here))?;
     executed(unit, QUOTE_DELIVERED, Target::Internal(here))?;
@@ -241,7 +245,8 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     quoted(unit, QUOTE_MISMATCHED, true, euros)?;
     let posting = movements::suspense(Rail::Ach, money(9_000, "USD")).unwrap();
     unit.post(transaction_id(QUOTE_MISMATCHED), &posting, at(230))?;
-    let mismatch = Event::Failed(FailureReason::FundingAmountMismatch);
+    let mismatch =
+        Event::Failed(FailureReason::QuoteExecutionFailed, StatusReason::FUNDING_AMOUNT_MISMATCH);
     advance(unit, QUOTE_MISMATCHED, &[mismatch], at(230))?;
     advance_quote(unit, QUOTE_MISMATCHED, &[QuoteEvent::Failed], at(230))?;
     gave_back(unit, QUOTE_MISMATCHED, 9_000)?;
@@ -253,7 +258,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
         quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros)?;
         executed(unit, number, rail)?;
         unit.resolve(transaction_id(number), Resolution::Void, at(235))?;
-        advance(unit, number, &[failed], at(235))?;
+        advance(unit, number, &[failed.clone()], at(235))?;
         advance_quote(unit, number, &[QuoteEvent::Failed], at(235))?;
     }
     gave_back(unit, QUOTE_FUNDED_FAILED, 10_000)?;

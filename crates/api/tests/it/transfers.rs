@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use service::funding;
 
 use crate::pay::{Payer, transfer, usd, usdc_wallet};
-use crate::support::{START, Server, text, usd_external};
+use crate::support::{START, Server, text, usd_external, why};
 
 const SETTLED: &str = "2025-10-13T09:00:01.000Z";
 
@@ -68,7 +68,7 @@ async fn a_transfer_of_the_platform_itself_names_the_platform() {
 }
 
 /// A transfer out to an account with this suffix: where it ends, and why.
-async fn check_out(suffix: &str, status: &str, reason: Option<&str>, told: &[&str]) {
+async fn check_out(suffix: &str, status: &str, reason: [Option<&str>; 2], told: &[&str]) {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000).await;
     let bank = payer.bank(suffix).await;
@@ -81,7 +81,7 @@ async fn check_out(suffix: &str, status: &str, reason: Option<&str>, told: &[&st
     server.pass(29_000).await;
     let ended = payer.client.transaction(&pending["id"]).await;
     assert_eq!(ended["status"], status, "{suffix}: {ended}");
-    assert_eq!(ended["failureReason"].as_str(), reason, "{suffix}");
+    assert_eq!(why(&ended), reason, "{suffix}");
     let is_completed = status == "COMPLETED";
     assert_eq!(ended["settledAt"].is_string(), is_completed, "{suffix}");
     assert_eq!(payer.balance().await, if is_completed { 600 } else { 1_000 }, "{suffix}");
@@ -108,13 +108,14 @@ async fn the_suffix_of_the_account_steers_a_transfer_out() {
     let completed = ["PENDING", "PROCESSING", "COMPLETED"];
     let failed = ["PENDING", "FAILED"];
     let late = ["PENDING", "PROCESSING", "FAILED"];
-    check_out("002", "FAILED", Some("OFFRAMP_FAILED"), &failed).await;
-    check_out("003", "FAILED", Some("OFFRAMP_FAILED"), &failed).await;
-    check_out("004", "REJECTED", None, &["PENDING", "REJECTED"]).await;
-    check_out("005", "FAILED", Some("TIMEOUT"), &late).await;
-    check_out("006", "COMPLETED", None, &completed).await;
-    check_out("007", "COMPLETED", None, &completed).await;
-    check_out("001", "COMPLETED", None, &completed).await;
+    check_out("002", "FAILED", [Some("OFFRAMP_FAILED"), Some("INSUFFICIENT_FUNDS")], &failed).await;
+    check_out("003", "FAILED", [Some("OFFRAMP_FAILED"), Some("ACCOUNT_INVALID")], &failed).await;
+    check_out("004", "REJECTED", [None, Some("REJECTED_BY_RECEIVER")], &["PENDING", "REJECTED"])
+        .await;
+    check_out("005", "FAILED", [Some("OFFRAMP_FAILED"), Some("TIMEOUT")], &late).await;
+    check_out("006", "COMPLETED", [None, None], &completed).await;
+    check_out("007", "COMPLETED", [None, None], &completed).await;
+    check_out("001", "COMPLETED", [None, None], &completed).await;
 }
 
 #[tokio::test]
@@ -365,7 +366,8 @@ async fn without_a_rail_real_money_comes_back() {
     server.pass(1_000).await;
     let transaction = client.transaction(&transaction["id"]).await;
     assert_eq!(transaction["status"], "FAILED");
-    assert_eq!(transaction["failureReason"], "OFFRAMP_FAILED");
+    let reason = [Some("OFFRAMP_FAILED"), Some("RAIL_NOT_CONNECTED")];
+    assert_eq!(why(&transaction), reason);
     assert_eq!(client.balance(&account).await, 1_000);
     server.verify();
 }
@@ -410,10 +412,10 @@ async fn a_transfer_in_is_available_when_it_is_completed() {
 #[tokio::test]
 async fn a_transfer_in_that_fails_brings_nothing() {
     for (suffix, status, reason) in [
-        ("002", "FAILED", Some("OFFRAMP_FAILED")),
-        ("003", "FAILED", Some("OFFRAMP_FAILED")),
-        ("004", "REJECTED", None),
-        ("005", "FAILED", Some("OFFRAMP_FAILED")),
+        ("002", "FAILED", [Some("OFFRAMP_FAILED"), Some("INSUFFICIENT_FUNDS")]),
+        ("003", "FAILED", [Some("OFFRAMP_FAILED"), Some("ACCOUNT_INVALID")]),
+        ("004", "REJECTED", [None, Some("DEBIT_REJECTED")]),
+        ("005", "FAILED", [Some("OFFRAMP_FAILED"), Some("TIMEOUT")]),
     ] {
         let server = Server::new();
         let payer = Payer::with(&server, 5).await;
@@ -423,7 +425,7 @@ async fn a_transfer_in_that_fails_brings_nothing() {
         server.pass(30_000).await;
         let ended = payer.client.transaction(&id).await;
         assert_eq!(ended["status"], status, "{suffix}");
-        assert_eq!(ended["failureReason"].as_str(), reason, "{suffix}");
+        assert_eq!(why(&ended), reason, "{suffix}");
         assert!(ended["refund"].is_null(), "nothing had come");
         assert_eq!(payer.balance().await, 5);
         server.verify();

@@ -8,7 +8,9 @@ use domain::customer::Customer;
 use domain::id::Owner;
 use domain::quote::{self, Quote};
 use domain::token::Token;
-use domain::transaction::{self, AccountRef, Destination, Direction, Source, Transaction};
+use domain::transaction::{
+    self, AccountRef, Destination, Direction, Source, StatusReason, Transaction,
+};
 use domain::uma_address::UmaAddress;
 use proptest::array::uniform4;
 use proptest::collection;
@@ -255,7 +257,12 @@ async fn transactions<P: Provider>() -> Opened<P> {
             begin(unit, deposit(2, 1, 2, 10, "EUR"))?;
             begin(unit, transfer_out(3, 1, 7, 10))?;
             begin(unit, transfer_out(4, 2, 7, 10))?;
-            advance(unit, 4, &[transaction::Event::Refused], at(40))?;
+            advance(
+                unit,
+                4,
+                &[transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)],
+                at(40),
+            )?;
             begin(unit, deposit(5, 2, 3, 10, "USD"))?;
             begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None))?;
             unit.put_external_account(usd_account(8, 1, Owner::Customer(customer_id(2))));
@@ -485,10 +492,10 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
         // What cannot happen to a payment as it is does not.
         let mut steps = Vec::new();
         for (number, (transaction, plan)) in (1..).zip(model.iter_mut().zip(&plans)) {
-            let event = transaction::Event::ALL[plan.events[round]];
+            let event = transaction::Event::ALL[plan.events[round]].clone();
             let now = at(PLANNED + number as i64);
             if round < plan.count
-                && let Ok(moved) = transaction.clone().apply(event, now)
+                && let Ok(moved) = transaction.clone().apply(event.clone(), now)
             {
                 *transaction = moved.into_now();
                 steps.push((number, event, now));
@@ -497,7 +504,7 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
         let step_all = move |unit: &mut Unit<'_, '_>| {
             steps
                 .iter()
-                .try_for_each(|(number, event, now)| advance(unit, *number, &[*event], *now))
+                .try_for_each(|(number, event, now)| advance(unit, *number, &[event.clone()], *now))
         };
         opened.write(step_all).await;
     }
@@ -547,10 +554,10 @@ pub async fn payments_that_come_late_are_listed<P: Provider>() {
             let id = transaction_id(number);
             let place = model.iter().position(|it: &Transaction| it.id() == id).unwrap();
             // Some stay as they are for ever.
-            let events = plan.events.map(|event| transaction::Event::ALL[event]);
+            let events = plan.events.map(|event| transaction::Event::ALL[event].clone());
             let any = transaction::Event::ALL.into_iter().take_while(|_| plan.count > 0);
             for event in events.into_iter().chain(any).take(ROUNDS + 4) {
-                if let Ok(moved) = model[place].clone().apply(event, at(TEN_DAYS)) {
+                if let Ok(moved) = model[place].clone().apply(event.clone(), at(TEN_DAYS)) {
                     model[place] = moved.into_now();
                     ended.push((number, event));
                 }
@@ -558,9 +565,9 @@ pub async fn payments_that_come_late_are_listed<P: Provider>() {
         }
         opened
             .write(move |unit| {
-                ended
-                    .iter()
-                    .try_for_each(|(number, event)| advance(unit, *number, &[*event], at(TEN_DAYS)))
+                ended.iter().try_for_each(|(number, event)| {
+                    advance(unit, *number, &[event.clone()], at(TEN_DAYS))
+                })
             })
             .await;
         if model.len() % PLANNED as usize == 0 {
@@ -588,7 +595,12 @@ pub async fn accounts_are_counted_in_steps_after_a_long_wait<P: Provider>() {
     };
     let pay = |number| move |unit: &mut Unit<'_, '_>| begin(unit, transfer_out(number, 1, 7, 10));
     let refuse = |unit: &mut Unit<'_, '_>, number| {
-        advance(unit, number, &[transaction::Event::Refused], at(TEN_DAYS))
+        advance(
+            unit,
+            number,
+            &[transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)],
+            at(TEN_DAYS),
+        )
     };
     opened.write(pay(1)).await;
     for first in (2..=ENDED).step_by(500) {
@@ -667,7 +679,9 @@ pub async fn a_list_of_many_accounts_is_counted<P: Provider>() {
             let platform_customer_id = "user".to_owned();
             unit.put_customer(Customer { platform_customer_id, ..customer(number, 1) });
             for currency in CURRENCIES {
-                for events in [&[][..], &[transaction::Event::Refused]] {
+                for events in
+                    [&[][..], &[transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)]]
+                {
                     payment += 1;
                     let draft = deposit(payment, 1, number, 10, currency).draft().clone();
                     let platform_customer_id = "user".to_owned();

@@ -11,7 +11,7 @@ use domain::platform::Platform;
 use domain::quote::{self, Quote};
 use domain::rail::Rail;
 use domain::token::{Permissions, Token};
-use domain::transaction::{self, AccountRef, FailureReason, Source, Transaction};
+use domain::transaction::{self, AccountRef, FailureReason, Source, StatusReason, Transaction};
 use ledger::account::AccountKey;
 use ledger::movements;
 use store::books::{LedgerAccount, Told};
@@ -363,9 +363,10 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
             Ok(())
         })
         .await;
-    let failed = transaction::Event::Failed(FailureReason::FundingAmountMismatch);
+    let mismatch = StatusReason::FUNDING_AMOUNT_MISMATCH;
+    let failed = transaction::Event::Failed(FailureReason::QuoteExecutionFailed, mismatch.clone());
     for (seconds, event) in [(5, failed), (6, transaction::Event::Refunded)] {
-        opened.write(move |unit| advance(unit, 1, &[event], at(seconds))).await;
+        opened.write(move |unit| advance(unit, 1, &[event.clone()], at(seconds))).await;
     }
     opened.write(|unit| advance_quote(unit, 1, &[quote::Event::Failed], at(5))).await;
     opened
@@ -397,7 +398,8 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
     let transaction = transaction.unwrap();
     let statuses: Vec<_> = transaction.history().iter().map(|step| step.status.name()).collect();
     assert_eq!(statuses, ["PENDING", "FAILED", "REFUNDED"]);
-    assert_eq!(transaction.failure(), Some(FailureReason::FundingAmountMismatch));
+    assert_eq!(transaction.failure(), Some(FailureReason::QuoteExecutionFailed));
+    assert_eq!(transaction.reason(), Some(&mismatch));
     assert_eq!((transaction.created_at(), transaction.updated_at()), (at(1), at(6)));
     let quote = quote.unwrap();
     assert_eq!((quote.status(), quote.updated_at()), (quote::Status::Failed, at(5)));

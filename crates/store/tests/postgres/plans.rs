@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use domain::transaction::{self, Transaction};
+use domain::transaction::{self, StatusReason, Transaction};
 use store::error::StoreError;
 use store::select::{Order, Page, PageRequest};
 use store::timers::TimerKind;
@@ -95,7 +95,7 @@ async fn payments_that_have_waited_are_not_looked_at_again() {
     };
     let refuse = async |served: &Served, numbers: RangeInclusive<u128>| {
         let refuse = move |unit: &mut Unit<'_, '_>| {
-            let refused = [transaction::Event::Refused];
+            let refused = [transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)];
             numbers.clone().try_for_each(|number| advance(unit, number, &refused, at(9_000)))
         };
         served.store.write(refuse).await.unwrap();
@@ -154,7 +154,12 @@ async fn of_an_account_few_payments_are_left_to_be_counted() {
         let pay = move |unit: &mut Unit<'_, '_>| {
             numbers.clone().try_for_each(|number| {
                 begin(unit, transfer_out(number, 1, 7, 10))?;
-                advance(unit, number, &[transaction::Event::Refused], at(9_000))
+                advance(
+                    unit,
+                    number,
+                    &[transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)],
+                    at(9_000),
+                )
             })
         };
         served.store.write(pay).await.unwrap();

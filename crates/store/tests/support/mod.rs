@@ -808,7 +808,7 @@ pub fn advance(
 ) -> Result {
     for step in events {
         let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
-        let moved = Transaction::clone(&transaction).apply(*step, now).unwrap();
+        let moved = Transaction::clone(&transaction).apply(step.clone(), now).unwrap();
         unit.add_event(event(moved.now()))?;
         unit.move_transaction(moved);
     }
@@ -856,7 +856,10 @@ pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers:
     for event in [transaction::Event::Started, transaction::Event::Settled] {
         for (place, number) in numbers().enumerate() {
             let store = stores[place / CHANGED_IN_A_ROW % stores.len()];
-            let changed = store.write(move |unit| advance(unit, number, &[event], at(2))).await;
+            let changed = {
+                let event = event.clone();
+                store.write(move |unit| advance(unit, number, &[event.clone()], at(2))).await
+            };
             changed.unwrap();
             answered[place].fetch_add(1, Ordering::AcqRel);
         }
