@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number as JsonNumber;
 use service::App;
 use service::customers::{self, CustomerChange, NewCustomer};
+use service::expiry;
 use service::once::Keyed;
 use store::customers::CustomerFilter;
 use utoipa::{IntoParams, ToSchema};
@@ -666,6 +667,7 @@ pub async fn list(
     }
     checks.done()?;
     let platform = caller.platform.id;
+    expiry::catch_up(&app, platform).await?;
     let page = app.store().read(move |view| view.customers(platform, &filter, page)).await?;
     Ok(ok(&cursors.list(page, |customer| customer.id.uuid(), body)))
 }
@@ -680,11 +682,7 @@ pub async fn get(
     caller: Caller,
     Path(customer): Path<String>,
 ) -> Result<Response, ApiError> {
-    let id = id(&customer)?;
-    let found = app.store().get::<Customer>(id).await?;
-    let customer = found
-        .filter(|customer| customer.platform == caller.platform.id)
-        .ok_or(service::Error::CustomerNotFound { id })?;
+    let customer = expiry::customer(&app, caller.platform.id, id(&customer)?).await?;
     Ok(ok(&body(&customer)))
 }
 

@@ -12,6 +12,7 @@ use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use service::app::Subject;
+use service::expiry;
 use service::{App, Env, Error};
 use store::error::StoreError;
 use utoipa::{IntoParams, ToSchema};
@@ -171,6 +172,7 @@ pub async fn list(
         _ => None,
     });
     checks.done()?;
+    expiry::catch_up(&app, platform).await?;
     let read = app.store().read(move |view| {
         let after = match (after, since, is_latest) {
             (Some(after), ..) => after,

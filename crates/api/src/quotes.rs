@@ -12,9 +12,9 @@ use domain::transaction::{AccountRef, Destination, Source, reference};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::expiry;
 use service::quotes::{self, NewQuote, Quoted};
 use service::uma::ToUma;
-use store::error::StoreError;
 use store::quotes::QuoteFilter;
 use utoipa::{IntoParams, ToSchema};
 
@@ -535,6 +535,7 @@ pub async fn list(
     };
     checks.done()?;
     let id = platform.id;
+    expiry::catch_up(&app, id).await?;
     let page = app.store().read(move |view| view.quotes(id, &filter, page)).await?;
     let body = |quote: &Quote| QuoteBody::new(&app, &platform, quote);
     Ok(ok(&cursors.list(page, |quote| quote.id().uuid(), body)))
@@ -551,11 +552,7 @@ pub async fn get(
     Path(quote): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&quote)?;
-    let read = move |view: &mut store::readers::View<'_>| view.get::<Quote>(&id);
-    let found = app.store().look::<_, StoreError, _>(read).await?;
-    let quote = found
-        .filter(|quote| quote.draft().platform == caller.platform.id)
-        .ok_or(service::Error::QuoteNotFound { id })?;
+    let quote = expiry::quote(&app, caller.platform.id, id).await?;
     Ok(ok(&QuoteBody::new(&app, &caller.platform, &quote)))
 }
 

@@ -265,9 +265,9 @@ pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, A
     Ok(ok(&ClockBody::new(&caller.platform, app.server_now())))
 }
 
-/// Moves the platform's clock on, never back; it goes on from there. What is due by then happens
-/// at once: quotes expire, payments settle, what is tried again is tried again. No other platform
-/// is affected.
+/// Moves the platform's clock on, never back; it goes on from there. What is due by then has
+/// happened when this is answered: quotes expire, payments settle. Only what takes longer than
+/// five seconds goes on behind the answer, and webhooks follow it. No other platform is affected.
 #[utoipa::path(post, path = "/sandbox/clock",
     operation_id = "advanceSandboxClock", tag = "Sandbox", request_body = AdvanceClock,
     responses((status = 200, description = "The clock.", body = ClockBody)))]
@@ -287,7 +287,11 @@ pub async fn advance_clock(
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         clock::advance(unit, platform, advance, server_now)
     };
-    request.run(200, shape, work).await
+    let response = request.run(200, shape, work).await;
+    if response.status().is_success() {
+        clock::settle(&app, platform).await;
+    }
+    response
 }
 
 /// Makes another institution pay a customer. The payment takes the way of a real one: the platform

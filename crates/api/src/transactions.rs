@@ -17,6 +17,7 @@ use ports::rail::PaymentRail;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::expiry;
 use service::incoming;
 use store::select::Order;
 use store::transactions::{Named, TransactionFilter};
@@ -535,6 +536,7 @@ pub async fn list(
     };
     checks.done()?;
     let (platform, rail) = (caller.platform.id, app.env().rail(caller.platform.mode));
+    expiry::catch_up(&app, platform).await?;
     let page = app.store().read(move |view| view.transactions(platform, &filter, page)).await?;
     Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| TransactionBody::new(row, rail))))
 }
@@ -550,10 +552,7 @@ pub async fn get(
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&text)?;
-    let found = app.store().get::<Transaction>(id).await?;
-    let transaction = found
-        .filter(|transaction| transaction.draft().platform == caller.platform.id)
-        .ok_or(service::Error::TransactionNotFound { id })?;
+    let transaction = expiry::transaction(&app, caller.platform.id, id).await?;
     Ok(ok(&TransactionBody::new(&transaction, app.env().rail(caller.platform.mode))))
 }
 

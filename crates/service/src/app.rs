@@ -134,6 +134,8 @@ struct Inner {
     tenure: Mutex<Option<Tenure>>,
     /// Another server's lease as it was last seen.
     seen: Mutex<Option<Seen>>,
+    /// Held while what is due is done.
+    steps: tokio::sync::Mutex<()>,
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -155,6 +157,7 @@ impl App {
             server: Uuid::from_bytes(server),
             tenure: Mutex::new(None),
             seen: Mutex::new(None),
+            steps: tokio::sync::Mutex::new(()),
         }))
     }
 
@@ -228,6 +231,11 @@ impl App {
 
     pub(crate) fn set_tenure(&self, tenure: Option<Tenure>) {
         *self.0.tenure.lock().unwrap_or_else(PoisonError::into_inner) = tenure;
+    }
+
+    /// Held while what is due is done.
+    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.steps
     }
 
     /// The questions under way to each platform.

@@ -1,16 +1,29 @@
 //! Moving a platform's clock on (docs/decisions/0020).
 
+use std::time::Duration;
+
 use domain::clock::Advance;
 use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::unit::Unit;
 
+use crate::app::App;
 use crate::error::Error;
+use crate::jobs::{Step, step};
 use crate::{owners, webhooks};
 
-/// Moves a platform's clock on, and its timers and deliveries with it: what is due by the new time
-/// is done as soon as this is committed.
+/// How long a request waits for due work of its platform.
+const SETTLE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often a request looks whether the server that has the lease has done it.
+const SETTLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Steps that a request makes at most, or waits for.
+const SETTLE_STEPS: usize = 100;
+
+/// Moves a platform's clock on, and its timers and deliveries with it. [`settle`] then does the due
+/// work.
 pub fn advance(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
@@ -27,4 +40,32 @@ pub fn advance(
     })?;
     webhooks::look_again(unit, platform.id)?;
     Ok(unit.move_clock(&platform, ahead))
+}
+
+/// Does the due work of a platform whose clock was moved on, or waits for the server that has the
+/// lease. The request waits for [`SETTLE_WITHIN`] at most; the rest goes on without it.
+pub async fn settle(app: &App, platform: PlatformId) {
+    let settling = tokio::spawn(settled(app.clone(), platform));
+    match tokio::time::timeout(SETTLE_WITHIN, settling).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "due work could not be done"),
+        Ok(Err(error)) => tracing::error!(%error, "due work could not be done"),
+        Err(_) => tracing::info!(%platform, "due work takes longer than a request waits"),
+    }
+}
+
+async fn settled(app: App, platform: PlatformId) -> Result<(), Error> {
+    for _ in 0..SETTLE_STEPS {
+        let Step { done, is_ours, .. } = step(&app).await?;
+        let now = app.server_now();
+        let has_due = app.store().ask(move |view| view.has_due(platform, now)).await;
+        let can_go_on = done > 0 || !is_ours;
+        if !has_due.map_err(Error::Store)? || !can_go_on {
+            break;
+        }
+        if !is_ours {
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+    }
+    Ok(())
 }

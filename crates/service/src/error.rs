@@ -454,6 +454,11 @@ impl Error {
         }])
     }
 
+    /// Whether it is a row that is to blame, and not the way to it.
+    pub(crate) fn is_of_a_row(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Corrupt { .. } | StoreError::Sealed { .. }))
+    }
+
     /// Whether this is our failure and not an answer to the request: nothing about it is kept.
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::Store(_) | Self::Superseded | Self::Internal(_))

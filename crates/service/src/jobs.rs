@@ -68,8 +68,10 @@ pub struct Step {
     pub is_ours: bool,
 }
 
-/// Does what is due now, unless another server does.
+/// Does what is due now, unless another server does. One step at a time: a job is not begun twice
+/// by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
+    let _alone = app.steps().lock().await;
     let Some(tenure) = tenure::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
@@ -163,7 +165,7 @@ async fn with_orders(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> 
     while let Some(mut part) = parts.pop() {
         match orders_of(app, part.clone()).await {
             Ok(found) => ordered.extend(found),
-            Err(error) if !is_of_a_row(&error) => return Err(error),
+            Err(error) if !error.is_of_a_row() => return Err(error),
             Err(error) if part.len() == 1 => {
                 ordered.extend(part.pop().map(|timer| (timer, Err(error))));
             }
@@ -174,11 +176,6 @@ async fn with_orders(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> 
         }
     }
     Ok(ordered)
-}
-
-/// Whether it is a row that is to blame, and not the way to it.
-fn is_of_a_row(error: &Error) -> bool {
-    matches!(error, Error::Store(StoreError::Corrupt { .. } | StoreError::Sealed { .. }))
 }
 
 /// The orders of timers, which the lane knows: what is due was changed a moment ago.
@@ -232,7 +229,7 @@ async fn ring(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
         return false;
     }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
-    let after = if is_of_a_row(&error) { UNREADABLE_RETRY_MILLIS } else { RETRY_MILLIS };
+    let after = if error.is_of_a_row() { UNREADABLE_RETRY_MILLIS } else { RETRY_MILLIS };
     let later = Timer {
         due_at: app.server_now().plus_millis(after),
         attempts: timer.attempts.saturating_add(1),

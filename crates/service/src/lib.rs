@@ -31,6 +31,8 @@ pub mod approvals;
 pub mod funding;
 pub mod invitations;
 pub mod webhooks;
+pub mod expiry;
+mod rail_answers;
 pub mod tenure;
 pub mod jobs;
 

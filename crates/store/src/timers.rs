@@ -134,6 +134,16 @@ pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, att
 
 pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
 
+/// Timers of a platform that end something.
+pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since, attempts from timers \
+    where due_at <= $1 and platform = $2 and kind in \
+    ('EXPIRE_QUOTE', 'EXPIRE_INVITATION', 'EXPIRE_IDENTITY_CHECK', 'DECIDE_PAYMENT') \
+    order by due_at limit $3";
+
+/// Whether anything of a platform is due.
+pub(crate) const DUE_OF_PLATFORM: &str =
+    "select 1 from timers where due_at <= $1 and platform = $2 limit 1";
+
 /// Timers that one statement looks at when a clock is moved. The statement is over in a fraction of
 /// the time that it may take, however many timers there are.
 const NEARER_TOGETHER: u32 = 10_000;
@@ -227,6 +237,33 @@ impl View<'_> {
             Ok(())
         })?;
         Ok(due)
+    }
+
+    /// Timers of a platform that are due by the server's clock and end something, of so many rows
+    /// at most. Rows that cannot be read are left to the jobs.
+    pub fn due_ends(
+        &mut self,
+        platform: PlatformId,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<Timer>, StoreError> {
+        let mut due = Vec::new();
+        let parameters = [now.into(), platform.into(), limit.into()];
+        self.connection.query(DUE_ENDS, &parameters, TIMERS.columns.len(), &mut |values| {
+            due.extend(read(values).ok());
+            Ok(())
+        })?;
+        Ok(due)
+    }
+
+    /// Whether anything of a platform is due by the server's clock.
+    pub fn has_due(&mut self, platform: PlatformId, now: Timestamp) -> Result<bool, StoreError> {
+        let mut has_due = false;
+        self.connection.query(DUE_OF_PLATFORM, &[now.into(), platform.into()], 1, &mut |_| {
+            has_due = true;
+            Ok(())
+        })?;
+        Ok(has_due)
     }
 
     /// When the next timer is due by the server's clock, if there is one.

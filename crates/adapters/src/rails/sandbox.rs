@@ -147,9 +147,10 @@ pub fn markdown() -> String {
         + "\n## Time\n\n\
          `POST /sandbox/clock` with `{\"advanceBySeconds\": 60}` or \
          `{\"advanceTo\": \"2030-01-01T00:00:00Z\"}` moves the clock of the calling platform on, \
-         never back, and `GET /sandbox/clock` shows it. What is due by then happens at once: what \
-         is pending for 30 seconds above takes a millisecond. No other platform is affected \
-         (`docs/decisions/0020`).\n"
+         never back, and `GET /sandbox/clock` shows it. What is due by then has happened when the \
+         call is answered: what is pending for 30 seconds above takes a millisecond. The answer \
+         waits five seconds at most; what takes longer goes on behind it. No other platform is \
+         affected (`docs/decisions/0020`).\n"
 }
 
 #[cfg(test)]

@@ -312,8 +312,6 @@ async fn an_answer_counts_to_the_last_millisecond() {
                 let reason = (status == 500).then_some("PAYMENT_APPROVAL_WEBHOOK_ERROR");
                 asking.stands_at(&payment, ends, reason).await;
             } else {
-                asking.stands_at(&payment, "PENDING", None).await;
-                asking.server.pass(0).await;
                 asking.stands_at(&payment, "FAILED", Some("PAYMENT_APPROVAL_TIMED_OUT")).await;
             }
             asking.server.verify();

@@ -296,7 +296,7 @@ async fn a_quote_is_executed_once() {
 }
 
 #[tokio::test]
-async fn a_quote_expires_by_the_clock_and_then_by_its_timer() {
+async fn a_quote_expires_by_the_clock_whether_or_not_its_timer_was_there() {
     let server = Server::new();
     let payer = Payer::with(&server, 200_000).await;
     let late = to_eur(&payer).await;
