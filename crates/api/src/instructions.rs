@@ -1,8 +1,7 @@
 //! How somebody can pay in (specification 2.5, 2.10; contract 6.6).
 
 use domain::account_info::Holder;
-use domain::currency::Currency;
-use ports::rail::{FundingInstruction, PaymentRail};
+use ports::rail::{Deposit, FundingInstruction, PaymentRail};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -49,16 +48,14 @@ impl InstructionsBody {
     }
 }
 
-/// Every way to pay in `currency` over a rail, and over the network if one was named, so that the
-/// deposit is recognised by `reference`.
+/// Every way to make a deposit over a rail, and over the network if one was named.
 pub fn of_rail(
     rail: &dyn PaymentRail,
-    currency: Currency,
+    deposit: &Deposit<'_>,
     network: Option<&str>,
-    reference: &str,
     is_platform_account: Option<bool>,
 ) -> Vec<InstructionsBody> {
-    rail.instructions(currency, reference)
+    rail.instructions(deposit)
         .into_iter()
         .filter(|one| network.is_none_or(|network| one.account_type.is_on(network)))
         .map(|instruction| InstructionsBody::new(instruction, is_platform_account))

@@ -8,7 +8,7 @@ use domain::id::{CustomerId, InternalAccountId, Owner};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Side};
-use ports::rail::PaymentRail;
+use ports::rail::{Deposit, PaymentRail};
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::balances::ChangedAccount;
@@ -115,9 +115,13 @@ impl InternalAccountBody {
             balance: AmountBody::new(account.available, account.currency),
             funding_payment_instructions: of_rail(
                 rail,
-                account.currency,
+                &Deposit {
+                    currency: account.currency,
+                    reference: &reference,
+                    amount: None,
+                    since: account.created_at,
+                },
                 None,
-                &reference,
                 Some(is_platforms),
             ),
             created_at: Text(account.created_at),

@@ -10,6 +10,7 @@ use domain::platform::Platform;
 use domain::quote::{PURPOSES, Quote, Status};
 use domain::transaction::{AccountRef, Destination, Source, reference};
 use domain::uma_address::UmaAddress;
+use ports::rail::Deposit;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::expiry;
@@ -389,7 +390,13 @@ impl QuoteBody {
                     crypto_network: *network,
                 };
                 let rail = app.env().rail(platform.mode);
-                let instructions = of_rail(rail, *currency, *network, &reference, None);
+                let deposit = Deposit {
+                    currency: *currency,
+                    reference: &reference,
+                    amount: Some(price.sent.money()),
+                    since: draft.transaction.created_at(),
+                };
+                let instructions = of_rail(rail, &deposit, *network, None);
                 (QuoteSourceBody::RealtimeFunding(source), instructions)
             }
             // Quotes are paid by accounts and deposits; an address pays from one of them.

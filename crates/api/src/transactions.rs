@@ -7,13 +7,14 @@ use axum::response::Response;
 use domain::approval::Event;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
 use domain::id::{QuoteId, TransactionId, kind};
+use domain::money::Sending;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
     self, AccountRef, Destination, Direction, RateDetails, Source, Status, StatusReason, Terms,
     Transaction,
 };
-use ports::rail::PaymentRail;
+use ports::rail::{Deposit, PaymentRail};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use service::App;
@@ -401,7 +402,13 @@ fn payment_instructions(
 ) -> Vec<InstructionsBody> {
     match (&transaction.draft().source, transaction.reference()) {
         (Some(Source::RealtimeFunding { currency, network }), Some(reference)) => {
-            of_rail(rail, *currency, *network, &reference, None)
+            let deposit = Deposit {
+                currency: *currency,
+                reference: &reference,
+                amount: transaction.draft().sent.map(Sending::money),
+                since: transaction.created_at(),
+            };
+            of_rail(rail, &deposit, *network, None)
         }
         (Some(_) | None, _) => Vec::new(),
     }

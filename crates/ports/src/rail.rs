@@ -167,6 +167,19 @@ pub struct FundingInstruction {
     pub notes: String,
 }
 
+/// A deposit that is asked how to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deposit<'a> {
+    /// Its currency.
+    pub currency: Currency,
+    /// The text by which it is recognised.
+    pub reference: &'a str,
+    /// How much, where only that is taken.
+    pub amount: Option<Money>,
+    /// When what it is for was made.
+    pub since: Timestamp,
+}
+
 /// What a network takes for a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkFee {
@@ -178,9 +191,9 @@ pub struct NetworkFee {
 
 /// A connection to payment rails.
 pub trait PaymentRail: Send + Sync {
-    /// How to pay in `currency` so that the deposit is recognised by `reference`. Empty where the
-    /// rail takes no deposits in it. The same question has the same answer.
-    fn instructions(&self, currency: Currency, reference: &str) -> Vec<FundingInstruction>;
+    /// How to make a deposit. Empty where the rail takes none in its currency. The same question
+    /// has the same answer.
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction>;
 
     /// Whether the rail would take the order at all, before money is set aside. Nothing moves.
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>>;

@@ -581,22 +581,6 @@ fn watch(
     Ok(())
 }
 
-/// Why a payment failed whose rail has failed.
-fn reason(transaction: &Transaction, asked: Flow, failure: RailFailure) -> FailureReason {
-    let draft = transaction.draft();
-    match (draft.uma.is_some(), draft.direction, failure) {
-        // The payer did not pay our invoice.
-        (true, Direction::Incoming, RailFailure::TimedOut) => FailureReason::QuoteExpired,
-        (true, Direction::Incoming, _) => FailureReason::PayRequestFailed,
-        (_, Direction::Outgoing, RailFailure::TimedOut) => FailureReason::Timeout,
-        (true, Direction::Outgoing, _) if asked == Flow::PayOut => {
-            FailureReason::LightningPaymentFailed
-        }
-        (_, _, _) if draft.terms.is_some() => FailureReason::QuoteExecutionFailed,
-        (_, _, _) => FailureReason::OfframpFailed,
-    }
-}
-
 /// Goes on with a quote whose money has come from its external source: into the exchange, or, if
 /// the destination cannot be paid any more, to the sender's internal account.
 fn pulled(

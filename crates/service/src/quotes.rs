@@ -14,10 +14,10 @@ use domain::quote::{self, Quote, Route, Status};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Event, Facts, Source, Terms, Transaction,
+    AccountRef, Destination, Direction, Draft, Event, Facts, Source, Terms, Transaction, reference,
 };
 use ledger::movements::{self, Target};
-use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
+use ports::rail::{Cause, Deposit, Flow, Instruction, Party, RailFailure};
 use store::readers::View;
 use store::unit::Unit;
 
@@ -191,12 +191,12 @@ async fn ask_institution(
     drawn: Drawn,
 ) -> Result<Option<Agreed>, Error> {
     let To::Uma(to) = &new.to else { return Ok(None) };
-    let (receiver, new) = (to.address.clone(), new.clone());
+    let (receiver, new, unit_app) = (to.address.clone(), new.clone(), app.clone());
     let question = app
         .store()
         .write(move |unit| {
             let Asked { platform, source, locked, plan, .. } =
-                asked(unit, platform, &new, None, drawn)?;
+                asked(&unit_app, unit, platform, &new, None, drawn)?;
             let sending = source.currency().ok_or_else(|| no_currency(&new))?;
             let Some(plan) = plan else { return Ok(None) };
             let receiver = receiver.clone();
@@ -225,6 +225,7 @@ struct Asked {
 }
 
 fn asked(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     new: &NewQuote,
@@ -233,6 +234,7 @@ fn asked(
 ) -> Result<Asked, Error> {
     let platform = owners::platform(unit, platform)?;
     let (source, holder) = source(unit, &platform, &new.from)?;
+    can_be_funded(app, &platform, &source, drawn.transaction)?;
     holder.may_move_money()?;
     let (destination, plan) = match &new.to {
         To::Uma(to) => {
@@ -267,6 +269,36 @@ fn asked(
         }
     };
     Ok(Asked { platform, holder, source, destination, locked, plan })
+}
+
+/// Refuses a deposit in real time where the platform's rails give no instructions for it (contract
+/// 6.9.1): nobody could make it.
+fn can_be_funded(
+    app: &App,
+    platform: &Platform,
+    source: &Source,
+    transaction: TransactionId,
+) -> Result<(), Error> {
+    let Source::RealtimeFunding { currency, network } = source else { return Ok(()) };
+    let rail = app.env().rail(platform.mode);
+    let reference = reference(transaction);
+    let since = transaction.created_at();
+    let deposit = Deposit { currency: *currency, reference: &reference, amount: None, since };
+    let ways = rail.instructions(&deposit);
+    let is_on = |network: &str| ways.iter().any(|way| way.account_type.is_on(network));
+    match network {
+        None if ways.is_empty() => {
+            let message = format!(
+                "no rail of this platform takes deposits in {currency}: pay from an account"
+            );
+            Err(Error::field("source.currency", message))
+        }
+        Some(network) if !is_on(network) => {
+            let message = format!("no rail of this platform takes deposits over {network}");
+            Err(Error::field("source.cryptoNetwork", message))
+        }
+        None | Some(_) => Ok(()),
+    }
 }
 
 /// Refuses a payment of which the platform has turned a currency off. What leaves the platform is
@@ -327,7 +359,7 @@ fn make(
     drawn: Drawn,
 ) -> Result<Quote, Error> {
     let Asked { platform, holder, source, destination, locked, plan } =
-        asked(unit, platform, new, report, drawn)?;
+        asked(app, unit, platform, new, report, drawn)?;
     let now = drawn.now;
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());

@@ -1,16 +1,16 @@
 //! Connections to payment rails.
 
+mod invoice;
 pub mod sandbox;
 pub mod scenarios;
 
 use std::future::ready;
 
-use domain::currency::Currency;
 use domain::external_account::Status;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoReport, PaymentRail, Pending,
-    RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
+    Pending, RailAnswer, RailFailure,
 };
 
 /// The rail of a live platform that no partner has been connected to: it takes no order and says
@@ -19,7 +19,7 @@ use ports::rail::{
 pub struct Unconnected;
 
 impl PaymentRail for Unconnected {
-    fn instructions(&self, _: Currency, _: &str) -> Vec<FundingInstruction> {
+    fn instructions(&self, _: &Deposit<'_>) -> Vec<FundingInstruction> {
         Vec::new()
     }
 

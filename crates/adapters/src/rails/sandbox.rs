@@ -5,16 +5,16 @@
 
 use std::future::ready;
 
-use domain::account_info::{AccountType, types};
-use domain::currency::Currency;
+use domain::account_info::{AccountType, Field, Presence, types};
 use domain::external_account::Verification;
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NetworkFee, NoReport,
+    AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NetworkFee, NoReport,
     PaymentRail, Pending, RailAnswer, RailFailure,
 };
 
+use super::invoice;
 use super::scenarios::{self, AccountState, Tables};
 
 /// How long an order takes to settle unless somebody configures it: long enough that a client sees
@@ -24,6 +24,9 @@ pub const SETTLES_AFTER_MILLIS: i64 = 200;
 
 /// The field by which a deposit is recognised.
 const REFERENCE: &str = "reference";
+
+/// The field of a request to pay over Lightning.
+const INVOICE: &str = "invoice";
 
 /// The payment rail of sandbox platforms. Stateless: clones and restarts answer alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,26 +64,38 @@ impl PaymentRail for SandboxRail {
     }
 
     /// Every account type that holds the currency, with made-up numbers and the reference.
-    fn instructions(&self, currency: Currency, reference: &str) -> Vec<FundingInstruction> {
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        let Deposit { currency, reference, .. } = *deposit;
+        let field = |field: &Field| {
+            let value = match field.name {
+                REFERENCE => reference.to_owned(),
+                "assetType" => currency.code().to_owned(),
+                INVOICE => invoice::of(deposit)?,
+                _ => field.example.to_owned(),
+            };
+            Some((field.name, value))
+        };
         let instruction = |account_type: &'static AccountType| {
-            let made_up =
-                account_type.instruction_fields.iter().filter(|field| field.name != REFERENCE).map(
-                    |field| match field.name {
-                        "assetType" => (field.name, currency.code().to_owned()),
-                        name => (name, field.example.to_owned()),
-                    },
-                );
-            FundingInstruction {
+            let is_made_up = |field: &&Field| field.name != REFERENCE;
+            let fields = account_type.instruction_fields;
+            let required = fields.iter().filter(|field| field.presence == Presence::Required);
+            let can_be_made = required.map(field).all(|field| field.is_some());
+            can_be_made.then(|| FundingInstruction {
                 account_type,
-                fields: made_up.chain([(REFERENCE, reference.to_owned())]).collect(),
+                fields: fields
+                    .iter()
+                    .filter(is_made_up)
+                    .filter_map(field)
+                    .chain([(REFERENCE, reference.to_owned())])
+                    .collect(),
                 notes: format!("Put {reference} in the reference of the payment."),
-            }
+            })
         };
         types()
             .iter()
             .filter(|account_type| account_type.holds(currency))
             .filter(|account_type| !account_type.instruction_fields.is_empty())
-            .map(instruction)
+            .filter_map(instruction)
             .collect()
     }
 

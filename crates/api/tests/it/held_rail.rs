@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use adapters::rails::sandbox::SandboxRail;
-use domain::currency::Currency;
 use domain::time::Timestamp;
 use ports::rail::{
-    AccountInquiry, AccountReport, FundingInstruction, Instruction, NoReport, PaymentRail, Pending,
-    RailAnswer, RailFailure,
+    AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
+    Pending, RailAnswer, RailFailure,
 };
 use tokio::sync::Semaphore;
 
@@ -28,8 +27,8 @@ impl HeldRail {
 }
 
 impl PaymentRail for HeldRail {
-    fn instructions(&self, currency: Currency, reference: &str) -> Vec<FundingInstruction> {
-        self.answers.instructions(currency, reference)
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        self.answers.instructions(deposit)
     }
 
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {

@@ -1,6 +1,7 @@
 //! Quotes (specification 2.5, 3.2, 4.13; contract 6.9): their life. Their arithmetic is in
 //! `prices`.
 
+use domain::platform::Mode;
 use serde_json::{Value, json};
 
 use crate::pay::{Payer, deposit, from, locked, sending, to, usd};
@@ -318,6 +319,113 @@ async fn a_quote_expires_by_the_clock_whether_or_not_its_timer_was_there() {
     server.pass(LIFETIME_MILLIS).await;
     payer.client.stands_at(&also, "EXPIRED", "EXPIRED").await;
     payer.client.stands_at(&in_time, "COMPLETED", "COMPLETED").await;
+    server.verify();
+}
+
+/// The statuses that rows of a list have.
+fn statuses(list: &Answer) -> Vec<String> {
+    let rows = list.expect(200)["data"].as_array().expect("rows").clone();
+    rows.iter().map(|row| text(&row["status"])).collect()
+}
+
+#[tokio::test]
+async fn a_quote_that_is_over_reads_expired_however_it_is_read_first() {
+    for first in ["quote", "transaction", "/quotes", "/transactions", "/events"] {
+        let server = Server::new();
+        let payer = Payer::with(&server, 0).await;
+        let quote = to_eur(&payer).await;
+        let open = ["/quotes?status=PENDING", "/transactions?status=PENDING"];
+        let over = ["/quotes?status=EXPIRED", "/transactions?status=EXPIRED"];
+        server.clock.advance_millis(LIFETIME_MILLIS - 1);
+        for path in open {
+            assert_eq!(statuses(&payer.client.get(path).await), ["PENDING"], "{first}");
+        }
+        // No job runs.
+        server.clock.advance_millis(1);
+        match first {
+            "quote" => assert_eq!(payer.client.quote_again(&quote).await["status"], "EXPIRED"),
+            "transaction" => {
+                assert_eq!(payer.client.transaction_of(&quote).await["status"], "EXPIRED");
+            }
+            "/events" => {
+                let events = payer.client.get("/events?limit=100").await;
+                let last = events.expect(200)["data"].as_array().expect("rows").last().cloned();
+                assert_eq!(last.expect("an event")["data"]["status"], "EXPIRED");
+            }
+            list => {
+                let path = format!("{list}?status=EXPIRED");
+                assert_eq!(statuses(&payer.client.get(&path).await), ["EXPIRED"], "{first}");
+            }
+        }
+        for path in open {
+            let list = payer.client.get(path).await;
+            assert_eq!((statuses(&list).len(), &list.body["totalCount"]), (0, &json!(0)));
+        }
+        for path in over {
+            assert_eq!(statuses(&payer.client.get(path).await), ["EXPIRED"], "{first}");
+        }
+        let transaction = payer.client.stands_at(&quote, "EXPIRED", "EXPIRED").await;
+        assert_eq!(transaction["updatedAt"], EXPIRES);
+        assert_eq!(server.told_statuses(&quote["transactionId"]).await, ["PENDING", "EXPIRED"]);
+        server.pass(0).await;
+        assert_eq!(payer.client.transaction_of(&quote).await, transaction, "{first}");
+        server.verify();
+    }
+}
+
+#[tokio::test]
+async fn an_invoice_of_a_quote_asks_for_its_amount() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    for (amount, asks) in
+        [(123_456, "lnbcrt1234560n1"), (5_000_000, "lnbcrt50m1"), (100_001, "lnbcrt1000010n1")]
+    {
+        let body = sending(&deposit("BTC", &payer.customer), &to(&payer.usd), amount);
+        let quote = payer.client.quote(&body).await;
+        let invoices = |shown: &Value| {
+            let ways = shown["paymentInstructions"].as_array().expect("a list").clone();
+            let invoice =
+                |way: &Value| way["accountOrWalletInfo"]["invoice"].as_str().map(str::to_owned);
+            ways.iter().filter_map(invoice).collect::<Vec<_>>()
+        };
+        let shown = invoices(&quote);
+        // Of the Spark wallet and the Lightning one.
+        assert_eq!(shown.len(), 2, "{quote}");
+        assert!(shown.iter().all(|invoice| invoice.starts_with(asks)), "{amount}: {shown:?}");
+        assert_eq!(invoices(&payer.client.transaction_of(&quote).await), shown);
+        assert_eq!(invoices(&payer.client.quote_again(&quote).await), shown);
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_deposit_that_nobody_can_make_is_not_quoted() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let limits =
+        |code: &str| json!({ "currencyCode": code, "minAmount": 1, "maxAmount": 1_000_000 });
+    let supported = json!({ "supportedCurrencies": [limits("USD"), limits("JPY"), limits("KWD")] });
+    payer.client.patch("/config", &supported).await.expect(200);
+    for code in ["JPY", "KWD"] {
+        let body = sending(&deposit(code, &payer.customer), &to(&payer.usd), 100_000);
+        let refused = payer.client.post("/quotes", &body).await;
+        assert_eq!(refused.refused(400, "INVALID_INPUT")["field"], "source.currency", "{code}");
+    }
+    // Without a rail no platform has instructions to give.
+    let live = server.platform_with(Mode::Live, true).await;
+    let usd = live.account(None, "EUR").await;
+    let source = json!({ "sourceType": "REALTIME_FUNDING", "currency": "USD" });
+    let refused = live.post("/quotes", &sending(&source, &to(&usd), 100_000)).await;
+    assert_eq!(refused.refused(400, "INVALID_INPUT")["field"], "source.currency");
+    let source = json!({
+        "sourceType": "REALTIME_FUNDING", "currency": "USDC", "cryptoNetwork": "SOLANA_MAINNET",
+    });
+    let refused = live.post("/quotes", &sending(&source, &to(&usd), 9_000_000)).await;
+    assert_eq!(refused.refused(400, "INVALID_INPUT")["field"], "source.cryptoNetwork");
+    for client in [&payer.client, &live] {
+        assert_eq!(client.count("/quotes").await, 0);
+        assert_eq!(client.count("/transactions").await, 0);
+    }
     server.verify();
 }
 
