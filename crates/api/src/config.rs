@@ -173,7 +173,7 @@ pub struct UpdateConfig {
     webhook_endpoint: Patch<String>,
     /// All currencies, in the place of those before.
     #[serde(default)]
-    #[schema(nullable = false, max_items = 100)]
+    #[schema(nullable = false, max_items = 200)]
     supported_currencies: Option<Vec<SupportedCurrencyBody>>,
 }
 

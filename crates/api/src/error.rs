@@ -510,8 +510,13 @@ impl From<Error> for ApiError {
                 .with("accountId", account.to_string())
                 .with("maxBalance", *max),
             Error::InvalidAmount { .. } => plain(Code::InvalidAmount),
-            Error::CurrencyNotEnabled { currency, .. } | Error::CurrencyInUse { currency } => {
+            Error::CurrencyNotEnabled { currency, .. } => {
                 plain(Code::InvalidCurrency).with("currency", currency.code())
+            }
+            Error::CurrencyInUse { currency } | Error::CurrencyUnpriced { currency } => {
+                plain(Code::InvalidCurrency)
+                    .with("currency", currency.code())
+                    .at("supportedCurrencies")
             }
             Error::CurrencyMismatch { left, right, .. } => {
                 plain(Code::InvalidCurrency).with("currencies", json!([left.code(), right.code()]))

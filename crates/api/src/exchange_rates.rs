@@ -39,8 +39,10 @@ pub struct ExchangeRateBody {
     source_currency: CurrencyBody,
     /// The currency that is paid.
     destination_currency: CurrencyBody,
-    /// The rail that delivers.
-    destination_payment_rail: &'static str,
+    /// The rail that delivers; absent for a currency that only moves between accounts here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    destination_payment_rail: Option<&'static str>,
     /// What would be charged, in the smallest sending unit.
     sending_amount: i64,
     /// Least that may be sent.
@@ -110,10 +112,12 @@ fn wanted(platform: &Platform, query: &str) -> Result<Wanted, ApiError> {
     }))
 }
 
-/// Every rail that delivers a currency, once.
-fn rails(currency: Currency) -> BTreeSet<Rail> {
+/// Every rail that delivers a currency, once; none where it only moves between accounts here.
+fn rails(currency: Currency) -> Vec<Option<Rail>> {
     let holding = types().iter().filter(|account_type| account_type.holds(currency));
-    holding.flat_map(|account_type| account_type.rails.iter().copied()).collect()
+    let rails: BTreeSet<_> =
+        holding.flat_map(|account_type| account_type.rails.iter().copied()).collect();
+    if rails.is_empty() { vec![None] } else { rails.into_iter().map(Some).collect() }
 }
 
 /// Lists what payments would cost now, one entry per corridor and rail.
@@ -162,10 +166,10 @@ fn entries(
         .ok()
         .and_then(|sent| price(Locked::Sending(Sending(sent)), corridor.rate, corridor.fees).ok())
         .map_or(0, |price| price.received.minor());
-    let entry = |rail: Rail| ExchangeRateBody {
+    let entry = |rail: Option<Rail>| ExchangeRateBody {
         source_currency: source.into(),
         destination_currency: destination.into(),
-        destination_payment_rail: rail.name(),
+        destination_payment_rail: rail.map(Rail::name),
         sending_amount: wanted.sending_amount,
         min_sending_amount: sending.min_minor,
         max_sending_amount: sending.max_minor,

@@ -3,7 +3,7 @@
 mod schemas;
 mod texts;
 
-use domain::account_info::{AccountType, Field, Holder, Presence, Shape, types};
+use domain::account_info::{AccountType, Field, Holder, Presence, Shape, has_rail, types};
 use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
@@ -348,11 +348,12 @@ pub fn names(document: &mut Value) {
         values.iter().map(|value| name(*value)).collect()
     }
     let codes = Currency::all().map(Currency::code).collect::<Vec<_>>();
+    let with_rail = Currency::all().filter(|it| has_rail(*it)).map(Currency::code).collect();
     let kyc = all(&KycStatus::ALL, KycStatus::name);
     let imports = all(&bulk_import::Status::ALL, bulk_import::Status::name);
     let directions = vec!["INCOMING", "OUTGOING"];
     let lists: Vec<(&str, &str, Vec<&'static str>)> = vec![
-        ("Currency", "code", codes.clone()),
+        ("Currency", "code", codes),
         ("Transaction", "status", all(&transaction::Status::ALL, transaction::Status::name)),
         ("Transaction", "type", directions),
         (
@@ -372,7 +373,7 @@ pub fn names(document: &mut Value) {
             "status",
             all(&external_account::Status::ALL, external_account::Status::name),
         ),
-        ("ExternalAccount", "currency", codes),
+        ("ExternalAccount", "currency", with_rail),
         (
             "ExternalAccount",
             "beneficiaryVerificationStatus",

@@ -1,7 +1,8 @@
 //! Currencies and other assets that this server moves (specification section 2.1).
 //!
 //! Names, symbols and decimals of fiat money are ISO 4217's; bitcoin and the stablecoins are ours.
-//! A currency is here because a kind of account moves it ([`crate::account_info`]).
+//! All of ISO 4217 that has a smallest unit is here, first what a kind of account moves
+//! ([`crate::account_info`]). What can be used is what the rates name.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -70,6 +71,146 @@ const ASSETS: &[Asset] = &[
     own("BTC", 1001, "Bitcoin", "₿", 8),
     own("USDC", 1002, "USD Coin", "USDC", 6),
     own("USDT", 1003, "Tether USD", "USDT", 6),
+    // No kind of account moves the rest: it can be held, quoted and limited where there is a rate.
+    iso("AED", 784, Iso::AED),
+    iso("AFN", 971, Iso::AFN),
+    iso("ALL", 8, Iso::ALL),
+    iso("AMD", 51, Iso::AMD),
+    iso("AOA", 973, Iso::AOA),
+    iso("ARS", 32, Iso::ARS),
+    iso("AUD", 36, Iso::AUD),
+    iso("AWG", 533, Iso::AWG),
+    iso("AZN", 944, Iso::AZN),
+    iso("BAM", 977, Iso::BAM),
+    iso("BBD", 52, Iso::BBD),
+    iso("BDT", 50, Iso::BDT),
+    iso("BHD", 48, Iso::BHD),
+    iso("BIF", 108, Iso::BIF),
+    iso("BMD", 60, Iso::BMD),
+    iso("BND", 96, Iso::BND),
+    iso("BOB", 68, Iso::BOB),
+    iso("BOV", 984, Iso::BOV),
+    iso("BSD", 44, Iso::BSD),
+    iso("BTN", 64, Iso::BTN),
+    iso("BWP", 72, Iso::BWP),
+    iso("BYN", 933, Iso::BYN),
+    iso("BZD", 84, Iso::BZD),
+    iso("CDF", 976, Iso::CDF),
+    iso("CHE", 947, Iso::CHE),
+    iso("CHF", 756, Iso::CHF),
+    iso("CHW", 948, Iso::CHW),
+    iso("CLF", 990, Iso::CLF),
+    iso("CLP", 152, Iso::CLP),
+    iso("CNY", 156, Iso::CNY),
+    iso("COP", 170, Iso::COP),
+    iso("COU", 970, Iso::COU),
+    iso("CRC", 188, Iso::CRC),
+    iso("CUP", 192, Iso::CUP),
+    iso("CVE", 132, Iso::CVE),
+    iso("CZK", 203, Iso::CZK),
+    iso("DJF", 262, Iso::DJF),
+    iso("DOP", 214, Iso::DOP),
+    iso("DZD", 12, Iso::DZD),
+    iso("EGP", 818, Iso::EGP),
+    iso("ERN", 232, Iso::ERN),
+    iso("ETB", 230, Iso::ETB),
+    iso("FJD", 242, Iso::FJD),
+    iso("FKP", 238, Iso::FKP),
+    iso("GEL", 981, Iso::GEL),
+    iso("GHS", 936, Iso::GHS),
+    iso("GIP", 292, Iso::GIP),
+    iso("GMD", 270, Iso::GMD),
+    iso("GNF", 324, Iso::GNF),
+    iso("GTQ", 320, Iso::GTQ),
+    iso("GYD", 328, Iso::GYD),
+    iso("HNL", 340, Iso::HNL),
+    iso("HTG", 332, Iso::HTG),
+    iso("HUF", 348, Iso::HUF),
+    iso("ILS", 376, Iso::ILS),
+    iso("IQD", 368, Iso::IQD),
+    iso("IRR", 364, Iso::IRR),
+    iso("ISK", 352, Iso::ISK),
+    iso("JMD", 388, Iso::JMD),
+    iso("JOD", 400, Iso::JOD),
+    iso("JPY", 392, Iso::JPY),
+    iso("KGS", 417, Iso::KGS),
+    iso("KHR", 116, Iso::KHR),
+    iso("KMF", 174, Iso::KMF),
+    iso("KPW", 408, Iso::KPW),
+    iso("KRW", 410, Iso::KRW),
+    iso("KWD", 414, Iso::KWD),
+    iso("KYD", 136, Iso::KYD),
+    iso("KZT", 398, Iso::KZT),
+    iso("LAK", 418, Iso::LAK),
+    iso("LBP", 422, Iso::LBP),
+    iso("LKR", 144, Iso::LKR),
+    iso("LRD", 430, Iso::LRD),
+    iso("LSL", 426, Iso::LSL),
+    iso("LYD", 434, Iso::LYD),
+    iso("MAD", 504, Iso::MAD),
+    iso("MDL", 498, Iso::MDL),
+    iso("MGA", 969, Iso::MGA),
+    iso("MKD", 807, Iso::MKD),
+    iso("MMK", 104, Iso::MMK),
+    iso("MNT", 496, Iso::MNT),
+    iso("MOP", 446, Iso::MOP),
+    iso("MRU", 929, Iso::MRU),
+    iso("MUR", 480, Iso::MUR),
+    iso("MVR", 462, Iso::MVR),
+    iso("MXV", 979, Iso::MXV),
+    iso("MZN", 943, Iso::MZN),
+    iso("NAD", 516, Iso::NAD),
+    iso("NIO", 558, Iso::NIO),
+    iso("NOK", 578, Iso::NOK),
+    iso("NPR", 524, Iso::NPR),
+    iso("NZD", 554, Iso::NZD),
+    iso("OMR", 512, Iso::OMR),
+    iso("PAB", 590, Iso::PAB),
+    iso("PEN", 604, Iso::PEN),
+    iso("PGK", 598, Iso::PGK),
+    iso("PKR", 586, Iso::PKR),
+    iso("PLN", 985, Iso::PLN),
+    iso("PYG", 600, Iso::PYG),
+    iso("QAR", 634, Iso::QAR),
+    iso("RON", 946, Iso::RON),
+    iso("RSD", 941, Iso::RSD),
+    iso("RUB", 643, Iso::RUB),
+    iso("SAR", 682, Iso::SAR),
+    iso("SBD", 90, Iso::SBD),
+    iso("SCR", 690, Iso::SCR),
+    iso("SDG", 938, Iso::SDG),
+    iso("SEK", 752, Iso::SEK),
+    iso("SHP", 654, Iso::SHP),
+    iso("SLE", 925, Iso::SLE),
+    iso("SOS", 706, Iso::SOS),
+    iso("SRD", 968, Iso::SRD),
+    iso("SSP", 728, Iso::SSP),
+    iso("STN", 930, Iso::STN),
+    iso("SVC", 222, Iso::SVC),
+    iso("SYP", 760, Iso::SYP),
+    iso("SZL", 748, Iso::SZL),
+    iso("TJS", 972, Iso::TJS),
+    iso("TMT", 934, Iso::TMT),
+    iso("TND", 788, Iso::TND),
+    iso("TOP", 776, Iso::TOP),
+    iso("TRY", 949, Iso::TRY),
+    iso("TTD", 780, Iso::TTD),
+    iso("TWD", 901, Iso::TWD),
+    iso("UAH", 980, Iso::UAH),
+    iso("USN", 997, Iso::USN),
+    iso("UYI", 940, Iso::UYI),
+    iso("UYU", 858, Iso::UYU),
+    iso("UYW", 927, Iso::UYW),
+    iso("UZS", 860, Iso::UZS),
+    iso("VED", 926, Iso::VED),
+    iso("VUV", 548, Iso::VUV),
+    iso("WST", 882, Iso::WST),
+    iso("XAF", 950, Iso::XAF),
+    iso("XCD", 951, Iso::XCD),
+    iso("XCG", 532, Iso::XCG),
+    iso("XPF", 953, Iso::XPF),
+    iso("YER", 886, Iso::YER),
+    iso("ZWG", 924, Iso::ZWG),
     own("MSAT", 1004, "Millisatoshi", "msat", 0),
 ];
 
@@ -87,7 +228,7 @@ impl Currency {
     /// that nothing rounds silently. Nobody holds, sends or receives it, so it is in no list.
     pub const MSAT: Self = Self(ASSETS.len() as u8 - 1);
 
-    /// Every currency that somebody can hold, in the order of the table.
+    /// Every currency that can be held where the rates name it, in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..Self::MSAT.0).map(Self)
     }
@@ -159,6 +300,7 @@ impl fmt::Debug for Currency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iso_currency::Flag;
     use std::collections::BTreeSet;
 
     #[test]
@@ -169,6 +311,22 @@ mod tests {
             assert_eq!(iso.numeric(), currency.number(), "{currency}");
             assert!(iso.exponent().is_some(), "{currency}");
         }
+    }
+
+    #[test]
+    fn every_current_currency_of_iso_4217_is_here() {
+        let is_current = |iso: &Iso| {
+            let is_other = |flag: &Flag| matches!(flag, Flag::Special | Flag::Superseded(_));
+            iso.exponent().is_some() && !iso.flags().iter().any(is_other)
+        };
+        let missing: Vec<_> = (0..1_000)
+            .filter_map(Iso::from_numeric)
+            .filter(is_current)
+            .filter(|iso| Currency::from_code(iso.code()).is_none())
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        assert_eq!(Currency::from_code("XAU"), None);
+        assert_eq!(Currency::from_code("XXX"), None);
     }
 
     #[test]
@@ -201,6 +359,14 @@ mod tests {
             ("XOF", 0),
             ("RWF", 0),
             ("UGX", 0),
+            ("JPY", 0),
+            ("KRW", 0),
+            ("CLP", 0),
+            ("AED", 2),
+            ("HUF", 2),
+            ("KWD", 3),
+            ("BHD", 3),
+            ("TND", 3),
             ("BTC", 8),
             ("USDC", 6),
         ] {

@@ -44,6 +44,9 @@ pub trait Rates: Send + Sync {
         now: Timestamp,
     ) -> Result<MidRate, NoRate>;
 
-    /// The built-in price of a corridor.
-    fn terms(&self, sending: Currency, receiving: Currency) -> CorridorTerms;
+    /// The built-in price of a corridor; it has one where it has a rate.
+    fn terms(&self, sending: Currency, receiving: Currency) -> Result<CorridorTerms, NoRate>;
+
+    /// Whether there are rates from and to a currency.
+    fn names(&self, currency: Currency) -> bool;
 }

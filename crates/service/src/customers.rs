@@ -5,7 +5,6 @@ use std::sync::Arc;
 use domain::account_info::{FieldError, Rule};
 use domain::clock::Ahead;
 use domain::code::letter;
-use domain::currency::Currency;
 use domain::customer::{BusinessPatch, Customer, Identity, IndividualPatch, KycStatus};
 use domain::id::{CustomerId, Owner, PlatformId};
 use domain::kyc::{Event, Kyc};
@@ -271,7 +270,10 @@ pub async fn delete<R: Render<Customer>>(
         if under_way {
             return Err(Error::Conflict(format!("{id} has payments under way")));
         }
-        for currency in Currency::all() {
+        // Money is only in what the platform supports: nothing else can be taken in, and what has
+        // money cannot be turned off.
+        let supported = owners::platform(unit, platform)?;
+        for currency in supported.currencies.iter().map(|it| it.currency) {
             if !platforms::is_empty(unit, Owner::Customer(id), currency)? {
                 let what = format!("{id} has money in {currency}; move it out first");
                 return Err(Error::Conflict(what));

@@ -262,6 +262,12 @@ pub enum Error {
         /// Which payments.
         what: &'static str,
     },
+    /// The rates of this server do not name the currency.
+    #[error("there are no rates for {currency} on this server; its operator can add them")]
+    CurrencyUnpriced {
+        /// The currency.
+        currency: Currency,
+    },
     /// Two currencies where there must be one.
     #[error("{what}: {left} and {right} are different currencies")]
     CurrencyMismatch {

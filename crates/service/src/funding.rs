@@ -22,14 +22,15 @@ use crate::owners::{Holder, InternalAccount};
 use crate::{lifecycle, limits, owners, quotes};
 
 /// The rail over which deposits of a currency arrive when nothing else is said: the first of the
-/// first account type that holds it, on the network if one was named.
-pub fn usual_rail(currency: Currency, network: Option<&str>) -> Result<Rail, Error> {
+/// first account type that holds it, on the network if one was named. A currency of no account type
+/// comes by ordinary bank transfer.
+pub fn usual_rail(currency: Currency, network: Option<&str>) -> Rail {
     types()
         .iter()
         .filter(|kind| network.is_none_or(|network| kind.is_on(network)))
         .find(|kind| kind.holds(currency))
         .and_then(|kind| kind.rails.first().copied())
-        .ok_or_else(|| Error::Internal(format!("no account type holds {currency}")))
+        .unwrap_or(Rail::BankTransfer)
 }
 
 /// Credits a deposit to an internal account: an incoming transaction that is complete at once.
@@ -48,7 +49,7 @@ pub fn deposit(
     limits::enabled(&platform, account.currency, Direction::Incoming)?;
     let amount = limits::amount(amount_minor, account.currency)?;
     limits::has_room(unit, account.id, amount)?;
-    let posting = movements::deposit(usual_rail(account.currency, None)?, account.id, amount)?;
+    let posting = movements::deposit(usual_rail(account.currency, None), account.id, amount)?;
     let owner = account.owner.owner();
     let name = account.owner.platform_customer_id();
     let transaction = incoming(id, platform.id, owner, name, account.id, amount);
@@ -145,7 +146,7 @@ pub fn fund_quote(
         None => due,
     };
     let transaction_id = draft.transaction;
-    let rail = usual_rail(currency, network)?;
+    let rail = usual_rail(currency, network);
     match quotes::may_start(&quote, now) {
         Ok(()) if amount == due && can_run(unit, &quote)? => {
             unit.post(transaction_id, &movements::funding(rail, amount)?, now)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use domain::account_info::has_rail;
 use domain::clock::Ahead;
 use domain::currency::Currency;
 use domain::event::EventNames;
@@ -48,7 +49,7 @@ pub fn default_terms(currency: Currency) -> SupportedCurrency {
     }
 }
 
-/// A new platform that supports every currency.
+/// A new platform that supports every currency that a rail moves.
 fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
     let id: PlatformId = app.new_owner_id(Ahead::NONE, now);
     Platform {
@@ -60,7 +61,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         webhook_endpoint: None,
         event_names: EventNames::Plain,
         is_regulated: new.is_regulated,
-        currencies: Currency::all().map(default_terms).collect(),
+        currencies: Currency::all().filter(|it| has_rail(*it)).map(default_terms).collect(),
         corridors: Vec::new(),
         manager_tokens: 0,
         ahead: Ahead::NONE,
@@ -81,7 +82,7 @@ fn may_give_out(app: &App, domain: &UmaDomain) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a platform that supports every currency.
+/// Makes a platform that supports every currency that a rail moves.
 pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
     may_give_out(app, &new.uma_domain)?;
     let platform = draw(app, new, app.server_now());
@@ -154,6 +155,12 @@ pub async fn configure<R: Render<Platform>>(
             if let Some(currency) = in_use.iter().copied().find(|currency| !is_kept(*currency)) {
                 return Err(Error::CurrencyInUse { currency });
             }
+            let is_unpriced = |currency: &Currency| {
+                platform.supported(*currency).is_none() && !unit_app.env().rates.names(*currency)
+            };
+            if let Some(currency) = currencies.iter().map(|it| it.currency).find(is_unpriced) {
+                return Err(Error::CurrencyUnpriced { currency });
+            }
             platform.currencies.clone_from(currencies);
         }
         if let Some(domain) = &change.uma_domain {
@@ -201,7 +208,10 @@ async fn currencies_in_use(
 ) -> Result<Vec<Currency>, Error> {
     let Some(kept) = &change.currencies else { return Ok(Vec::new()) };
     let is_kept = |currency| kept.iter().any(|kept| kept.currency == currency);
-    let gone: Vec<_> = Currency::all().filter(|currency| !is_kept(*currency)).collect();
+    let platform = app.store().get::<Platform>(id).await.map_err(Error::Store)?;
+    let supported = platform.iter().flat_map(|platform| &platform.currencies);
+    let gone: Vec<_> =
+        supported.map(|it| it.currency).filter(|currency| !is_kept(*currency)).collect();
     app.store()
         .read(move |view| {
             let mut in_use = Vec::new();

@@ -75,6 +75,7 @@ fn at(
     mid: MidRate,
 ) -> Result<Corridor, Error> {
     let terms = rates.terms(sending, receiving);
+    let terms = terms.map_err(|_| Error::NoRate { sending, receiving })?;
     let terms = overridden(terms, &platform.corridors, sending, receiving);
     let rate = (Decimal::ONE + terms.spread)
         .checked_mul(mid.value)

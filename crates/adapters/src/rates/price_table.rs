@@ -17,10 +17,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A file that says something about every pair of currencies is below 200 kB; what is larger than
-/// this is another file.
+/// A larger file is no price table.
 const FILE_BYTES_MAX: u64 = 1_000_000;
-/// More than every pair of currencies once.
+/// More than every pair of the built-in currencies that a rail moves.
 const CORRIDORS_MAX: usize = 1_000;
 /// A unit is worth at least a billionth of a dollar and at most a billion dollars, so that the
 /// quotient of two prices keeps the digits that a rate shows.
@@ -28,6 +27,8 @@ const USD_PER_UNIT_MAX: Decimal = Decimal::from_parts(1_000_000_000, 0, 0, false
 const USD_PER_UNIT_MIN: Decimal = Decimal::from_parts(1, 0, 0, false, 9);
 /// Decimal places of a spread at most, as of a variable fee: a hundredth of a basis point.
 const SPREAD_DECIMALS_MAX: u32 = 6;
+/// The names of currencies, for whoever writes a table.
+const CODES: &str = "a code of ISO 4217 in capitals, or BTC, USDC or USDT";
 /// Characters of a wrong value that are repeated to whoever wrote it.
 const SHOWN_MAX: usize = 60;
 
@@ -162,9 +163,14 @@ impl PriceTable {
         })
     }
 
-    /// What a currency is worth and costs.
-    pub(super) fn asset(&self, currency: Currency) -> &Asset {
-        self.assets.get(&currency).expect("`read` has made one for every currency")
+    /// The currencies that it names, in the order of [`Currency::all`].
+    pub(super) fn currencies(&self) -> impl Iterator<Item = Currency> {
+        self.assets.keys().copied()
+    }
+
+    /// The price and fee of a currency, if the table names it.
+    pub(super) fn asset(&self, currency: Currency) -> Option<&Asset> {
+        self.assets.get(&currency)
     }
 
     /// What a corridor costs.
@@ -187,7 +193,7 @@ impl PriceTable {
         };
         let usual = CorridorTerms {
             spread: self.spread,
-            fixed_fee_minor: self.asset(sending).fixed_fee_minor,
+            fixed_fee_minor: self.asset(sending).map_or(0, |asset| asset.fixed_fee_minor),
             variable_fee_rate: self.variable_fee_rate,
         };
         let otherwise = if within_one { free } else { usual };
@@ -211,8 +217,12 @@ fn read_assets(
     let mut assets = BTreeMap::new();
     for currency in Currency::all() {
         let path = format!("currencies.{currency}");
-        let entry: CurrencyEntry = part(entries.remove(currency.code()), &path)?;
-        let below = below.map(|below| below.asset(currency));
+        let (entry, below) = (entries.remove(currency.code()), below.map(|it| it.asset(currency)));
+        let below = below.flatten();
+        if entry.is_none() && below.is_none() {
+            continue;
+        }
+        let entry: CurrencyEntry = part(entry, &path)?;
         let asset = Asset {
             usd_per_unit: given(
                 &format!("{path}.usdPerUnit"),
@@ -230,7 +240,7 @@ fn read_assets(
         assets.insert(currency, asset);
     }
     match entries.keys().next() {
-        Some(code) => Err(Problem(format!("currencies.{code} must be a currency: {}", codes()))),
+        Some(code) => Err(Problem(format!("currencies.{code} must be a currency: {CODES}"))),
         None => Ok(assets),
     }
 }
@@ -301,7 +311,7 @@ fn instant(path: &str, value: &Value) -> Result<Timestamp, Problem> {
 
 fn currency(path: &str, value: &Value) -> Result<Currency, Problem> {
     let currency = value.as_str().and_then(Currency::from_code);
-    currency.ok_or_else(|| Problem::value(path, value, format_args!("a currency: {}", codes())))
+    currency.ok_or_else(|| Problem::value(path, value, format_args!("a currency: {CODES}")))
 }
 
 /// A decimal in quotes, with no digit lost.
@@ -352,9 +362,4 @@ fn fixed_fee(path: &str, value: &Value) -> Result<i64, Problem> {
         let must = format!("a whole number of smallest units from 0 to {AMOUNT_MAX}");
         Problem::value(path, value, must)
     })
-}
-
-/// The currencies that there are.
-fn codes() -> String {
-    Currency::all().map(Currency::code).collect::<Vec<_>>().join(", ")
 }

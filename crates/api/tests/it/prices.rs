@@ -63,11 +63,15 @@ impl Terms {
         (sent, fee, net * self.k.1 / self.k.0)
     }
 
+    /// The smallest amount whose own figures give as much.
     fn of_received(&self, received: i128) -> Amounts {
-        // ceil((R k + F) / (1 - v))
+        // ceil((R k + F) / (1 - v)), but for the rounding of the fee.
         let top = (received * self.k.0 + self.fixed * self.k.1) * 1_000_000;
         let bottom = self.k.1 * (1_000_000 - self.variable);
-        let sent = (top + bottom - 1) / bottom;
+        let about = (top + bottom - 1) / bottom;
+        let delivers = |sent: &i128| self.of_sent(*sent).2 >= received;
+        let sent = (about - 3..about + 3).find(delivers).expect("it is near");
+        assert!(!delivers(&(about - 4)), "{about} is far from the smallest");
         (sent, self.variable_fee(sent), received)
     }
 
@@ -129,6 +133,22 @@ async fn check(server: &Server, payer: &Payer, sending: &str, receiving: &str) {
     }
     assert!(made > 20, "{sending} to {receiving}: {made} quotes");
     server.verify();
+}
+
+/// Has the platform support these currencies without limits.
+async fn support(client: &Client, codes: &[&str]) {
+    let supported: Vec<_> = codes
+        .iter()
+        .map(|code| {
+            json!({
+                "currencyCode": code,
+                "minAmount": 1,
+                "maxAmount": 9_000_000_000_000_000_i64,
+                "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+            })
+        })
+        .collect();
+    client.patch("/config", &json!({ "supportedCurrencies": supported })).await.expect(200);
 }
 
 /// (S - F) x serviceApiMultiplier / counterpartyMultiplier is what arrives, but for rounding.
@@ -241,6 +261,58 @@ async fn the_rates_are_those_of_the_table() {
         let shown = digits(&answer, "exchangeRate");
         assert_eq!(shown.to_string(), rate, "{sending} to {receiving}");
     }
+}
+
+#[tokio::test]
+async fn a_currency_without_a_rail_is_held_quoted_and_limited() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let client = &payer.client;
+    support(client, &["USD", "JPY", "KWD", "CHF"]).await;
+    // 1,000,000 yen at 0.0064 dollars buy dinars of 3.256, half a percent worse, after fees.
+    let yen = client.funded(&payer.customer, "JPY", 1_000_000).await;
+    let dinars = payer.account("KWD").await;
+    let quote = client.quote(&sending(&from(&yen), &to(&dinars), 1_000_000)).await;
+    assert_eq!(quote["feesIncluded"], 3_080);
+    assert_eq!(quote["totalReceivingAmount"], 1_949_798);
+    assert_eq!(quote["receivingCurrency"]["decimals"], 3);
+    assert_eq!(quote["sendingCurrency"]["decimals"], 0);
+    client.execute(&quote).await.expect(200);
+    assert_eq!((client.balance(&yen).await, client.balance(&dinars).await), (0, 1_949_798));
+    let rates = client.get("/exchange-rates?sourceCurrency=USD&destinationCurrency=CHF").await;
+    let rates = rates.expect(200)["data"].clone();
+    assert_eq!(rates.as_array().map(Vec::len), Some(1));
+    assert!(rates[0].get("destinationPaymentRail").is_none());
+    // Limits are in the smallest unit.
+    let limited = json!({ "supportedCurrencies": [
+        { "currencyCode": "JPY", "minAmount": 500, "maxAmount": 9_999 },
+        { "currencyCode": "KWD", "minAmount": 1_000, "maxAmount": 2_000_000 },
+    ] });
+    client.patch("/config", &limited).await.expect(200);
+    for (source, destination, amount, is_within) in [
+        (&yen, &dinars, 499, false),
+        (&yen, &dinars, 500, true),
+        (&yen, &dinars, 9_999, true),
+        (&yen, &dinars, 10_000, false),
+        (&dinars, &yen, 999, false),
+        (&dinars, &yen, 2_000_000, true),
+        (&dinars, &yen, 2_000_001, false),
+    ] {
+        let answer =
+            client.post("/quotes", &sending(&from(source), &to(destination), amount)).await;
+        if is_within {
+            answer.expect(201);
+        } else {
+            answer.refused(400, "AMOUNT_OUT_OF_RANGE");
+        }
+    }
+    // A currency without a rate cannot be turned on.
+    let mut unpriced = limited.clone();
+    let krona = json!({ "currencyCode": "ISK", "minAmount": 1, "maxAmount": 9 });
+    unpriced["supportedCurrencies"].as_array_mut().expect("a list").push(krona);
+    let answer = client.patch("/config", &unpriced).await;
+    assert_eq!(answer.refused(400, "INVALID_CURRENCY")["currency"], "ISK");
+    server.verify();
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
 use base64::Engine as _;
 use bytes::Bytes;
+use domain::account_info::has_rail;
+use domain::currency::Currency;
 use domain::event::Event;
 use domain::id::PlatformId;
 use domain::platform::{Mode, Platform};
@@ -456,6 +458,16 @@ pub fn usd_external(customer: Option<&str>, suffix: &str) -> Value {
 #[track_caller]
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not text")).to_owned()
+}
+
+/// The currencies of a new platform.
+pub fn with_rail() -> impl Iterator<Item = Currency> {
+    Currency::all().filter(|currency| has_rail(*currency))
+}
+
+/// Why a payment was not made: its `failureReason`, and the code of its `statusReason`.
+pub fn why(transaction: &Value) -> [Option<&str>; 2] {
+    [transaction["failureReason"].as_str(), transaction["statusReason"]["code"].as_str()]
 }
 
 /// The paths of the fields that an error names, in order of the alphabet.

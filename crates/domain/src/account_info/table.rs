@@ -47,6 +47,12 @@ pub fn types() -> &'static [AccountType] {
     TYPES
 }
 
+/// Whether a kind of account holds a currency, so that a rail can move it. What has none can be
+/// held here, and moves between accounts here.
+pub fn has_rail(currency: Currency) -> bool {
+    TYPES.iter().any(|kind| kind.holds(currency))
+}
+
 impl AccountType {
     /// The type with this name, which may be one of before 2026-02-23.
     pub fn from_name(name: &str) -> Option<&'static Self> {

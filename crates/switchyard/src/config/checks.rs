@@ -246,10 +246,8 @@ pub(super) fn text_of(
 }
 
 pub(super) fn parse_currency(text: &str) -> Result<Currency, ConfigError> {
-    Currency::from_code(&text.to_ascii_uppercase()).ok_or_else(|| {
-        let codes: Vec<_> = Currency::all().map(Currency::code).collect();
-        ConfigError(format!("must be one of {}", codes.join(" ")))
-    })
+    Currency::from_code(&text.to_ascii_uppercase())
+        .ok_or_else(|| ConfigError("must be a code of ISO 4217, or BTC, USDC or USDT".to_owned()))
 }
 
 pub(super) fn parse_permission(text: &str) -> Result<Permission, ConfigError> {

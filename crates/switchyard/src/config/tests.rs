@@ -150,7 +150,7 @@ fn wrong_options_are_refused() {
     check(&format!("{pricing} --fixed-fee 1.5"), "whole number");
     check(&format!("{pricing} --fixed-fee -1"), "fixed part from 0");
     check(&format!("{pricing} --variable-fee-rate 1"), "below 1");
-    check(&format!("{pricing} --spread 0 --from XXX"), "must be one of");
+    check(&format!("{pricing} --spread 0 --from XXX"), "must be a code of ISO 4217");
     check("token create --name x --permissions VIEW", "--platform");
     check("platform create --name x", "--uma-domain");
 }
