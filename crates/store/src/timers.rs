@@ -142,7 +142,7 @@ pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since
 
 /// Whether anything of a platform is due.
 pub(crate) const DUE_OF_PLATFORM: &str =
-    "select 1 from timers where due_at <= $1 and platform = $2 limit 1";
+    "select due_at from timers where due_at <= $1 and platform = $2 limit 1";
 
 /// Timers that one statement looks at when a clock is moved. The statement is over in a fraction of
 /// the time that it may take, however many timers there are.

@@ -23,8 +23,8 @@
 //! and quoted too. Rates are decimals in quotes, because a number
 //! without quotes is a float to most programs that write JSON.
 //!
-//! Guarantee: whatever a table allows is a valid rate with valid fees in every pair of its currencies.
-//! That is checked once, when the table is read.
+//! Guarantee: whatever a table allows is a valid rate with valid fees in every pair of its
+//! currencies. That is checked once, when the table is read.
 
 mod price_table;
 
