@@ -258,7 +258,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
         quoted(unit, number, number == QUOTE_FUNDED_FAILED, euros)?;
         executed(unit, number, rail)?;
         unit.resolve(transaction_id(number), Resolution::Void, at(235))?;
-        advance(unit, number, &[failed.clone()], at(235))?;
+        advance(unit, number, std::slice::from_ref(&failed), at(235))?;
         advance_quote(unit, number, &[QuoteEvent::Failed], at(235))?;
     }
     gave_back(unit, QUOTE_FUNDED_FAILED, 10_000)?;

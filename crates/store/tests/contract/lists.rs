@@ -502,9 +502,9 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
             }
         }
         let step_all = move |unit: &mut Unit<'_, '_>| {
-            steps
-                .iter()
-                .try_for_each(|(number, event, now)| advance(unit, *number, &[event.clone()], *now))
+            steps.iter().try_for_each(|(number, event, now)| {
+                advance(unit, *number, std::slice::from_ref(event), *now)
+            })
         };
         opened.write(step_all).await;
     }
@@ -566,7 +566,7 @@ pub async fn payments_that_come_late_are_listed<P: Provider>() {
         opened
             .write(move |unit| {
                 ended.iter().try_for_each(|(number, event)| {
-                    advance(unit, *number, &[event.clone()], at(TEN_DAYS))
+                    advance(unit, *number, std::slice::from_ref(event), at(TEN_DAYS))
                 })
             })
             .await;

@@ -366,7 +366,7 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
     let mismatch = StatusReason::FUNDING_AMOUNT_MISMATCH;
     let failed = transaction::Event::Failed(FailureReason::QuoteExecutionFailed, mismatch.clone());
     for (seconds, event) in [(5, failed), (6, transaction::Event::Refunded)] {
-        opened.write(move |unit| advance(unit, 1, &[event.clone()], at(seconds))).await;
+        opened.write(move |unit| advance(unit, 1, std::slice::from_ref(&event), at(seconds))).await;
     }
     opened.write(|unit| advance_quote(unit, 1, &[quote::Event::Failed], at(5))).await;
     opened

@@ -858,7 +858,9 @@ pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers:
             let store = stores[place / CHANGED_IN_A_ROW % stores.len()];
             let changed = {
                 let event = event.clone();
-                store.write(move |unit| advance(unit, number, &[event.clone()], at(2))).await
+                store
+                    .write(move |unit| advance(unit, number, std::slice::from_ref(&event), at(2)))
+                    .await
             };
             changed.unwrap();
             answered[place].fetch_add(1, Ordering::AcqRel);
