@@ -3,6 +3,7 @@
 //! Every route is registered with the permission that it needs; the check runs before the handler
 //! and leaves the [`Caller`] for it. A handler without such a route has no caller to take.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -14,9 +15,11 @@ use base64::Engine as _;
 use domain::platform::Platform;
 use domain::token::{Permission, Token};
 use service::App;
-use service::auth::authenticate;
+use service::auth::{Authentication, authenticate};
+use service::guesses::Network;
 
 use crate::error::{ApiError, Code};
+use crate::extract::discard_body;
 
 /// An authenticated client with the permission that its route needs.
 #[derive(Debug, Clone)]
@@ -37,6 +40,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
         })
     }
 }
+
+/// The address of the client, as far as it is known: behind a proxy that the operator has not named,
+/// the proxy's. An extension of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
 
 /// Longest `Authorization` header that is looked at: our credentials are far shorter.
 const HEADER_MAX: usize = 1_024;
@@ -70,17 +78,33 @@ fn credentials(headers: &HeaderMap) -> Result<(String, String), &'static str> {
     Ok((id.to_owned(), secret.to_owned()))
 }
 
-/// Lets a request pass that shows a token with this permission.
-pub async fn require(
-    State((app, permission)): State<(App, &'static [Permission])>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let caller = match check(&app, request.headers(), permission).await {
+/// What stands before a route.
+#[derive(Clone)]
+pub struct Guard {
+    /// Where tokens are.
+    pub app: App,
+    /// The permissions of which the token must have one.
+    pub any_of: &'static [Permission],
+    /// Whether the route reads the body of a request.
+    pub takes_body: bool,
+}
+
+/// Lets a request pass that shows a token with this permission. The body of one that needs none is
+/// read before anything is done, so that a request with a malformed one has no effect.
+pub async fn require(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let from = request.extensions().get::<ClientAddress>();
+    let from = from.map_or(Network::UNKNOWN, |client| client.0.into());
+    let caller = match check(&guard.app, request.headers(), guard.any_of, from).await {
         Ok(caller) => caller,
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => return refusal,
     };
     request.extensions_mut().insert(caller);
+    if !guard.takes_body {
+        request = match discard_body(request).await {
+            Ok(request) => request,
+            Err(refusal) => return refusal.into_response(),
+        };
+    }
     next.run(request).await
 }
 
@@ -88,21 +112,38 @@ async fn check(
     app: &App,
     headers: &HeaderMap,
     any_of: &'static [Permission],
-) -> Result<Caller, ApiError> {
+    from: Network,
+) -> Result<Caller, Response> {
     let refused = |hint: &str| {
         ApiError::new(Code::Unauthorized, "the credentials are missing or wrong").with("hint", hint)
     };
-    let (client_id, secret) = credentials(headers).map_err(refused)?;
-    let caller = authenticate(app, client_id, secret)
-        .await?
-        .ok_or_else(|| refused("use the clientId and clientSecret of a token of this server"))?;
+    let (client_id, secret) = credentials(headers).map_err(|hint| refused(hint).into_response())?;
+    let authentication = authenticate(app, client_id, secret, from).await;
+    let caller = match authentication.map_err(|error| ApiError::from(error).into_response())? {
+        Authentication::Known(caller) => caller,
+        Authentication::Wrong => {
+            let hint = "use the clientId and clientSecret of a token of this server";
+            return Err(refused(hint).into_response());
+        }
+        Authentication::Slowed { wait_seconds } => return Err(slowed(wait_seconds)),
+    };
     let held = caller.token.permissions;
     if !any_of.iter().any(|permission| held.contains(*permission)) {
         let names: Vec<_> = any_of.iter().map(|permission| permission.name()).collect();
         let message = format!("this needs a token with {}", names.join(" or "));
-        return Err(
-            ApiError::new(Code::Forbidden, message).with("requiredPermission", names.join(" or "))
-        );
+        let refusal = ApiError::new(Code::Forbidden, message);
+        return Err(refusal.with("requiredPermission", names.join(" or ")).into_response());
     }
     Ok(Caller { token: caller.token, platform: caller.platform })
+}
+
+fn slowed(wait_seconds: i64) -> Response {
+    let message = format!(
+        "too many wrong secrets within a minute: these credentials were not checked, try again in \
+         {wait_seconds} seconds"
+    );
+    let refusal = ApiError::new(Code::RateLimited, message);
+    let mut response = refusal.with("retryAfterSeconds", wait_seconds).into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, wait_seconds.into());
+    response
 }

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use crate::auth::Caller;
 use crate::customers::CreateCustomer;
 use crate::error::{ApiError, Code, Problem};
-use crate::extract::{Once, ok};
+use crate::extract::{Once, not_received, ok};
 use crate::validate::Schema as _;
 
 /// Bytes of a file. What is taken in is sealed and committed at once; larger files are split.
@@ -340,7 +340,7 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
     let unreadable = |error: axum::extract::multipart::MultipartError| {
         // What is wrong is not the form: its bytes have not all arrived.
         if error.status().is_server_error() {
-            return ApiError::new(Code::RequestTimeout, "the body did not arrive in time");
+            return not_received(&error);
         }
         if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
             let message = format!("the form is larger than {FORM_BYTES_MAX} bytes; split the file");

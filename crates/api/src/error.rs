@@ -139,6 +139,9 @@ codes! {
     CounterpartyPubkeyFetchError = 424 "COUNTERPARTY_PUBKEY_FETCH_ERROR",
     /// The payee's institution and this server have no version of UMA in common.
     NoCompatibleUmaVersion = 424 "NO_COMPATIBLE_UMA_VERSION",
+    /// Too many wrong secrets came from this address, or for this client, within a minute; try
+    /// again after `Retry-After`.
+    RateLimited = 429 "RATE_LIMITED",
     /// The server failed; the request may be repeated with the same idempotency key.
     InternalError = 500 "INTERNAL_ERROR",
     /// The server is too busy or its disk is full; try again after `Retry-After`.
@@ -360,7 +363,9 @@ pub fn json_response(status: u16, body: Vec<u8>) -> Response {
     }
     // Clients generated from the public API retry 409 by themselves; ours do not change within the
     // seconds for which they do.
-    let may_pass = [StatusCode::REQUEST_TIMEOUT, StatusCode::FAILED_DEPENDENCY].contains(&status);
+    let may_pass =
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::FAILED_DEPENDENCY, StatusCode::TOO_MANY_REQUESTS];
+    let may_pass = may_pass.contains(&status);
     if status.is_client_error() && !may_pass {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
@@ -538,9 +543,7 @@ impl From<Error> for ApiError {
                 plain(Code::Conflict).with("quoteId", id.to_string()).with("status", status.name())
             }
             Error::QuoteFundedInRealTime { id } | Error::QuoteNotFundedInRealTime { id } => {
-                plain(Code::InvalidInput)
-                    .with("quoteId", id.to_string())
-                    .with("field", "quoteId")
+                plain(Code::InvalidInput).with("quoteId", id.to_string()).with("field", "quoteId")
             }
             Error::Conflict(_) | Error::IdentityCheckOver => plain(Code::Conflict),
             Error::CannotGrant { missing } => {

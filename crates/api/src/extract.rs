@@ -1,6 +1,6 @@
 //! How requests are read: strictly, and with every mistake named at once.
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -107,8 +107,32 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
             let message = format!("the body is larger than {BODY_MAX} bytes");
             Err(ApiError::new(Code::PayloadTooLarge, message))
         }
-        Err(_) => Err(ApiError::new(Code::RequestTimeout, "the body did not arrive in time")),
+        Err(error) => Err(not_received(&*error)),
     }
+}
+
+/// Reads the body of a request that needs none, and leaves the request without it.
+pub async fn discard_body(request: Request) -> Result<Request, ApiError> {
+    let (parts, body) = request.into_parts();
+    if !HttpBody::is_end_stream(&body) {
+        read(body).await?;
+    }
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// Why a body is not there as a whole. One whose framing is malformed is refused; another one may
+/// arrive when it is sent again.
+pub fn not_received(error: &(dyn std::error::Error + 'static)) -> ApiError {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if kind == Some(std::io::ErrorKind::InvalidData) {
+            return ApiError::new(Code::InvalidInput, "the chunks of the body are malformed")
+                .with("reason", "body");
+        }
+        source = error.source();
+    }
+    ApiError::new(Code::RequestTimeout, "the body did not arrive in time")
 }
 
 /// A request that may be repeated: the idempotency key with the request that it belongs to.

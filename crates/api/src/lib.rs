@@ -45,6 +45,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::HttpBody as _;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -54,6 +55,7 @@ use service::App;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
+use crate::auth::Guard;
 use crate::error::{ApiError, Code, Problem};
 use crate::openapi::Document;
 use crate::query::Parameters;
@@ -141,9 +143,10 @@ impl Routes {
         any_of: &'static [Permission],
         (schemas, paths, methods): UtoipaMethodRouter<App>,
     ) -> Self {
-        self.document.needs(any_of, &paths);
+        let takes_body = self.document.needs(any_of, &paths);
         let parameters = Arc::new(Parameters::of(&paths));
-        let guard = from_fn_with_state((self.app.clone(), any_of), auth::require);
+        let guard = Guard { app: self.app.clone(), any_of, takes_body };
+        let guard = from_fn_with_state(guard, auth::require);
         // The last layer is the first to see a request.
         let methods = methods.layer(from_fn_with_state(parameters, query::check)).layer(guard);
         self.router = self.router.routes((schemas, paths, methods));
@@ -188,7 +191,12 @@ async fn not_found(request: Request) -> Response {
         .into_response()
 }
 
+/// What a path answers to a method that it does not take. `OPTIONS` asks which ones it takes, which
+/// is in the `Allow` header and needs no credentials.
 async fn method_not_allowed(method: Method, request: Request) -> Response {
+    if method == Method::OPTIONS {
+        return StatusCode::NO_CONTENT.into_response();
+    }
     let path: String = request.uri().path().chars().take(200).collect();
     ApiError::new(Code::MethodNotAllowed, format!("{path} does not take {method}")).into_response()
 }
@@ -200,13 +208,25 @@ fn methods_of(document: &serde_json::Value) -> Methods {
     let paths = document["paths"].as_object().into_iter().flatten();
     let methods = |item: &serde_json::Value| {
         let names = item.as_object().into_iter().flat_map(|item| item.keys());
-        names.map(|name| name.to_uppercase()).collect::<Vec<_>>().join(", ")
+        allowed(names.map(|name| name.to_uppercase()))
     };
     paths.map(|(path, item)| (format!("/{VERSION}{path}"), methods(item))).collect()
 }
 
-/// Refuses methods that the document does not name. The framework would answer HEAD with what GET
-/// does, which no document says.
+/// The value of an `Allow` header: HEAD goes with GET and OPTIONS with everything (RFC 9110
+/// sections 9.3.2 and 9.3.7), which no document says.
+fn allowed(documented: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<_> = documented.collect();
+    for (implied, by) in [("HEAD", Some("GET")), ("OPTIONS", None)] {
+        let is_implied = by.is_none_or(|by| names.iter().any(|name| name == by));
+        if is_implied && !names.iter().any(|name| name == implied) {
+            names.push(implied.to_owned());
+        }
+    }
+    names.join(", ")
+}
+
+/// Refuses methods that the document does not name and none that it names implies.
 async fn only_documented(
     State(methods): State<Arc<Methods>>,
     request: Request,
@@ -217,7 +237,8 @@ async fn only_documented(
         return next.run(request).await;
     };
     let method = request.method().clone();
-    if allowed.split(", ").any(|name| name == method.as_str()) {
+    let is_taken = allowed.split(", ").any(|name| name == method.as_str());
+    if is_taken && method != Method::OPTIONS {
         return next.run(request).await;
     }
     let mut response = method_not_allowed(method, request).await;
@@ -252,7 +273,14 @@ pub async fn finish(request: Request, next: Next) -> Response {
     };
     let status = response.status();
     if status.is_client_error() && !has_shape(&response) {
+        let allow = response.headers_mut().remove(header::ALLOW);
         response = in_our_shape(status);
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+    }
+    if method == Method::HEAD {
+        response = without_body(response);
     }
     let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
     metrics::histogram!("switchyard_http_request_seconds", &labels).record(started.elapsed());
@@ -289,11 +317,25 @@ fn control_characters(query: &str) -> Result<(), ApiError> {
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
         Method::POST => "POST",
         Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
         _ => "other",
     }
+}
+
+/// An answer to HEAD: the headers that GET would have, its length among them.
+fn without_body(response: Response) -> Response {
+    let length = response.body().size_hint().exact();
+    let (mut parts, _) = response.into_parts();
+    if let Some(length) = length
+        && !parts.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        parts.headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(parts, axum::body::Body::empty())
 }
 
 /// Whether a refusal is one of ours: JSON, or a page for a person. The framework's are plain text.

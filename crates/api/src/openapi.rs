@@ -244,14 +244,17 @@ impl Document {
         Self::default()
     }
 
-    /// Notes the permission that operations need.
-    pub fn needs(&mut self, any_of: &'static [Permission], paths: &Paths) {
+    /// Notes the permission that operations need. Tells whether one of them takes a body.
+    pub fn needs(&mut self, any_of: &'static [Permission], paths: &Paths) -> bool {
         let paths = serde_json::to_value(paths).expect("paths are JSON");
+        let mut takes_body = false;
         for (path, item) in paths.as_object().into_iter().flatten() {
-            for (method, _) in item.as_object().into_iter().flatten() {
+            for (method, operation) in item.as_object().into_iter().flatten() {
                 self.permissions.push((method.clone(), path.clone(), any_of));
+                takes_body |= operation.get("requestBody").is_some();
             }
         }
+        takes_body
     }
 
     /// The finished document.
@@ -302,6 +305,7 @@ fn common_parts(method: &str, path: &str, operation: &mut Value) {
         ("400", "The request is not valid."),
         ("401", "The credentials are missing or wrong."),
         ("403", "The token lacks the permission, or the customer or platform may not do this."),
+        ("429", "Too many wrong secrets within a minute; try again after `Retry-After`."),
         ("500", "The server failed; nothing was changed."),
         ("503", "The server is too busy; try again after `Retry-After`."),
     ];

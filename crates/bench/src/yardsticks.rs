@@ -55,8 +55,10 @@ pub fn serve(options: &[String]) -> Result<u8> {
 
 fn routes(app: &App) -> Router {
     let bodies = bodies(app).expect("an ordinary transaction");
-    let guarded =
-        |needs: &'static [Permission]| from_fn_with_state((app.clone(), needs), auth::require);
+    let guarded = |any_of: &'static [Permission]| {
+        let guard = auth::Guard { app: app.clone(), any_of, takes_body: true };
+        from_fn_with_state(guard, auth::require)
+    };
     let pay = post(transfer_out).layer(guarded(&[Permission::Transact]));
     let look = get(transaction).layer(guarded(&[Permission::View]));
     let routes = Router::new()

@@ -30,6 +30,7 @@ use crate::approvals::{Lines, Said};
 use crate::auth;
 use crate::balances::{self, ChangedAccount};
 use crate::error::Error;
+use crate::guesses::Guesses;
 use crate::tenure::{Seen, Tenure};
 use crate::webhooks::signature;
 
@@ -128,6 +129,7 @@ struct Inner {
     env: Env,
     ids: Mutex<IdSequence>,
     callers: auth::Remembered,
+    guesses: Guesses,
     keys: signature::Remembered,
     lines: Lines,
     server: Uuid,
@@ -152,6 +154,7 @@ impl App {
             env,
             ids: Mutex::new(IdSequence::default()),
             callers: auth::Remembered::default(),
+            guesses: Guesses::default(),
             keys: signature::Remembered::default(),
             lines: Lines::default(),
             server: Uuid::from_bytes(server),
@@ -241,6 +244,10 @@ impl App {
     /// The questions under way to each platform.
     pub(crate) fn lines(&self) -> &Lines {
         &self.0.lines
+    }
+
+    pub(crate) fn guesses(&self) -> &Guesses {
+        &self.0.guesses
     }
 
     pub(crate) fn remembered_callers(&self) -> &auth::Remembered {

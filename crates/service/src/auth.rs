@@ -13,6 +13,7 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 
 use crate::app::App;
+use crate::guesses::{Network, Wait};
 
 /// An authenticated client.
 #[derive(Debug, Clone)]
@@ -98,32 +99,64 @@ impl Remembered {
     }
 }
 
-/// The client behind a Basic authentication, if there is one. Takes the same time whether the
-/// client is unknown or its secret is wrong, and does not say which.
+/// What an authentication came to.
+#[derive(Debug, Clone)]
+pub enum Authentication {
+    /// The client is known.
+    Known(Caller),
+    /// There is no such client, or its secret is another one.
+    Wrong,
+    /// Too many secrets were wrong: this one was not looked at ([`crate::guesses`]).
+    Slowed {
+        /// When it is worth to try again.
+        wait_seconds: i64,
+    },
+}
+
+/// The client behind a Basic authentication that came `from` an address. Takes the same time
+/// whether the client is unknown or its secret is wrong, and does not say which.
 pub async fn authenticate(
     app: &App,
     client_id: String,
     secret: String,
-) -> Result<Option<Caller>, StoreError> {
-    let given = hash_secret(app.store().keyring(), &client_id, &secret);
+    from: Network,
+) -> Result<Authentication, StoreError> {
+    let slowed = |Wait(wait_seconds)| Authentication::Slowed { wait_seconds };
+    if let Err(wait) = app.guesses().check(&client_id, from, app.server_now()) {
+        return Ok(slowed(wait));
+    }
+    if let Some(caller) = proven(app, &client_id, &secret).await? {
+        // A secret that was right once is no guess: its owner has not heard yet.
+        let is_revoked = caller.token.revoked;
+        return Ok(if is_revoked { Authentication::Wrong } else { Authentication::Known(caller) });
+    }
+    match app.guesses().wrong(&client_id, from, app.server_now()) {
+        Ok(()) => Ok(Authentication::Wrong),
+        Err(wait) => Ok(slowed(wait)),
+    }
+}
+
+/// The client whose secret it is, or was.
+async fn proven(app: &App, client_id: &str, secret: &str) -> Result<Option<Caller>, StoreError> {
+    let given = hash_secret(app.store().keyring(), client_id, secret);
     let arrived = app.server_now();
-    let caller = match remembered(app, &client_id, arrived) {
+    let caller = match remembered(app, client_id, arrived) {
         Memory::Fresh(caller) => Some(caller),
-        Memory::Nothing => look(app, client_id).await?,
+        Memory::Nothing => look(app, client_id.to_owned()).await?,
         Memory::Stale(_, renewal) => {
             // Whoever looks may wait for a deadline, and nobody else for the one who does.
             app.store().check_reach()?;
             let _renewing = renewal.lock().await;
-            match remembered(app, &client_id, arrived) {
+            match remembered(app, client_id, arrived) {
                 Memory::Fresh(caller) => Some(caller),
                 Memory::Stale(known, _) => look_again(app, &known).await?,
-                Memory::Nothing => look(app, client_id).await?,
+                Memory::Nothing => look(app, client_id.to_owned()).await?,
             }
         }
     };
     let kept = caller.as_ref().map_or([0; 32], |caller| caller.token.secret_hash);
     let matches = bool::from(given.ct_eq(&kept));
-    Ok(caller.filter(|caller| matches && !caller.token.revoked))
+    Ok(caller.filter(|_| matches))
 }
 
 fn remembered(app: &App, client_id: &str, arrived: Timestamp) -> Memory {

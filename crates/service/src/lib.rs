@@ -9,6 +9,7 @@
 pub mod error;
 pub mod app;
 pub mod auth;
+pub mod guesses;
 pub mod once;
 pub mod owners;
 pub mod limits;

@@ -85,12 +85,67 @@ async fn nobody_does_anything_without_valid_credentials() {
         ("a revoked token", as_(&text(&revoked["clientId"]), &text(&revoked["clientSecret"]))),
     ];
     for operation in operations(&server) {
+        // Else they would be told to wait.
+        server.clock.advance_millis(60_000);
         for (what, stranger) in &strangers {
             let what = format!("{} {} by {what}", operation.method, operation.path);
             unknown(&operation.call(stranger).await, &what);
         }
     }
     as_(&id, &secret).get("/config").await.expect(200);
+}
+
+#[tokio::test]
+async fn guessing_of_secrets_is_slowed() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let body = json!({ "name": "x", "permissions": ["VIEW"] });
+    let made = client.post("/tokens", &body).await.expect(201).clone();
+    let (id, secret) = (text(&made["clientId"]), text(&made["clientSecret"]));
+    let right = server.client(client.platform, &id, &secret);
+    let wrong = server.client(client.platform, &id, &"0".repeat(64));
+    let get = async |client: &Client, from: &str| {
+        client.send("GET", "/config", Call::default().from(from)).await
+    };
+    let slowed = |answer: &Answer, seconds: i64| {
+        let details = answer.refused(429, "RATE_LIMITED");
+        assert_eq!(details["retryAfterSeconds"], seconds);
+        assert_eq!(answer.headers["retry-after"], seconds.to_string().as_str());
+    };
+
+    // From one address. Missing and unreadable credentials are no guesses.
+    for _ in 0..20 {
+        unknown(&get(&server.anonymous(), "203.0.113.1").await, "nobody");
+        unknown(&get(&wrong, "203.0.113.1").await, "a guess");
+    }
+    slowed(&get(&wrong, "203.0.113.1").await, 60);
+    slowed(&get(&right, "203.0.113.1").await, 60);
+    unknown(&get(&server.anonymous(), "203.0.113.1").await, "nobody");
+    get(&right, "203.0.113.2").await.expect(200);
+    // A network of IPv6 is one address, and whoever guesses has all of them.
+    for number in 0..20 {
+        unknown(
+            &get(&server.client(client.platform, "x", "y"), &format!("2001:db8::{number}")).await,
+            "a guess",
+        );
+    }
+    slowed(&get(&right, "2001:db8::ffff").await, 60);
+    get(&right, "2001:db8:0:1::1").await.expect(200);
+
+    server.clock.advance_millis(59_000);
+    slowed(&get(&right, "203.0.113.1").await, 1);
+    server.clock.advance_millis(1_000);
+    get(&right, "203.0.113.1").await.expect(200);
+
+    // Of one client, from everywhere: its owner, who has not guessed, is not affected.
+    server.clock.advance_millis(60_000);
+    for number in 0..20 {
+        unknown(&get(&wrong, &format!("198.51.100.{number}")).await, "a guess");
+    }
+    slowed(&get(&wrong, "198.51.100.100").await, 60);
+    slowed(&get(&right, "198.51.100.1").await, 60);
+    get(&right, "203.0.113.1").await.expect(200);
+    get(&client, "198.51.100.1").await.expect(200);
 }
 
 #[tokio::test]
