@@ -6,6 +6,7 @@
 
 mod args;
 mod checks;
+mod connections;
 mod webhooks;
 
 use std::ffi::{OsStr, OsString};
@@ -20,6 +21,7 @@ pub use self::checks::{
     DatabaseUrl, Listen, PeerUrl, PublicUrl, parse_credentials, parse_secret_key,
 };
 use self::checks::{key_source, text_of};
+pub use self::connections::Connections;
 pub use self::webhooks::Webhooks;
 use crate::database::Database;
 use crate::keyfile::KEY_BYTES;

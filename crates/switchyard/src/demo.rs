@@ -73,7 +73,7 @@ async fn in_folder(folder: &Path) -> Result<u8, Failure> {
     let mut key = [0; KEY_BYTES];
     SystemEntropy.fill(&mut key);
     let listen = Listen { host: "127.0.0.1".to_owned(), port: 0 };
-    let (listener, listen) = serve::bind(&listen).await?;
+    let (listener, listen) = serve::bind(&listen, "--listen").await?;
     telemetry::metrics();
     let source = KeySource::Given(SecretKey(key));
     let env = Env { public_url: serve::origin(&listen), ..wiring::default_env() };

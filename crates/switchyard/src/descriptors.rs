@@ -1,11 +1,30 @@
 //! How many files and sockets the process may have open, and how many of them clients may take.
 
-use crate::edge::Limits;
+use crate::edge::{Limits, Trusted};
 
 /// What everything but connections of clients may need: the database and those who read it,
 /// deliveries, requests that are passed on to another server, and questions to platforms. A payment
 /// fails whose platform cannot be asked.
 const KEPT: u64 = 768;
+
+/// A part of the connections is for the operator and for other servers, where these have a listener
+/// of their own.
+const OPERATORS_SHARE: usize = 8;
+
+/// These limits for clients, and those for a listener that only the operator and other servers
+/// reach, whose connections are all trusted.
+pub fn apart(limits: Limits) -> (Limits, Limits) {
+    let connections_max = (limits.connections_max / OPERATORS_SHARE).max(1);
+    let operators = Limits {
+        connections_max,
+        connections_of_address_max: connections_max,
+        heads_of_address_max: connections_max,
+        trusted: Trusted::default(),
+        ..limits.clone()
+    };
+    let clients = limits.connections_max.saturating_sub(connections_max).max(1);
+    (Limits { connections_max: clients, ..limits }, operators)
+}
 
 /// The edge's limits, with as many connections as leave the process what else it needs. The
 /// system's soft limit is raised for them as far as it lets us: the usual one of 1,024 is for

@@ -3,40 +3,55 @@
 //! Guarantees:
 //! - A client that is silent, slow, or does not read is cut off, and meanwhile costs the others
 //!   nothing. Every wait and every size is in [`Limits`].
-//! - Running out of file descriptors pauses accepting and does not end it.
+//! - A connection never closes on a request that was not answered, unless the answer before said
+//!   `Connection: close`. An answer that is ready before the body was read waits for a short body.
+//! - When there is no room for another connection, one ends that only waits for its client
+//!   (`connections`). Running out of file descriptors pauses accepting and does not end it.
 //! - On shutdown, requests that have begun are answered, up to a limit in time.
 //! - The router sees requests with one sound `Host` (HTTP/1.0 may leave it out) and a target of
-//!   bounded length. Reading a body fails after [`Limits::body_timeout`], with an
-//!   [`io::Error`] of the kind [`io::ErrorKind::TimedOut`] as (a source of) the error.
+//!   bounded length. Reading a body fails after [`Limits::body_timeout`] with an [`io::Error`] of
+//!   the kind [`io::ErrorKind::TimedOut`] as (a source of) the error, and with one of the kind
+//!   [`io::ErrorKind::InvalidData`] where its chunks are malformed.
+//! - Every answer has `X-Content-Type-Options: nosniff`.
 //!
 //! Limits: HTTP/1 without TLS; both are for a proxy in front. Each request carries the address of
-//! its connection as [`ConnectInfo`]`<SocketAddr>`; behind a proxy that is the proxy's.
+//! its connection as [`ConnectInfo`]`<SocketAddr>`, and that of the client, as far as
+//! [`Limits::trusted`] proxies tell it, as [`ClientAddress`].
 //!
 //! It never looks into a body, and knows nothing of routes, tokens or money.
 //!
 //! Why not `axum::serve`: it leaves silent connections open for ever and takes headers of 400 kB.
 
+mod exchange;
+mod chunks;
+mod connections;
+mod forwarded;
+mod refusal;
+mod body;
+mod gate;
+
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use api::auth::ClientAddress;
+use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
-use axum::response::{IntoResponse as _, Response};
-use axum::{BoxError, Router};
-use http::header::{CONNECTION, HOST};
+use axum::response::Response;
+use http::header::{ALLOW, CONNECTION, EXPECT, HOST, X_CONTENT_TYPE_OPTIONS};
 use http::uri::Authority;
 use http::{HeaderValue, Request, StatusCode, Version};
-use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWrite as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, timeout};
@@ -44,12 +59,29 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
+use self::body::{AnswerBody, Leftover, RequestBody};
+use self::chunks::Chunks;
+use self::connections::{Connections, Place, Room};
+use self::exchange::{Exchange, Framing};
+use self::gate::Gate;
+use self::refusal::{NOSNIFF, Refusal};
+
+pub use self::forwarded::Trusted;
+
 /// What a client may use. The default is for production; tests shorten the times.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections at a time; more wait in the queue of the operating system.
+    /// Connections at a time. For one more, one ends that only waits.
     pub connections_max: usize,
-    /// From the first moment, or from the end of an answer, to the end of the next head.
+    /// Connections of one client's address at a time, but for [`Limits::trusted`] proxies.
+    pub connections_of_address_max: usize,
+    /// Heads that are half sent, of one client's address, but for [`Limits::trusted`] proxies.
+    pub heads_of_address_max: usize,
+    /// Proxies that are believed about the addresses of their clients.
+    pub trusted: Trusted,
+    /// From the first moment, or from the end of an answer, to the first byte of the next head.
+    pub idle_timeout: Duration,
+    /// From the first byte of a head to its end.
     pub header_timeout: Duration,
     /// Headers of a request.
     pub headers_max: usize,
@@ -74,6 +106,16 @@ pub struct Limits {
 /// A connection costs some 40 kB with both buffers in use: this many stay below 200 MB.
 const CONNECTIONS_MAX: usize = 4_096;
 
+/// One client has a quarter of all; behind a proxy that was not named, all clients are one.
+pub const CONNECTIONS_OF_ADDRESS_MAX: usize = 1_024;
+
+/// Honest heads arrive in one piece, or in two with a moment between.
+pub const HEADS_OF_ADDRESS_MAX: usize = 64;
+
+/// Above the usual 60 s of load balancers, so that it is they who close a connection that they may
+/// be about to use.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+
 /// A head takes one round trip; ten seconds are patient even over a bad radio link.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -96,11 +138,18 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// connection, and the reset may overtake the answer.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is thrown away while lingering: a few bodies of the largest size that is taken at all.
-const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The rest of a body that nobody reads is taken up to this size, so that its connection serves the
+/// next request: as much as the largest body of JSON.
+const UNREAD_BYTES_MAX: usize = 256 * 1024;
 
-/// What is thrown away at a time while lingering.
-const LINGER_CHUNK_BYTES: usize = 8 * 1024;
+/// An answer waits as long for the rest of a body on its way: a few round trips.
+const UNREAD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A client that is turned away gets as long to see why.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Connections beyond the limit, while others end or are turned away.
+const SPARE_MAX: usize = 64;
 
 /// Short enough to go unnoticed, long enough not to keep a core busy.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -117,6 +166,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: CONNECTIONS_MAX,
+            connections_of_address_max: CONNECTIONS_OF_ADDRESS_MAX,
+            heads_of_address_max: HEADS_OF_ADDRESS_MAX,
+            trusted: Trusted::default(),
+            idle_timeout: IDLE_TIMEOUT,
             header_timeout: HEADER_TIMEOUT,
             headers_max: HEADERS_MAX,
             buffer_bytes_max: BUFFER_BYTES_MAX,
@@ -147,8 +200,14 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> Drained {
     let connections = TaskTracker::new();
+    let room = Room {
+        connections_max: limits.connections_max,
+        of_address_max: limits.connections_of_address_max.min(limits.connections_max),
+        heads_of_address_max: limits.heads_of_address_max,
+    };
     let edge = Arc::new(Edge {
         http: http(&limits),
+        connections: Connections::new(room),
         // Resolves the routes once instead of once a request.
         router: router.with_state(()),
         limits,
@@ -176,6 +235,7 @@ struct Edge {
     http: http1::Builder,
     router: Router,
     limits: Limits,
+    connections: Arc<Connections>,
     /// Cancelled when connections should end after the request they are at.
     drain: CancellationToken,
     /// Cancelled when connections should end at once.
@@ -184,8 +244,8 @@ struct Edge {
 
 fn http(limits: &Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+    // The gate has the time of a head.
+    http.header_read_timeout(None)
         .max_headers(limits.headers_max)
         .max_buf_size(limits.buffer_bytes_max);
     http
@@ -198,10 +258,12 @@ async fn accept(
     connections: &TaskTracker,
     shutdown: &CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(edge.limits.connections_max));
+    let connections_max = edge.limits.connections_max;
+    let spare = (connections_max / 16).clamp(1, SPARE_MAX);
+    let slots = Arc::new(Semaphore::new(connections_max + spare));
     let mut failing = false;
     loop {
-        // The slot comes first: without one, the connection waits in the system's queue.
+        // The slot comes first: those that are about to end have theirs for a moment.
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
@@ -212,11 +274,22 @@ async fn accept(
                 if std::mem::take(&mut failing) {
                     tracing::info!("accepting connections again");
                 }
-                connections.spawn(serve_connection(Arc::clone(edge), stream, peer, slot));
+                let is_trusted = edge.limits.trusted.contains(peer.ip());
+                match edge.connections.admit(peer.ip().into(), is_trusted) {
+                    Some(place) => {
+                        let edge = Arc::clone(edge);
+                        connections.spawn(serve_connection(edge, stream, peer, place, slot));
+                    }
+                    None => {
+                        metrics::counter!("switchyard_connections_refused_total").increment(1);
+                        connections.spawn(turn_away(stream, slot));
+                    }
+                }
             }
             Err(error) if is_clients_fault(&error) => {}
             Err(error) => {
                 metrics::counter!("switchyard_accept_errors_total").increment(1);
+                edge.connections.make_room();
                 // Once per shortage: it lasts as long as clients hold what is missing.
                 if !std::mem::replace(&mut failing, true) {
                     tracing::error!(%error, "cannot accept connections, trying again");
@@ -246,37 +319,87 @@ fn is_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
+/// Says why there is no room, to a client whose request nobody will read.
+async fn turn_away(mut stream: TcpStream, slot: OwnedSemaphorePermit) {
+    let message = "this server has as many connections as it can serve: try again";
+    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).into_bytes();
+    let said = async {
+        stream.writable().await?;
+        stream.try_write(&refusal)?;
+        poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await?;
+        // Closing with bytes unread would take the answer back.
+        let mut chunk = [0; 1024];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    // A client that is gone, or goes on, has had its answer.
+    let _: Result<io::Result<()>, _> = timeout(TURN_AWAY_TIMEOUT, said).await;
+    drop(slot);
+}
+
 async fn serve_connection(
     edge: Arc<Edge>,
     stream: TcpStream,
     peer: SocketAddr,
+    place: Place,
     slot: OwnedSemaphorePermit,
 ) {
     let _open = Open::count();
     // Answers are written whole, so waiting for more to send with them only delays them. A socket
     // that refuses is about to fail anyway.
     let _ = stream.set_nodelay(true);
-    let stream = PatientStream::new(stream, &edge.limits);
-    let service = service_fn(|request| answer(Arc::clone(&edge), request, peer));
-    let connection = edge.http.serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
+    let exchange = Arc::clone(&place.exchange);
+    let stream = Gate::new(stream, place, &edge.limits);
+    let service = service_fn(|request: Request<Incoming>| {
+        // Now, and not when the answer is first waited for: the gate must know at once.
+        exchange.begin(framing_of(request.body()));
+        answer(Arc::clone(&edge), request, peer, Arc::clone(&exchange))
+    });
+    let mut connection = pin!(edge.http.serve_connection(TokioIo::new(stream), service));
+    let mut draining = pin!(edge.drain.cancelled());
+    let mut drains = false;
+    let served = poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+                return Poll::Ready(result);
+            }
+            let is_asked = !drains && draining.as_mut().poll(cx).is_ready();
+            // A request that has begun is answered, and hyper has seen nothing of it.
+            if !is_asked || exchange.has_part_of_a_head() {
+                return Poll::Pending;
+            }
+            drains = true;
+            connection.as_mut().graceful_shutdown();
+        }
+    });
     let result = tokio::select! {
         biased;
         () = edge.abandon.cancelled() => return,
-        result = connection.as_mut() => result,
-        () = edge.drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                biased;
-                () = edge.abandon.cancelled() => return,
-                result = connection.as_mut() => result,
-            }
-        }
+        () = exchange.end.cancelled() => return,
+        result = served => result,
     };
     if let Err(error) = result {
         tracing::debug!(%peer, %error, "connection ended");
     }
     drop(slot);
+}
+
+/// How the end of a body is known; none if there is no body.
+fn framing_of(body: &Incoming) -> Option<Framing> {
+    if body.is_end_stream() {
+        return None;
+    }
+    match body.size_hint().exact() {
+        Some(length) => Some(Framing::Length(length)),
+        None => Some(Framing::Chunked(Chunks::new())),
+    }
 }
 
 /// Counts a connection for as long as it lives, however it ends.
@@ -300,31 +423,72 @@ async fn answer(
     edge: Arc<Edge>,
     request: Request<Incoming>,
     peer: SocketAddr,
-) -> Result<Response, Infallible> {
-    if let Some(refusal) = refuse(&request, &edge.limits) {
-        return Ok(refusal);
+    exchange: Arc<Exchange>,
+) -> Result<Response<AnswerBody>, Infallible> {
+    let (mut response, left) = match refuse(&request, &edge.limits) {
+        Some(refusal) => (refusal.into_response(), None),
+        None => route(&edge, request, peer, &exchange).await?,
+    };
+    if let Some((left, expects)) = left
+        && !left.drain(expects, UNREAD_BYTES_MAX, UNREAD_TIMEOUT).await
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    let body_timeout = edge.limits.body_timeout;
-    let mut request = request.map(|body| {
-        if body.is_end_stream() {
-            Body::empty()
-        } else {
-            Body::new(TimedBody::new(body, body_timeout))
-        }
-    });
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    complete_allow(&mut response);
+    Ok(response.map(|body| AnswerBody::new(body, exchange)))
+}
+
+/// Routers name the methods for which they have handlers; OPTIONS goes with all of them.
+fn complete_allow(response: &mut Response) {
+    let is_about_methods =
+        matches!(response.status(), StatusCode::METHOD_NOT_ALLOWED | StatusCode::NO_CONTENT);
+    let named = response.headers().get(ALLOW).and_then(|named| named.to_str().ok());
+    let Some(named) = named.filter(|_| is_about_methods) else { return };
+    let mut names: Vec<_> = named.split(',').map(str::trim).collect();
+    names.retain(|name| !name.is_empty());
+    if !names.contains(&"OPTIONS") {
+        names.push("OPTIONS");
+    }
+    let names = HeaderValue::try_from(names.join(", "));
+    let names = names.expect("names of methods are a header value");
+    response.headers_mut().insert(ALLOW, names);
+}
+
+/// The router's answer, and where the body of the request is if there was one, with whether the
+/// client expects to be asked for it.
+async fn route(
+    edge: &Edge,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    exchange: &Arc<Exchange>,
+) -> Result<(Response, Option<(Leftover, bool)>), Infallible> {
+    let expects = request.headers().contains_key(EXPECT);
+    let client = edge.limits.trusted.client_of(peer.ip(), request.headers());
+    let (parts, body) = request.into_parts();
+    let (body, left) = if body.is_end_stream() {
+        (Body::empty(), None)
+    } else {
+        let limit = edge.limits.body_timeout;
+        let (body, left) = RequestBody::new(body, Arc::clone(exchange), limit);
+        (Body::new(body), Some((left, expects)))
+    };
+    let mut request = Request::from_parts(parts, body);
     request.extensions_mut().insert(ConnectInfo(peer));
-    edge.router.clone().call(request).await
+    request.extensions_mut().insert(ClientAddress(client));
+    let response = edge.router.clone().call(request).await?;
+    Ok((response, left))
 }
 
 /// The answer to a request that no router should see.
-fn refuse(request: &Request<Incoming>, limits: &Limits) -> Option<Response> {
+fn refuse(request: &Request<Incoming>, limits: &Limits) -> Option<Refusal> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > limits.target_bytes_max {
         let message = format!(
             "path and query of {target} bytes are more than the {} allowed",
             limits.target_bytes_max
         );
-        return Some(refusal(StatusCode::URI_TOO_LONG, &message));
+        return Some(Refusal::new(StatusCode::URI_TOO_LONG, message));
     }
     let mut hosts = request.headers().get_all(HOST).iter();
     let message = match (hosts.next(), hosts.next()) {
@@ -334,177 +498,11 @@ fn refuse(request: &Request<Incoming>, limits: &Limits) -> Option<Response> {
         (None, _) if request.version() < Version::HTTP_11 => return None,
         (None, _) => "the request has no Host header, send one",
     };
-    Some(refusal(StatusCode::BAD_REQUEST, message))
+    Some(Refusal::new(StatusCode::BAD_REQUEST, message))
 }
 
 fn is_host(value: &HeaderValue) -> bool {
     Authority::try_from(value.as_bytes()).is_ok_and(|authority| !authority.as_str().contains('@'))
-}
-
-/// An error in the one shape that all errors have. The connection ends with it, as its two ends may
-/// not agree on where the next request starts.
-fn refusal(status: StatusCode, message: &str) -> Response {
-    let body = serde_json::json!({
-        "status": status.as_u16(),
-        "code": "INVALID_INPUT",
-        "message": message,
-    });
-    let mut response = (status, axum::Json(body)).into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// A request body that must have arrived by a deadline.
-struct TimedBody {
-    body: Incoming,
-    deadline: Instant,
-    /// Made when the body first keeps the reader waiting; most never do.
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl TimedBody {
-    fn new(body: Incoming, limit: Duration) -> Self {
-        Self { body, deadline: now() + limit, timer: None }
-    }
-}
-
-impl hyper::body::Body for TimedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
-        }
-        let deadline = this.deadline;
-        let timer = this.timer.get_or_insert_with(|| Box::pin(timer_until(deadline)));
-        ready!(timer.as_mut().poll(cx));
-        let late =
-            io::Error::new(io::ErrorKind::TimedOut, "the request body did not arrive in time");
-        Poll::Ready(Some(Err(late.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A stream that gives up on a client that does not read, and that lets a client which is still
-/// sending see the answer before it closes.
-struct PatientStream {
-    stream: TcpStream,
-    write_timeout: Duration,
-    linger_timeout: Duration,
-    /// Runs from the first byte that had to wait until nothing waits any more. It does not start
-    /// again when a few bytes get through, or a client could read one byte at a time for ever.
-    stalled: Option<Pin<Box<Sleep>>>,
-    /// Set once our side is closed.
-    lingering: Option<Lingering>,
-}
-
-struct Lingering {
-    timer: Pin<Box<Sleep>>,
-    bytes_left: usize,
-}
-
-impl PatientStream {
-    fn new(stream: TcpStream, limits: &Limits) -> Self {
-        Self {
-            stream,
-            write_timeout: limits.write_timeout,
-            linger_timeout: limits.linger_timeout,
-            stalled: None,
-            lingering: None,
-        }
-    }
-
-    fn within_time(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            return written;
-        }
-        let limit = self.write_timeout;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(timer(limit)));
-        ready!(stalled.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
-    }
-}
-
-impl AsyncRead for PatientStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for PatientStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.within_time(cx, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.within_time(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    /// Called by hyper when all it had to write is written.
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stalled = None;
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.lingering.is_none() {
-            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
-        }
-        let limit = this.linger_timeout;
-        let lingering = this.lingering.get_or_insert_with(|| Lingering {
-            timer: Box::pin(timer(limit)),
-            bytes_left: LINGER_BYTES_MAX,
-        });
-        while lingering.bytes_left > 0 {
-            if lingering.timer.as_mut().poll(cx).is_ready() {
-                break;
-            }
-            let mut chunk = [0; LINGER_CHUNK_BYTES];
-            let mut buffer = ReadBuf::new(&mut chunk);
-            let read = ready!(Pin::new(&mut this.stream).poll_read(cx, &mut buffer));
-            let count = buffer.filled().len();
-            if read.is_err() || count == 0 {
-                break;
-            }
-            lingering.bytes_left = lingering.bytes_left.saturating_sub(count);
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the patience with clients is real time")]

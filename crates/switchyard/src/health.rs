@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{Method, StatusCode};
 use serde_json::json;
 use service::{App, tenure};
 use store::leases::{Duty, Lease};
@@ -37,15 +37,32 @@ struct Health {
     written: Arc<Mutex<Option<Instant>>>,
 }
 
-/// `GET /healthz`, `GET /readyz`, `GET /metrics` and `GET /peer`.
-pub fn router(app: App, shutdown: CancellationToken) -> Router {
-    Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .route("/peer", get(peer))
-        .method_not_allowed_fallback(method_not_allowed)
-        .with_state(Health { app, shutdown, written: Arc::default() })
+/// The endpoints about this server, which share what they know of it.
+#[derive(Clone)]
+pub struct Endpoints(Health);
+
+impl Endpoints {
+    /// Those of a server that runs until `shutdown`.
+    pub fn new(app: App, shutdown: CancellationToken) -> Self {
+        Self(Health { app, shutdown, written: Arc::default() })
+    }
+
+    /// `GET /healthz` and `GET /readyz`, which a load balancer asks.
+    pub fn for_everyone(&self) -> Router {
+        self.router(Router::new())
+    }
+
+    /// These, `GET /metrics`, and `GET /peer` for other servers.
+    pub fn for_operators(&self) -> Router {
+        self.router(Router::new().route("/metrics", get(metrics)).route("/peer", get(peer)))
+    }
+
+    fn router(&self, more: Router<Health>) -> Router {
+        more.route("/healthz", get(healthz))
+            .route("/readyz", get(readyz))
+            .method_not_allowed_fallback(method_not_allowed)
+            .with_state(self.0.clone())
+    }
 }
 
 /// The process runs.
@@ -102,14 +119,25 @@ async fn peer(State(health): State<Health>) -> Response {
     answer(StatusCode::OK, json!({ "server": tenure::name(&health.app) }))
 }
 
-async fn method_not_allowed() -> Response {
+/// What is at any other path of a listener for operators.
+pub async fn not_found() -> Response {
+    let message = "the operator's endpoints are /healthz, /readyz and /metrics";
+    let body = json!({ "status": 404, "code": "NOT_FOUND", "message": message });
+    answer(StatusCode::NOT_FOUND, body)
+}
+
+async fn method_not_allowed(method: Method) -> Response {
+    let allow = [(ALLOW, "GET, HEAD, OPTIONS")];
+    if method == Method::OPTIONS {
+        return (StatusCode::NO_CONTENT, allow).into_response();
+    }
     let status = StatusCode::METHOD_NOT_ALLOWED;
     let body = json!({
         "status": status.as_u16(),
         "code": "METHOD_NOT_ALLOWED",
         "message": "this address takes GET",
     });
-    answer(status, body)
+    (allow, answer(status, body)).into_response()
 }
 
 fn answer(status: StatusCode, body: serde_json::Value) -> Response {
@@ -167,7 +195,7 @@ mod tests {
         };
         tokio::time::timeout(PATIENCE, all_begun).await.expect("lists are read");
         let request = Request::get("/readyz").body(Body::empty()).expect("a request");
-        let router = router(opened.app.clone(), CancellationToken::new());
+        let router = Endpoints::new(opened.app.clone(), CancellationToken::new()).for_everyone();
         let answer = router.oneshot(request).await.expect("routers always answer");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(begun.load(Ordering::SeqCst), readers, "a list has ended meanwhile");

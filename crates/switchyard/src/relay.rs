@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use api::auth::ClientAddress;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
@@ -41,6 +42,8 @@ use service::tenure::{self, Holder};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, timeout};
 
+use crate::health;
+
 /// Requests that are passed on at a time; more are carried out here. Each needs a connection
 /// ([`crate::descriptors`]) here and one of the other server's, which has clients of its own. As an
 /// answer takes some ten milliseconds, so many pass on more than one lane commits.
@@ -56,8 +59,8 @@ const ANSWER_MAX: usize = 1024 * 1024;
 /// How long a connection between servers, which are near each other, may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a connection is kept for the next request: half of what the other side keeps it
-/// ([`crate::edge::Limits::header_timeout`]).
+/// How long a connection is kept for the next request: half of what the other side keeps it at
+/// least ([`crate::edge::Limits::idle_timeout`]).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often whoever waits for an answer looks whether it is still to be expected. Answers take
@@ -85,6 +88,12 @@ const RELAYED_TO: HeaderName = HeaderName::from_static("switchyard-relayed-to");
 
 /// Says who has: what something between the servers answers does not have it.
 const CARRIED_OUT_BY: HeaderName = HeaderName::from_static("switchyard-carried-out-by");
+
+/// Says for which client's address: limits by address are that client's and not the server's.
+const RELAYED_FOR: HeaderName = HeaderName::from_static("switchyard-relayed-for");
+
+/// A proxy has added it: no server passes it on.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -134,17 +143,41 @@ impl Home for App {
     }
 }
 
-/// Puts the relay in front of the routes of a server that shares its database.
-pub fn router(app: App, local: Router) -> Router {
-    if !app.env().shares_database {
-        return local;
-    }
-    let name = HeaderValue::from_str(&tenure::name(&app)).expect("digits are a header value");
-    before(Arc::new(Relay::new(name, app)), local)
+/// What a server that shares its database serves, and to whom.
+pub struct Routers {
+    /// What clients ask for; what changes something is passed on.
+    pub clients: Router,
+    /// What other servers have passed on, where they have a listener of their own.
+    pub servers: Router,
 }
 
-fn before(relay: Arc<Relay>, local: Router) -> Router {
-    local.layer(from_fn_with_state(relay, run))
+/// Puts the relay in front of the routes of a server that shares its database. Clients and other
+/// servers come to the same listener, or `are_apart`.
+pub fn routers(app: &App, local: impl Fn() -> Router, are_apart: bool) -> Routers {
+    if !app.env().shares_database {
+        return Routers { clients: local(), servers: Router::new().fallback(health::not_found) };
+    }
+    let name = HeaderValue::from_str(&tenure::name(app)).expect("digits are a header value");
+    let relay = Arc::new(Relay::new(name, app.clone()));
+    let comers = if are_apart { Comers::Clients } else { Comers::Everyone };
+    let clients = before(Arc::clone(&relay), comers, local());
+    let servers = match are_apart {
+        true => before(relay, Comers::Servers, local()),
+        false => Router::new(),
+    };
+    Routers { clients, servers }
+}
+
+/// Those who come to a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comers {
+    Clients,
+    Servers,
+    Everyone,
+}
+
+fn before(relay: Arc<Relay>, comers: Comers, local: Router) -> Router {
+    local.layer(from_fn_with_state((relay, comers), run))
 }
 
 struct Relay {
@@ -309,6 +342,13 @@ impl Relay {
         keep_to_itself(headers);
         headers.insert(RELAYED_BY, self.name.clone());
         headers.insert(RELAYED_TO, to.clone());
+        headers.remove(FORWARDED_FOR);
+        headers.remove(RELAYED_FOR);
+        if let Some(ClientAddress(client)) = parts.extensions.get() {
+            let client = client.to_string();
+            let client = HeaderValue::try_from(client).expect("an address is a header value");
+            headers.insert(RELAYED_FOR, client);
+        }
         let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, &to)));
         let passed = loop {
             tokio::select! {
@@ -366,14 +406,25 @@ impl Relay {
 }
 
 /// The layer.
-async fn run(State(relay): State<Arc<Relay>>, request: Request, next: Next) -> Response {
-    if request.headers().contains_key(RELAYED_BY) {
-        relay.carry_out(request, next).await
-    } else if relay.takes(&request) {
-        relay.pass_on(request, next).await
-    } else {
-        next.run(request).await
+async fn run(
+    State((relay, comers)): State<(Arc<Relay>, Comers)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers_mut();
+    // A client may say that it is a server, and a proxy on this machine pass it through.
+    let is_believed = comers == Comers::Servers
+        || (comers == Comers::Everyone && !headers.contains_key(FORWARDED_FOR));
+    if is_believed && headers.contains_key(RELAYED_BY) {
+        return relay.carry_out(request, next).await;
     }
+    if comers == Comers::Servers {
+        return health::not_found().await;
+    }
+    for name in [RELAYED_BY, RELAYED_TO, RELAYED_FOR] {
+        headers.remove(name);
+    }
+    if relay.takes(&request) { relay.pass_on(request, next).await } else { next.run(request).await }
 }
 
 impl Relay {
@@ -381,6 +432,11 @@ impl Relay {
     async fn carry_out(&self, mut request: Request, next: Next) -> Response {
         if request.headers_mut().remove(RELAYED_TO).is_some_and(|to| to != self.name) {
             return StatusCode::MISDIRECTED_REQUEST.into_response();
+        }
+        let client = request.headers_mut().remove(RELAYED_FOR);
+        let client = client.and_then(|client| client.to_str().ok()?.parse().ok());
+        if let Some(client) = client {
+            request.extensions_mut().insert(ClientAddress(client));
         }
         let mut response = next.run(request).await;
         response.headers_mut().insert(CARRIED_OUT_BY, self.name.clone());
@@ -572,7 +628,15 @@ mod tests {
         }
 
         async fn ask(&self, request: Request) -> (StatusCode, Value, HeaderMap) {
-            let answer = before(Arc::clone(&self.relay), here()).oneshot(request);
+            self.ask_among(Comers::Everyone, request).await
+        }
+
+        async fn ask_among(
+            &self,
+            comers: Comers,
+            request: Request,
+        ) -> (StatusCode, Value, HeaderMap) {
+            let answer = before(Arc::clone(&self.relay), comers, here()).oneshot(request);
             let answer = timeout(PATIENCE, answer).await.expect("an answer in time");
             let (parts, body) = answer.expect("routers always answer").into_parts();
             let bytes = to_bytes(body, ANSWER_MAX).await.expect("a body");
@@ -605,7 +669,9 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap_or_default())))
             .collect();
+        let client = parts.extensions.get::<ClientAddress>();
         json!({
+            "client": client.map(|client| client.0.to_string()),
             "server": server,
             "method": parts.method.as_str(),
             "target": parts.uri.to_string(),
@@ -741,6 +807,41 @@ mod tests {
         let (status, body, headers) = site.ask(with(relayed(), RELAYED_TO, "this one")).await;
         assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")));
         assert_eq!(headers.get(CARRIED_OUT_BY).expect("who did it"), "this one");
+    }
+
+    #[tokio::test]
+    async fn only_servers_are_believed_to_be_servers() {
+        let site = Site::known().await;
+        let relayed = || {
+            let request = with(ask(Method::GET, &path("/customers")), RELAYED_BY, "another one");
+            with(with(request, RELAYED_TO, "this one"), RELAYED_FOR, "198.51.100.7")
+        };
+        let by_proxy = with(relayed(), FORWARDED_FOR, "203.0.113.1");
+        for (comers, request, is_believed) in [
+            (Comers::Servers, relayed(), true),
+            (Comers::Everyone, relayed(), true),
+            (Comers::Everyone, by_proxy, false),
+            (Comers::Clients, relayed(), false),
+        ] {
+            let (status, body, headers) = site.ask_among(comers, request).await;
+            assert_eq!(status, StatusCode::OK);
+            assert_eq!(headers.contains_key(CARRIED_OUT_BY), is_believed, "{comers:?}");
+            assert_eq!(body["client"] == json!("198.51.100.7"), is_believed, "{comers:?}");
+            assert_eq!(body["headers"].get("switchyard-relayed-for"), None, "{comers:?}");
+        }
+        let request = ask(Method::GET, &path("/customers"));
+        let (status, body, _) = site.ask_among(Comers::Servers, request).await;
+        assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")));
+    }
+
+    #[tokio::test]
+    async fn the_client_of_what_is_passed_on_is_named() {
+        let site = Site::known().await;
+        let mut request = with(post("/customers"), FORWARDED_FOR, "203.0.113.1");
+        request.extensions_mut().insert(ClientAddress([203, 0, 113, 1].into()));
+        let (_, body, _) = site.ask(request).await;
+        assert_eq!(body["headers"]["switchyard-relayed-for"], "203.0.113.1");
+        assert_eq!(body["headers"].get("x-forwarded-for"), None);
     }
 
     #[tokio::test]

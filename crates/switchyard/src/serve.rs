@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, Serve};
+use crate::edge::Limits;
+use crate::health::Endpoints;
+use crate::relay::Routers;
 use crate::{
     asking, delivery_loop, descriptors, edge, first_start, health, job_loop, relay, shutdown,
     telemetry, wiring,
@@ -38,17 +41,28 @@ pub async fn run_beside(
     let shutdown = shutdown::on_signals()
         .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
     // The port comes first: a second server on it must not touch the database.
-    let (listener, listen) = bind(&options.listen).await?;
+    let (listener, listen) = bind(&options.listen, "--listen").await?;
+    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let admin = match options.connections.admin_listen_beside(&options.listen, is_loopback) {
+        Some(admin) => Some(bind(&admin, "--admin-listen").await?),
+        None => None,
+    };
     telemetry::metrics();
     let public_url = match &options.public_url {
         Some(url) => url.to_string(),
         None => origin(&listen),
     };
-    let peer_address = options.peer_address_at(&listen);
+    let for_servers = admin.as_ref().map_or(Some(&listen), |(listener, admin)| {
+        // Another machine means itself by an address of its own.
+        let is_own = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        (is_loopback || !is_own).then_some(admin)
+    });
+    let peer_address = options.peer_address_at(for_servers);
     if config.database.is_shared() && peer_address.is_none() && options.peer_url.is_none() {
         tracing::info!(
-            "other servers on this database cannot pass requests on to this one, which listens on \
-             every address: say with --peer-url which one they are to use, or none"
+            "other servers on this database cannot pass requests on to this one: give it an \
+             address in their network with --admin-listen, and with --peer-url if that is every \
+             address of this machine, or say --peer-url none"
         );
     }
     let env = Env { peer_address, ..wiring::env_of(options, public_url)? };
@@ -57,18 +71,31 @@ pub async fn run_beside(
     let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
-    tracing::info!(%base_url, database = %config.database, "serving");
+    let admin_url = origin(admin.as_ref().map_or(&listen, |(_, admin)| admin));
+    tracing::info!(%base_url, %admin_url, database = %config.database, "serving");
     if let Some(first) = first {
         first.print(&base_url);
     }
     let app = opened.app.clone();
-    let api = if options.passes_on() {
-        relay::router(app.clone(), api::router(app.clone()))
-    } else {
-        api::router(app.clone())
+    let local = || api::router(app.clone());
+    let Routers { clients, servers } = match options.passes_on() {
+        true => relay::routers(&app, local, admin.is_some()),
+        false => Routers { clients: local(), servers: Router::new().fallback(health::not_found) },
     };
-    let router = api.merge(routes(&app));
-    until_with(shutdown, listener, app, router).await;
+    let limits = options.connections.within(descriptors::limits());
+    let endpoints = Endpoints::new(app.clone(), shutdown.clone());
+    let clients = clients.merge(routes(&app));
+    let listeners = match admin {
+        None => vec![(listener, clients.merge(endpoints.for_operators()), limits)],
+        Some((admin, _)) => {
+            let (limits, operators) = descriptors::apart(limits);
+            vec![
+                (listener, clients.merge(endpoints.for_everyone()), limits),
+                (admin, servers.merge(endpoints.for_operators()), operators),
+            ]
+        }
+    };
+    until_with(shutdown, listeners, app).await;
     wiring::close(opened).await;
     // What did not end in time may still write until the process has ended.
     std::mem::forget(held);
@@ -76,8 +103,9 @@ pub async fn run_beside(
     Ok(EXIT_OK)
 }
 
-/// Takes the address, and tells which one it became if the system was to choose the port.
-pub async fn bind(listen: &Listen) -> Result<(TcpListener, Listen), Failure> {
+/// Takes the address that `option` gave, and tells which one it became if the system was to choose
+/// the port.
+pub async fn bind(listen: &Listen, option: &str) -> Result<(TcpListener, Listen), Failure> {
     let bound = TcpListener::bind((listen.host.as_str(), listen.port)).await;
     let bound = bound.and_then(|listener| {
         let port = listener.local_addr()?.port();
@@ -85,8 +113,8 @@ pub async fn bind(listen: &Listen) -> Result<(TcpListener, Listen), Failure> {
     });
     bound.map_err(|error| {
         Failure::new(format!(
-            "cannot listen on {listen}: {error}; choose another address with --listen HOST:PORT, \
-             or stop who uses this one"
+            "cannot listen on {listen}: {error}; choose another address with {option} HOST:PORT, or \
+             stop what uses this one"
         ))
     })
 }
@@ -105,19 +133,29 @@ pub fn origin(listen: &Listen) -> String {
 /// Serves the application until `shutdown` and then until what had begun is answered or its time
 /// is over.
 pub async fn until(shutdown: CancellationToken, listener: TcpListener, app: App) {
-    let router = api::router(app.clone());
-    until_with(shutdown, listener, app, router).await;
+    let endpoints = Endpoints::new(app.clone(), shutdown.clone());
+    let router = api::router(app.clone()).merge(endpoints.for_operators());
+    until_with(shutdown, vec![(listener, router, descriptors::limits())], app).await;
 }
 
-async fn until_with(shutdown: CancellationToken, listener: TcpListener, app: App, router: Router) {
+/// A listener with what is served there, within what limits.
+type Served = (TcpListener, Router, Limits);
+
+async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: App) {
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
     // Requests that are answered while the server stops may have begun payments.
     let answered = CancellationToken::new();
     let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
-    let router = router.merge(health::router(app.clone(), shutdown.clone()));
-    edge::serve(listener, router, descriptors::limits(), shutdown).await;
+    let serving = listeners.into_iter().map(|(listener, router, limits)| {
+        tokio::spawn(edge::serve(listener, router, limits, shutdown.clone()))
+    });
+    for served in serving.collect::<Vec<_>>() {
+        if let Err(error) = served.await {
+            tracing::error!(%error, "a listener had ended by itself");
+        }
+    }
     upkeep.abort();
     answered.cancel();
     let duties = async {
@@ -151,7 +189,6 @@ async fn finish(name: &str, mut running: JoinHandle<()>, limit: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::Limits;
 
     /// When service managers kill (design section 5).
     const KILLED_AFTER: Duration = Duration::from_secs(30);

@@ -96,6 +96,18 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     (Kind::Counter, "switchyard_connections_total", Unit::Count, "HTTP connections accepted."),
     (
         Kind::Counter,
+        "switchyard_connections_ended_total",
+        Unit::Count,
+        "HTTP connections that were ended to make room, by reason: full, address, heads.",
+    ),
+    (
+        Kind::Counter,
+        "switchyard_connections_refused_total",
+        Unit::Count,
+        "HTTP connections that were answered 503, as none that only waited could end for them.",
+    ),
+    (
+        Kind::Counter,
         "switchyard_accept_errors_total",
         Unit::Count,
         "Times that the system could not accept a connection.",

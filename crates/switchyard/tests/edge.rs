@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::auth::ClientAddress;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
@@ -38,6 +39,7 @@ const TRICKLE: Duration = Duration::from_millis(50);
 /// Times that tests can wait for; what a test does not speak about stays long.
 fn limits() -> Limits {
     Limits {
+        idle_timeout: Duration::from_millis(300),
         header_timeout: Duration::from_millis(300),
         body_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(300),
@@ -48,7 +50,7 @@ fn limits() -> Limits {
 
 /// Times in which a test that does not speak about them is never cut off.
 fn patient() -> Limits {
-    Limits { header_timeout: PATIENCE, body_timeout: PATIENCE, ..limits() }
+    Limits { idle_timeout: PATIENCE, header_timeout: PATIENCE, body_timeout: PATIENCE, ..limits() }
 }
 
 struct Server {
@@ -83,6 +85,11 @@ fn router(arrived: Arc<Semaphore>, release: Arc<Semaphore>) -> Router {
             "/peer",
             get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() }),
         )
+        .route(
+            "/client",
+            get(|client: axum::Extension<ClientAddress>| async move { client.0.0.to_string() }),
+        )
+        .route("/unread", post(|| async { StatusCode::UNAUTHORIZED }))
         .route("/slow", get(slow))
         .route("/large", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
         .route("/length", post(|body: Bytes| async move { body.len().to_string() }))
@@ -97,13 +104,18 @@ async fn timed(request: Request) -> axum::response::Response {
         Err(error) => {
             let mut source: Option<&dyn std::error::Error> = Some(&error);
             while let Some(error) = source {
-                if let Some(error) = error.downcast_ref::<io::Error>() {
-                    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-                    return StatusCode::REQUEST_TIMEOUT.into_response();
+                match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                    Some(io::ErrorKind::TimedOut) => {
+                        return StatusCode::REQUEST_TIMEOUT.into_response();
+                    }
+                    Some(io::ErrorKind::InvalidData) => {
+                        return StatusCode::BAD_REQUEST.into_response();
+                    }
+                    _ => {}
                 }
                 source = error.source();
             }
-            StatusCode::BAD_REQUEST.into_response()
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
 }
@@ -131,6 +143,21 @@ impl Client {
 
     /// Reads one answer with a `Content-Length`: its status and body.
     async fn answer(&mut self) -> (u16, String) {
+        let (status, _, body) = self.whole_answer().await;
+        (status, body)
+    }
+
+    /// Reads the next answer that is not an interim one, with its headers in small letters.
+    async fn whole_answer(&mut self) -> (u16, String, String) {
+        loop {
+            let answer = self.next_answer().await;
+            if answer.0 != 100 {
+                return answer;
+            }
+        }
+    }
+
+    async fn next_answer(&mut self) -> (u16, String, String) {
         let head_end = loop {
             if let Some(start) = self.received.windows(4).position(|end| end == b"\r\n\r\n") {
                 break start + 4;
@@ -145,7 +172,8 @@ impl Client {
         while self.received.len() < length {
             self.receive_more().await;
         }
-        (status, String::from_utf8(self.received.drain(..length).collect()).unwrap())
+        let body = String::from_utf8(self.received.drain(..length).collect()).unwrap();
+        (status, head, body)
     }
 
     async fn receive_more(&mut self) {
@@ -233,8 +261,51 @@ async fn stop(server: Server) -> Drained {
 async fn a_silent_client_is_closed() {
     let server = start(limits()).await;
     assert_eq!(exchange(&server, "").await, "");
-    assert_eq!(exchange(&server, "GET / HTTP/1.1\r\nHo").await, "");
+    let answer = exchange(&server, "GET / HTTP/1.1\r\nHo").await;
+    is_refusal(&answer, 408, "REQUEST_TIMEOUT", "head");
     check_healthy(&server).await;
+}
+
+/// An answer of the edge itself: in the shape of all errors, and the end of its connection.
+fn is_refusal(answer: &str, status: u16, code: &str, message: &str) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+    let head = head.to_lowercase();
+    assert!(head.starts_with(&format!("http/1.1 {status} ")), "{answer}");
+    for header in [
+        "connection: close",
+        "content-type: application/json",
+        "x-content-type-options: nosniff",
+        &format!("content-length: {}", body.len()),
+    ] {
+        assert!(head.lines().any(|line| line == header), "{header}: {answer}");
+    }
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["status"], status, "{answer}");
+    assert_eq!(body["code"], code, "{answer}");
+    assert!(body["message"].as_str().unwrap().contains(message), "{answer}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_and_a_head_have_times_of_their_own() {
+    let server = start(Limits { idle_timeout: Duration::from_millis(300), ..patient() }).await;
+    assert_eq!(exchange(&server, "").await, "");
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n").await;
+    let mut clock = clock();
+    for _ in 0..20 {
+        clock.tick().await;
+        client.send("A: b\r\n").await;
+    }
+    client.send("Host: a\r\n\r\n").await;
+    assert_eq!(client.answer().await, (200, "hello".to_owned()));
+
+    let server = start(Limits { header_timeout: Duration::from_millis(300), ..patient() }).await;
+    let mut idle = Client::connect(&server).await;
+    let mut slow = Client::connect(&server).await;
+    slow.send("GET / HTTP/1.1\r\n").await;
+    is_refusal(&slow.trickle("A: b\r\n").await, 408, "REQUEST_TIMEOUT", "head");
+    idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(idle.answer().await, (200, "hello".to_owned()));
 }
 
 #[tokio::test]
@@ -242,7 +313,7 @@ async fn a_client_that_trickles_its_head_is_closed() {
     let server = start(limits()).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n").await;
-    assert_eq!(client.trickle("A: b\r\n").await, "");
+    is_refusal(&client.trickle("A: b\r\n").await, 408, "REQUEST_TIMEOUT", "head");
 }
 
 #[tokio::test]
@@ -399,6 +470,153 @@ async fn a_connection_serves_many_requests() {
     }
 }
 
+/// Sends a head and then a body some time later, and reads the answer. Tells whether the connection
+/// goes on, and fails where it ends unannounced.
+async fn early(client: &mut Client, head: &str, body: &[u8], pause: Duration) -> (u16, bool) {
+    client.send(head).await;
+    if !pause.is_zero() {
+        let _ = timeout(pause, std::future::pending::<()>()).await;
+    }
+    client.send(body).await;
+    let (status, headers, _) = client.whole_answer().await;
+    (status, !headers.lines().any(|line| line == "connection: close"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_connection_closes_unannounced_after_an_early_answer() {
+    const REQUESTS: usize = 40;
+    let server = start(patient()).await;
+    let body = [b'x'; 300];
+    let mut chunked = b"12c\r\n".to_vec();
+    chunked.extend([body.as_slice(), b"\r\n0\r\n\r\n"].concat());
+    let large = vec![b'x'; 600 * 1024];
+    for (what, body) in [
+        ("Content-Length: 300", body.as_slice()),
+        ("Transfer-Encoding: chunked", &chunked),
+        ("Content-Length: 300\r\nExpect: 100-continue", &body),
+        (&format!("Content-Length: {}", large.len()), &large),
+    ] {
+        for millis in [0, 1, 5] {
+            let mut client = Client::connect(&server).await;
+            let (mut reused, count) = (0, if body.len() > 1_000 { 20 } else { REQUESTS });
+            for number in 0..count {
+                let path = ["/nothing", "/", "/unread", "/length"][number % 4];
+                let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{what}\r\n\r\n");
+                let pause = Duration::from_millis(millis);
+                let (status, goes_on) = early(&mut client, &head, body, pause).await;
+                let of_length = if body.len() > 1_000 { 413 } else { 200 };
+                assert_eq!(status, [404, 405, 401, of_length][number % 4], "{what} {path}");
+                if goes_on {
+                    reused += 1;
+                } else {
+                    client = Client::connect(&server).await;
+                }
+            }
+            if !what.contains("Expect") && body.len() < 1_000 {
+                assert!(reused > 0, "{what}: short bodies are drained");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_behind_bodies_that_nobody_reads() {
+    let server = start(patient()).await;
+    let mut client = Client::connect(&server).await;
+    let one = "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    let other = "POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 4\r\nabcd\r\n0\r\n\r\n";
+    let last = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send(format!("{one}{other}{last}").repeat(20)).await;
+    for _ in 0..20 {
+        assert_eq!(client.answer().await.0, 401);
+        assert_eq!(client.answer().await.0, 404);
+        assert_eq!(client.answer().await, (200, "hello".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_line_feed_alone_ends_no_line() {
+    let server = start(patient()).await;
+    for request in [
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: b\nHost: a\r\n\r\n",
+    ] {
+        is_refusal(&exchange(&server, request).await, 400, "INVALID_INPUT", "head");
+        // In a later request of a connection, too.
+        let first = "POST /length HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                     4\r\nabcd\r\n0\r\n\r\n";
+        let mut client = Client::connect(&server).await;
+        client.send(format!("{first}{request}")).await;
+        assert_eq!(client.answer().await, (200, "4".to_owned()));
+        is_refusal(&client.rest().await, 400, "INVALID_INPUT", "head");
+    }
+    // Empty lines before a request are nothing.
+    let answer =
+        exchange(&server, "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(answer.await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn malformed_chunks_are_an_error_of_the_body_and_end_the_connection() {
+    let server = start(patient()).await;
+    for chunks in [
+        "3\nabc\r\n0\r\n\r\n",
+        "3\r\nabcd\r\n0\r\n\r\n",
+        "3\r\nabc0\r\n\r\n",
+        "x\r\nabc\r\n0\r\n\r\n",
+        " 3\r\nabc\r\n0\r\n\r\n",
+        "3 ;a\r\nabc\r\n0\r\n\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "ffffffffffffffffff\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabc\r\n0\r\n\n",
+        "3\r\nabc\r\n0\r\nA: b\n\r\n",
+    ] {
+        for (path, status) in [("/timed", 400), ("/unread", 401), ("/nothing", 404)] {
+            let head =
+                format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let answer = exchange(&server, format!("{head}{chunks}")).await.to_lowercase();
+            assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{chunks:?}: {answer}");
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{chunks:?}: {answer}");
+            assert_eq!(answer.matches("http/1.1 ").count(), 1, "{chunks:?}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_answer_of_the_edge_has_the_shape_of_errors() {
+    let server = start(patient()).await;
+    let check = async |request: String, status: u16, message: &str| {
+        is_refusal(&exchange(&server, request).await, status, "INVALID_INPUT", message);
+    };
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n";
+    check("G@T / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400, "method").await;
+    check("GET / HTTP/3.1\r\nHost: a\r\n\r\n".to_owned(), 400, "version").await;
+    check("GET / HTTP/1.1\r\nA b\r\n\r\n".to_owned(), 400, "header").await;
+    check(format!("{get}Content-Length: x\r\n\r\n"), 400, "Content-Length").await;
+    check("\u{16}\u{3}\u{1}".to_owned(), 400, "method").await;
+    check(format!("{get}{}\r\n", "A: b\r\n".repeat(100)), 431, "64 headers").await;
+    check(format!("{get}X: {}\r\n\r\n", "y".repeat(300_000)), 431, "bytes").await;
+    check(format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "y".repeat(9_000)), 414, "allowed").await;
+    check("GET / HTTP/1.1\r\n\r\n".to_owned(), 400, "Host").await;
+    let answer = exchange(&server, format!("{get}Connection: close\r\n\r\n")).await;
+    assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_trusted_tells_who_its_client_is() {
+    let request = "GET /client HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.1.1.1, 198.51.100.7\r\n\
+                   Connection: close\r\n\r\n";
+    let server = start(patient()).await;
+    assert!(exchange(&server, request).await.ends_with("\r\n127.0.0.1"));
+    let trusted = ["127.0.0.0/8".parse().unwrap()].into_iter().collect();
+    let server = start(Limits { trusted, ..patient() }).await;
+    assert!(exchange(&server, request).await.ends_with("\r\n198.51.100.7"));
+}
+
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let server = start(patient()).await;
@@ -428,7 +646,7 @@ async fn a_client_may_wait_until_its_body_is_wanted() {
     let mut client = Client::connect(&server).await;
     let head = "POST /length HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n";
     client.send(format!("{head}\r\n")).await;
-    assert_eq!(client.answer().await.0, 100);
+    assert_eq!(client.next_answer().await.0, 100);
     client.send("abc").await;
     assert_eq!(client.answer().await, (200, "3".to_owned()));
 }
@@ -449,13 +667,104 @@ async fn idle_connections_do_not_stop_a_healthy_one() {
 }
 
 #[tokio::test]
-async fn connections_over_the_cap_wait_for_their_turn() {
-    let server = start(Limits { connections_max: 2, ..limits() }).await;
-    let idle = [Client::connect(&server).await, Client::connect(&server).await];
-    // Its turn comes when the silent ones have been closed.
+async fn a_connection_over_the_cap_takes_the_place_of_one_that_waits() {
+    let server = start(Limits { connections_max: 2, ..patient() }).await;
+    let mut idle = Client::connect(&server).await;
+    let mut half = Client::connect(&server).await;
+    half.send("GET / HTTP/1.1\r\nHo").await;
+    // What was sent before has been seen.
+    idle.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(idle.answer().await.0, 200);
+    let mut other = Client::connect(&server).await;
+    other.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    soon("arrival", server.arrived.acquire()).await.unwrap().forget();
+    assert_eq!(half.rest().await, "", "half a head ends before an idle connection");
     check_healthy(&server).await;
-    drop(idle);
+    assert_eq!(idle.rest().await, "", "and that before one that is answered");
+    server.release.add_permits(1);
+    assert_eq!(other.answer().await, (200, "slow".to_owned()));
+    drop(other);
     assert_eq!(stop(server).await, Drained { abandoned: 0 });
+}
+
+#[tokio::test]
+async fn a_connection_for_which_no_other_can_end_is_told_so() {
+    let server = start(Limits { connections_max: 2, ..patient() }).await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::connect(&server).await;
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        soon("arrival", server.arrived.acquire()).await.unwrap().forget();
+        busy.push(client);
+    }
+    let answer = exchange(&server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    is_refusal(&answer, 503, "SERVICE_UNAVAILABLE", "connections");
+    assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
+    server.release.add_permits(2);
+    for mut client in busy {
+        assert_eq!(client.answer().await, (200, "slow".to_owned()));
+    }
+}
+
+/// How long one request takes that comes while others hold what they can.
+async fn time_of_a_request(server: &Server) -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "how long it takes is what is tested")]
+    let began = tokio::time::Instant::now();
+    check_healthy(server).await;
+    began.elapsed()
+}
+
+/// More than a client may notice.
+const DELAY_MAX: Duration = Duration::from_millis(500);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_very_many_connections_delays_no_other() {
+    const SLOTS: usize = 100;
+    let pieces = [
+        "",
+        "GET / HTTP/1.1\r\nHo",
+        "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+    ];
+    for piece in pieces {
+        for limits in [
+            Limits { connections_max: SLOTS, ..patient() },
+            Limits { heads_of_address_max: 8, connections_of_address_max: 16, ..patient() },
+        ] {
+            let server = start(limits).await;
+            let mut held = Vec::new();
+            for _ in 0..3 * SLOTS {
+                let mut client = Client::connect(&server).await;
+                client.send(piece).await;
+                held.push(client);
+            }
+            // Bodies and readers are slow after a moment.
+            let mut clock = clock();
+            for _ in 0..8 {
+                clock.tick().await;
+            }
+            let time = time_of_a_request(&server).await;
+            assert!(time < DELAY_MAX, "{piece:?}: {time:?}");
+            drop(held);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_holds_so_many_half_heads() {
+    let server = start(Limits { heads_of_address_max: 2, ..patient() }).await;
+    let mut half = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::connect(&server).await;
+        client.send("GET / HTTP/1.1\r\nHo").await;
+        check_healthy(&server).await;
+        half.push(client);
+    }
+    let mut half = half.into_iter();
+    assert_eq!(half.next().unwrap().rest().await, "", "the oldest is closed");
+    for mut client in half {
+        client.send("st: a\r\n\r\n").await;
+        assert_eq!(client.answer().await, (200, "hello".to_owned()));
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use super::checks::{
     parse_currency, parse_event_kind, parse_fixed_fee, parse_permission, parse_spread,
     parse_variable_fee_rate, parse_web_url,
 };
+use super::connections::Connections;
 use super::webhooks::Webhooks;
 use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
 use crate::telemetry::LogFormat;
@@ -181,6 +182,10 @@ pub struct Serve {
     )]
     pub listen: Listen,
 
+    /// Listeners and the connections of clients.
+    #[command(flatten)]
+    pub connections: Connections,
+
     /// Domain of the first platform's UMA addresses [default: localhost:PORT].
     #[arg(
         long,
@@ -199,7 +204,8 @@ pub struct Serve {
     pub public_url: Option<PublicUrl>,
 
     /// Where other servers on the same database reach this one, or `none` [default: the address of
-    /// --listen, unless that is every address of this machine].
+    /// --admin-listen, unless that is every address of this machine, or its own while --listen is
+    /// for others].
     ///
     /// One of the servers writes most: it does what is due. The others pass requests on to it that
     /// change something, with what they are authorized by and unencrypted, so the network between
@@ -229,13 +235,13 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Where other servers reach this one, when it listens there: as was said, or there, if that is
-    /// one address.
-    pub fn peer_address_at(&self, listen: &Listen) -> Option<String> {
-        match &self.peer_url {
-            Some(PeerUrl(url)) => url.clone(),
-            None if listen.is_everywhere() => None,
-            None => Some(format!("http://{listen}")),
+    /// Where other servers reach this one, when it listens for them there, or nowhere that they
+    /// could know: as was said, or there, if that is one address.
+    pub fn peer_address_at(&self, listen: Option<&Listen>) -> Option<String> {
+        match (&self.peer_url, listen) {
+            (Some(PeerUrl(url)), _) => url.clone(),
+            (None, Some(listen)) if !listen.is_everywhere() => Some(format!("http://{listen}")),
+            (None, _) => None,
         }
     }
 

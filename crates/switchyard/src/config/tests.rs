@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use domain::currency::Currency;
 use domain::delivery::Schedule;
 use domain::token::Permission;
@@ -5,6 +7,7 @@ use rust_decimal::Decimal;
 use service::app::Delivering;
 
 use super::*;
+use crate::edge::Limits;
 
 const SECRET: &str = "a-secret-of-the-tests";
 
@@ -276,7 +279,7 @@ fn links_begin_with_an_origin() {
 fn other_servers_reach_this_one_where_it_listens_unless_something_else_is_said() {
     let told = |line: &str| {
         let options = serve(line);
-        options.peer_address_at(&options.listen)
+        options.peer_address_at(Some(&options.listen))
     };
     for (line, address) in [
         ("", Some("http://127.0.0.1:8080")),
@@ -306,4 +309,38 @@ fn the_operator_decides_about_customers() {
     };
     assert_eq!(options.id.to_string(), id);
     assert!(refusal("customer reject Token:x", &[]).contains("Customer:<uuid>"));
+}
+
+#[test]
+fn the_operators_endpoints_are_not_where_others_reach_the_api() {
+    let check = |line: &str, is_loopback: bool, expected: Option<&str>| {
+        let options = serve(line);
+        let admin = options.connections.admin_listen_beside(&options.listen, is_loopback);
+        assert_eq!(admin.map(|admin| admin.to_string()).as_deref(), expected, "{line}");
+    };
+    check("", true, None);
+    check("--listen 0.0.0.0:8080", false, Some("127.0.0.1:9090"));
+    check("--listen 0.0.0.0:8080 --admin-listen 10.0.0.5:9000", false, Some("10.0.0.5:9000"));
+    check("--admin-listen [::1]:9000", true, Some("[::1]:9000"));
+    check("--listen 0.0.0.0:80 --admin-listen 0.0.0.0:80", false, None);
+}
+
+#[test]
+fn limits_of_connections_can_be_set() {
+    let limits = |line: &str| serve(line).connections.within(Limits::default());
+    let usual = limits("");
+    assert_eq!(usual.idle_timeout, Duration::from_secs(75));
+    assert_eq!((usual.connections_of_address_max, usual.heads_of_address_max), (1_024, 64));
+    assert!(!usual.trusted.contains("127.0.0.1".parse().unwrap()));
+    let set = limits(
+        "--idle-timeout-seconds 30 --address-connections-max 5 --address-heads-max 2 \
+         --trust-forwarded-from 10.0.0.0/8,::1",
+    );
+    assert_eq!(set.idle_timeout, Duration::from_secs(30));
+    assert_eq!((set.connections_of_address_max, set.heads_of_address_max), (5, 2));
+    for (address, is_trusted) in [("10.1.2.3", true), ("::1", true), ("11.1.2.3", false)] {
+        assert_eq!(set.trusted.contains(address.parse().unwrap()), is_trusted, "{address}");
+    }
+    assert!(refusal("--trust-forwarded-from nonsense", &[]).contains("such as 10.0.0.0/8"));
+    assert!(refusal("--idle-timeout-seconds 1", &[]).contains("not in 10..=3600"));
 }

@@ -1,0 +1,128 @@
+//! Options about listeners and the connections of clients.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use ipnet::IpNet;
+
+use super::{ConfigError, Listen};
+use crate::edge::{
+    CONNECTIONS_OF_ADDRESS_MAX, HEADS_OF_ADDRESS_MAX, IDLE_TIMEOUT, Limits, Trusted,
+};
+
+/// Servers that pass requests on to each other keep connections for half as long.
+const IDLE_SECONDS_MIN: u64 = 10;
+
+/// Longer, a connection is only forgotten.
+const IDLE_SECONDS_MAX: u64 = 3_600;
+
+/// Where the operator's endpoints are when the API is there for others.
+const ADMIN_LISTEN: &str = "127.0.0.1:9090";
+
+/// Listeners and the connections of clients.
+#[derive(Debug, Clone, Args)]
+pub struct Connections {
+    /// Where to listen for the operator and for other servers on the same database [default: the
+    /// address of --listen while that is this machine's own, else 127.0.0.1:9090].
+    ///
+    /// /metrics and what servers say to each other are nowhere else; /healthz and /readyz are here
+    /// too. Let nobody else reach it.
+    #[arg(long, value_name = "HOST:PORT", env = "SWITCHYARD_ADMIN_LISTEN", hide_env_values = true)]
+    pub admin_listen: Option<Listen>,
+
+    /// How long a connection is kept for its next request, from 10 to 3600.
+    ///
+    /// A load balancer in front should keep its connections for less. The head of a request has ten
+    /// seconds from its first byte.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "SWITCHYARD_IDLE_TIMEOUT_SECONDS",
+        hide_env_values = true,
+        default_value_t = IDLE_TIMEOUT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(IDLE_SECONDS_MIN..=IDLE_SECONDS_MAX)
+    )]
+    pub idle_timeout_seconds: u64,
+
+    /// Connections of one address at a time, but for proxies that are trusted. For one more, one of
+    /// its own ends that only waits.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "SWITCHYARD_ADDRESS_CONNECTIONS_MAX",
+        hide_env_values = true,
+        default_value_t = CONNECTIONS_OF_ADDRESS_MAX as u32,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub address_connections_max: u32,
+
+    /// Half-sent heads of one address at a time, but for proxies that are trusted. For one more,
+    /// its oldest ends.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "SWITCHYARD_ADDRESS_HEADS_MAX",
+        hide_env_values = true,
+        default_value_t = HEADS_OF_ADDRESS_MAX as u32,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub address_heads_max: u32,
+
+    /// Proxies that are believed about their clients' addresses in X-Forwarded-For: addresses or
+    /// networks, with commas between.
+    ///
+    /// Name every proxy in front. Limits by address would otherwise count all of its clients as one.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        env = "SWITCHYARD_TRUST_FORWARDED_FROM",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_parser = Network::from_str
+    )]
+    pub trust_forwarded_from: Vec<Network>,
+}
+
+impl Connections {
+    /// Where the operator's endpoints have a listener of their own, beside one for the API that
+    /// only this machine reaches, or not.
+    pub fn admin_listen_beside(&self, listen: &Listen, is_loopback: bool) -> Option<Listen> {
+        match &self.admin_listen {
+            Some(admin) if admin == listen => None,
+            Some(admin) => Some(admin.clone()),
+            None if is_loopback => None,
+            None => Some(ADMIN_LISTEN.parse().expect("it is a host and a port")),
+        }
+    }
+
+    /// These options in `limits`.
+    pub fn within(&self, limits: Limits) -> Limits {
+        let trusted: Trusted = self.trust_forwarded_from.iter().map(|one| one.0).collect();
+        Limits {
+            connections_of_address_max: self.address_connections_max as usize,
+            heads_of_address_max: self.address_heads_max as usize,
+            idle_timeout: Duration::from_secs(self.idle_timeout_seconds),
+            trusted,
+            ..limits
+        }
+    }
+}
+
+/// A network of addresses, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network(pub IpNet);
+
+impl FromStr for Network {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let text = text.trim();
+        let network = text.parse::<IpNet>().ok();
+        let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+        network.map(Self).ok_or_else(|| {
+            ConfigError::new("must be addresses or networks, such as 10.0.0.0/8 or ::1")
+        })
+    }
+}
