@@ -300,8 +300,8 @@ fn customer<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<NewRow, ApiEr
         return Err(ApiError::fields(Code::InvalidInput, vec![problem]));
     }
     CreateCustomer::check(&body)?;
-    let new = serde_json::from_value::<CreateCustomer>(body).map_err(|error| {
-        ApiError::new(Code::InvalidInput, format!("the row does not fit the schema: {error}"))
+    let new = serde_json::from_value::<CreateCustomer>(body).map_err(|_| {
+        ApiError::new(Code::InvalidInput, "the row has a value that is not allowed").at("row")
     })?;
     let new = NewCustomer::try_from(new)?;
     Ok(NewRow {
@@ -346,8 +346,8 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
             let message = format!("the form is larger than {FORM_BYTES_MAX} bytes; split the file");
             return ApiError::new(Code::PayloadTooLarge, message);
         }
-        let message = format!("the form cannot be read: {}", error.body_text());
-        ApiError::new(Code::InvalidInput, message)
+        let message = "is not in the form: check its boundary and its parts";
+        ApiError::fields(Code::InvalidInput, vec![Problem::new("file", message)])
     };
     while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
         if field.name() != Some("file") {

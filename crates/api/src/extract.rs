@@ -160,10 +160,10 @@ fn names(route: &str) -> Names {
         ],
         "/transfer-out" => &[("accountId", "destination.accountId")],
         "/transfer-in" => &[("accountId", "source.accountId")],
-        "/sandbox/send" => {
+        _ if route.ends_with("/send") => {
             &[("amount", "currencyAmount"), ("currency", "currencyCode"), (BODY, "quoteId")]
         }
-        "/sandbox/uma/receive" => &[
+        _ if route.ends_with("/uma/receive") => &[
             ("amount", "receivingCurrencyAmount"),
             ("currency", "receivingCurrencyCode"),
             ("umaAddress", "receiverUmaAddress"),

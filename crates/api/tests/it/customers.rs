@@ -332,7 +332,12 @@ async fn null_clears_members_of_a_business_and_keeps_the_others() {
         "customerType": "BUSINESS",
         "businessInfo": { "taxId": null },
         "beneficialOwners": null,
-        "address": { "line1": "2 Dorset Street", "line2": null, "postalCode": "W1", "country": "GB" },
+        "address": {
+            "line1": "2 Dorset Street",
+            "line2": null,
+            "postalCode": "W1",
+            "country": "GB",
+        },
     });
     let mut expected = made.clone();
     expected["businessInfo"].as_object_mut().expect("an object").remove("taxId");

@@ -404,6 +404,25 @@ async fn headers_and_paths_are_named_too() {
 }
 
 #[tokio::test]
+async fn a_form_that_cannot_be_read_names_its_file() {
+    let stage = Stage::set().await;
+    for body in [
+        "",
+        "x",
+        "--x",
+        "--x--",
+        "--x\r\nContent-Disposition: form-data\r\n\r\na",
+        "--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\na,b",
+        "--x\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\na\r\n--x--\r\n",
+    ] {
+        let call = Call::raw(body).header("content-type", "multipart/form-data; boundary=x");
+        let answer = stage.client.send("POST", "/customers/bulk/csv", call).await;
+        is_explained(&answer, body);
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["file"], "{body}");
+    }
+}
+
+#[tokio::test]
 async fn refusals_of_the_business_name_a_field() {
     let stage = Stage::set().await;
     let transfer = json!({
@@ -423,6 +442,14 @@ async fn refusals_of_the_business_name_a_field() {
     let answer = stage.client.post("/transfer-out", &other).await;
     is_explained(&answer, "no currency");
     assert_eq!(fields(answer.refused(400, "INVALID_CURRENCY")), ["source.currency"]);
+    let claim = format!("/invitations/{}/claim", stage.invitation);
+    for (path, body, field) in [
+        ("/invitations", json!({ "inviterUma": "nobody" }), "inviterUma"),
+        (claim.as_str(), json!({ "inviteeUma": "nobody" }), "inviteeUma"),
+    ] {
+        let answer = stage.client.post(path, &body).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_UMA_ADDRESS")), [field], "{path}");
+    }
     let answer = stage.client.get("/customers?umaAddress=nobody").await;
     assert_eq!(fields(answer.refused(400, "INVALID_UMA_ADDRESS")), ["umaAddress"]);
 }
