@@ -41,8 +41,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The address of the client, as far as it is known: behind a proxy that the operator has not named,
-/// the proxy's. An extension of the request.
+/// The address of the client, as far as it is known: behind a proxy that the operator has not
+/// named, the proxy's. An extension of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 

@@ -73,7 +73,7 @@ pub struct Connections {
     /// Proxies that are believed about their clients' addresses in X-Forwarded-For: addresses or
     /// networks, with commas between.
     ///
-    /// Name every proxy in front. Limits by address would otherwise count all of its clients as one.
+    /// Name every proxy in front. Limits by address would else count all of its clients as one.
     #[arg(
         long,
         value_name = "CIDR",

@@ -316,8 +316,8 @@ impl Gate {
         Poll::Ready(Ok(()))
     }
 
-    /// Before the service is called, all that hyper writes is its answer to a head it refuses, which
-    /// has no body. Ours is written in its place.
+    /// Before the service is called, hyper writes nothing but its answer to a head that it refuses.
+    /// Ours is written in its place.
     fn takes_the_place_of(&mut self, bytes: &[u8]) -> bool {
         if self.own_answer.is_some() {
             return true;
