@@ -1,5 +1,6 @@
 //! The schema: one track of migrations for every engine.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use refinery::{Migration, Runner};
@@ -130,6 +131,45 @@ pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
             return Err(StoreError::Engine(format!("migrations: {error}")));
         }
     }
+}
+
+/// What a database is made of, and what its history of migrations says, without the statistics that
+/// the engine keeps for itself.
+const SQLITE_SCHEMA: [&str; 2] = [
+    "select type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') from sqlite_schema \
+     where name not like 'sqlite_stat%'",
+    "select 'migration ' || version, name || ' ' || checksum from refinery_schema_history",
+];
+
+/// Names every table, index and migration of a SQLite database that is not as this program makes
+/// it.
+pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<String>, StoreError> {
+    fn read(connection: &rusqlite::Connection) -> rusqlite::Result<BTreeMap<String, String>> {
+        let mut all = BTreeMap::new();
+        for sql in SQLITE_SCHEMA {
+            let mut statement = connection.prepare(sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                all.insert(row.get(0)?, row.get(1)?);
+            }
+        }
+        Ok(all)
+    }
+    let failed = |error: rusqlite::Error| StoreError::Engine(format!("the schema: {error}"));
+    let mut made = rusqlite::Connection::open_in_memory().map_err(failed)?;
+    runner(sqlite_texts())?
+        .run(&mut made)
+        .map_err(|error| StoreError::Engine(format!("migrations: {error}")))?;
+    let (made, found) = (read(&made).map_err(failed)?, read(found).map_err(failed)?);
+    let names: BTreeSet<_> = made.keys().chain(found.keys()).collect();
+    let differs = names.into_iter().filter(|name| made.get(*name) != found.get(*name));
+    Ok(differs
+        .map(|name| match (made.contains_key(name), found.contains_key(name)) {
+            (true, false) => format!("{name} is not there"),
+            (false, _) => format!("{name} is not of this program"),
+            (true, true) => format!("{name} is not as this program makes it"),
+        })
+        .collect())
 }
 
 /// The number of the newest migration in a SQLite database; 0 for an empty one.

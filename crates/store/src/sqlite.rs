@@ -17,6 +17,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::migrate;
 use crate::pause::pause;
 use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
@@ -409,6 +410,7 @@ impl Connection for Sqlite {
             Ok(())
         })
         .map_err(failure)?;
+        found.extend(migrate::sqlite_differences(&self.connection)?);
         found.extend(segments::findings(&self.connection)?);
         found.extend(listed::findings(&self.connection)?);
         // One line for each table and its parent, not for each row: rows have no names here.

@@ -150,7 +150,8 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
         begin(unit, transfer_out(number, 1, DOLLARS, 1_000))?;
         let source = customer_account(1, "USD");
         let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
-        unit.pend(transaction_id(number), &posting, at(210))?;
+        let id = transaction_id(number);
+        unit.pend(id, &posting, id.created_at())?;
         match resolution {
             Some(resolution) => unit.resolve(transaction_id(number), resolution, at(220))?,
             None => unit.set_timer(under_way(uuid(number), TimerKind::AskRail)),
@@ -160,7 +161,8 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, transfer_out(OUT_RETURNED, 1, DOLLARS, 1_000))?;
     let source = customer_account(1, "USD");
     let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
-    unit.pend(transaction_id(OUT_RETURNED), &posting, at(210))?;
+    let id = transaction_id(OUT_RETURNED);
+    unit.pend(id, &posting, id.created_at())?;
     unit.resolve(transaction_id(OUT_RETURNED), Resolution::Post, at(220))?;
     advance(unit, OUT_RETURNED, &[Event::Started, Event::Settled], at(220))?;
     unit.post(transaction_id(OUT_RETURNED), &movements::reverse(&posting), at(230))?;
@@ -170,7 +172,8 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, domain::transaction::Transaction::pending(pulled))?;
     let account = customer_account(1, "USD");
     let posting = movements::transfer_in(Rail::Ach, account, money(700, "USD")).unwrap();
-    unit.pend(transaction_id(TRANSFERRED_IN), &posting, at(206))?;
+    let id = transaction_id(TRANSFERRED_IN);
+    unit.pend(id, &posting, id.created_at())?;
     advance(unit, TRANSFERRED_IN, &[Event::Started], at(207))?;
     unit.resolve(transaction_id(TRANSFERRED_IN), Resolution::Post, at(208))?;
     advance(unit, TRANSFERRED_IN, &[Event::Settled], at(208))
@@ -746,6 +749,19 @@ fn corrupters(kind: Kind) -> impl Iterator<Item = &'static Corrupter> {
 const CORRUPTERS: &[Corrupter] = &[
     // The database is as a newer program left it.
     corrupter(&["M1"], "update refinery_schema_history set version = 99 where version = 6"),
+    // The schema, or its history, is not as this program makes it.
+    only(
+        Kind::Sqlite,
+        corrupter(
+            &["M2"],
+            "update sqlite_schema set sql = replace(sql, 'SANDBOX', 'SANDPIT') \
+             where name = 'platforms'",
+        ),
+    ),
+    only(
+        Kind::Sqlite,
+        corrupter(&["M2"], "update refinery_schema_history set checksum = '1' where version = 2"),
+    ),
     // An answer has the scope of an earlier one.
     only(
         Kind::Sqlite,
@@ -865,6 +881,11 @@ const CORRUPTERS: &[Corrupter] = &[
     ),
     // A balance in a currency that its account does not have.
     corrupter(&["L6"], "update ledger_accounts set currency = 'EUR' where account = $ada_usd"),
+    // Of another time than each step.
+    corrupter(
+        &["L8"],
+        "update postings set at = at + 1 where transaction_id = $out_failed and number = 1",
+    ),
     // Numbers with gaps.
     corrupter(
         &["L7"],
@@ -1463,4 +1484,83 @@ on_every_engine! {
     many_breaks_are_counted_and_few_are_named
     a_long_history_is_read_in_parts
     it_reads_beside_a_store_that_is_in_use
+}
+
+/// Everything that a database says: its schema and the rows of each table, each with the name of
+/// what it is in, as far as they can be read.
+fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String)>> {
+    let connection = rusqlite::Connection::open(path)?;
+    let mut all = BTreeSet::new();
+    let mut add = |table: &str, sql: &str| -> rusqlite::Result<()> {
+        let mut statement = connection.prepare(sql)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..columns).map(|column| row.get::<_, rusqlite::types::Value>(column));
+            let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
+            all.insert((table.to_owned(), format!("{values:?}")));
+        }
+        Ok(())
+    };
+    add("the schema", "select type, name, tbl_name, sql from sqlite_schema")?;
+    let mut tables = connection.prepare("select name from sqlite_schema where type = 'table'")?;
+    let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
+    for table in tables.collect::<rusqlite::Result<Vec<_>>>()? {
+        add(&table, &format!("select * from {table}"))?;
+    }
+    Ok(all)
+}
+
+/// Bits that are flipped, each alone.
+const FLIPS: usize = 250;
+
+/// Tables of which `verify` believes what nothing else in the database says again: names and
+/// settings, keyed hashes, and when something was made.
+const BELIEVED: [&str; 8] = [
+    "platforms",
+    "tokens",
+    "external_accounts",
+    "external_account_fingerprints",
+    "identity_checks",
+    "invitations",
+    "tallies",
+    "refinery_schema_history",
+];
+
+#[test]
+fn every_flipped_bit_that_says_something_else_is_found() {
+    let folder = TempDir::new().unwrap();
+    let sound = folder.path().join("sound.db");
+    build(&SqliteFile::new(&sound));
+    let connection = rusqlite::Connection::open(&sound).unwrap();
+    connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).unwrap();
+    drop(connection);
+    let (bytes, before) = (std::fs::read(&sound).unwrap(), contents(&sound).unwrap());
+    let mut random = fastrand::Rng::with_seed(20_251_013);
+    let (mut said, mut missed) = (0, Vec::new());
+    for _ in 0..FLIPS {
+        let (place, bit) = (random.usize(..bytes.len()), random.u8(..8));
+        let mut flipped = bytes.clone();
+        flipped[place] ^= 1 << bit;
+        let path = folder.path().join("flipped.db");
+        for beside in ["", "-wal", "-shm", "-journal"] {
+            let _ = std::fs::remove_file(folder.path().join(format!("flipped.db{beside}")));
+        }
+        std::fs::write(&path, flipped).unwrap();
+        let after = contents(&path);
+        if after.as_ref().is_ok_and(|after| *after == before) {
+            continue;
+        }
+        said += 1;
+        if verify(&SqliteFile::new(&path), Some(&keyring())).is_ok_and(|report| report.is_sound()) {
+            let after = after.unwrap_or_default();
+            let gone = before.difference(&after).next().cloned().unwrap_or_default();
+            if !BELIEVED.contains(&gone.0.as_str()) {
+                let new = after.difference(&before).next().cloned();
+                missed.push(format!("bit {bit} of byte {place}: {gone:?}\n  is {new:?}"));
+            }
+        }
+    }
+    assert!(said > FLIPS / 10, "only {said} of {FLIPS} bits said anything");
+    assert!(missed.is_empty(), "{} of {said} were missed:\n{}", missed.len(), missed.join("\n"));
 }

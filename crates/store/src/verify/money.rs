@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
+use domain::time::Timestamp;
 use domain::transaction;
 use ledger::account::{AccountKey, Counters, Side};
 use ledger::audit::{Audit, RawEntry};
@@ -59,6 +60,7 @@ pub(super) fn check_payment(run: &mut Run<'_>, payment: &Payment) {
     }
     fees(run, payment);
     let Some(transaction) = &payment.transaction else { return };
+    happened_with_steps(&mut run.findings, payment, transaction);
     for quote in &payment.quotes {
         terms_are_kept(&mut run.findings, payment, transaction, quote);
     }
@@ -95,6 +97,20 @@ fn resolves_a_pending_one(payment: &Payment, posting: &RawPosting) -> bool {
                 && posting.entries.is_empty()
                 && payment.postings.iter().any(is_pending)
         }
+    }
+}
+
+/// L8. A posting and a step of its payment are of one unit. A unit whose clock was behind the last
+/// step leaves that step's time once more, and a posting that is earlier.
+fn happened_with_steps(findings: &mut Findings, payment: &Payment, transaction: &RawTransaction) {
+    findings.saw(Predicate::L8, payment.postings.len());
+    let steps: Vec<_> = transaction.history.iter().map(|(_, at)| *at).collect();
+    for posting in &payment.postings {
+        let was_behind = |pair: &[Timestamp]| pair[0] == pair[1] && posting.at < pair[1];
+        let fits = steps.contains(&posting.at) || steps.windows(2).any(was_behind);
+        findings.demand(Predicate::L8, fits, || {
+            format!("posting {} of {} is of another time", posting.number, payment.name())
+        });
     }
 }
 

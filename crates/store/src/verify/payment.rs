@@ -129,6 +129,7 @@ pub(super) struct RawQuote {
 /// A row of `postings` with its entries.
 pub(super) struct RawPosting {
     pub(super) number: u32,
+    pub(super) at: Timestamp,
     pub(super) movement: Movement,
     pub(super) phase: RowPhase,
     pub(super) entries: Vec<RawEntry>,
@@ -271,8 +272,8 @@ impl Chunk {
             let read = |row: &mut Row| {
                 let (transaction, number) = (row.uuid()?, row.count()?);
                 let (movement, phase) = (row.named(Movement::from_name)?, books::phase(row)?);
-                row.time()?;
-                Ok((transaction, RawPosting { number, movement, phase, entries: Vec::new() }))
+                let at = row.time()?;
+                Ok((transaction, RawPosting { number, at, movement, phase, entries: Vec::new() }))
             };
             let (transaction, mut posting) = match read(row) {
                 Ok(read) => read,
