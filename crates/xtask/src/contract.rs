@@ -20,7 +20,7 @@ const EXAMPLES: &str = "25";
 
 /// What every answer must be. Not asked for: that whatever the schema allows is accepted, for a
 /// schema cannot say which account exists, which text is a bank's number, or how much money there
-/// is; and that all else is refused, for `null` stands for what is not given (`api::strict`).
+/// is; and that all else is refused, for `null` stands for what is not given (`api::patch`).
 const CHECKS: [&str; 9] = [
     "not_a_server_error",
     "status_code_conformance",
