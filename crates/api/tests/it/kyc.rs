@@ -214,6 +214,7 @@ async fn time_ends_a_check_that_nobody_went_through() {
     // Its time is over before its timer rings.
     server.clock.advance_millis(1);
     page(&anyone.fill(&link, "outcome=approved&fullName=Ada").await, 410);
+    assert_eq!(client.kyc(&link["customerId"]).await, "EXPIRED");
     server.pass(0).await;
     assert_eq!(client.kyc(&link["customerId"]).await, "EXPIRED");
     assert_eq!(server.told_of_customer(&link["customerId"]).await.len(), 1);

@@ -82,6 +82,12 @@ async fn check_out(suffix: &str, status: &str, reason: [Option<&str>; 2], told: 
     let ended = payer.client.transaction(&pending["id"]).await;
     assert_eq!(ended["status"], status, "{suffix}: {ended}");
     assert_eq!(why(&ended), reason, "{suffix}");
+    for path in ["/transactions?type=OUTGOING", "/events?type=OUTGOING_PAYMENT&limit=100"] {
+        let list = payer.client.get(path).await;
+        let row = list.expect(200)["data"].as_array().and_then(|rows| rows.last()).cloned();
+        let row = row.expect("a row");
+        assert_eq!(why(row.get("data").unwrap_or(&row)), reason, "{suffix} {path}");
+    }
     let is_completed = status == "COMPLETED";
     assert_eq!(ended["settledAt"].is_string(), is_completed, "{suffix}");
     assert_eq!(payer.balance().await, if is_completed { 600 } else { 1_000 }, "{suffix}");
