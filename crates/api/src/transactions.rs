@@ -11,8 +11,8 @@ use domain::money::Sending;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{
-    self, AccountRef, Destination, Direction, RateDetails, Source, Status, StatusReason, Terms,
-    Transaction,
+    self, AccountRef, Conversion, Destination, Direction, RateDetails, Source, Status,
+    StatusReason, Terms, Transaction,
 };
 use ports::rail::{Deposit, PaymentRail};
 use rust_decimal::Decimal;
@@ -236,7 +236,7 @@ pub struct RefundBody {
     settled_at: Text<Timestamp>,
 }
 
-/// Why a payment failed or was rejected.
+/// Why a payment failed or was rejected, or why what was received stayed in the internal account.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = StatusReason)]
 pub struct StatusReasonBody {
@@ -251,6 +251,31 @@ pub struct StatusReasonBody {
 impl From<&StatusReason> for StatusReasonBody {
     fn from(reason: &StatusReason) -> Self {
         Self { code: reason.code().to_owned(), message: reason.message().to_owned() }
+    }
+}
+
+/// What a received amount becomes for a deposit account in another currency.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DepositConversion)]
+pub struct ConversionBody {
+    /// What reaches the account.
+    deposited_amount: AmountBody,
+    /// Received major units per deposited major unit.
+    #[schema(value_type = f64, exclusive_minimum = 0)]
+    exchange_rate: Number,
+    /// What the conversion costs, in the smallest unit of the received currency.
+    #[schema(minimum = 0)]
+    fees: i64,
+}
+
+impl From<&Conversion> for ConversionBody {
+    fn from(conversion: &Conversion) -> Self {
+        Self {
+            deposited_amount: conversion.deposited.into(),
+            exchange_rate: Number(conversion.rate.value()),
+            fees: conversion.fees.minor(),
+        }
     }
 }
 
@@ -312,6 +337,11 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     rate_details: Option<RateDetailsBody>,
+    /// What the received amount becomes; on incoming payments whose deposit account is in another
+    /// currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    conversion: Option<ConversionBody>,
     /// When it was delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false, format = DateTime)]
@@ -380,6 +410,7 @@ impl TransactionBody {
             rate_details: terms
                 .map(|terms| (&terms.rate_details).into())
                 .or_else(|| incoming.map(RateDetailsBody::of_incoming)),
+            conversion: uma.and_then(|uma| uma.conversion.as_ref()).map(ConversionBody::from),
             settled_at: transaction.settled_at().map(Text),
             created_at: Text(transaction.created_at()),
             updated_at: Text(transaction.updated_at()),

@@ -165,8 +165,8 @@ pub(crate) fn markdown(page: &mut String) {
     page.push_str(
         "\n## Why a payment was not made\n\n\
          `failureReason` is on payments that failed, also when they were refunded. `statusReason` \
-         is on those and on rejected ones; its `code` is the same or finer, and can be a rail's \
-         own.\n\n\
+         is on those, on rejected ones, and on received ones whose deposit account did not take \
+         the money; its `code` is the same or finer, and can be a rail's own.\n\n\
          | `failureReason` | in words |\n|---|---|\n",
     );
     let mut row = |code: &str, message: &str| {

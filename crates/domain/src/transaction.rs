@@ -210,6 +210,20 @@ pub struct Uma {
     pub settlement: Settlement,
     /// What the receiver's side of an incoming payment costs, in the currency that arrives.
     pub rate_details: Option<RateDetails>,
+    /// What an incoming payment becomes for a deposit account in another currency than what was
+    /// received.
+    pub conversion: Option<Conversion>,
+}
+
+/// A received amount converted for a deposit account (specification 2.8; contract 13, row 36).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conversion {
+    /// What reaches the account.
+    pub deposited: Money,
+    /// From the received currency to the account's.
+    pub rate: Rate,
+    /// What the platform takes, in the received currency.
+    pub fees: Money,
 }
 
 /// Status of a transaction (specification 3.1).
@@ -293,13 +307,15 @@ pub enum Event {
     Returned,
     /// Money that had come for the payment was given back.
     Refunded,
+    /// The deposit account did not take what was received: it stays in the internal account.
+    Kept(StatusReason),
     /// The time to pay is over.
     Expired,
 }
 
 impl Event {
     /// One of every event, for tables and tests.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Quoted,
         Self::Started,
         Self::Settled,
@@ -307,6 +323,7 @@ impl Event {
         Self::Failed(FailureReason::OfframpFailed, StatusReason::ACCOUNT_INVALID),
         Self::Returned,
         Self::Refunded,
+        Self::Kept(StatusReason::REJECTED_BY_RECEIVER),
         Self::Expired,
     ];
 
@@ -320,6 +337,7 @@ impl Event {
             Self::Failed(..) => "failed",
             Self::Returned => "returned",
             Self::Refunded => "refunded",
+            Self::Kept(_) => "kept",
             Self::Expired => "expired",
         }
     }
@@ -333,6 +351,7 @@ impl Event {
             Self::Refused(_) | Self::Failed(..) => "pending becomes voided",
             Self::Returned => "posted is reversed by a posting of its own",
             Self::Refunded => "what waits in suspense goes to the internal account",
+            Self::Kept(_) => "the deposit is voided or reversed, and stays in the internal account",
         }
     }
 }
@@ -345,6 +364,8 @@ fn arrow(from: Status, event: &str) -> Option<Status> {
         (Created, "quoted") => Some(Pending),
         (Pending, "started") => Some(Processing),
         (Processing, "settled") => Some(Completed),
+        // What came in has come in, whatever became of its deposit.
+        (Processing | Completed, "kept") => Some(Completed),
         (Pending | Processing, "refused") => Some(Rejected),
         (Created | Pending | Processing, "failed") | (Completed, "returned") => Some(Failed),
         (Failed, "refunded") => Some(Refunded),
@@ -422,6 +443,27 @@ pub struct Draft {
     pub description: Option<String>,
 }
 
+impl Draft {
+    /// What reaches the destination: what is received, unless it is converted on the way there.
+    pub fn arrives(&self) -> Money {
+        let conversion = self.uma.as_ref().and_then(|uma| uma.conversion);
+        conversion.map_or(self.received.money(), |conversion| conversion.deposited)
+    }
+
+    /// The external account into which an incoming UMA payment is deposited, if there is one.
+    pub fn deposit_account(&self) -> Option<ExternalAccountId> {
+        let is_received = self.direction == Direction::Incoming && self.uma.is_some();
+        self.destination.account().and_then(AccountRef::external).filter(|_| is_received)
+    }
+
+    /// Whether it was received by a UMA address and is in an internal account, perhaps because the
+    /// deposit account did not take it.
+    fn may_be_kept(&self) -> bool {
+        let is_received = self.direction == Direction::Incoming && self.uma.is_some();
+        is_received && self.deposit_account().is_none()
+    }
+}
+
 /// A payment, with a status that only [`Transaction::apply`] changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
@@ -477,7 +519,9 @@ impl Transaction {
         if has_failed != failure.is_some() {
             return inconsistent("a failure reason goes with FAILED, and only with it".to_owned());
         }
-        if (has_failed || has_been(Status::Rejected)) != reason.is_some() {
+        let was_not_made = has_failed || has_been(Status::Rejected);
+        let was_kept = has_been(Status::Completed) && reason.is_some() && draft.may_be_kept();
+        if was_not_made != reason.is_some() && !was_kept {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
         Ok(Self { draft, history, failure, reason })
@@ -557,11 +601,25 @@ impl Transaction {
         self
     }
 
+    /// The transaction with an internal account in place of the deposit account that does not take
+    /// what was received.
+    #[must_use]
+    pub fn kept_in(mut self, account: InternalAccountId) -> Self {
+        let (account, currency) = (AccountRef::Internal(account), self.draft.received.currency());
+        self.draft.destination = Destination::Account { account, currency };
+        if let Some(uma) = &mut self.draft.uma {
+            uma.conversion = None;
+        }
+        self
+    }
+
     /// The one function that changes a transaction's status. A clock that has stepped back does
     /// not take its history back: no step is before the last one.
     pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
         let Step { status: from, at: before } = self.last();
-        let Some(to) = arrow(from, event.name()) else {
+        // Only what was received by a UMA address has a deposit that can fail.
+        let is_possible = !matches!(event, Event::Kept(_)) || self.draft.may_be_kept();
+        let Some(to) = arrow(from, event.name()).filter(|_| is_possible) else {
             return Err(IllegalTransition {
                 machine: "transaction",
                 state: from.name(),
@@ -576,7 +634,7 @@ impl Transaction {
                 self.failure = Some(FailureReason::OfframpFailed);
                 self.reason = Some(StatusReason::RETURNED);
             }
-            Event::Refused(reason) => self.reason = Some(reason),
+            Event::Refused(reason) | Event::Kept(reason) => self.reason = Some(reason),
             Event::Quoted | Event::Started | Event::Settled | Event::Refunded | Event::Expired => {}
         }
         self.history.push(Step { status: to, at: now.max(before) });
@@ -688,6 +746,40 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_received_can_be_kept() {
+        const KEPT: Event = Event::Kept(StatusReason::REJECTED_BY_RECEIVER);
+        let at = Timestamp::from_millis(1);
+        let bank = ExternalAccountId::from_uuid(Uuid::from_u128(9));
+        for status in [Status::Processing, Status::Completed] {
+            assert!(in_status(status).apply(KEPT, at).is_err(), "not to a UMA address");
+            let mut received = in_status(status);
+            let (draft, currency) = (&mut received.draft, Currency::from_code("USD"));
+            let currency = currency.expect("known currency");
+            let address = UmaAddress::parse("$ada@uma.test").expect("an address");
+            draft.direction = Direction::Incoming;
+            draft.destination =
+                Destination::Account { account: AccountRef::External(bank), currency };
+            draft.uma = Some(Uma {
+                sender: address.clone(),
+                receiver: address,
+                counterparty: Facts::new(),
+                settlement: Settlement::Here { outgoing: None },
+                rate_details: None,
+                conversion: None,
+            });
+            assert_eq!(received.draft().deposit_account(), Some(bank));
+            assert!(received.clone().apply(KEPT, at).is_err(), "it is still to be deposited");
+            let account = InternalAccountId::of(received.draft().owner, currency);
+            let kept = received.kept_in(account).apply(KEPT, at).expect("an arrow");
+            assert_eq!(kept.now().status(), Status::Completed);
+            assert_eq!(
+                kept.now().draft().destination.account(),
+                Some(AccountRef::Internal(account))
+            );
+        }
+    }
+
+    #[test]
     fn no_step_is_before_the_last_one() {
         let at = Timestamp::from_millis;
         let made = transaction();
@@ -723,6 +815,7 @@ mod tests {
         let returned = Some(FailureReason::OfframpFailed);
         assert!(restore(&[Pending, Processing, Completed, Failed], returned).is_ok());
         assert!(restore(&[Pending, Processing, Completed, Failed], None).is_err());
+        assert!(restore(&[Pending, Processing, Completed, Completed], None).is_ok());
         assert!(restore(&[Pending, Processing, Completed, Pending], None).is_err());
         assert!(restore(&[], None).is_err());
         assert!(restore(&[Completed], None).is_err());

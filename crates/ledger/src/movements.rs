@@ -28,6 +28,8 @@ pub enum Movement {
     Receipt,
     /// A payment from a customer of this server arrives.
     Delivery,
+    /// What was received goes on to an external account.
+    Payout,
     /// A quote that is funded in real time receives its money.
     Funding,
     /// Money came that matches nothing yet.
@@ -47,6 +49,7 @@ impl Movement {
         Self::Exchange,
         Self::Receipt,
         Self::Delivery,
+        Self::Payout,
         Self::Funding,
         Self::Suspense,
         Self::SuspenseReturn,
@@ -62,6 +65,7 @@ impl Movement {
             Self::Exchange => "EXCHANGE",
             Self::Receipt => "RECEIPT",
             Self::Delivery => "DELIVERY",
+            Self::Payout => "PAYOUT",
             Self::Funding => "FUNDING",
             Self::Suspense => "SUSPENSE",
             Self::SuspenseReturn => "SUSPENSE_RETURN",
@@ -142,16 +146,46 @@ pub fn exchange(
     fees: Money,
     received: Receiving,
 ) -> Result<Posting, PostingError> {
-    let (sent, received) = (sent.money(), received.money());
     let source = match source {
         Source::Internal(id) => AccountKey::Internal(id),
         Source::Suspense => AccountKey::Suspense(sent.currency()),
     };
     let target = match target {
         Target::Internal(id) => AccountKey::Internal(id),
-        Target::Rail(rail) => AccountKey::Rail { rail, currency: received.currency() },
+        Target::Rail(rail) => from_rail(rail, received.money()),
         Target::Transit => AccountKey::Transit(received.currency()),
     };
+    exchanged(Movement::Exchange, source, target, platform, sent, fees, received)
+}
+
+/// What `from` received goes on to the deposit account of its owner over `rail`: `received` leaves
+/// it, `fees` of it are income of `platform`, and `deposited` reaches the account, the same unless
+/// its currency is another. Pended until the rail answers: voided, the money stays.
+pub fn payout(
+    from: InternalAccountId,
+    rail: Rail,
+    platform: PlatformId,
+    received: Receiving,
+    fees: Money,
+    deposited: Money,
+) -> Result<Posting, PostingError> {
+    let (sent, target) = (Sending(received.money()), from_rail(rail, deposited));
+    let source = AccountKey::Internal(from);
+    exchanged(Movement::Payout, source, target, platform, sent, fees, Receiving(deposited))
+}
+
+/// The entries of money that leaves `source` in one currency and reaches `target` in another or the
+/// same one.
+fn exchanged(
+    movement: Movement,
+    source: AccountKey,
+    target: AccountKey,
+    platform: PlatformId,
+    sent: Sending,
+    fees: Money,
+    received: Receiving,
+) -> Result<Posting, PostingError> {
+    let (sent, received) = (sent.money(), received.money());
     let converted = sent.checked_sub(fees).map_err(|_| PostingError::Fees { fees, sent })?;
 
     let mut entries = vec![Entry::debit(source, sent)?];
@@ -167,7 +201,7 @@ pub fn exchange(
         entries.push(Entry::debit(AccountKey::Exchange(received.currency()), received)?);
         entries.push(Entry::credit(target, received)?);
     }
-    Posting::new(Movement::Exchange, entries)
+    Posting::new(movement, entries)
 }
 
 /// A payment from another institution: `sent` arrived over `rail`, `fees` in the receiving

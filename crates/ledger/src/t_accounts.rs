@@ -119,6 +119,8 @@ fn examples() -> Vec<String> {
         quote_funded_with_the_wrong_amount(),
         unmatched_money(),
         receipt(),
+        receipt_deposited(),
+        receipt_converted_and_refused(),
         return_after_settlement(),
         return_to_suspense(),
         return_to_somebody_gone(),
@@ -303,16 +305,59 @@ fn receipt() -> String {
         "What arrived stays on the exchange account of its asset; fees and the received amount \
          are in the currency of the receiver.",
     );
-    let pending = example.pend(movements::receipt(
+    let pending = example.pend(received_dollars());
+    example.resolve(pending, "the invoice was paid", Resolution::Post);
+    example.finish()
+}
+
+fn receipt_deposited() -> String {
+    let mut example = Example::new(
+        "Receipt that goes on to a deposit account",
+        "What was received is in the internal account until the bank has it, all of it in one \
+         payment.",
+    );
+    example.given(received_dollars());
+    let pending = example.pend(movements::payout(
+        ada("USD"),
+        Rail::Ach,
+        acme(),
+        Receiving(money(9_900, "USD")),
+        money(0, "USD"),
+        money(9_900, "USD"),
+    ));
+    example.resolve(pending, "the bank has taken it", Resolution::Post);
+    example.finish()
+}
+
+fn receipt_converted_and_refused() -> String {
+    let mut example = Example::new(
+        "Receipt that is converted for a deposit account, refused",
+        "The money stays in the internal account, in the currency in which it was received, and \
+         the fees with it.",
+    );
+    example.given(received_dollars());
+    let pending = example.pend(movements::payout(
+        ada("USD"),
+        Rail::Sepa,
+        acme(),
+        Receiving(money(9_900, "USD")),
+        money(100, "USD"),
+        money(9_000, "EUR"),
+    ));
+    example.resolve(pending, "the bank has refused it", Resolution::Void);
+    example.finish()
+}
+
+/// 99.00 USD received for 100,000 satoshi.
+fn received_dollars() -> Result<Posting, PostingError> {
+    movements::receipt(
         Rail::Lightning,
         ada("USD"),
         acme(),
         Sending(Money::new(100_000_000, Currency::MSAT).expect("a small amount")),
         money(100, "USD"),
         Receiving(money(9_900, "USD")),
-    ));
-    example.resolve(pending, "the invoice was paid", Resolution::Post);
-    example.finish()
+    )
 }
 
 fn return_after_settlement() -> String {

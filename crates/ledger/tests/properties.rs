@@ -69,6 +69,10 @@ fn posting(movement: Movement, parts: &Parts) -> Result<Posting, PostingError> {
             movements::receipt(rail, receiver, platform(), sent, fees, received)
         }
         Movement::Delivery => movements::delivery(to, amount),
+        Movement::Payout => {
+            let (fees, amount) = (fees_of(parts, amount.currency())?, Receiving(amount));
+            movements::payout(from, rail, platform(), amount, fees, received)
+        }
         Movement::Funding => movements::funding(rail, amount),
         Movement::Suspense => movements::suspense(rail, amount),
         Movement::SuspenseReturn => movements::suspense_return(to, amount),

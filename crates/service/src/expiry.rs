@@ -130,10 +130,7 @@ fn end(
             unit.clear_timer(timer.key());
             return incoming::time_out(app, unit, TransactionId::from_uuid(subject), now);
         }
-        TimerKind::AskRail
-        | TimerKind::PayOnward
-        | TimerKind::ImportCustomers
-        | TimerKind::AskAccount => return Ok(()),
+        TimerKind::AskRail | TimerKind::ImportCustomers | TimerKind::AskAccount => return Ok(()),
     }
     unit.clear_timer(timer.key());
     Ok(())

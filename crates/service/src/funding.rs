@@ -267,7 +267,11 @@ pub(crate) fn take_back(
 
 /// Who keeps money that has come for `owner` and cannot be refused: the platform, once the customer
 /// is deleted, because nothing leaves a deleted customer's accounts.
-fn keeper(unit: &mut Unit<'_, '_>, platform: PlatformId, owner: Owner) -> Result<Holder, Error> {
+pub(crate) fn keeper(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    owner: Owner,
+) -> Result<Holder, Error> {
     let holder = owners::holder(unit, platform, owner.customer())?;
     Ok(match &holder {
         Holder::Customer(customer) if customer.is_deleted => Holder::Platform(platform),

@@ -11,27 +11,29 @@ use std::sync::Arc;
 use domain::approval::{Approval, Event as Decided, Outcome};
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead};
+use domain::external_account;
+use domain::id::{
+    CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead,
+};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CounterpartyField, Decision, Platform};
 use domain::quote::{Quote, Route};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement, Source,
-    Status, StatusReason, Transaction, Uma, reference,
+    AccountRef, Conversion, Destination, Direction, Draft, Event, Facts, FailureReason, Settlement,
+    Source, Status, StatusReason, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use ledger::movements;
 use ledger::posting::{Posting, Resolution};
+use store::books;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::quotes::{self, NewQuote};
-use crate::transfers::{self, Transfer};
-use crate::{jobs, lifecycle, limits, lookups, owners, pricing, uma};
+use crate::{funding, jobs, lifecycle, limits, lookups, owners, pricing, uma};
 
 /// Begins the receiver's side of a payment within this server, which `outgoing` pays. The id was
 /// drawn by the server's clock.
@@ -55,9 +57,11 @@ pub(crate) fn begin_here(
     let theirs = owners::platform(unit, customer.platform)?.ahead;
     let id = TransactionId::from_uuid(moved_ahead(id.uuid(), theirs));
     let now = theirs.shows(ours.on_server(now));
+    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
     let draft = draft(
         id,
         &customer,
+        destination,
         received,
         Uma {
             sender: paid.sender.clone(),
@@ -65,6 +69,7 @@ pub(crate) fn begin_here(
             counterparty: said.payer.clone(),
             settlement: Settlement::Here { outgoing: Some(outgoing.id()) },
             rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
+            conversion,
         },
     );
     let description = outgoing.draft().description.clone();
@@ -111,6 +116,7 @@ pub fn receive(
     }
     limits::enabled(&platform, request.currency, Direction::Incoming)?;
     let received = limits::amount(request.amount_minor, request.currency)?;
+    limits::receivable(&platform, received)?;
     let account = InternalAccountId::of(holder.owner(), request.currency);
     limits::has_room(unit, account, received)?;
     let asked = uma::asked_by(&platform, [request.currency]);
@@ -121,9 +127,11 @@ pub fn receive(
         return Err(Error::PayerDataMissing { fields });
     }
     let receipt = pricing::receipt(app.env().rates.as_ref(), &platform, received, now)?;
+    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
     let draft = draft(
         id,
         &customer,
+        destination,
         received,
         Uma {
             sender: request.sender.clone(),
@@ -131,6 +139,7 @@ pub fn receive(
             counterparty: payer,
             settlement: Settlement::Lightning { msat: receipt.msat },
             rate_details: Some(receipt.details),
+            conversion,
         },
     );
     begin(app, unit, draft, now)
@@ -168,19 +177,55 @@ fn receiver(
     }
 }
 
-/// An incoming payment to a customer's account in the currency that arrives (contract 13, row 35).
-fn draft(id: TransactionId, customer: &Customer, received: Money, uma: Uma) -> Draft {
-    let owner = Owner::Customer(customer.id);
+/// Where an incoming payment goes: into the deposit account that the receiver has named, converted
+/// if it is in another currency; else, or if that cannot be, into the receiver's internal account
+/// (specification 2.8; contract 13, rows 35 and 36). It counts whatever becomes of the account.
+fn destination(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    customer: &Customer,
+    received: Money,
+    now: Timestamp,
+) -> Result<(Destination, Option<Conversion>), Error> {
     let currency = received.currency();
-    let account = AccountRef::Internal(InternalAccountId::of(owner, currency));
+    let internal = InternalAccountId::of(Owner::Customer(customer.id), currency);
+    let internal = Destination::Account { account: AccountRef::Internal(internal), currency };
+    let Some(named) = customer.default_uma_deposit_account else { return Ok((internal, None)) };
+    let account = owners::external_account(unit, customer.platform, named)?;
+    if account.status != external_account::Status::Active {
+        return Ok((internal, None));
+    }
+    let conversion = if account.currency == currency {
+        None
+    } else {
+        let platform = owners::platform(unit, customer.platform)?;
+        let rates = app.env().rates.as_ref();
+        match pricing::conversion(rates, &platform, received, account.currency, now) {
+            Ok(conversion) => Some(conversion),
+            Err(error) if error.is_failure() => return Err(error),
+            Err(_) => return Ok((internal, None)),
+        }
+    };
+    let (account, currency) = (AccountRef::External(named), account.currency);
+    Ok((Destination::Account { account, currency }, conversion))
+}
+
+/// An incoming payment to a customer.
+fn draft(
+    id: TransactionId,
+    customer: &Customer,
+    destination: Destination,
+    received: Money,
+    uma: Uma,
+) -> Draft {
     Draft {
         id,
         platform: customer.platform,
-        owner,
+        owner: Owner::Customer(customer.id),
         platform_customer_id: customer.platform_customer_id.clone(),
         direction: Direction::Incoming,
         source: Some(Source::Uma { address: uma.sender.clone() }),
-        destination: Destination::Account { account, currency },
+        destination,
         sent: None,
         received: Receiving(received),
         terms: None,
@@ -431,10 +476,9 @@ fn broken(transaction: &Transaction) -> Error {
     Error::Internal(format!("{} is no payment to a UMA address", transaction.id()))
 }
 
-/// The customer's account that an incoming payment is for.
-fn account(transaction: &Transaction) -> Result<InternalAccountId, Error> {
-    let account = transaction.draft().destination.account().and_then(AccountRef::internal);
-    account.ok_or_else(|| broken(transaction))
+/// The customer's account into which a payment comes, wherever it goes on to.
+fn account(draft: &Draft) -> InternalAccountId {
+    InternalAccountId::of(draft.owner, draft.received.currency())
 }
 
 /// What a payment from another institution posts. It pends from the approval to the rail's answer,
@@ -447,33 +491,108 @@ fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
     };
     let fees = details.variable_fee.checked_add(details.fixed_fee);
     let fees = fees.map_err(|error| Error::Internal(error.to_string()))?;
-    let account = account(transaction)?;
+    let account = account(transaction.draft());
     Ok(movements::receipt(Rail::Lightning, account, *platform, Sending(msat), fees, *received)?)
 }
 
-/// Credits an incoming payment whose money is here, and sees that it goes on to where its owner
-/// wants it.
+/// Credits an incoming payment whose money is here, and sees that it goes on to its deposit account.
 pub(crate) fn credit(
     app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let id = transaction.id();
+    let (id, draft) = (transaction.id(), transaction.draft());
     if is_from_peer(&transaction) {
         unit.resolve(id, Resolution::Post, now)?;
     } else {
-        let received = transaction.draft().received.money();
-        unit.post(id, &movements::delivery(account(&transaction)?, received)?, now)?;
+        unit.post(id, &movements::delivery(account(draft), draft.received.money())?, now)?;
     }
-    let transaction = lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
-    if let Some(customer) = payee(unit, &transaction)?
-        && customer.default_uma_deposit_account.is_some()
-    {
-        let platform = owners::platform(unit, customer.platform)?;
-        unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::PayOnward, now, now));
+    match draft.deposit_account() {
+        Some(bank) => deposit(app, unit, transaction, bank, now),
+        None => lifecycle::advance(app, unit, transaction, Event::Settled, now),
     }
+}
+
+/// Sends what has come on to the deposit account, unless its owner's money must not move any more.
+fn deposit(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    bank: ExternalAccountId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let draft = transaction.draft();
+    let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;
+    match holder.may_move_money() {
+        Ok(()) => {}
+        Err(error) if error.is_failure() => return Err(error),
+        Err(_) => {
+            let (account, reason) = (account(draft), StatusReason::DESTINATION_UNAVAILABLE);
+            return keep(app, unit, transaction, account, reason, now);
+        }
+    }
+    let rail = owners::external_account(unit, draft.platform, bank)?.info.rails()[0];
+    let conversion = draft.uma.as_ref().and_then(|uma| uma.conversion);
+    let fees = conversion.map_or(Money::zero(draft.received.currency()), |it| it.fees);
+    let (from, platform, deposited) = (account(draft), draft.platform, draft.arrives());
+    let posting = movements::payout(from, rail, platform, draft.received, fees, deposited)?;
+    unit.pend(draft.id, &posting, now)?;
+    lifecycle::ask_rail(app, unit, &transaction, now)?;
     Ok(transaction)
+}
+
+/// Ends an incoming payment whose deposit account did not take it. What was set aside for that is
+/// its owner's again.
+pub(crate) fn refuse_deposit(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    reason: StatusReason,
+    now: Timestamp,
+) -> Result<(), Error> {
+    unit.resolve(transaction.id(), Resolution::Void, now)?;
+    let account = account(transaction.draft());
+    keep(app, unit, transaction, account, reason, now)?;
+    Ok(())
+}
+
+/// Takes back what the deposit account had taken and has sent back: the payout is reversed whole,
+/// at its own rate and with its fees.
+pub(crate) fn take_deposit_back(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (id, draft) = (transaction.id(), transaction.draft());
+    let corrupt = || Error::Internal(format!("{id} has come back and was never deposited"));
+    let settled = books::settled(&unit.postings(id)?).ok_or_else(corrupt)?;
+    let keeper = funding::keeper(unit, draft.platform, draft.owner)?.owner();
+    let (own, amount) = (account(draft), draft.received.money());
+    let account = InternalAccountId::of(keeper, amount.currency());
+    if keeper == draft.owner {
+        unit.post(id, &movements::reverse(&settled), now)?;
+    } else {
+        unit.post(id, &movements::reverse_into_suspense(&settled, own)?, now)?;
+        unit.post(id, &movements::suspense_return(account, amount)?, now)?;
+    }
+    keep(app, unit, transaction, account, StatusReason::RETURNED, now)?;
+    Ok(())
+}
+
+/// Completes an incoming payment whose money stays in an internal account.
+fn keep(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    account: InternalAccountId,
+    reason: StatusReason,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    // It goes from the lists of one account to those of another.
+    unit.know_counted(transaction.draft().platform)?;
+    lifecycle::advance(app, unit, transaction.kept_in(account), Event::Kept(reason), now)
 }
 
 /// Ends an incoming payment that is not made, on both sides if both are here.
@@ -503,56 +622,11 @@ pub(crate) fn stop(
             | Event::Refused(_)
             | Event::Returned
             | Event::Refunded
+            | Event::Kept(_)
             | Event::Expired => event.clone(),
         };
         let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
         jobs::end(app, unit, outgoing, event, then)?;
     }
     lifecycle::advance(app, unit, transaction, event, now)
-}
-
-/// Pays money that has come in out to the account that its owner has named for it, in the same
-/// currency or through a quote at the market's rate (contract 13, row 36). It is a payment of its
-/// own: one that is refused leaves the money where it is.
-pub(crate) fn pay_onward(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    id: TransactionId,
-    drawn: quotes::Drawn,
-) -> Result<(), Error> {
-    let Some(incoming) = unit.get::<Transaction>(&id)? else { return Ok(()) };
-    let draft = incoming.draft();
-    let Some(customer) = draft.owner.customer() else { return Ok(()) };
-    let customer = owners::customer(unit, draft.platform, customer)?;
-    let Some(external) = customer.default_uma_deposit_account else { return Ok(()) };
-    let account = owners::external_account(unit, draft.platform, external)?;
-    let received = draft.received;
-    let internal = InternalAccountId::of(draft.owner, received.currency());
-    let description = Some(format!("payout of {}", reference(id)));
-    if account.currency == received.currency() {
-        let transfer = Transfer {
-            internal,
-            external,
-            amount_minor: received.minor(),
-            currency: None,
-            description,
-        };
-        let (platform, way) = (draft.platform, Direction::Outgoing);
-        let (new, now) = (drawn.transaction(), drawn.now());
-        transfers::transfer(app, unit, platform, &transfer, way, new, now)?;
-        return Ok(());
-    }
-    let new = NewQuote {
-        from: quotes::From::Account { account: AccountRef::Internal(internal), customer_id: None },
-        to: quotes::To::Account(AccountRef::External(external)),
-        locked_side: quotes::Side::Sending,
-        locked_minor: received.minor(),
-        immediately_execute: true,
-        description,
-        purpose: None,
-        lookup: None,
-        payer: Facts::new(),
-    };
-    quotes::make_and_start(app, unit, draft.platform, &new, drawn)?;
-    Ok(())
 }

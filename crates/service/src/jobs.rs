@@ -194,7 +194,6 @@ async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
                 | TimerKind::ExpireIdentityCheck
                 | TimerKind::AskAccount
                 | TimerKind::DecidePayment
-                | TimerKind::PayOnward
                 | TimerKind::ImportCustomers => Ok(None),
             };
             // All are gone through even so, so that what they wait for is fetched together.
@@ -220,7 +219,6 @@ async fn ring(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
         (TimerKind::AskAccount, Ok(_)) => ask_account(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
         (TimerKind::DecidePayment, Ok(_)) => time_out(app, tenure, &timer).await,
-        (TimerKind::PayOnward, Ok(_)) => pay_onward(app, tenure, &timer).await,
     };
     let Err(error) = result else { return true };
     if matches!(error, Error::Superseded) {
@@ -300,34 +298,6 @@ async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error>
     .await
 }
 
-/// Pays money that has come in out to where its owner wants it. Where that is refused, it stays.
-async fn pay_onward(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, key, platform) =
-        (TransactionId::from_uuid(timer.subject), timer.key(), timer.platform);
-    let ahead = app.store().get::<Platform>(platform).await?;
-    let ahead = ahead.map_or(Ahead::NONE, |platform| platform.ahead);
-    let (unit_app, drawn) = (app.clone(), quotes::draw(app, ahead));
-    let paid = app
-        .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
-            unit.clear_timer(key);
-            incoming::pay_onward(&unit_app, unit, id, drawn)
-        })
-        .await;
-    match &paid {
-        Err(error) if !error.is_failure() => {}
-        Ok(()) | Err(_) => return paid,
-    }
-    tracing::info!(transaction = %id, "an incoming payment stays where it came");
-    let unit_app = app.clone();
-    app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
-        unit.clear_timer(key);
-        Ok(())
-    })
-    .await
-}
-
 /// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
 /// order is the same however often it is given, so a crash in between costs a question, not money.
 async fn ask_rail(
@@ -402,7 +372,12 @@ fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error>
     let (party, rail, amount) = other_side(unit, &transaction, flow)?;
     let draft = transaction.draft();
     let platform = owners::platform(unit, draft.platform)?;
-    let is_transfer = draft.terms.is_none() && draft.uma.is_none();
+    // A deposit in the currency that was received is a transfer.
+    let is_transfer = match (&draft.uma, flow) {
+        (None, _) => draft.terms.is_none(),
+        (Some(uma), Flow::PayOut) => draft.terms.is_none() && uma.conversion.is_none(),
+        (Some(_), Flow::PullIn) => false,
+    };
     let order = Instruction {
         key: id,
         flow,
@@ -424,7 +399,6 @@ fn other_side(
 ) -> Result<(Party, Rail, Money), Error> {
     let draft = transaction.draft();
     let corrupt = || Error::Internal(format!("{} waits for a rail without need", draft.id));
-    let received = draft.received.money();
     let source = draft.source.as_ref();
     let account = match (flow, source, &draft.destination) {
         (Flow::PayOut, _, Destination::Account { account, .. })
@@ -446,7 +420,7 @@ fn other_side(
     };
     let amount = match (flow, draft.direction, draft.sent) {
         (Flow::PullIn, Direction::Outgoing, Some(sent)) => sent.money(),
-        (Flow::PayOut | Flow::PullIn, _, _) => received,
+        (Flow::PayOut | Flow::PullIn, _, _) => draft.arrives(),
     };
     let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
     let info = account.ok_or_else(corrupt)?.info.clone();
@@ -465,8 +439,10 @@ fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool 
 
 /// Which way money has to move next for a transaction.
 fn flow(postings: &[PostingRow], transaction: &Transaction) -> Flow {
+    let is_deposited = || postings.iter().any(|posting| posting.movement == Movement::Payout);
     match transaction.draft().direction {
         Direction::Outgoing if !waits_for_source(postings, transaction) => Flow::PayOut,
+        Direction::Incoming if is_deposited() => Flow::PayOut,
         Direction::Outgoing | Direction::Incoming => Flow::PullIn,
     }
 }
@@ -507,7 +483,7 @@ fn keep_answer(
     if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
-    let from_peer = incoming::is_from_peer(&transaction);
+    let from_peer = incoming::is_from_peer(&transaction) && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             let platform = owners::platform(unit, timer.platform)?;
@@ -524,7 +500,10 @@ fn keep_answer(
                 let transaction = end(app, unit, transaction, Event::Settled, now)?;
                 return watch(app, unit, transaction, timer, asked, answer, now);
             }
+            // What goes on to a deposit account is asked about by the same timer, set anew.
+            unit.clear_timer(timer.key());
             incoming::credit(app, unit, transaction, now)?;
+            return Ok(());
         }
         RailAnswer::Refused
         | RailAnswer::Failed(_)
@@ -532,7 +511,9 @@ fn keep_answer(
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Returned => {
             let event = rail_answers::undone(&transaction, asked, answer);
-            if from_peer {
+            if let Event::Kept(reason) = event {
+                incoming::refuse_deposit(app, unit, transaction, reason, now)?;
+            } else if from_peer {
                 incoming::stop(app, unit, transaction, event, now)?;
             } else {
                 end(app, unit, transaction, event, now)?;
@@ -563,7 +544,11 @@ fn watch(
             return Ok(());
         }
         RailAnswer::Returned if asked == Flow::PayOut => {
-            funding::take_back(app, unit, transaction, now)?;
+            if transaction.draft().deposit_account().is_some() {
+                incoming::take_deposit_back(app, unit, transaction, now)?;
+            } else {
+                funding::take_back(app, unit, transaction, now)?;
+            }
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
         // The rail takes back what it said. Nobody but a person can tell where the money is.

@@ -2,12 +2,12 @@
 
 use domain::currency::Currency;
 use domain::lookup::Offer;
-use domain::money::Money;
+use domain::money::{AMOUNT_MAX, Money, Sending};
 use domain::platform::{CorridorRule, Platform};
-use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price_with};
+use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price, price_with};
 use domain::rate::{Rate, round_to_digits};
 use domain::time::Timestamp;
-use domain::transaction::RateDetails;
+use domain::transaction::{Conversion, RateDetails};
 use ports::rates::{CorridorTerms, MidRate, Rates};
 use ports::uma::Invoice;
 use rust_decimal::{Decimal, RoundingStrategy};
@@ -126,6 +126,49 @@ pub fn quote(
     })?;
     limits::sendable(platform, priced.sent.money())?;
     Ok(priced)
+}
+
+/// What `received` becomes for a deposit account in another currency, at the price of the corridor.
+pub fn conversion(
+    rates: &dyn Rates,
+    platform: &Platform,
+    received: Money,
+    currency: Currency,
+    now: Timestamp,
+) -> Result<Conversion, Error> {
+    if platform.supported(currency).is_none() {
+        return Err(Error::CurrencyNotEnabled { currency, what: "any" });
+    }
+    let Corridor { rate, fees, .. } =
+        corridor(rates, platform, received.currency(), currency, now)?;
+    let priced = price(Locked::Sending(Sending(received)), rate, fees);
+    let priced = priced.map_err(|error| Error::Unpriceable { reason: error.to_string() })?;
+    Ok(Conversion { deposited: priced.received.money(), rate, fees: priced.own_fees() })
+}
+
+/// The least and the most that can arrive over a corridor when from `min` to `max` smallest units of
+/// `sending` may be sent; nothing if nothing can.
+pub fn delivered(
+    corridor: Corridor,
+    sending: Currency,
+    (min, max): (i64, i64),
+) -> Option<(i64, i64)> {
+    let Corridor { rate, fees, .. } = corridor;
+    let arrives = |minor: i64| {
+        let sent = Money::positive(minor, sending).ok()?;
+        Some(price(Locked::Sending(Sending(sent)), rate, fees).map(|price| price.received))
+    };
+    let most = match arrives(max.min(AMOUNT_MAX))? {
+        Ok(most) => most.minor(),
+        Err(PriceError::TooLarge { .. }) => AMOUNT_MAX,
+        Err(PriceError::TooSmall { .. } | PriceError::Rate(_)) => return None,
+    };
+    // Where the fees take the least that may be sent, whatever arrives costs more.
+    let Ok(least) = arrives(min.max(1))? else { return Some((1, most)) };
+    // Rounding may let as much arrive for less.
+    let costs = price(Locked::Receiving(least), rate, fees).ok()?.sent.minor();
+    let least = if costs < min { least.minor() + 1 } else { least.minor() };
+    Some((least, most))
 }
 
 /// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi:

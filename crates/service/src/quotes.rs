@@ -104,18 +104,6 @@ pub struct Drawn {
     now: Timestamp,
 }
 
-impl Drawn {
-    /// The id of the transaction.
-    pub(crate) fn transaction(&self) -> TransactionId {
-        self.transaction
-    }
-
-    /// When they were drawn.
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-}
-
 /// Draws what a new quote needs.
 pub fn draw(app: &App, ahead: Ahead) -> Drawn {
     let now = app.now(ahead);
@@ -335,18 +323,6 @@ fn is_looked_up(
         uma::is_senders(&lookup, customer)?;
     }
     uma::is_complete(&lookup, &new.payer)
-}
-
-/// Makes a quote between accounts and executes it.
-pub(crate) fn make_and_start(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    platform: PlatformId,
-    new: &NewQuote,
-    drawn: Drawn,
-) -> Result<Quote, Error> {
-    let quote = make(app, unit, platform, new, None, None, drawn)?;
-    start(app, unit, quote, None, drawn.other_side, drawn.now)
 }
 
 fn make(

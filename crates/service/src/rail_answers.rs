@@ -5,7 +5,11 @@ use ports::rail::{Flow, RailAnswer, RailFailure};
 
 /// The event of a payment whose rail did not move the money, or took it back at once.
 pub(crate) fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer) -> Event {
-    let failed = |failure, reason| Event::Failed(failure_reason(transaction, failure), reason);
+    let is_deposit = asked == Flow::PayOut && transaction.draft().deposit_account().is_some();
+    let failed = |failure, reason| match is_deposit {
+        true => Event::Kept(reason),
+        false => Event::Failed(failure_reason(transaction, failure), reason),
+    };
     let is_pulled = asked == Flow::PullIn;
     match answer {
         RailAnswer::Failed(failure) => {
@@ -23,7 +27,10 @@ pub(crate) fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer
         RailAnswer::Refused
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Pending { .. } => Event::Refused(StatusReason::REJECTED_BY_RECEIVER),
+        | RailAnswer::Pending { .. } => {
+            let reason = StatusReason::REJECTED_BY_RECEIVER;
+            if is_deposit { Event::Kept(reason) } else { Event::Refused(reason) }
+        }
     }
 }
 
@@ -41,11 +48,12 @@ fn failure_reason(transaction: &Transaction, failure: RailFailure) -> FailureRea
 
 /// The finer reason of a payment whose rail has failed.
 fn status_reason(transaction: &Transaction, asked: Flow, failure: RailFailure) -> StatusReason {
-    let is_of_uma = transaction.draft().uma.is_some();
+    let draft = transaction.draft();
+    let is_lightning = draft.uma.is_some() && draft.deposit_account().is_none();
     match failure {
         RailFailure::TimedOut => StatusReason::TIMEOUT,
         RailFailure::NotConnected => StatusReason::RAIL_NOT_CONNECTED,
-        _ if is_of_uma && asked == Flow::PayOut => StatusReason::LIGHTNING_PAYMENT_FAILED,
+        _ if is_lightning && asked == Flow::PayOut => StatusReason::LIGHTNING_PAYMENT_FAILED,
         RailFailure::InsufficientFunds => StatusReason::INSUFFICIENT_FUNDS,
         RailFailure::AccountInvalid => StatusReason::ACCOUNT_INVALID,
     }

@@ -341,6 +341,7 @@ pub(crate) fn price(
             counterparty,
             settlement,
             rate_details: None,
+            conversion: None,
         },
         expires_at: invoice.map(|invoice| invoice.expires_at),
     })

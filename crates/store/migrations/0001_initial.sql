@@ -199,12 +199,12 @@ create index transactions_by_own_account_lasting on transactions
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
 create index transactions_by_destination_passing on transactions
     (destination_account, direction, status, id)
-    where destination_account is not null and direction <> 'INCOMING'
+    where destination_account is not null and destination_account <> own_account
     and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
     and (status <> 'PENDING' or direction = 'INCOMING');
 create index transactions_by_destination_lasting on transactions
     (destination_account, direction, status, id)
-    where destination_account is not null and direction <> 'INCOMING'
+    where destination_account is not null and destination_account <> own_account
     and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
 create index transactions_by_payer_passing on transactions (payer, direction, status, id)
     where payer is not null

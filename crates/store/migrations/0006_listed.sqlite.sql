@@ -20,7 +20,7 @@ insert into listed (leader, kind, id)
         select own_account as leader, 64 as kind, direction, status, id from transactions
         union all
         select destination_account, 96, direction, status, id from transactions
-        where direction <> 'INCOMING'
+        where destination_account <> own_account
         union all
         select payer, 128, direction, status, id from transactions
         union all

@@ -324,14 +324,14 @@ impl Unit<'_, '_> {
     }
 }
 
-/// What a payment delivered: its posting that was pending and became posted.
+/// What a payment delivered: its last posting that was pending and became posted.
 pub fn settled(rows: &[PostingRow]) -> Option<Posting> {
     let became_posted = |number: u32| {
         let posted = RowPhase::Resolves(number, Resolution::Post);
         rows.iter().any(|row| row.phase == posted)
     };
     let row =
-        rows.iter().find(|row| row.phase == RowPhase::Pending && became_posted(row.number))?;
+        rows.iter().rfind(|row| row.phase == RowPhase::Pending && became_posted(row.number))?;
     Posting::new(row.movement, row.entries.clone()).ok()
 }
 

@@ -29,6 +29,8 @@ struct Stored {
     crypto_network: Option<String>,
     verification: Option<String>,
     holder_name: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    removed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,6 +106,7 @@ impl Stored {
             crypto_network: account.crypto_network.clone(),
             verification: account.verification.map(|result| result.name().to_owned()),
             holder_name: account.holder_name.clone(),
+            removed: account.is_removed,
         }
     }
 
@@ -214,6 +217,7 @@ impl Record for ExternalAccount {
             platform_account_id: stored.platform_account_id,
             info: Stored::info(&account_type, fields, rails, beneficiary)
                 .ok_or_else(|| row.corrupt("not the data of an account"))?,
+            is_removed: stored.removed,
             crypto_network: stored.crypto_network,
             verification: verification.transpose()?,
             holder_name: stored.holder_name,

@@ -29,9 +29,6 @@ pub enum TimerKind {
     ExpireIdentityCheck,
     /// The time to decide on an incoming payment is over; the subject is the transaction.
     DecidePayment,
-    /// Money that has come in is paid out to where its owner wants it; the subject is the
-    /// transaction with which it came.
-    PayOnward,
     /// The next part of a file is gone through; the subject is the import.
     ImportCustomers,
     /// The rail is asked what it knows about an external account, which is the subject.
@@ -40,13 +37,12 @@ pub enum TimerKind {
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::ExpireQuote,
         Self::AskRail,
         Self::ExpireInvitation,
         Self::ExpireIdentityCheck,
         Self::DecidePayment,
-        Self::PayOnward,
         Self::ImportCustomers,
         Self::AskAccount,
     ];
@@ -60,7 +56,6 @@ impl TimerKind {
             Self::ExpireInvitation => "EXPIRE_INVITATION",
             Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
             Self::DecidePayment => "DECIDE_PAYMENT",
-            Self::PayOnward => "PAY_ONWARD",
             Self::ImportCustomers => "IMPORT_CUSTOMERS",
         }
     }

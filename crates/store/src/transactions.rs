@@ -9,8 +9,8 @@ use domain::pricing::Multipliers;
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Facts, FailureReason, RateDetails, Settlement,
-    Source, Status, StatusReason, Step, Terms, Transaction, Uma,
+    AccountRef, Conversion, Destination, Direction, Draft, Facts, FailureReason, RateDetails,
+    Settlement, Source, Status, StatusReason, Step, Terms, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
@@ -103,6 +103,37 @@ struct StoredUma {
     counterparty: StoredFacts,
     #[serde(skip_serializing_if = "Option::is_none")]
     rates: Option<StoredRateDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversion: Option<StoredConversion>,
+}
+
+/// A received amount converted for a deposit account.
+#[derive(Serialize, Deserialize)]
+struct StoredConversion {
+    currency: String,
+    deposited: i64,
+    rate: Decimal,
+    fees: i64,
+}
+
+impl StoredConversion {
+    fn of(conversion: &Conversion) -> Self {
+        Self {
+            currency: conversion.deposited.currency().code().to_owned(),
+            deposited: conversion.deposited.minor(),
+            rate: conversion.rate.value(),
+            fees: conversion.fees.minor(),
+        }
+    }
+
+    fn into_domain(self, received: Currency) -> Option<Conversion> {
+        let currency = Currency::from_code(&self.currency)?;
+        Some(Conversion {
+            deposited: Money::positive(self.deposited, currency).ok()?,
+            rate: Rate::new(self.rate, received, currency).ok()?,
+            fees: Money::new(self.fees, received).ok()?,
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -325,10 +356,11 @@ impl Record for Transaction {
     fn strands(&self) -> (Uuid, Vec<Strand>) {
         let draft = self.draft();
         let destination = destination_uuid(draft.platform, &draft.destination);
+        let parties = parties(draft);
         let listed = Listed {
             platform: draft.platform.uuid(),
-            parties: parties(draft),
-            destination: Some(destination).filter(|_| draft.direction == Direction::Outgoing),
+            parties,
+            destination: Some(destination).filter(|account| *account != parties.own_account),
             facet: facet(draft.direction, self.status()),
         };
         (draft.id.uuid(), listed.strands(&INDEXES).collect())
@@ -344,6 +376,7 @@ impl Record for Transaction {
                 receiver: uma.receiver.to_string(),
                 counterparty: stored_facts(&uma.counterparty),
                 rates: uma.rate_details.as_ref().map(StoredRateDetails::of),
+                conversion: uma.conversion.as_ref().map(StoredConversion::of),
             }),
             terms: draft.terms.as_ref().map(|terms| StoredTerms {
                 rate: terms.rate.value(),
@@ -463,6 +496,8 @@ impl Record for Transaction {
                     let rates = uma
                         .rates
                         .map(|rates| rates.into_domain(receiving_currency, receiving_currency));
+                    let conversion = uma.conversion;
+                    let conversion = conversion.map(|it| it.into_domain(receiving_currency));
                     Some(Uma {
                         sender: UmaAddress::parse(&uma.sender).ok()?,
                         receiver: UmaAddress::parse(&uma.receiver).ok()?,
@@ -472,10 +507,16 @@ impl Record for Transaction {
                             Some(rates) => Some(rates?),
                             None => None,
                         },
+                        conversion: match conversion {
+                            Some(conversion) => Some(conversion?),
+                            None => None,
+                        },
                     })
                 }
                 (Some(_), None) | (None, Some(_)) => return None,
             };
+            let conversion = uma.as_ref().and_then(|uma: &Uma| uma.conversion);
+            let arriving = conversion.map_or(receiving_currency, |it| it.deposited.currency());
             Some(Draft {
                 id,
                 platform,
@@ -483,9 +524,7 @@ impl Record for Transaction {
                 platform_customer_id,
                 direction,
                 source,
-                destination: stored
-                    .destination
-                    .into_domain(destination_account, receiving_currency)?,
+                destination: stored.destination.into_domain(destination_account, arriving)?,
                 sent,
                 received: Receiving(received),
                 terms,
@@ -579,8 +618,7 @@ pub(crate) static INDEXES: Indexes = {
         by_destination: Index {
             tag: 3,
             columns: &["destination_account", "direction", "status"],
-            // PostgreSQL would take an equation for the one with the column, and not search by it.
-            condition: Some("direction <> 'INCOMING'"),
+            condition: Some("destination_account <> own_account"),
             ..OF_PARTY
         },
         by_payer: Index { tag: 4, columns: &["payer", "direction", "status"], ..OF_PARTY },

@@ -114,7 +114,7 @@ predicates! {
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
     A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
     B1 "a quote to a UMA address stands on a lookup of its own payer that was still good",
-    C1 "a customer's default deposit account is one of its own",
+    C1 "a customer's default deposit account is one of its own that was not switched off",
     C2 "every customer can be read and has its address to itself",
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
     C4 "every identity check can be read, and waits for its time while it is its customer's open one",

@@ -17,16 +17,16 @@ use domain::approval;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::delivery::{self, Attempt, Delivery, Draft as DeliveryDraft, Outcome, Plan};
-use domain::id::Owner;
+use domain::id::{InternalAccountId, Owner};
 use domain::invitation;
 use domain::kyc::CheckEvent;
 use domain::money::{Money, Receiving, Sending};
 use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
-use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason};
+use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason, Transaction};
 use engines::{Kind, Place, damage};
 use ledger::movements::{self, Target};
-use ledger::posting::Resolution;
+use ledger::posting::{Posting, Resolution};
 use store::Store;
 use store::books;
 use store::customers::UmaClaim;
@@ -67,6 +67,10 @@ const UMA_WAITS: u128 = 144;
 const UMA_WAITS_IN: u128 = 154;
 const UMA_IN: u128 = 155;
 const UMA_IN_OPEN: u128 = 156;
+const UMA_DEPOSITED: u128 = 157;
+const UMA_KEPT: u128 = 158;
+const UMA_PAID: u128 = 145;
+const UMA_DEPOSIT_OPEN: u128 = 159;
 const OUT_RETURNED: u128 = 132;
 const QUOTE_RETURNED: u128 = 133;
 const QUOTE_FUNDED_RETURNED: u128 = 134;
@@ -388,6 +392,61 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     Ok(())
 }
 
+/// Sets aside what such a payment deposits.
+fn paid_out(unit: &mut Unit<'_, '_>, number: u128) -> Result<Posting> {
+    let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
+    let draft = transaction.draft();
+    let (received, from) = (draft.received, draft.owner);
+    let from = InternalAccountId::of(from, received.currency());
+    let conversion = draft.uma.as_ref().and_then(|uma| uma.conversion);
+    let fees = conversion.map_or(Money::zero(received.currency()), |conversion| conversion.fees);
+    let (rail, platform) = (Rail::Sepa, draft.platform);
+    let posting = movements::payout(from, rail, platform, received, fees, draft.arrives()).unwrap();
+    unit.pend(transaction_id(number), &posting, at(241))?;
+    Ok(posting)
+}
+
+/// Payments into deposit accounts: one that is there, one that came back, and one under way from a
+/// customer here.
+fn deposited(unit: &mut Unit<'_, '_>) -> Result {
+    let msat = Money::new(MSAT, Currency::MSAT).unwrap();
+    let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
+    let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
+    let receipt =
+        movements::receipt(Rail::Lightning, to, platform_id(1), sent, fees, received).unwrap();
+    let dollars = money(540, "USD");
+    for (number, account, converted) in
+        [(UMA_DEPOSITED, EUROS, None), (UMA_KEPT, DOLLARS, Some(dollars))]
+    {
+        let incoming = uma_in(number, 1, 1, received.money(), None);
+        begin(unit, into_account(incoming, account, converted))?;
+        advance(unit, number, &[Event::Started], at(240))?;
+        unit.post(transaction_id(number), &receipt, at(240))?;
+        let posting = paid_out(unit, number)?;
+        unit.resolve(transaction_id(number), Resolution::Post, at(242))?;
+        advance(unit, number, &[Event::Settled], at(242))?;
+        if number == UMA_KEPT {
+            unit.post(transaction_id(number), &movements::reverse(&posting), at(243))?;
+            let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
+            let kept = Transaction::clone(&transaction).kept_in(to);
+            let kept = kept.apply(Event::Kept(StatusReason::RETURNED), at(243)).unwrap();
+            unit.add_event(event(kept.now()))?;
+            unit.move_transaction(kept);
+        }
+    }
+    let (_, received) = looked_up(unit, UMA_PAID, Some(2))?;
+    exchanged(unit, UMA_PAID, Target::Transit, received)?;
+    let incoming = uma_in(UMA_DEPOSIT_OPEN, 1, 2, received, Some(UMA_PAID));
+    begin(unit, into_account(incoming, OF_ANOTHER, Some(dollars)))?;
+    settled(unit, UMA_PAID)?;
+    let posting = movements::delivery(customer_account(2, "EUR"), received).unwrap();
+    unit.post(transaction_id(UMA_DEPOSIT_OPEN), &posting, at(240))?;
+    advance(unit, UMA_DEPOSIT_OPEN, &[Event::Started], at(240))?;
+    paid_out(unit, UMA_DEPOSIT_OPEN)?;
+    unit.set_timer(under_way(uuid(UMA_DEPOSIT_OPEN), TimerKind::AskRail));
+    Ok(())
+}
+
 /// Imports: one half-way, and one at its end.
 fn imports(unit: &mut Unit<'_, '_>) -> Result {
     use domain::bulk_import::{Counts, Event};
@@ -449,6 +508,7 @@ fn build(engine: &dyn Engine) {
             imports(unit)?;
             quotes(unit)?;
             uma(unit)?;
+            deposited(unit)?;
             tell_balances(unit)
         });
         built.await.unwrap();
@@ -513,6 +573,8 @@ fn with_ids(sql: &str) -> String {
         ("$uma_here_in", uuid(UMA_HERE_IN)),
         ("$uma_waits_in", uuid(UMA_WAITS_IN)),
         ("$uma_in_open", uuid(UMA_IN_OPEN)),
+        ("$uma_deposited", uuid(UMA_DEPOSITED)),
+        ("$uma_deposit_open", uuid(UMA_DEPOSIT_OPEN)),
         ("$uma_lookup", lookup_id(UMA_OUT).uuid()),
         ("$spare_lookup", lookup_id(LOOKUP).uuid()),
         ("$nothing", uuid(999_999)),
@@ -521,6 +583,7 @@ fn with_ids(sql: &str) -> String {
         ("$first_platform", platform_id(1).uuid()),
         ("$second_platform", platform_id(2).uuid()),
         ("$account_of_another", account_id(OF_ANOTHER).uuid()),
+        ("$adas_dollars", account_id(DOLLARS).uuid()),
     ]
     .into_iter()
     .map(|(name, id)| (name, id.as_bytes().to_vec()))
@@ -1088,6 +1151,34 @@ const CORRUPTERS: &[Corrupter] = &[
         "update transactions set receiving_minor = receiving_minor + 1 where id = $uma_waits_in",
     ),
     corrupter(&["U1", "T7", "L3"], "delete from postings where transaction_id = $uma_here_in"),
+    // A deposit that was not made, one of another amount than was received, one of which nothing is
+    // set aside, one that nobody asks about, and one that came back to no UMA address.
+    corrupter(
+        &["T7"],
+        "update postings set movement = 'TRANSFER_OUT' \
+         where transaction_id = $uma_deposited and movement = 'PAYOUT'",
+    ),
+    corrupter(
+        &["T7", "U1"],
+        "update transactions set receiving_minor = receiving_minor + 1 \
+         where id = $uma_deposit_open",
+    ),
+    corrupter(
+        &["H3", "H2"],
+        "delete from postings where transaction_id = $uma_deposit_open and movement = 'PAYOUT'",
+    ),
+    corrupter(&["T10"], "delete from timers where subject = $uma_deposit_open"),
+    corrupter(
+        &["T1", "E1"],
+        "update transactions set history = unhex(hex(history) || \
+         hex(substr(history, length(history) - 8))) where id = $deposited",
+    ),
+    // A deposit into somebody else's account.
+    corrupter(
+        &["S4", "N1"],
+        "update transactions set destination_account = $account_of_another \
+         where id = $uma_deposited",
+    ),
     // A decision that nothing will ever ask for.
     corrupter(&["T10", "A1"], "delete from timers where subject = $uma_waits_in"),
     // Another amount left over Lightning than the invoice asks for.
@@ -1109,6 +1200,8 @@ const CORRUPTERS: &[Corrupter] = &[
         &["C1"],
         "update customers set default_uma_deposit_account = $nothing where id = $ada",
     ),
+    // Deposits that go to an account which was switched off.
+    corrupter(&["C1"], "update external_accounts set status = 'INACTIVE' where id = $adas_dollars"),
     // An address that could be given out again, and one that is none.
     corrupter(&["C2"], "delete from uma_addresses where customer = $ada"),
     corrupter(&["C2"], "update customers set uma_address = 'Ada' where id = $ada"),

@@ -1,5 +1,4 @@
-//! Payments of other institutions to customers (specification 4.16; contract 6.18, 7.3), and where
-//! their money goes on to.
+//! Payments of other institutions to customers (specification 4.16; contract 6.18, 7.3).
 
 use domain::clock::Ahead;
 use domain::currency::Currency;
@@ -15,14 +14,14 @@ use crate::support::{Answer, Client, Server, text};
 use crate::uma::address_of;
 
 /// A customer who is paid, with its account in US dollars.
-struct Payee {
-    client: Client,
-    customer: String,
-    usd: String,
+pub struct Payee {
+    pub client: Client,
+    pub customer: String,
+    pub usd: String,
 }
 
 impl Payee {
-    async fn on(server: &Server) -> Self {
+    pub async fn on(server: &Server) -> Self {
         let client = server.platform().await;
         let customer = client.customer().await;
         let usd = client.account(Some(&customer), "USD").await;
@@ -30,7 +29,7 @@ impl Payee {
     }
 
     /// A payment of the sandbox.
-    async fn receive(&self, user: &str, amount: i64) -> Answer {
+    pub async fn receive(&self, user: &str, amount: i64) -> Answer {
         let body = json!({
             "senderUmaAddress": format!("${user}@sandbox.uma.money"),
             "receivingCurrencyCode": "USD",
@@ -41,14 +40,14 @@ impl Payee {
     }
 
     /// Makes the platform decide on its payments.
-    async fn with_webhook(self) -> Self {
+    pub async fn with_webhook(self) -> Self {
         let body = json!({ "webhookEndpoint": "https://example.com/hook" });
         self.client.patch("/config", &body).await.expect(200);
         self
     }
 
     /// Checks how a payment stands and why, and gives it.
-    async fn stands_at(&self, payment: &Value, status: &str, reason: Option<&str>) -> Value {
+    pub async fn stands_at(&self, payment: &Value, status: &str, reason: Option<&str>) -> Value {
         let shown = self.client.transaction(&payment["id"]).await;
         let said = (shown["status"].as_str(), shown["failureReason"].as_str());
         assert_eq!(said, (Some(status), reason), "{shown}");
@@ -356,82 +355,6 @@ fn unsaid(customer: &str) -> PayIn {
     }
 }
 
-/// Adds the account that payments of a customer go on to.
-async fn default_account(payee: &Payee, mut body: Value) -> String {
-    body["customerId"] = json!(payee.customer);
-    body["defaultUmaDepositAccount"] = json!(true);
-    let made = payee.client.post("/customers/external-accounts", &body).await;
-    text(&made.expect(201)["id"])
-}
-
-/// The payout of a payment.
-async fn payout(payee: &Payee) -> Value {
-    let path = format!("/transactions?type=OUTGOING&customerId={}", payee.customer);
-    payee.client.get(&path).await.expect(200)["data"][0].clone()
-}
-
-#[tokio::test]
-async fn a_payment_goes_on_to_the_default_deposit_account() {
-    for (suffix, left) in [("789", 0), ("003", 5_000)] {
-        let server = Server::new();
-        let payee = Payee::on(&server).await;
-        let bank = default_account(&payee, crate::support::usd_external(None, suffix)).await;
-        let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
-        server.pass(200).await;
-        let got = payee.stands_at(&payment, "COMPLETED", None).await;
-        assert_eq!(got["destination"]["accountId"], payee.usd);
-        let out = payout(&payee).await;
-        assert_eq!(out["destination"]["accountId"], bank, "{out}");
-        assert_eq!(out["receivedAmount"], got["receivedAmount"]);
-        let reference = text(&got["reconciliationInstructions"]["reference"]);
-        assert_eq!(out["description"], format!("payout of {reference}"));
-        server.pass(1_000).await;
-        // What the bank does not take stays here.
-        assert_eq!(payee.client.balance(&payee.usd).await, left, "{suffix}");
-        server.verify();
-    }
-}
-
-#[tokio::test]
-async fn a_payment_is_converted_for_a_deposit_account_in_another_currency() {
-    let server = Server::new();
-    let payee = Payee::on(&server).await;
-    let iban = json!({
-        "currency": "EUR",
-        "accountInfo": {
-            "accountType": "EUR_ACCOUNT",
-            "iban": "DE89370400440532013789",
-            "beneficiary": { "beneficiaryType": "INDIVIDUAL", "fullName": "Ada Lovelace" },
-        },
-    });
-    let bank = default_account(&payee, iban).await;
-    payee.receive("success.usd", 5_000).await.expect(200);
-    server.pass(200).await;
-    assert_eq!(payout(&payee).await["status"], "PROCESSING");
-    server.pass(200).await;
-    let out = payout(&payee).await;
-    assert_eq!(out["status"], "COMPLETED", "{out}");
-    assert_eq!(out["destination"]["accountId"], bank);
-    assert_eq!(out["sentAmount"]["amount"], 5_000);
-    assert!(out["quoteId"].is_string());
-    assert_eq!(payee.client.balance(&payee.usd).await, 0);
-    server.verify();
-}
-
-#[tokio::test]
-async fn a_payment_whose_payout_is_refused_stays() {
-    let server = Server::new();
-    let payee = Payee::on(&server).await;
-    default_account(&payee, crate::support::usd_external(None, "789")).await;
-    payee.client.limit_usd(10_000, 20_000).await;
-    let payment = payee.receive("success.usd", 5_000).await.expect(200).clone();
-    server.pass(2_000).await;
-    payee.stands_at(&payment, "COMPLETED", None).await;
-    assert_eq!(payee.client.balance(&payee.usd).await, 5_000);
-    assert_eq!(payee.client.count("/transactions?type=OUTGOING").await, 0);
-    server.verify();
-}
-
 #[tokio::test]
 async fn a_live_platform_without_a_webhook_takes_no_payment() {
     let server = Server::new();
@@ -448,5 +371,26 @@ async fn a_live_platform_without_a_webhook_takes_no_payment() {
     assert_eq!(payment.failure(), Some(FailureReason::PaymentApprovalWebhookError));
     let shown = live.transaction(&json!(id.to_string())).await;
     assert_eq!(shown["failureReason"], "PAYMENT_APPROVAL_WEBHOOK_ERROR");
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_limits_of_the_platform_bind_what_comes_in() {
+    let server = Server::new();
+    let payee = Payee::on(&server).await;
+    payee.client.limit_usd(1_000, 2_000).await;
+    for amount in [999, 2_001] {
+        let answer = payee.receive("success.usd", amount).await;
+        let details = answer.refused(400, "AMOUNT_OUT_OF_RANGE");
+        assert_eq!(details["field"], "receivingCurrencyAmount");
+        assert_eq!((&details["minAmount"], &details["maxAmount"]), (&json!(1_000), &json!(2_000)));
+    }
+    for amount in [1_000, 2_000] {
+        payee.receive("success.usd", amount).await.expect(200);
+    }
+    server.pass(1_000).await;
+    assert_eq!(payee.client.balance(&payee.usd).await, 3_000);
+    // A deposit is money that is here already.
+    payee.client.fund(&payee.usd, 1).await;
     server.verify();
 }

@@ -16,7 +16,7 @@ use ledger::movements::Movement;
 use uuid::Uuid;
 
 use super::payment::{Payment, RawPosting, RawQuote, RawSettlement, RawTransaction};
-use super::{Findings, Ledger, Predicate, Run, shown};
+use super::{Findings, Ledger, Predicate, Run, shown, states};
 use crate::books::{self, LedgerAccount, RowPhase};
 use crate::error::StoreError;
 use crate::record::Record;
@@ -160,17 +160,21 @@ fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
 /// Adds to L10 what a payment earned, and what it should have.
 fn fees(run: &mut Run<'_>, payment: &Payment) {
     let fees = &mut run.books.fees;
+    // What a deposit takes comes back with the deposit.
+    let is_deposit = has(payment, &[Movement::Payout]);
     // A receipt takes fees without a quote, so only what quotes exchange is compared.
     for posting in payment.posted() {
         let earns = match posting.movement {
             Movement::Exchange => Side::Credit,
             // What came back took its fees with it.
-            Movement::Return => Side::Debit,
+            Movement::Return if !is_deposit => Side::Debit,
             Movement::Deposit
             | Movement::TransferOut
             | Movement::TransferIn
             | Movement::Receipt
             | Movement::Delivery
+            | Movement::Payout
+            | Movement::Return
             | Movement::Funding
             | Movement::Suspense
             | Movement::SuspenseReturn => continue,
@@ -286,6 +290,9 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
         return;
     }
     run.findings.saw(Predicate::T7, 1);
+    if states::is_received(transaction) {
+        return received_what_it_says(run, payment, transaction);
+    }
     let name = payment.name();
     // What came back later does not unmake what was delivered.
     let made = || payment.posted().filter(|posting| posting.movement != Movement::Return);
@@ -325,6 +332,67 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     run.findings.demand(Predicate::T7, given == i128::from(leaves), || {
         format!("{name} gave its destination what it does not say")
     });
+}
+
+/// T7 of a payment to a customer's UMA address: what came is in the customer's account, or has gone
+/// on from there.
+fn received_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
+    let name = payment.name();
+    let received = i128::from(transaction.receiving_minor);
+    let own = InternalAccountId::of(transaction.owner, transaction.receiving_currency);
+    let came = payment
+        .posted()
+        .filter(|posting| matches!(posting.movement, Movement::Receipt | Movement::Delivery));
+    let came = sum(came, Side::Credit, |account| *account == AccountKey::Internal(own));
+    run.findings.demand(Predicate::T7, came == received, || {
+        format!("{name} gave its owner what it does not say")
+    });
+    // It stays with the platform if it came back for an owner who was deleted in the meantime.
+    let target = run.parties.internal(transaction.destination_account);
+    let stays =
+        net(payment, |account| target.is_some_and(|it| *account == AccountKey::Internal(it)));
+    let is_kept = if target.is_some() { stays == received } else { is_deposited(payment) };
+    run.findings.demand(Predicate::T7, is_kept, || {
+        format!("{name} gave its destination what it does not say")
+    });
+}
+
+/// Whether what a payment has received was paid out and did not come back.
+fn is_deposited(payment: &Payment) -> bool {
+    has(payment, &[Movement::Payout]) && !has(payment, &[Movement::Return])
+}
+
+/// T7: what goes on to a deposit account is all that was received, and reaches it as is said.
+pub(super) fn deposits_what_it_says(
+    findings: &mut Findings,
+    payment: &Payment,
+    draft: &transaction::Draft,
+) {
+    if draft.deposit_account().is_none() {
+        return;
+    }
+    let own = InternalAccountId::of(draft.owner, draft.received.currency());
+    for posting in payment.postings.iter().filter(|posting| {
+        posting.movement == Movement::Payout && !matches!(posting.phase, RowPhase::Resolves(..))
+    }) {
+        let side = |side, counts: &dyn Fn(&AccountKey) -> bool| {
+            sum(std::iter::once(posting), side, counts)
+        };
+        let taken = side(Side::Debit, &|account| *account == AccountKey::Internal(own));
+        let given = side(Side::Credit, &|account| {
+            matches!(account, AccountKey::Rail { currency, .. }
+                if *currency == draft.arrives().currency())
+        });
+        let said = (draft.received.minor(), draft.arrives().minor());
+        let fits = (taken, given) == (said.0.into(), said.1.into());
+        findings.demand(Predicate::T7, fits, || {
+            format!(
+                "posting {} of {} deposits what it does not say",
+                posting.number,
+                payment.name()
+            )
+        });
+    }
 }
 
 /// T8.
@@ -381,7 +449,7 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
 /// T9.
 fn not_paid_and_returned(findings: &mut Findings, payment: &Payment) {
     findings.saw(Predicate::T9, 1);
-    let paid = has(payment, &[Movement::Exchange, Movement::TransferOut]);
+    let paid = has(payment, &[Movement::Exchange, Movement::TransferOut, Movement::Payout]);
     let came_back = has(payment, &[Movement::Return]);
     let was_given_back = has(payment, &[Movement::SuspenseReturn]);
     findings.demand(Predicate::T9, came_back || !(paid && was_given_back), || {

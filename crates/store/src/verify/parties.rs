@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::customer::Customer;
-use domain::external_account::ExternalAccount;
+use domain::external_account::{ExternalAccount, Status};
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, LookupId, Owner};
 use domain::lookup::Lookup;
 use domain::platform::{Mode, Platform};
@@ -31,7 +31,7 @@ const TOKENS: &str = "select id, platform, revoked from tokens";
 const CUSTOMERS: &str = "select c.id, c.platform, c.uma_address, c.default_uma_deposit_account, \
     u.customer, \
     c.is_deleted, c.customer_type from customers c left join uma_addresses u on u.address = c.uma_address";
-const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, currency \
+const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, currency, status \
     from external_accounts";
 const FINGERPRINTS: &str = "select fingerprint, external_account \
     from external_account_fingerprints";
@@ -65,6 +65,8 @@ pub(super) struct Parties {
     owners: BTreeMap<Uuid, Uuid>,
     /// Platform and owner of every external account.
     external_accounts: BTreeMap<Uuid, (Uuid, Owner)>,
+    /// External accounts that were switched off.
+    inactive: BTreeSet<Uuid>,
     /// Default deposit accounts, by customer.
     deposit_accounts: BTreeMap<Uuid, Uuid>,
 }
@@ -92,6 +94,11 @@ impl Parties {
     pub(super) fn internal(&self, account: Uuid) -> Option<InternalAccountId> {
         let account = InternalAccountId::from_uuid(account);
         self.platform_of_internal(account).map(|_| account)
+    }
+
+    /// The owner of an external account, if there is such an account.
+    pub(super) fn owner_of_external(&self, account: Uuid) -> Option<Owner> {
+        self.external_accounts.get(&account).map(|(_, owner)| *owner)
     }
 
     /// The platform of an account of either kind.
@@ -220,11 +227,15 @@ fn is_spelled(address: &str) -> bool {
 }
 
 fn external_accounts(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &["id", "platform", "owner_kind", "owner", "currency"];
+    let columns = &["id", "platform", "owner_kind", "owner", "currency", "status"];
     run.each(EXTERNAL_ACCOUNTS, (ExternalAccount::TABLE, columns), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
-        let read = |row: &mut Row| Ok((row.id()?, row.uuid()?, read_owner(row)?, row.currency()?));
-        let (id, platform, owner, currency): (ExternalAccountId, _, _, _) = match read(&mut row) {
+        let read = |row: &mut Row| {
+            let (id, platform, owner) = (row.id()?, row.uuid()?, read_owner(row)?);
+            Ok((id, platform, owner, row.currency()?, row.text()?))
+        };
+        let found: Result<(ExternalAccountId, _, _, _, _), _> = read(&mut row);
+        let (id, platform, owner, currency, status) = match found {
             Ok(columns) => columns,
             Err(error) => {
                 run.numbers.is_incomplete = true;
@@ -238,6 +249,9 @@ fn external_accounts(run: &mut Run<'_>) -> Result<(), StoreError> {
         ];
         run.numbers.count(id.uuid(), strands);
         run.parties.external_accounts.insert(id.uuid(), (platform, owner));
+        if status == Status::Inactive.name() {
+            run.parties.inactive.insert(id.uuid());
+        }
         let is_its = run.parties.platform_of(owner) == Some(platform);
         run.findings.demand(Predicate::S4, is_its, || {
             format!("{id} belongs to an owner who is not its platform's")
@@ -283,6 +297,10 @@ fn deposit_accounts(run: &mut Run<'_>) {
         let owner = run.parties.external_accounts.get(&account).map(|(_, owner)| *owner);
         run.findings.demand(Predicate::C1, owner == Some(Owner::Customer(id)), || {
             format!("ExternalAccount:{account} gets deposits of {id} and is not its own")
+        });
+        let is_inactive = run.parties.inactive.contains(&account);
+        run.findings.demand(Predicate::C1, !is_inactive, || {
+            format!("ExternalAccount:{account} gets deposits of {id} and was switched off")
         });
     }
 }

@@ -13,7 +13,7 @@ use ledger::movements::Movement;
 use uuid::Uuid;
 
 use super::payment::{Payment, RawLookup, RawQuote, RawSettlement, RawTransaction};
-use super::{Findings, Predicate, Run};
+use super::{Findings, Predicate, Run, money};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::Record;
@@ -55,6 +55,7 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     };
     let drawn = TransactionId::from_uuid(payment.id).created_at();
     let times = [drawn, transaction.created_at, transaction.updated_at];
+    only_what_was_received_is_kept(findings, transaction, &name, steps.as_deref());
     check_steps(findings, &machine, &name, steps, transaction.status, times);
     quote_fits(findings, payment, transaction);
     expired_holds_nothing(findings, payment);
@@ -121,6 +122,20 @@ fn check_steps<S: Copy + PartialEq>(
     });
     findings.demand(Predicate::T1, first.1 == drawn, || {
         format!("{name} does not start when its id was drawn")
+    });
+}
+
+/// T1: a payment is completed twice only where its deposit has come back.
+fn only_what_was_received_is_kept(
+    findings: &mut Findings,
+    transaction: &RawTransaction,
+    name: &str,
+    steps: Option<&[(transaction::Status, Timestamp)]>,
+) {
+    let completed = |(status, _): &&(_, _)| *status == transaction::Status::Completed;
+    let times = steps.unwrap_or_default().iter().filter(completed).count();
+    findings.demand(Predicate::T1, times <= 1 || is_received(transaction), || {
+        format!("{name} was completed twice and is not to a UMA address of a customer")
     });
 }
 
@@ -237,8 +252,8 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     };
     let holds = match (is_under_way, is_from_internal) {
         (true, true) => waits == 1,
-        // It keeps room in its account from when it was approved.
-        (true, false) if is_received_over_lightning(transaction) => {
+        // It keeps room in its account from when it was approved, and its deposit is on its way.
+        (true, false) if is_received(transaction) => {
             waits == usize::from(transaction.status == Status::Processing)
         }
         // What comes from elsewhere may not have been announced by its rail yet.
@@ -254,9 +269,9 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     });
 }
 
-fn is_received_over_lightning(transaction: &RawTransaction) -> bool {
-    transaction.direction == Direction::Incoming
-        && matches!(transaction.settlement, RawSettlement::Lightning(_))
+/// Whether it is a payment to the UMA address of a customer.
+pub(super) fn is_received(transaction: &RawTransaction) -> bool {
+    transaction.direction == Direction::Incoming && transaction.settlement != RawSettlement::None
 }
 
 /// T10.
@@ -270,7 +285,11 @@ fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction)
             (payment.id, TimerKind::DecidePayment)
         }
         // It waits for its other side, which U1 finds and which has the timer.
-        (Status::Processing, _) if is_here && !waits_for_source(payment) => return,
+        (Status::Processing, _)
+            if is_here && !is_received(transaction) && !waits_for_source(payment) =>
+        {
+            return;
+        }
         (Status::Pending, None) | (Status::Processing, _) => (payment.id, TimerKind::AskRail),
         (
             Status::Created
@@ -304,6 +323,8 @@ pub(super) struct Side {
     direction: Direction,
     status: transaction::Status,
     amount: (Currency, i64),
+    /// Whether the payee has the money, whose deposit may still be on its way.
+    is_delivered: bool,
 }
 
 impl Side {
@@ -317,8 +338,12 @@ impl Side {
             | (Direction::Outgoing, Direction::Outgoing) => return false,
         };
         let fits = match got.status {
-            Status::Pending | Status::Processing => paid.status == Status::Processing,
-            Status::Completed => paid.status == Status::Completed,
+            Status::Pending | Status::Processing if !got.is_delivered => {
+                paid.status == Status::Processing
+            }
+            Status::Pending | Status::Processing | Status::Completed => {
+                paid.status == Status::Completed
+            }
             Status::Rejected => paid.status == Status::Rejected,
             Status::Failed => matches!(paid.status, Status::Failed | Status::Refunded),
             Status::Created | Status::Refunded | Status::Expired => false,
@@ -350,6 +375,7 @@ fn has_other_side(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransac
         direction: transaction.direction,
         status: transaction.status,
         amount: (transaction.receiving_currency, transaction.receiving_minor),
+        is_delivered: payment.posted().any(|posting| posting.movement == Movement::Delivery),
     };
     match run.here.remove(&paid_by) {
         Some(other) => run.findings.demand(Predicate::U1, side.fits(other), || {
@@ -423,6 +449,12 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
             format!("{name} is from or to account {account}, which is not its platform's")
         });
     }
+    if is_received(transaction) {
+        let owner = parties.owner_of_external(transaction.destination_account);
+        findings.demand(Predicate::S4, owner.is_none_or(|it| it == transaction.owner), || {
+            format!("{name} is deposited into an account that is not its owner's")
+        });
+    }
     for quote in &payment.quotes {
         let is_same = (quote.platform, quote.owner) == (platform, transaction.owner)
             && quote.source_account == transaction.source_account
@@ -440,8 +472,11 @@ pub(super) fn check_contents(run: &mut Run<'_>, payment: &Payment, is_sound: boo
     let Run { findings, keyring: Some(keyring), .. } = run else { return };
     let mut contents = Contents { findings, keyring, is_sound };
     if let Some(transaction) = &payment.transaction {
-        let sealed = &transaction.sealed;
-        contents.check::<Transaction>(payment.name(), payment.id, sealed, &transaction.values);
+        let (name, sealed) = (payment.name(), &transaction.sealed);
+        let read = contents.check::<Transaction>(name, payment.id, sealed, &transaction.values);
+        if let Some(read) = read {
+            money::deposits_what_it_says(contents.findings, payment, read.draft());
+        }
     }
     for quote in &payment.quotes {
         let name = format!("Quote:{}", quote.id);
@@ -456,15 +491,24 @@ struct Contents<'a> {
 }
 
 impl Contents<'_> {
-    fn check<R: Record>(&mut self, name: String, id: Uuid, sealed: &[u8], values: &[Value]) {
+    fn check<R: Record>(
+        &mut self,
+        name: String,
+        id: Uuid,
+        sealed: &[u8],
+        values: &[Value],
+    ) -> Option<R> {
         self.findings.saw(Predicate::S2, 1);
         if self.keyring.open(R::TABLE, id.as_bytes(), sealed).is_err() {
-            return self.findings.broke(Predicate::S2, format!("{name} does not open"));
+            self.findings.broke(Predicate::S2, format!("{name} does not open"));
+            return None;
         }
         let mut row = Row::new(R::TABLE, R::COLUMNS, values.to_vec());
         match R::read(&mut row, self.keyring) {
+            Ok(read) => return Some(read),
             Err(error) if self.is_sound => self.findings.unreadable(Predicate::S2, name, &error),
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
+        None
     }
 }

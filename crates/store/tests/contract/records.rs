@@ -201,6 +201,10 @@ async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
         let record = uma_in(number, 1, 1, money(7, "EUR"), outgoing);
         opened = check(opened, record, add_transaction).await;
     }
+    for (number, converted) in [(15, None), (16, Some(money(540, "USD")))] {
+        let record = into_account(uma_in(number, 1, 1, money(500, "EUR"), None), 1, converted);
+        opened = check(opened, record, add_transaction).await;
+    }
     for record in [deposit(11, 1, 1, 5, "USD"), transfer_out(12, 1, 2, 9_000_000_000_000_000)] {
         opened = check(opened, record, add_transaction).await;
     }

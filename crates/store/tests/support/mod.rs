@@ -34,8 +34,8 @@ use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
-    self, AccountRef, Destination, Direction, Facts, RateDetails, Settlement, Source, Terms,
-    Transaction,
+    self, AccountRef, Conversion, Destination, Direction, Facts, RateDetails, Settlement, Source,
+    Terms, Transaction,
 };
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
@@ -356,6 +356,7 @@ pub fn usd_account(number: u128, platform: u128, owner: Owner) -> ExternalAccoun
         currency: currency("USD"),
         platform_account_id: Some(format!("own-{CANARY}")),
         info: info("USD_ACCOUNT", &fields, Some(&["WIRE", "ACH"]), Some(beneficiary())),
+        is_removed: false,
         crypto_network: None,
         verification: Some(Verification::Matched),
         holder_name: Some(format!("Ada {CANARY}")),
@@ -390,6 +391,7 @@ pub fn wallet(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
     ExternalAccount {
         currency: currency("BTC"),
         status: external_account::Status::Inactive,
+        is_removed: true,
         info: info("SPARK_WALLET", &fields, None, None),
         crypto_network: Some("SPARK_MAINNET".to_owned()),
         ..eur_account(number, platform, owner)
@@ -703,6 +705,7 @@ pub fn uma_quote(
         counterparty: payer,
         settlement,
         rate_details: None,
+        conversion: None,
     });
     (Quote::pending(quote), Transaction::pending(transaction))
 }
@@ -737,9 +740,26 @@ pub fn uma_in(
                 counterparty_fee: Money::zero(code),
                 multipliers: None,
             }),
+            conversion: None,
         }),
         ..deposit(number, platform, customer, received.minor(), code.code()).draft().clone()
     };
+    Transaction::pending(draft)
+}
+
+/// A payment to a customer's address, into an account outside: in the currency that was received,
+/// or converted, with fees.
+pub fn into_account(received: Transaction, account: u128, converted: Option<Money>) -> Transaction {
+    let mut draft = received.draft().clone();
+    let currency = converted.map_or(draft.received.currency(), Money::currency);
+    let account = AccountRef::External(account_id(account));
+    draft.destination = Destination::Account { account, currency };
+    let conversion = |deposited: Money| Conversion {
+        deposited,
+        rate: Rate::new(Decimal::new(92, 2), draft.received.currency(), currency).unwrap(),
+        fees: Money::new(10, draft.received.currency()).unwrap(),
+    };
+    draft.uma.as_mut().unwrap().conversion = converted.map(conversion);
     Transaction::pending(draft)
 }
 
