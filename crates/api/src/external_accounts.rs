@@ -1,6 +1,8 @@
 //! External accounts: bank accounts and wallets elsewhere (specification 2.8, 2.9, 4.7 to 4.9;
 //! contract 6.7).
 
+pub mod one;
+
 use std::collections::BTreeMap;
 
 use axum::extract::{Query, State};

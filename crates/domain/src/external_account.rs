@@ -156,6 +156,8 @@ pub struct ExternalAccount {
     pub platform_account_id: Option<String>,
     /// What identifies it on its rail, and who holds it.
     pub info: AccountInfo,
+    /// Whether its owner has removed it: then nothing makes it usable again.
+    pub is_removed: bool,
     /// The blockchain of a wallet.
     pub crypto_network: Option<String>,
     /// What the rail says about the beneficiary's name.

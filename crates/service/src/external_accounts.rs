@@ -5,6 +5,7 @@ use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::external_account::{Event, ExternalAccount, Status};
 use domain::id::{CustomerId, ExternalAccountId, PlatformId};
+use domain::patch::Patch;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ports::rail::{AccountInquiry, AccountReport, NoReport};
@@ -139,11 +140,15 @@ pub fn create(
             message: "names no account that the receiving side knows".to_owned(),
         }])
     })?;
+    if new.default_uma_deposit_account && report.status == Status::Inactive {
+        return Err(Error::AccountNotActive { id, status: report.status });
+    }
     let account = ExternalAccount {
         id,
         platform: platform.id,
         owner,
         status: report.status,
+        is_removed: false,
         currency: new.currency,
         platform_account_id: new.platform_account_id.clone(),
         info: new.info.clone(),
@@ -178,6 +183,11 @@ pub(crate) fn keep_report(
     let platform = owners::platform(unit, timer.platform)?;
     let account = owners::external_account(unit, platform.id, id)?;
     let mut account = ExternalAccount::clone(&account);
+    if account.is_removed {
+        // It was removed while the rail was asked.
+        unit.clear_timer(timer.key());
+        return Ok(());
+    }
     let (status, ask_again_at) = match report {
         Some(report) => {
             account.verification = report.verification;
@@ -186,6 +196,9 @@ pub(crate) fn keep_report(
         }
         None => (Status::Inactive, None),
     };
+    if status == Status::Inactive {
+        clear_default(unit, &account, now)?;
+    }
     match Event::to(status).filter(|_| status != account.status) {
         Some(event) => unit.move_external_account(account.apply(event, now)?),
         // No event leads back to PENDING: what a rail has once let through is not new again.
@@ -194,6 +207,150 @@ pub(crate) fn keep_report(
     match ask_again_at {
         Some(at) => unit.set_timer(timer.again(&platform, at)),
         None => unit.clear_timer(timer.key()),
+    }
+    Ok(())
+}
+
+/// Whose external accounts a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountsOf {
+    /// The platform's own.
+    Platform,
+    /// Its customers'.
+    Customers,
+}
+
+/// What changes of an external account; what is absent stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExternalAccountChange {
+    /// The platform's own name for it.
+    pub platform_account_id: Patch<String>,
+    /// Whether incoming UMA payments of the customer are deposited into it.
+    pub default_uma_deposit_account: Patch<bool>,
+}
+
+/// An external account as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedAccount {
+    /// The account.
+    pub account: ExternalAccount,
+    /// Whether incoming UMA payments of its customer are deposited into it.
+    pub is_default: bool,
+}
+
+impl AccountsOf {
+    /// The platform's account with this id, if it is one of these.
+    fn find(
+        self,
+        unit: &mut Unit<'_, '_>,
+        platform: PlatformId,
+        id: ExternalAccountId,
+    ) -> Result<ExternalAccount, Error> {
+        let account = owners::external_account(unit, platform, id)?;
+        if !self.has(&account) {
+            return Err(Error::AccountNotFound { id: id.to_string() });
+        }
+        Ok(ExternalAccount::clone(&account))
+    }
+
+    /// Whether an account of the platform is one of these.
+    pub fn has(self, account: &ExternalAccount) -> bool {
+        (self == Self::Customers) == account.owner.customer().is_some()
+    }
+}
+
+/// Changes what a platform says about an external account that was not removed.
+pub fn update(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    (of, id): (AccountsOf, ExternalAccountId),
+    change: &ExternalAccountChange,
+    now: Timestamp,
+) -> Result<OwnedAccount, Error> {
+    let mut account = of.find(unit, platform, id)?;
+    let holder = owners::holder(unit, platform, account.owner.customer())?;
+    if let Holder::Customer(customer) = &holder
+        && customer.is_deleted
+    {
+        return Err(Error::CustomerDeleted { id: customer.id });
+    }
+    refuse_removed(&account)?;
+    if change.platform_account_id != Patch::Keep {
+        let name = change.platform_account_id.applied_to(&account.platform_account_id);
+        account.platform_account_id = name;
+        account.updated_at = now.max(account.updated_at);
+        unit.put_external_account(account.clone());
+    }
+    match change.default_uma_deposit_account {
+        Patch::Set(true) if account.status == Status::Inactive => {
+            return Err(Error::AccountNotActive { id, status: account.status });
+        }
+        Patch::Set(true) => make_default(unit, &holder, id, now)?,
+        Patch::Set(false) | Patch::Clear => clear_default(unit, &account, now)?,
+        Patch::Keep => {}
+    }
+    owned(unit, account)
+}
+
+/// Removes an external account: nothing new goes to it or comes from it, and its owner may add the
+/// same one again. What is under way to it goes on.
+pub fn remove(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    (of, id): (AccountsOf, ExternalAccountId),
+    now: Timestamp,
+) -> Result<OwnedAccount, Error> {
+    let account = of.find(unit, platform, id)?;
+    refuse_removed(&account)?;
+    clear_default(unit, &account, now)?;
+    unit.clear_timer((id.uuid(), TimerKind::AskAccount));
+    let removed = ExternalAccount { is_removed: true, ..account };
+    let removed = if removed.status == Status::Inactive {
+        let removed = ExternalAccount { updated_at: now.max(removed.updated_at), ..removed };
+        unit.put_external_account(removed.clone());
+        removed
+    } else {
+        let moved = removed.apply(Event::Disabled, now)?;
+        let removed = moved.now().clone();
+        unit.move_external_account(moved);
+        removed
+    };
+    owned(unit, removed)
+}
+
+fn refuse_removed(account: &ExternalAccount) -> Result<(), Error> {
+    if account.is_removed {
+        let what = format!("{} was removed; add the account again to use it", account.id);
+        return Err(Error::Conflict(what));
+    }
+    Ok(())
+}
+
+/// The account with whether it is its customer's default.
+fn owned(unit: &mut Unit<'_, '_>, account: ExternalAccount) -> Result<OwnedAccount, Error> {
+    let holder = owners::holder(unit, account.platform, account.owner.customer())?;
+    let is_default = match holder {
+        Holder::Customer(customer) => customer.default_uma_deposit_account == Some(account.id),
+        Holder::Platform(_) => false,
+    };
+    Ok(OwnedAccount { account, is_default })
+}
+
+/// Takes the flag of the default deposit account from this one, if it has it.
+fn clear_default(
+    unit: &mut Unit<'_, '_>,
+    account: &ExternalAccount,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let holder = owners::holder(unit, account.platform, account.owner.customer())?;
+    if let Holder::Customer(customer) = holder
+        && customer.default_uma_deposit_account == Some(account.id)
+    {
+        unit.put_customer(Customer {
+            default_uma_deposit_account: None,
+            updated_at: now.max(customer.updated_at),
+            ..Customer::clone(&customer)
+        });
     }
     Ok(())
 }

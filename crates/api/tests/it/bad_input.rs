@@ -14,6 +14,8 @@ pub struct Stage {
     /// An account in a currency that wallets hold.
     coins: String,
     pub external: String,
+    /// An external account of the platform itself.
+    pub own_external: String,
     pub quote: String,
     /// A quote that waits for a deposit.
     waiting: String,
@@ -32,6 +34,9 @@ impl Stage {
         let internal = client.funded(&customer, "USD", 10_000).await;
         let coins = client.account(Some(&customer), "USDC").await;
         let external = client.usd_external(&customer, "789").await;
+        let own_external =
+            client.post("/platform/external-accounts", &usd_external(None, "790")).await;
+        let own_external = text(&own_external.expect(201)["id"]);
         let eur = client.account(Some(&customer), "EUR").await;
         let quote = async |source: Value| {
             let body = json!({
@@ -60,6 +65,7 @@ impl Stage {
             internal,
             coins,
             external,
+            own_external,
             quote,
             waiting,
             transaction,
@@ -116,6 +122,16 @@ impl Stage {
                 usd_external(Some(&self.customer), "111"),
             ),
             ("POST", "/platform/external-accounts".to_owned(), usd_external(None, "111")),
+            (
+                "PATCH",
+                format!("/customers/external-accounts/{}", self.external),
+                json!({ "platformAccountId": "x" }),
+            ),
+            (
+                "PATCH",
+                format!("/platform/external-accounts/{}", self.own_external),
+                json!({ "platformAccountId": "x" }),
+            ),
             ("POST", "/transfer-out".to_owned(), transfer(&self.internal, &self.external)),
             ("POST", "/transfer-in".to_owned(), transfer(&self.external, &self.internal)),
             ("POST", "/crypto/estimate-withdrawal-fee".to_owned(), estimate),

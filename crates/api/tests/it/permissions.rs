@@ -448,6 +448,15 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
             Box::new(|id| ("POST", "/quotes".to_owned(), quoted(from(&usd), to(id)))),
         ));
     }
+    for (account, path) in [
+        (&external, "/customers/external-accounts"),
+        (&platforms_bank, "/platform/external-accounts"),
+    ] {
+        for method in ["GET", "PATCH", "DELETE"] {
+            let at = move |id: &str| (method, format!("{path}/{id}"), json!({}));
+            calls.push((of(account), Box::new(at)));
+        }
+    }
     for account in [&external, &platforms_bank] {
         calls.push((
             of(account),
