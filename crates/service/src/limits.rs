@@ -26,10 +26,19 @@ pub fn enabled(platform: &Platform, currency: Currency, way: Direction) -> Resul
     supported.map(drop).ok_or(Error::CurrencyNotEnabled { currency, what })
 }
 
-/// Refuses an amount to be sent that is outside the platform's limits (contract 6.1: they bound
-/// what can be sent).
+/// Refuses an amount to be sent that is outside the platform's limits (specification 2.11).
 pub fn sendable(platform: &Platform, amount: Money) -> Result<(), Error> {
-    enabled(platform, amount.currency(), Direction::Outgoing)?;
+    allowed(platform, amount, Direction::Outgoing)
+}
+
+/// Refuses an amount to be received that is outside the platform's limits. Deposits have no such
+/// limit: money that came cannot be refused.
+pub fn receivable(platform: &Platform, amount: Money) -> Result<(), Error> {
+    allowed(platform, amount, Direction::Incoming)
+}
+
+fn allowed(platform: &Platform, amount: Money, way: Direction) -> Result<(), Error> {
+    enabled(platform, amount.currency(), way)?;
     let Some(supported) = platform.supported(amount.currency()) else { return Ok(()) };
     within(amount, supported.min_minor, supported.max_minor)
 }

@@ -66,7 +66,8 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
     let id: LookupId = app.new_id(asking.ahead, now);
     let found = {
         let asked = asked.clone();
-        app.store().write(move |unit| find(unit, platform, &asked, id, now)).await?
+        let unit_app = app.clone();
+        app.store().write(move |unit| find(&unit_app, unit, platform, &asked, id, now)).await?
     };
     let (lookup, platform) = match found {
         (Found::Here(lookup), platform) => (lookup, platform),
@@ -78,6 +79,7 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
                 stage: PeerStage::Lookup,
                 failure,
             })?;
+            let payee = Payee { offers: allowed(app, &platform, payee.offers, now), ..payee };
             let lookup = from_peer(id, &platform, sender.id, address, payee, now);
             let kept = lookup.clone();
             let add = move |unit: &mut Unit<'_, '_>| {
@@ -145,6 +147,7 @@ fn sender(
 }
 
 fn find(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     asked: &Asked,
@@ -185,12 +188,33 @@ fn find(
         platform: platform.id,
         sender: sender.id,
         receiver,
-        offers,
+        offers: allowed(app, &platform, offers, now),
         payer_fields,
         expires_at: now.plus_millis(LIFETIME_MILLIS),
     };
     unit.add_lookup(lookup.clone());
     Ok((Found::Here(lookup), platform))
+}
+
+/// Offers within what the platform that pays allows (specification 2.14): by its limits for the
+/// offer's currency, or else by those for the currency that it sends. One of which nothing is left
+/// is none.
+fn allowed(app: &App, platform: &Platform, offers: Vec<Offer>, now: Timestamp) -> Vec<Offer> {
+    let rates = app.env().rates.as_ref();
+    let within = |offer: Offer| {
+        let (min, max) = match platform.supported(offer.currency) {
+            Some(own) => (own.min_minor, own.max_minor),
+            None => {
+                let sending = platform.first_currency(Direction::Outgoing)?;
+                let own = platform.supported(sending)?;
+                let corridor = pricing::corridor_to(rates, platform, sending, &offer, now).ok()?;
+                pricing::delivered(corridor, sending, (own.min_minor, own.max_minor))?
+            }
+        };
+        let (min_minor, max_minor) = (offer.min_minor.max(min), offer.max_minor.min(max));
+        (min_minor <= max_minor).then_some(Offer { min_minor, max_minor, ..offer })
+    };
+    offers.into_iter().filter_map(within).collect()
 }
 
 /// A customer of this server who can be paid at an address.

@@ -63,7 +63,7 @@ fn parts(
     let amount = limits::amount(transfer.amount_minor, internal.currency)?;
     match way {
         Direction::Outgoing => limits::sendable(&platform, amount)?,
-        Direction::Incoming => limits::enabled(&platform, internal.currency, way)?,
+        Direction::Incoming => limits::receivable(&platform, amount)?,
     }
     Ok(Parts { internal, external, amount })
 }

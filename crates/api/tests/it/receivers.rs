@@ -270,3 +270,87 @@ async fn whoever_may_look_or_pay_may_look_up() {
     let manager = server.token_with(client.platform, Permission::Manage).await;
     look_up(&manager, &address, &payer).await.refused(403, "FORBIDDEN");
 }
+
+/// The limits of the only currency of a lookup.
+fn limits(lookup: &Value) -> (i64, i64) {
+    let [only] = &lookup["supportedCurrencies"].as_array().expect("currencies")[..] else {
+        panic!("{lookup}")
+    };
+    let whole = |value: &Value| value.as_i64().expect("a number");
+    (whole(&only["min"]), whole(&only["max"]))
+}
+
+#[tokio::test]
+async fn limits_are_the_tighter_of_the_receivers_and_the_platforms() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let payer = client.customer().await;
+    let bank = client.usd_external(&payer, "789").await;
+    let account = format!("/receiver/external-account/{bank}?customerId={payer}");
+    let of_account = async || limits(client.get(&account).await.expect(200));
+    client.limit_usd(100, 1_000).await;
+    assert_eq!(of_account().await, (100, 1_000));
+    // Nothing is less than one smallest unit.
+    client.limit_usd(0, 2_000).await;
+    assert_eq!(of_account().await, (1, 2_000));
+    // The receiver's institution has limits of its own.
+    let peer = "$success.usd@sandbox.uma.money";
+    let of_peer = async || look_up(&client, peer, &payer).await.expect(200).clone();
+    client.limit_usd(0, 9_000_000_000_000_000).await;
+    let (min, max) = limits(&of_peer().await);
+    client.limit_usd(min + 7, max - 7).await;
+    assert_eq!(limits(&of_peer().await), (min + 7, max - 7));
+    client.limit_usd(0, max + 1).await;
+    assert_eq!(limits(&of_peer().await), (min, max));
+    // So has the platform of a customer here.
+    let other = server.platform().await;
+    let payee = other.customer().await;
+    let address = address_of(&other, &payee).await;
+    let usd = async || {
+        let lookup = look_up(&client, &address, &payer).await.expect(200).clone();
+        let all = lookup["supportedCurrencies"].as_array().expect("currencies").clone();
+        let usd = all.into_iter().find(|one| one["currency"]["code"] == "USD");
+        usd.map(|one| (one["min"].clone(), one["max"].clone()))
+    };
+    client.limit_usd(100, 1_000).await;
+    other.limit_usd(50, 500).await;
+    assert_eq!(usd().await, Some((json!(100), json!(500))));
+    // Where nothing is left, nothing is offered.
+    other.limit_usd(1, 99).await;
+    assert_eq!(usd().await, None);
+    client.limit_usd(max + 1, max + 2).await;
+    assert_eq!(codes(&of_peer().await), [""; 0]);
+    server.verify();
+}
+
+#[tokio::test]
+async fn limits_in_another_currency_are_what_can_be_quoted() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let payer = client.customer().await;
+    let usd = client.account(Some(&payer), "USD").await;
+    let currency = json!({ "currencyCode": "USD", "minAmount": 1_000, "maxAmount": 5_000 });
+    client.patch("/config", &json!({ "supportedCurrencies": [currency] })).await.expect(200);
+    let receiver = "$success.eur@sandbox.uma.money";
+    let lookup = look_up(&client, receiver, &payer).await.expect(200).clone();
+    let (min, max) = limits(&lookup);
+    assert!(1 < min && min < max && max < 5_000, "{min} to {max}");
+    let quote = async |amount: i64| {
+        let to = json!({
+            "destinationType": "UMA_ADDRESS", "umaAddress": receiver, "currency": "EUR",
+        });
+        let mut body = crate::pay::locked("RECEIVING", &crate::pay::from(&usd), &to, amount);
+        body["lookupId"] = lookup["lookupId"].clone();
+        client.post("/quotes", &body).await
+    };
+    for amount in [min, max] {
+        let sent = quote(amount).await.expect(201)["totalSendingAmount"].as_i64();
+        assert!((1_000..=5_000).contains(&sent.expect("a number")), "{amount}: {sent:?}");
+    }
+    for amount in [min - 1, max + 1] {
+        let answer = quote(amount).await;
+        let details = answer.refused(400, "AMOUNT_OUT_OF_RANGE");
+        assert_eq!(details["field"], "lockedCurrencyAmount");
+    }
+    server.verify();
+}

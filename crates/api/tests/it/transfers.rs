@@ -294,8 +294,6 @@ async fn the_limits_of_the_configuration_bound_what_is_sent() {
         let body = transfer(&payer.usd, &bank, amount);
         payer.client.post("/transfer-out", &body).await.expect(201);
     }
-    // What comes in is not bounded.
-    payer.client.post("/transfer-in", &transfer(&bank, &payer.usd, 1)).await.expect(201);
     server.verify();
 }
 
@@ -478,5 +476,27 @@ async fn customers_cannot_be_deleted_while_their_money_moves() {
     payer.client.delete(&path).await.refused(409, "CONFLICT");
     server.pass(1_000).await;
     payer.client.delete(&path).await.expect(200);
+    server.verify();
+}
+
+#[tokio::test]
+async fn the_limits_of_the_platform_bind_what_is_pulled_in() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    let bank = payer.bank("789").await;
+    payer.client.limit_usd(1_000, 2_000).await;
+    let pull = async |amount: i64| {
+        payer.client.post("/transfer-in", &transfer(&bank, &payer.usd, amount)).await
+    };
+    for amount in [999, 2_001] {
+        let answer = pull(amount).await;
+        let details = answer.refused(400, "AMOUNT_OUT_OF_RANGE");
+        assert_eq!((&details["minAmount"], &details["maxAmount"]), (&json!(1_000), &json!(2_000)));
+        assert_eq!(details["errors"][0]["field"], "amount");
+    }
+    pull(1_000).await.expect(201);
+    pull(2_000).await.expect(201);
+    server.pass(1_000).await;
+    assert_eq!(payer.balance().await, 3_000);
     server.verify();
 }
