@@ -4,11 +4,13 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use domain::customer::Identity;
+use domain::customer::{Identity, KycStatus};
 use domain::event::{Event, EventKind, EventNames, dotted_identity, dotted_import, dotted_payment};
 use domain::id::EventId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
+use domain::transaction::Direction;
+use domain::{bulk_import, transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use service::app::Subject;
@@ -73,14 +75,44 @@ pub fn render(env: &Env, platform: &Platform, event: &Event, subject: Subject<'_
     }
 }
 
+/// The dotted name of every event about an account.
+const DOTTED_ACCOUNT: &str = "INTERNAL_ACCOUNT.BALANCE_UPDATED";
+
+/// The dotted name of every event about an invitation.
+const DOTTED_INVITATION: &str = "INVITATION.CLAIMED";
+
+/// Every name that an event of a kind can have: the plain one first, then the dotted ones.
+pub(crate) fn types(kind: EventKind) -> Vec<&'static str> {
+    let payment = |direction| {
+        transaction::Status::ALL.map(|status| dotted_payment(direction, status)).to_vec()
+    };
+    let identity = |is_business| KycStatus::ALL.map(|it| dotted_identity(is_business, it));
+    let dotted = match kind {
+        EventKind::IncomingPayment => payment(Direction::Incoming),
+        EventKind::OutgoingPayment => payment(Direction::Outgoing),
+        EventKind::InvitationClaimed => vec![DOTTED_INVITATION],
+        EventKind::KycStatus => [identity(false), identity(true)].concat(),
+        EventKind::AccountStatus => vec![DOTTED_ACCOUNT],
+        EventKind::Test => Vec::new(),
+        EventKind::BulkUpload => bulk_import::Status::ALL.map(dotted_import).to_vec(),
+    };
+    let mut types = vec![kind.name()];
+    for name in dotted {
+        if !types.contains(&name) {
+            types.push(name);
+        }
+    }
+    types
+}
+
 /// The dotted name of an event about a subject.
 fn dotted(subject: Subject<'_>) -> &'static str {
     match subject {
         Subject::Transaction(transaction) | Subject::Approval(transaction, _) => {
             dotted_payment(transaction.draft().direction, transaction.status())
         }
-        Subject::Account(_) => "INTERNAL_ACCOUNT.BALANCE_UPDATED",
-        Subject::Invitation(_) => "INVITATION.CLAIMED",
+        Subject::Account(_) => DOTTED_ACCOUNT,
+        Subject::Invitation(_) => DOTTED_INVITATION,
         Subject::Import(import, _) => dotted_import(import.progress().status),
         Subject::Customer(customer) => {
             let is_business = matches!(customer.identity, Identity::Business(_));
@@ -94,24 +126,10 @@ fn envelope<D: Serialize>(event: &Event, kind: &'static str, data: &D) -> Vec<u8
     json(&Envelope { id: Text(event.id), kind, timestamp: Text(event.at), data })
 }
 
-/// An event, as it is delivered too.
+/// Stands for the schemas of events, which the document writes for each kind.
 #[derive(ToSchema)]
 #[schema(as = Event)]
-#[expect(dead_code, reason = "it says what the stored bytes hold")]
-pub struct EventBody {
-    /// Its id, the same in every delivery.
-    #[schema(pattern = "^Webhook:")]
-    id: String,
-    /// What it tells of.
-    #[schema(rename = "type")]
-    r#type: String,
-    /// When it happened.
-    #[schema(format = DateTime)]
-    timestamp: String,
-    /// What changed, as it was then.
-    #[schema(value_type = Object)]
-    data: (),
-}
+pub struct EventBody {}
 
 /// Some of a platform's events.
 #[derive(Serialize, ToSchema)]

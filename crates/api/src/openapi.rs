@@ -1,12 +1,16 @@
 //! The OpenAPI document: collected from the routes, with what the derive cannot say.
 
+mod examples;
 mod schemas;
+mod sets;
 mod texts;
+mod webhooks;
 
 use domain::account_info::{AccountType, Field, Holder, Presence, Shape, has_rail, types};
 use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
+use domain::rail::Rail;
 use domain::token::Permission;
 use domain::{bulk_import, external_account, invitation, quote, transaction};
 use serde_json::{Map, Value, json};
@@ -282,8 +286,11 @@ impl Document {
         hoist(&mut document);
         account_types(&mut document);
         names(&mut document);
+        sets::write(&mut document);
+        webhooks::write(&mut document);
         schemas::name_lists(&mut document);
         schemas::title(&mut document);
+        schemas::open_objects(&mut document["components"]["schemas"]);
         for (method, path, any_of) in &self.permissions {
             let names: Vec<_> = any_of.iter().map(|permission| permission.name()).collect();
             let operation = &mut document["paths"][path][method];
@@ -294,6 +301,7 @@ impl Document {
             }
         }
         texts::clean(&mut document);
+        examples::write(&mut document);
         document
     }
 }
@@ -351,23 +359,18 @@ pub fn names(document: &mut Value) {
     fn all<T: Copy>(values: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
         values.iter().map(|value| name(*value)).collect()
     }
-    let codes = Currency::all().map(Currency::code).collect::<Vec<_>>();
     let with_rail = Currency::all().filter(|it| has_rail(*it)).map(Currency::code).collect();
     let kyc = all(&KycStatus::ALL, KycStatus::name);
     let imports = all(&bulk_import::Status::ALL, bulk_import::Status::name);
-    let directions = vec!["INCOMING", "OUTGOING"];
     let lists: Vec<(&str, &str, Vec<&'static str>)> = vec![
-        ("Currency", "code", codes),
-        ("Transaction", "status", all(&transaction::Status::ALL, transaction::Status::name)),
-        ("Transaction", "type", directions),
         (
             "Transaction",
             "failureReason",
             all(&transaction::FailureReason::ALL, transaction::FailureReason::name),
         ),
+        ("ExchangeRate", "destinationPaymentRail", all(Rail::ALL, Rail::name)),
         ("Refund", "status", vec!["PENDING", "COMPLETED", "FAILED"]),
         ("Refund", "reason", vec!["TRANSACTION_FAILED", "USER_CANCELLATION"]),
-        ("Quote", "status", all(&quote::Status::ALL, quote::Status::name)),
         ("BulkImportJob", "status", imports.clone()),
         ("BulkUpload", "status", imports),
         ("Invitation", "status", all(&invitation::Status::ALL, invitation::Status::name)),

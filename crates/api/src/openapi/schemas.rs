@@ -58,6 +58,24 @@ pub fn title(document: &mut Value) {
     }
 }
 
+/// Says of objects whose fields are not listed that they have some: generators read them as empty.
+pub fn open_objects(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let is_open = fields.get("type").is_some_and(|kind| kind == "object")
+                && !["properties", "additionalProperties", "allOf", "oneOf"]
+                    .iter()
+                    .any(|keyword| fields.contains_key(*keyword));
+            if is_open {
+                fields.insert("additionalProperties".to_owned(), json!(true));
+            }
+            fields.values_mut().for_each(open_objects);
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(open_objects),
+        _ => {}
+    }
+}
+
 /// A body that may be left out is not one that may be `null`.
 pub fn optional_bodies(operation: &mut Map<String, Value>) {
     let Some(body) = operation.get_mut("requestBody") else { return };

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use domain::event::EventKind;
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
 
-use crate::support::Server;
+use crate::support::{Call, Server, text};
 
 /// Verbs with which operations begin.
 const VERBS: [&str; 20] = [
@@ -116,6 +118,15 @@ async fn no_text_of_the_document_is_for_its_authors() {
 }
 
 #[tokio::test]
+async fn no_part_of_the_document_is_null() {
+    walk(&published(), "", &mut |place, fields| {
+        for (name, value) in fields {
+            assert!(!value.is_null(), "{place}/{name} is null");
+        }
+    });
+}
+
+#[tokio::test]
 async fn only_a_field_that_a_patch_clears_may_be_null() {
     let mut cleared = 0;
     walk(&published(), "", &mut |place, fields| {
@@ -140,4 +151,193 @@ async fn what_refers_to_something_finds_it() {
         let found = target.strip_prefix('#').and_then(|pointer| document.pointer(pointer));
         assert!(found.is_some(), "{place}: there is no {target}");
     });
+}
+
+/// The schema of a place of the document, with all that it refers to.
+fn compiled(document: &Value, schema: &Value) -> Validator {
+    let mut schema = schema.clone();
+    schema["components"] = document["components"].clone();
+    let options = jsonschema::options().should_validate_formats(true);
+    options.build(&schema).expect("the schema compiles")
+}
+
+/// Fails unless there are examples and all of them are what the schema allows.
+fn check_examples(document: &Value, place: &str, holder: &Value) {
+    let named = object(&holder["examples"]).map(|(_, example)| &example["value"]);
+    let examples: Vec<_> = holder.get("example").into_iter().chain(named).collect();
+    assert!(!examples.is_empty(), "{place} has no example: see crates/api/src/openapi/examples");
+    let schema = compiled(document, &holder["schema"]);
+    for example in examples {
+        let errors: Vec<_> = schema
+            .iter_errors(example)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "the example of {place} is wrong: {errors:#?}");
+    }
+}
+
+/// Checks the examples of parameters and bodies of an operation; how many it has.
+fn check_operation(document: &Value, place: &str, operation: &Value) -> usize {
+    let mut count = 0;
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        check_examples(document, &format!("{place}, {}", parameter["name"]), parameter);
+        count += 1;
+    }
+    for (kind, content) in object(&operation["requestBody"]["content"]) {
+        check_examples(document, &format!("{place}, request of {kind}"), content);
+        count += 1;
+    }
+    for (status, response) in object(&operation["responses"]) {
+        for (_, content) in object(&response["content"]) {
+            check_examples(document, &format!("{place}, response {status}"), content);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[tokio::test]
+async fn every_parameter_and_body_has_an_example_that_its_schema_allows() {
+    let document = published();
+    for (place, operation) in operations(&document) {
+        assert!(check_operation(&document, &place, operation) > 3, "{place}");
+    }
+    for (kind, item) in object(&document["webhooks"]) {
+        assert!(check_operation(&document, kind, &item["post"]) > 3, "{kind}");
+    }
+}
+
+/// Each example of a request is sent as it is: what it names does not exist here, but nothing in
+/// it is refused as malformed.
+#[tokio::test]
+async fn every_example_of_a_request_is_one_that_the_server_takes() {
+    let server = Server::new();
+    let document = api::document(&server.app);
+    let mut sent = 0;
+    for (place, operation) in operations(&document) {
+        let (method, path) = place.split_once(' ').expect("a method and a path");
+        let content = &operation["requestBody"]["content"]["application/json"];
+        let named = object(&content["examples"]).map(|(_, example)| &example["value"]);
+        for body in content.get("example").into_iter().chain(named) {
+            let client = server.platform().await;
+            let answer = client.send(method, &filled(path, operation), Call::json(body)).await;
+            let is_malformed = answer.body["code"] == "INVALID_INPUT";
+            assert!(!is_malformed, "{place}: {}\n{body}", answer.body);
+            sent += 1;
+        }
+    }
+    assert!(sent >= 20, "{sent} examples");
+}
+
+/// A path with the examples of its parameters.
+fn filled(path: &str, operation: &Value) -> String {
+    let mut path = path.to_owned();
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        if parameter["in"] == "path" {
+            let name = format!("{{{}}}", text(&parameter["name"]));
+            path = path.replace(&name, &text(&parameter["example"]));
+        }
+    }
+    path
+}
+
+/// The schema behind a reference, or of the entries of a list.
+fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+    if let Some(target) = schema["$ref"].as_str() {
+        return document.pointer(target.trim_start_matches('#')).expect("a schema");
+    }
+    if schema["type"] == "array" { resolved(document, &schema["items"]) } else { schema }
+}
+
+/// A parameter that refuses a word because it is none of its values has them as an enum, and takes
+/// each of them.
+#[tokio::test]
+async fn a_parameter_with_a_set_of_values_names_them() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let document = api::document(&server.app);
+    let mut sets = 0;
+    for (place, operation) in operations(&document) {
+        let Some(path) = place.strip_prefix("GET ") else { continue };
+        let path = filled(path, operation);
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+            let name = text(&parameter["name"]);
+            let schema = resolved(&document, &parameter["schema"]);
+            if let Some(values) = schema["enum"].as_array() {
+                sets += 1;
+                for value in values {
+                    let answer = client.get(&format!("{path}?{name}={}", text(value))).await;
+                    let is_taken = answer.body["code"] != "INVALID_INPUT";
+                    assert!(is_taken, "{place}, {name}={value}: {}", answer.body);
+                }
+                continue;
+            }
+            let answer = client.get(&format!("{path}?{name}=no-such-value")).await;
+            let errors = answer.body["details"]["errors"].to_string();
+            let is_set = errors.contains("is not a value of this field")
+                || errors.contains("must be one of")
+                || answer.body["code"] == "INVALID_CURRENCY";
+            let is_boolean = schema["type"] == "boolean";
+            assert!(!is_set || is_boolean, "{place}: {name} has no enum: {}", answer.body);
+        }
+    }
+    assert!(sets >= 17, "{sets} parameters with an enum");
+}
+
+#[tokio::test]
+async fn the_server_of_the_document_is_absolute() {
+    let document = published();
+    let url = text(&document["servers"][0]["url"]);
+    assert_eq!(url, format!("http://127.0.0.1:8080/{}", api::VERSION));
+}
+
+/// The section of webhooks has every event; what was recorded is what its schema says.
+#[tokio::test]
+async fn every_event_is_a_webhook_of_the_document() {
+    let server = Server::new();
+    let document = api::document(&server.app);
+    let listed: Vec<_> = object(&document["webhooks"]).map(|(name, _)| name.as_str()).collect();
+    let mut kinds: Vec<_> = EventKind::ALL.into_iter().map(EventKind::name).collect();
+    kinds.sort_unstable();
+    assert_eq!(listed, kinds);
+
+    let client = server.platform().await;
+    let person = client.customer().await;
+    let business = json!({
+        "customerType": "BUSINESS", "businessInfo": { "legalName": "Analytical Engines Ltd" },
+    });
+    client.post("/customers", &business).await.expect(201);
+    let account = client.funded(&person, "USD", 100_000).await;
+    let external = client.usd_external(&person, "111").await;
+    let transfer = json!({
+        "source": { "accountId": account }, "destination": { "accountId": external },
+        "amount": 500,
+    });
+    client.post("/transfer-out", &transfer).await.expect(201);
+    let receiver = client.uma_address(&person).await;
+    let payment = json!({
+        "senderUmaAddress": "$success.usd@sandbox.uma.money", "receiverUmaAddress": receiver,
+        "receivingCurrencyCode": "USD", "receivingCurrencyAmount": 2_500,
+    });
+    client.post("/sandbox/uma/receive", &payment).await.expect(200);
+    let invitation = json!({ "inviterUma": receiver, "firstName": "Ada" });
+    let invitation = client.post("/invitations", &invitation).await.expect(201).clone();
+    let claim = format!("/invitations/{}/claim", text(&invitation["code"]));
+    client.post(&claim, &json!({ "inviteeUma": "$grace@example.com" })).await.expect(200);
+    server.pass(60_000).await;
+
+    let feed = client.get("/events?limit=100").await;
+    let mut seen = BTreeMap::new();
+    for event in feed.expect(200)["data"].as_array().expect("events") {
+        let kind = text(&event["type"]);
+        let content = &document["webhooks"][&kind]["post"]["requestBody"]["content"];
+        let schema = compiled(&document, &content["application/json"]["schema"]);
+        let errors: Vec<_> = schema.iter_errors(event).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{event}: {errors:#?}");
+        *seen.entry(kind).or_insert(0) += 1;
+    }
+    for kind in ["ACCOUNT_STATUS", "INCOMING_PAYMENT", "INVITATION_CLAIMED", "OUTGOING_PAYMENT"] {
+        assert!(seen.contains_key(kind), "{kind} is not among {seen:?}");
+    }
 }
