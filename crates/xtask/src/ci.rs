@@ -1,12 +1,13 @@
 //! `cargo xtask ci`: everything a change must pass, in the order that finds mistakes soonest.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{contract, deny, fuzz, suite, tidy};
+use crate::{clients, contract, deny, fuzz, suite, tidy};
 
 /// The whole run on a machine with two cores and nothing built yet. A change that pushes it over
 /// the limit makes everyone wait; it must find the time elsewhere.
@@ -38,6 +39,7 @@ const STEPS: &[Step] = &[
     ("release build", release),
     ("demo", demo),
     ("contract", contract::run),
+    ("clients", clients),
 ];
 
 /// Runs the steps until one fails and prints what each took.
@@ -81,11 +83,20 @@ pub fn release(workspace: &Workspace) -> Result<()> {
     workspace::run(workspace.cargo(&["build", "--release", "--locked", "--bin", "switchyard"]))
 }
 
+/// The binary that [`release`] built.
+pub fn release_binary(workspace: &Workspace) -> Result<PathBuf> {
+    let binary = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
+    Ok(workspace.target_folder()?.join("release").join(binary))
+}
+
+/// Runs generated clients against the binary that users get.
+pub fn clients(workspace: &Workspace) -> Result<()> {
+    clients::run(workspace, &release_binary(workspace)?)
+}
+
 /// Runs the whole story on a throw-away database with the binary that users get.
 fn demo(workspace: &Workspace) -> Result<()> {
-    let binary = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
-    let binary = workspace.target_folder()?.join("release").join(binary);
-    let mut command = workspace.command(binary);
+    let mut command = workspace.command(release_binary(workspace)?);
     command.arg("demo");
     run_within(command, DEMO_TIME_MAX)
 }

@@ -40,8 +40,7 @@ const TIME_MAX: Duration = Duration::from_secs(5 * 60);
 /// Runs the release binary on a new database, asks it everything, and lets it check its books.
 pub fn run(workspace: &Workspace) -> Result<()> {
     let environment = Environment::prepare(workspace)?;
-    let binary = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
-    let binary = workspace.target_folder()?.join("release").join(binary);
+    let binary = ci::release_binary(workspace)?;
     let folder = tempfile::tempdir().context("making a folder for the database")?;
     let database = folder.path().join("contract.db");
     let installation = Installation::new(binary, &format!("sqlite://{}", database.display()));

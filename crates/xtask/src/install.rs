@@ -48,7 +48,7 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Python 3 with venv",
-        needed_by: "the run against the OpenAPI document, and the checks of signatures",
+        needed_by: "the run against the OpenAPI document, generated clients, checks of signatures",
         seen_by: Seen::Search(Environment::is_possible),
         apt: &["python3", "python3-venv"],
         brew: &["python"],
@@ -56,7 +56,7 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Node.js with npm",
-        needed_by: "the checks of signatures",
+        needed_by: "generated clients, and the checks of signatures",
         seen_by: Seen::Search(node::is_possible),
         apt: &["nodejs", "npm"],
         brew: &["node"],

@@ -5,6 +5,7 @@
 
 mod bench;
 mod ci;
+mod clients;
 mod contract;
 mod deny;
 mod docs;
@@ -47,6 +48,11 @@ enum Task {
     Deny,
     /// Asks the server what nobody would write, a minute for each kind of input
     Fuzz,
+    /// Generates clients from the OpenAPI document, and runs them against the release build
+    Clients {
+        /// Another build of `switchyard`, taken as it is
+        binary: Option<std::path::PathBuf>,
+    },
     /// Measures what the server reaches, against yardsticks of the same run; see its `--help`
     #[command(disable_help_flag = true)]
     Bench {
@@ -76,6 +82,10 @@ fn main() -> ExitCode {
         Task::Contract => ci::release(&workspace).and_then(|()| contract::run(&workspace)),
         Task::Deny => deny::run(&workspace),
         Task::Fuzz => fuzz::run(&workspace),
+        Task::Clients { binary: Some(binary) } => clients::run(&workspace, &binary),
+        Task::Clients { binary: None } => {
+            ci::release(&workspace).and_then(|()| ci::clients(&workspace))
+        }
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),
