@@ -3,11 +3,13 @@
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::{Value, json};
+
+use crate::openapi::origin::Served;
 
 /// Where the page's script is served.
 const SCRIPT_PATH: &str = "/docs/scalar.js";
@@ -18,12 +20,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline' 'uns
     connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// `/openapi.json` and `/docs`.
-pub fn router(document: &Value) -> Router {
-    let document = Bytes::from(serde_json::to_vec(document).expect("a document is JSON"));
+/// `/openapi.json` and `/docs` of a server with this public address.
+pub fn router(document: &Value, public_url: &str) -> Router {
+    let document = Served::new(document, public_url);
     let page = page();
     Router::new()
-        .route("/openapi.json", get(async move || json(document)))
+        .route("/openapi.json", get(async move |headers: HeaderMap| json(document.bytes(&headers))))
         .route("/docs", get(async move || html(page)))
         .route(SCRIPT_PATH, get(script))
 }

@@ -175,7 +175,7 @@ pub fn router(app: App) -> Router {
         .layer(from_fn(finish))
         .with_state(app.clone());
     Router::new()
-        .merge(docs::router(&document))
+        .merge(docs::router(&document, &app.env().public_url))
         .merge(pages::router(app))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)

@@ -1,6 +1,7 @@
 //! The OpenAPI document: collected from the routes, with what the derive cannot say.
 
 mod examples;
+pub mod origin;
 mod schemas;
 mod sets;
 mod texts;
