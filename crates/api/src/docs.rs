@@ -1,37 +1,130 @@
-//! The OpenAPI document and a page to read and try it, without any request to elsewhere.
-
-use std::sync::LazyLock;
+//! The way in: `/` with the addresses, the OpenAPI document, and a page to read and try it, without
+//! any request to elsewhere.
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use maud::{DOCTYPE, html};
 use serde_json::{Value, json};
+use service::App;
+use sha2::{Digest as _, Sha256};
 
-use crate::openapi::origin::Served;
+use crate::accept::accepted;
+use crate::assets::Asset;
+use crate::openapi::origin::{Served, origin};
 
-/// Where the page's script is served.
-const SCRIPT_PATH: &str = "/docs/scalar.js";
+/// Where the files of the page are served.
+const FOLDER: &str = "/docs/";
 
-/// Allows the page what it needs from this server and nothing from anywhere else.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; \
+/// Allows the page what it needs from this server and nothing from anywhere else. The library sets
+/// styles from its script.
+const POLICY: &str = "default-src 'none'; script-src 'self'; \
     style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; \
     connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// `/openapi.json` and `/docs` of a server with this public address.
-pub fn router(document: &Value, public_url: &str) -> Router {
-    let document = Served::new(document, public_url);
-    let page = page();
-    Router::new()
-        .route("/openapi.json", get(async move |headers: HeaderMap| json(document.bytes(&headers))))
-        .route("/docs", get(async move || html(page)))
-        .route(SCRIPT_PATH, get(script))
+/// `/`, `/openapi.json` and `/docs`.
+pub fn router(app: &App, document: &Value) -> Router {
+    let public_url = app.env().public_url.clone();
+    let document = Document::new(document, &public_url);
+    let library = Asset::gzip(
+        FOLDER,
+        "scalar",
+        "js",
+        env!("SCALAR_HASH"),
+        include_bytes!(concat!(env!("OUT_DIR"), "/scalar.js.gz")),
+    );
+    let start = Asset::new(FOLDER, "start", "js", start());
+    let page = page(&library, &start);
+    let router = Router::new()
+        .route("/", get(async move |headers: HeaderMap| index(&public_url, &headers)))
+        .route("/openapi.json", get(async move |headers: HeaderMap| document.answer(&headers)))
+        .route("/docs", get(async move || html(page)));
+    start.route(library.route(router))
 }
 
-fn json(document: Bytes) -> Response {
-    let mut response = document.into_response();
+/// The addresses of a server; people with a browser are led to the page.
+fn index(public_url: &str, headers: &HeaderMap) -> Response {
+    let mut response = if prefers_html(headers) {
+        Redirect::to("/docs").into_response()
+    } else {
+        let origin = origin(public_url, headers);
+        let addresses = json!({
+            "name": "Switchyard",
+            "version": crate::VERSION,
+            "api": format!("{origin}/{}", crate::VERSION),
+            "openapi": format!("{origin}/openapi.json"),
+            "documentation": format!("{origin}/docs"),
+            "health": format!("{origin}/healthz"),
+        });
+        json_of(addresses.to_string().into())
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
+    response
+}
+
+/// Whether a client asks for pages by name, as browsers do, and not rather for JSON.
+fn prefers_html(headers: &HeaderMap) -> bool {
+    let accepted = accepted(headers, &header::ACCEPT);
+    let weight = |names: &[&str]| {
+        let found = accepted.iter().filter(|(name, _)| names.contains(&&**name));
+        found.map(|(_, weight)| *weight).max().unwrap_or(0)
+    };
+    let html = weight(&["text/html", "application/xhtml+xml"]);
+    html > 0 && html >= weight(&["application/json"])
+}
+
+/// The OpenAPI document as it is sent.
+#[derive(Clone)]
+struct Document {
+    served: Served,
+    digest: [u8; 32],
+}
+
+impl Document {
+    fn new(document: &Value, public_url: &str) -> Self {
+        let served = Served::new(document, public_url);
+        let digest = Sha256::digest(document.to_string()).into();
+        Self { served, digest }
+    }
+
+    /// Weak: the same for every encoding of the document, and another for another address in it.
+    fn tag(&self, origin: &str) -> HeaderValue {
+        let hash = hex::encode(Sha256::new().chain_update(self.digest).chain_update(origin).finalize());
+        let tag = HeaderValue::from_str(&format!("W/\"{}\"", &hash[..32]));
+        tag.expect("digits are a header value")
+    }
+
+    fn answer(&self, request: &HeaderMap) -> Response {
+        let origin = self.served.origin(request);
+        let tag = self.tag(&origin);
+        let mut response = if is_known(request, tag.as_bytes()) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            json_of(self.served.bytes(&origin))
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::ETAG, tag);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        response
+    }
+}
+
+/// Whether the client has what this tag stands for: the weak comparison of RFC 9110, 8.8.3.2.
+fn is_known(request: &HeaderMap, tag: &[u8]) -> bool {
+    let opaque = |tag: &'_ [u8]| tag.strip_prefix(b"W/").unwrap_or(tag).to_vec();
+    let values = request.get_all(header::IF_NONE_MATCH).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).any(|one| {
+        let one = one.trim_ascii();
+        one == b"*" || opaque(one) == opaque(tag)
+    })
+}
+
+fn json_of(body: Bytes) -> Response {
+    let mut response = body.into_response();
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
@@ -39,29 +132,54 @@ fn json(document: Bytes) -> Response {
 
 fn html(page: String) -> Response {
     let mut response = Html(page).into_response();
-    let policy = HeaderValue::from_static(POLICY);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 
-fn page() -> String {
+/// The script that shows the document with the library.
+fn start() -> String {
     let configuration = json!({
         "url": "/openapi.json",
+        // What is tried is tried on this server, by whatever name the browser knows it.
+        "servers": [{ "url": format!("/{}", crate::VERSION) }],
+        "pageTitle": "Switchyard API",
+        "customCss": include_str!("docs/style.css"),
         "withDefaultFonts": false,
         "telemetry": false,
         "agent": { "disabled": true },
         "hideClientButton": true,
         "showDeveloperTools": "never",
     });
-    scalar_api_reference::scalar_html(&configuration, Some(SCRIPT_PATH))
+    format!("Scalar.createApiReference('#app', {configuration});\n")
 }
 
-async fn script() -> Response {
-    /// Read out of the binary once: it is some megabytes.
-    static SCRIPT: LazyLock<Bytes> =
-        LazyLock::new(|| scalar_api_reference::get_asset("scalar.js").unwrap_or_default().into());
-    let mut response = SCRIPT.clone().into_response();
-    let kind = HeaderValue::from_static("text/javascript");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+fn page(library: &Asset, start: &Asset) -> String {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="description" content="How to use the API of this Switchyard server.";
+                title { "Switchyard API" }
+                link rel="icon" href="data:,";
+                script src=(library.path()) defer {}
+                script src=(start.path()) defer {}
+            }
+            body {
+                // It must be empty: the library takes content for its own, drawn on a server.
+                div id="app" {}
+                noscript {
+                    p {
+                        "This page needs JavaScript. Without it, read "
+                        a href="/openapi.json" { "the OpenAPI document" }
+                        "."
+                    }
+                }
+            }
+        }
+    };
+    document.into_string()
 }

@@ -38,6 +38,9 @@ pub mod deliveries;
 pub mod webhooks;
 pub mod sandbox;
 pub mod openapi;
+pub mod accept;
+pub mod compression;
+pub mod assets;
 pub mod docs;
 pub mod pages;
 
@@ -56,6 +59,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::auth::Guard;
+use crate::compression::secret;
 use crate::error::{ApiError, Code, Problem};
 use crate::openapi::Document;
 use crate::query::Parameters;
@@ -74,7 +78,7 @@ fn routes(app: &App) -> Routes {
         .needs(VIEW, routes!(config::get))
         .needs(MANAGE, routes!(config::update))
         .needs(VIEW, routes!(tokens::list))
-        .needs(MANAGE, routes!(tokens::create))
+        .needs(MANAGE, secret(routes!(tokens::create)))
         .needs(VIEW, routes!(tokens::get))
         .needs(MANAGE, routes!(tokens::delete))
         .needs(VIEW, routes!(customers::list))
@@ -82,7 +86,7 @@ fn routes(app: &App) -> Routes {
         .needs(MANAGE, routes!(bulk::create))
         .needs(VIEW, routes!(bulk::get))
         // It is a GET that makes a customer.
-        .needs(MANAGE, routes!(kyc::link))
+        .needs(MANAGE, secret(routes!(kyc::link)))
         .needs(VIEW, routes!(customers::get))
         .needs(MANAGE, routes!(customers::update))
         .needs(MANAGE, routes!(customers::delete))
@@ -111,17 +115,17 @@ fn routes(app: &App) -> Routes {
         .needs(TRANSACT, routes!(quotes::execute))
         .needs(VIEW, routes!(transactions::list))
         .needs(VIEW, routes!(transactions::get))
-        .needs(TRANSACT, routes!(invitations::create))
-        .needs(VIEW, routes!(invitations::get))
-        .needs(TRANSACT, routes!(invitations::claim))
-        .needs(TRANSACT, routes!(invitations::cancel))
+        .needs(TRANSACT, secret(routes!(invitations::create)))
+        .needs(VIEW, secret(routes!(invitations::get)))
+        .needs(TRANSACT, secret(routes!(invitations::claim)))
+        .needs(TRANSACT, secret(routes!(invitations::cancel)))
         .needs(TRANSACT, routes!(transactions::approve))
         .needs(TRANSACT, routes!(transactions::reject))
         .needs(TRANSACT, routes!(sandbox::receive))
         .needs(TRANSACT, routes!(sandbox::fund))
         .needs(TRANSACT, routes!(sandbox::send))
-        .needs(MANAGE, routes!(webhooks::keys))
-        .needs(MANAGE, routes!(webhooks::rotate))
+        .needs(MANAGE, secret(routes!(webhooks::keys)))
+        .needs(MANAGE, secret(routes!(webhooks::rotate)))
         .needs(MANAGE, routes!(webhooks::test))
         .needs(VIEW, routes!(deliveries::list))
         .needs(MANAGE, routes!(deliveries::retry))
@@ -161,7 +165,8 @@ impl Routes {
 }
 
 /// The whole HTTP surface but for the operator's endpoints: the API under its version, the OpenAPI
-/// document and the page to read it, and the pages that people open by a link.
+/// document and the page to read it, and the pages that people open by a link. Long answers are
+/// compressed.
 pub fn router(app: App) -> Router {
     let Routes { router, document, .. } = routes(&app);
     let (versioned, collected) = router.split_for_parts();
@@ -174,13 +179,14 @@ pub fn router(app: App) -> Router {
         // Inside the nesting, where the whole route is known.
         .layer(from_fn(finish))
         .with_state(app.clone());
-    Router::new()
-        .merge(docs::router(&document, &app.env().public_url))
+    let router = Router::new()
+        .merge(docs::router(&app, &document))
         .merge(pages::router(app))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn(finish))
-        .nest(&format!("/{VERSION}"), versioned)
+        .nest(&format!("/{VERSION}"), versioned);
+    compression::of(router)
 }
 
 /// The OpenAPI document of the routes.

@@ -268,8 +268,7 @@ impl Document {
         document["info"] = json!({
             "title": "Switchyard",
             "version": crate::VERSION,
-            "description": "Payments platform: customers, accounts, FX quotes with locked rates, \
-                transfers over payment rails, a double-entry ledger under all of it.",
+            "description": include_str!("getting_started.md"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         });
         document["servers"] = json!([{

@@ -151,6 +151,25 @@ async fn holds(name: &str) {
     expect_file![path].assert_eq(&now);
 }
 
+/// The guide that the OpenAPI document begins with is run as its reader would run it.
+#[tokio::test]
+async fn the_guide_moves_money() {
+    let parts = parts(include_str!("../../api/src/getting_started.md"));
+    let blocks: Vec<_> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Commands(commands) => Some(*commands),
+            Part::Prose(_) => None,
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path()).await;
+    let printed = run(folder.path(), &server.base(), &blocks);
+    let transaction: serde_json::Value = serde_json::from_str(printed.last().unwrap()).unwrap();
+    assert_eq!(transaction["status"], "COMPLETED");
+    assert_eq!(transaction["sentAmount"]["amount"], 100_000);
+}
+
 /// Every page has its test.
 #[test]
 fn docs_have_no_transcript_that_is_not_run() {

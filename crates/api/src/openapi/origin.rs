@@ -29,15 +29,19 @@ impl Served {
         Self { head: text.into(), tail: tail.into(), public_url: public_url.to_owned() }
     }
 
-    /// The bytes for a client that sent these headers.
-    pub fn bytes(&self, headers: &HeaderMap) -> Bytes {
-        let origin = origin(&self.public_url, headers);
+    /// The address for a client that sent these headers.
+    pub fn origin(&self, headers: &HeaderMap) -> Cow<'_, str> {
+        origin(&self.public_url, headers)
+    }
+
+    /// The bytes with this address.
+    pub fn bytes(&self, origin: &str) -> Bytes {
         [&self.head[..], origin.as_bytes(), &self.tail[..]].concat().into()
     }
 }
 
 /// The public address, or the one that the client used if only this machine knows the former.
-fn origin<'a>(public_url: &'a str, headers: &HeaderMap) -> Cow<'a, str> {
+pub(crate) fn origin<'a>(public_url: &'a str, headers: &HeaderMap) -> Cow<'a, str> {
     match host(headers) {
         Some(host) if is_of_this_machine(public_url) => Cow::Owned(format!("http://{host}")),
         _ => Cow::Borrowed(public_url),

@@ -2,7 +2,9 @@
 
 use expect_test::expect_file;
 
-use crate::support::{Call, Server};
+use sha2::Digest as _;
+
+use crate::support::{Call, Server, decoded};
 
 #[tokio::test]
 async fn docs_openapi_json_is_written_from_the_routes() {
@@ -17,20 +19,122 @@ fn docs_errors_are_written_from_the_catalogue() {
     expect_file!["../../../../docs/errors.md"].assert_eq(&api::error::markdown());
 }
 
+/// The addresses of the scripts that a page loads.
+fn scripts(page: &str) -> Vec<String> {
+    let address = |rest: &str| rest.split('"').next().expect("an address").to_owned();
+    page.split("<script src=\"").skip(1).map(address).collect()
+}
+
 #[tokio::test]
 async fn the_page_to_read_the_document_needs_nothing_from_elsewhere() {
     let client = Server::new().anonymous();
     let page = client.send_to("GET", "/docs", Call::default()).await;
     let text = String::from_utf8(page.bytes).expect("text");
-    assert!(text.contains("src=\"/docs/scalar.js\""), "{text}");
-    assert!(!text.contains("https://"), "{text}");
+    assert!(
+        text.contains("<html lang=\"en\">") && text.contains("<title>Switchyard API"),
+        "{text}"
+    );
+    assert!(!text.contains("http"), "{text}");
     // Whatever the script tries, the browser lets it reach this server only.
     let policy = page.headers["content-security-policy"].to_str().expect("text");
-    assert!(policy.starts_with("default-src 'none'") && !policy.contains("http"), "{policy}");
-    let script = client.send_to("GET", "/docs/scalar.js", Call::default()).await;
-    assert!(script.status == 200 && script.bytes.len() > 1_000_000);
+    assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+    assert!(!policy.contains("http"), "{policy}");
     let document = client.send_to("GET", "/openapi.json", Call::default()).await;
     assert_eq!(document.body["openapi"], "3.1.0");
+    let guide = document.body["info"]["description"].as_str().expect("a description");
+    assert!(guide.contains("## Getting started") && guide.contains("## Webhooks"), "{guide}");
+}
+
+#[tokio::test]
+async fn scripts_of_the_page_are_small_on_their_way_and_kept_for_good() {
+    let client = Server::new().anonymous();
+    let page = client.send_to("GET", "/docs", Call::default()).await;
+    let scripts = scripts(&String::from_utf8(page.bytes).expect("text"));
+    assert!(scripts.len() == 2 && scripts[0].contains("scalar"), "{scripts:?}");
+    for script in scripts {
+        let plain = client.send_to("GET", &script, Call::default()).await;
+        assert_eq!(plain.bytes.len() > 1_000_000, script.contains("scalar"), "{script}");
+        let header = |name: &str| plain.headers[name].to_str().expect("text").to_owned();
+        assert_eq!(header("cache-control"), "public, max-age=31536000, immutable");
+        assert_eq!(header("content-type"), "text/javascript; charset=utf-8");
+        assert_eq!(plain.headers.get("content-encoding"), None);
+        let hash = hex::encode(sha2::Sha256::digest(&plain.bytes));
+        assert!(script.ends_with(&format!("-{}.js", &hash[..16])), "{script}: {hash}");
+        for encoding in ["gzip", "br"] {
+            let call = Call::default().header("accept-encoding", encoding);
+            let packed = client.send_to("GET", &script, call).await;
+            assert!(decoded(&packed.headers, &packed.bytes) == plain.bytes, "{script}");
+            if plain.bytes.len() > 1_000 {
+                assert_eq!(packed.headers["content-encoding"], encoding);
+                assert_eq!(packed.headers["vary"], "accept-encoding");
+                assert!(packed.bytes.len() * 2 < plain.bytes.len(), "{script}: {encoding}");
+            }
+        }
+        let other = script.replace('-', "-0");
+        client.send_to("GET", &other, Call::default()).await.refused(404, "NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn the_document_is_sent_once_to_those_who_keep_it() {
+    let client = Server::new().anonymous();
+    let get = async |tag: Option<&str>, encoding: &str| {
+        let mut call = Call::default().header("accept-encoding", encoding);
+        if let Some(tag) = tag {
+            call = call.header("if-none-match", tag);
+        }
+        client.send_to("GET", "/openapi.json", call).await
+    };
+    let first = get(None, "identity").await;
+    let tag = first.headers["etag"].to_str().expect("text").to_owned();
+    assert_eq!(first.headers["cache-control"], "no-cache");
+    let strong = tag.strip_prefix("W/").expect("it holds for every encoding");
+    for encoding in ["identity", "gzip", "br"] {
+        assert_eq!(get(None, encoding).await.headers["etag"], tag.as_str());
+        let several = format!("\"x\", {tag} , \"y\"");
+        for known in [&*tag, strong, "*", several.as_str()] {
+            let again = get(Some(known), encoding).await;
+            assert_eq!((again.status, again.bytes.len()), (304, 0), "{known}");
+            assert_eq!(again.headers["etag"], tag.as_str());
+            assert_eq!(again.headers.get("content-encoding"), None);
+        }
+        for other in ["\"x\"", "W/\"\"", "", "x", &tag[..tag.len() - 1]] {
+            let again = get(Some(other), encoding).await;
+            assert_eq!((again.status, &again.body), (200, &first.body), "{other}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_root_leads_people_to_the_page_and_programs_to_the_addresses() {
+    let client = Server::new().anonymous();
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+    for (accept, is_led) in [
+        (browser, true),
+        ("text/html", true),
+        ("application/json;q=0.9, text/html", true),
+        ("*/*", false),
+        ("application/json", false),
+        ("application/json, text/html;q=0.9", false),
+        ("text/html;q=0", false),
+        ("text/plain", false),
+        ("", false),
+    ] {
+        let call = Call::default().header("accept", accept);
+        let answer = client.send_to("GET", "/", call).await;
+        assert_eq!(answer.headers["vary"], "accept", "{accept}");
+        if is_led {
+            assert_eq!(answer.status, 303, "{accept}");
+            assert_eq!(answer.headers["location"], "/docs");
+        } else {
+            let body = answer.expect(200);
+            assert_eq!(body["api"], format!("https://pay.test/{}", api::VERSION));
+            assert_eq!(body["openapi"], "https://pay.test/openapi.json");
+            assert_eq!(body["documentation"], "https://pay.test/docs");
+        }
+    }
+    let bare = client.send_to("GET", "/", Call::default()).await;
+    assert_eq!(bare.expect(200)["name"], "Switchyard");
 }
 
 /// The page that says what this server does where the specification does not names a test for each

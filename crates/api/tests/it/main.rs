@@ -8,6 +8,8 @@ mod held_rail;
 
 mod deliveries;
 mod documents;
+mod browser;
+mod compression;
 mod published;
 mod jobs;
 mod pulled_quotes;

@@ -1,6 +1,7 @@
 //! What every test here needs.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -136,6 +137,11 @@ impl Server {
     pub fn restart(self) -> Self {
         let Self { clock, place, .. } = self;
         Self::open(place, clock, 2)
+    }
+
+    /// What answers its requests.
+    pub fn router(&self) -> Router {
+        self.router.clone()
     }
 
     /// A client of a new sandbox platform, with all permissions.
@@ -325,6 +331,15 @@ impl Call {
 }
 
 impl Client {
+    /// The client id and the secret.
+    pub fn credentials(&self) -> (String, String) {
+        let basic = self.authorization.as_deref().and_then(|basic| basic.strip_prefix("Basic "));
+        let bytes = base64::engine::general_purpose::STANDARD.decode(basic.expect("credentials"));
+        let text = String::from_utf8(bytes.expect("base64")).expect("text");
+        let (id, secret) = text.split_once(':').expect("two parts");
+        (id.to_owned(), secret.to_owned())
+    }
+
     /// Sends a request below the version segment.
     pub async fn send(&self, method: &str, path: &str, call: Call) -> Answer {
         self.send_to(method, &format!("/{}{path}", api::VERSION), call).await
@@ -357,8 +372,8 @@ impl Client {
         let bytes = body.collect().await.expect("a body").to_bytes().to_vec();
         let answer = Answer {
             status: parts.status.as_u16(),
+            body: serde_json::from_slice(&decoded(&parts.headers, &bytes)).unwrap_or(Value::Null),
             headers: parts.headers,
-            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
             bytes,
         };
         self.schemas.check(method, path, &answer);
@@ -441,6 +456,25 @@ impl Client {
         let body = usd_external(Some(customer), suffix);
         text(&self.post("/customers/external-accounts", &body).await.expect(201)["id"])
     }
+}
+
+/// A body without the encoding that its answer has.
+pub fn decoded(headers: &HeaderMap, bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let encoding = headers.get(header::CONTENT_ENCODING).map(|encoding| encoding.as_bytes());
+    match encoding {
+        // An answer to HEAD names the encoding of the body that it does not have.
+        _ if bytes.is_empty() => {}
+        None => plain.extend_from_slice(bytes),
+        Some(b"gzip") => {
+            flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).expect("gzip");
+        }
+        Some(b"br") => {
+            brotli::Decompressor::new(bytes, 4_096).read_to_end(&mut plain).expect("Brotli");
+        }
+        Some(other) => panic!("{other:?} is no encoding of ours"),
+    }
+    plain
 }
 
 /// The body of a US bank account.
