@@ -7,32 +7,37 @@
 pub mod invitation;
 pub mod identity;
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use domain::time::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use service::App;
 
-/// Where the pages' style is served.
-const STYLE_PATH: &str = "/pages.css";
+use crate::assets::Asset;
 
-/// Allows a page its style from this server and nothing else.
-const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; \
-    frame-ancestors 'none'";
+/// The pages' style.
+static STYLE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("/", "pages", "css", include_str!("pages/style.css")));
+
+/// Allows a page its style from this server, its empty icon, and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'";
 
 /// Bytes of a form: the largest, with every field full of what takes most room, fits twice.
 const FORM_MAX: usize = 64 * 1024;
 
 /// Every page.
 pub fn router(app: App) -> Router {
-    Router::new()
+    let router = Router::new()
         .route("/i/{code}", get(invitation::show))
         .route("/kyc/{code}", get(identity::show).post(identity::submit))
-        .route(STYLE_PATH, get(style))
-        .layer(DefaultBodyLimit::max(FORM_MAX))
-        .with_state(app)
+        .layer(DefaultBodyLimit::max(FORM_MAX));
+    STYLE.clone().route(router).with_state(app)
 }
 
 /// A page as a whole.
@@ -45,7 +50,8 @@ fn page(status: StatusCode, title: &str, content: Markup) -> Response {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="robots" content="noindex";
                 title { (title) }
-                link rel="stylesheet" href=(STYLE_PATH);
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href=(STYLE.path());
             }
             body {
                 main {
@@ -86,9 +92,7 @@ fn later() -> Response {
     page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", content)
 }
 
-async fn style() -> Response {
-    let mut response = include_str!("pages/style.css").into_response();
-    let kind = HeaderValue::from_static("text/css; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
+/// An instant as people write it, and as their programs read it.
+fn moment(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.in_words()) } }
 }

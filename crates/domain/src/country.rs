@@ -20,6 +20,11 @@ impl Country {
             .ok_or_else(|| InvalidCountry(text.chars().take(8).collect()))
     }
 
+    /// Every country, in the order of the English short names.
+    pub fn all() -> impl Iterator<Item = Self> {
+        rust_iso3166::ALL.iter().map(|country| Self(country.alpha2))
+    }
+
     /// The alpha-2 code.
     pub const fn code(self) -> &'static str {
         self.0
@@ -46,6 +51,13 @@ impl fmt::Debug for Country {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_country_is_in_the_list_once() {
+        let codes: std::collections::BTreeSet<_> = Country::all().map(Country::code).collect();
+        assert_eq!((codes.len(), Country::all().count()), (249, 249));
+        assert!(Country::all().all(|country| Country::parse(country.code()) == Ok(country)));
+    }
 
     #[test]
     fn only_codes_of_iso_3166_are_countries() {

@@ -37,6 +37,20 @@ impl Timestamp {
     }
 }
 
+impl Timestamp {
+    /// The day in UTC.
+    pub fn date(self) -> Date {
+        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        Date(at.to_zoned(jiff::tz::TimeZone::UTC).date())
+    }
+
+    /// The instant as people write it: `13 October 2025, 09:30 UTC`. Seconds are cut off.
+    pub fn in_words(self) -> String {
+        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        at.strftime("%-d %B %Y, %H:%M UTC").to_string()
+    }
+}
+
 /// ISO 8601, UTC, milliseconds: `2025-10-13T09:30:00.000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,6 +99,13 @@ mod tests {
         {
             assert!(Timestamp::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn people_read_days_and_minutes() {
+        let at = Timestamp::parse("2025-03-01T23:05:59.999-01:00").expect("valid");
+        assert_eq!(at.in_words(), "2 March 2025, 00:05 UTC");
+        assert_eq!(at.date().to_string(), "2025-03-02");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use domain::country::Country;
 use domain::customer::{Customer, Identity, Individual};
 use domain::id::IdentityCheckId;
 use domain::kyc::IdentityCheck;
-use domain::platform::Platform;
+use domain::platform::{Mode, Platform};
 use domain::time::Date;
 use maud::{Markup, html};
 use ports::identity::Outcome;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use service::{App, Error, identity};
 use store::error::StoreError;
 
-use super::{POLICY, later, nothing, page};
+use super::{POLICY, later, moment, nothing, page};
 use crate::validate::is_name;
 
 /// Characters of one field of the form, as of the same field in the API.
@@ -41,46 +41,119 @@ pub struct Answers {
     country: String,
 }
 
-/// A field of the form: its name, its label, and what is typed into it.
-type Field = (&'static str, &'static str, fn(&Answers) -> &str);
+/// A field of the form.
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    input: Input,
+    /// Under which name browsers know what people fill in here (HTML, 4.10.18.7).
+    autocomplete: &'static str,
+    value: fn(&Answers) -> &str,
+}
 
-const FIELDS: [Field; 9] = [
-    ("fullName", "Full name", |answers| &answers.full_name),
-    ("birthDate", "Date of birth (YYYY-MM-DD)", |answers| &answers.birth_date),
-    ("nationality", "Nationality (two letters, such as GB)", |answers| &answers.nationality),
-    ("line1", "Street and number", |answers| &answers.line1),
-    ("line2", "Flat, floor or building", |answers| &answers.line2),
-    ("city", "City", |answers| &answers.city),
-    ("state", "State or region", |answers| &answers.state),
-    ("postalCode", "Postal code", |answers| &answers.postal_code),
-    ("country", "Country (two letters)", |answers| &answers.country),
+/// How a field is filled in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// A text that cannot be left out.
+    Required,
+    /// A text.
+    Text,
+    /// A day up to today.
+    PastDate,
+    /// A country from the list.
+    Country,
+}
+
+impl Field {
+    const fn new(
+        name: &'static str,
+        label: &'static str,
+        input: Input,
+        autocomplete: &'static str,
+        value: fn(&Answers) -> &str,
+    ) -> Self {
+        Self { name, label, input, autocomplete, value }
+    }
+}
+
+/// Who the person is. Browsers know a person's country and not its nationality.
+const PERSON: [Field; 3] = [
+    Field::new("fullName", "Full name", Input::Required, "name", |answers| &answers.full_name),
+    Field::new("birthDate", "Date of birth", Input::PastDate, "bday", |answers| {
+        &answers.birth_date
+    }),
+    Field::new("nationality", "Nationality", Input::Country, "off", |answers| &answers.nationality),
+];
+
+/// Where the person lives.
+const ADDRESS: [Field; 6] = [
+    Field::new("line1", "Street and number", Input::Text, "address-line1", |answers| {
+        &answers.line1
+    }),
+    Field::new("line2", "Flat, floor or building", Input::Text, "address-line2", |answers| {
+        &answers.line2
+    }),
+    Field::new("city", "City", Input::Text, "address-level2", |answers| &answers.city),
+    Field::new("state", "State or region", Input::Text, "address-level1", |answers| &answers.state),
+    Field::new("postalCode", "Postal code", Input::Text, "postal-code", |answers| {
+        &answers.postal_code
+    }),
+    Field::new("country", "Country", Input::Country, "country", |answers| &answers.country),
 ];
 
 /// What is wrong with fields of the form, by name.
 type Mistakes = Vec<(&'static str, String)>;
 
+/// A text without the blanks around it, unless nothing is left.
+fn given(text: &str) -> Option<String> {
+    Some(text.trim()).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
+}
+
 impl Answers {
     /// What the person says about itself, or everything that is wrong with it.
-    fn individual(&self) -> Result<Individual, Mistakes> {
+    fn individual(&self, today: Date) -> Result<Individual, Mistakes> {
         let mut mistakes = Mistakes::new();
-        for (name, _, value) in FIELDS {
+        for Field { name, label, value, .. } in PERSON.iter().chain(&ADDRESS) {
             let value = value(self);
             if value.chars().count() > FIELD_MAX || value.chars().any(char::is_control) {
-                mistakes.push((name, format!("must be a text of at most {FIELD_MAX} characters")));
+                let most = format!("{label} must be a text of at most {FIELD_MAX} characters.");
+                mistakes.push((name, most));
             }
         }
-        if !is_name(&self.full_name) {
-            mistakes.push(("fullName", "must be a name".to_owned()));
+        let full_name = given(&self.full_name).filter(|name| is_name(name));
+        if full_name.is_none() {
+            let message = "Enter your full name as it is in your passport.";
+            mistakes.push(("fullName", message.to_owned()));
         }
-        let given = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
-        let birth_date = given(&self.birth_date).and_then(|text| {
-            let date = Date::parse(&text);
-            date.map_err(|error| mistakes.push(("birthDate", error.to_string()))).ok()
+        let birth_date = given(&self.birth_date).and_then(|text| match Date::parse(&text) {
+            Ok(date) if date <= today => Some(date),
+            Ok(_) => {
+                let message = "Date of birth cannot be in the future.";
+                mistakes.push(("birthDate", message.to_owned()));
+                None
+            }
+            Err(error) => {
+                mistakes.push(("birthDate", format!("{error}.")));
+                None
+            }
         });
         let nationality = given(&self.nationality).and_then(|text| {
-            let country = Country::parse(&text.to_ascii_uppercase());
-            country.map_err(|error| mistakes.push(("nationality", error.to_string()))).ok()
+            let country = Country::parse(&text.to_ascii_uppercase()).ok();
+            if country.is_none() {
+                mistakes.push(("nationality", format!("'{text}' is not a country of the list.")));
+            }
+            country
         });
+        let address = self.address(&mut mistakes);
+        if mistakes.is_empty() {
+            Ok(Individual { full_name, birth_date, nationality, address })
+        } else {
+            Err(mistakes)
+        }
+    }
+
+    /// The address, if there is one and nothing is wrong with it.
+    fn address(&self, mistakes: &mut Mistakes) -> Option<Address> {
         let draft = AddressDraft {
             line1: given(&self.line1),
             line2: given(&self.line2),
@@ -89,22 +162,19 @@ impl Answers {
             postal_code: given(&self.postal_code),
             country: given(&self.country).map(|text| text.to_ascii_uppercase()),
         };
-        let address = if draft == AddressDraft::default() {
-            None
-        } else {
-            let refused = |errors: Vec<domain::account_info::FieldError>| {
-                for error in errors {
-                    let field = FIELDS.iter().find(|(name, _, _)| *name == error.field);
-                    mistakes.push((field.map_or("line1", |(name, _, _)| name), error.message));
-                }
-            };
-            Address::new(&draft).map_err(refused).ok()
-        };
-        if !mistakes.is_empty() {
-            return Err(mistakes);
+        if draft == AddressDraft::default() {
+            return None;
         }
-        let full_name = Some(self.full_name.clone());
-        Ok(Individual { full_name, birth_date, nationality, address })
+        let errors = match Address::new(&draft) {
+            Ok(address) => return Some(address),
+            Err(errors) => errors,
+        };
+        for error in errors {
+            let field = ADDRESS.iter().find(|field| field.name == error.field);
+            let Field { name, label, .. } = field.unwrap_or(&ADDRESS[0]);
+            mistakes.push((name, format!("{label}: {}.", error.message)));
+        }
+        None
     }
 }
 
@@ -184,9 +254,10 @@ pub async fn submit(
     let Some(outcome) = outcome else {
         return form(&app, &opened, &answers, &Mistakes::new());
     };
+    let today = app.now(opened.platform.ahead).date();
     let needs_person =
         outcome != Outcome::Canceled && matches!(opened.customer.identity, Identity::Individual(_));
-    let stated = if needs_person { answers.individual() } else { Ok(Individual::default()) };
+    let stated = if needs_person { answers.individual(today) } else { Ok(Individual::default()) };
     let stated = match stated {
         Ok(stated) => stated,
         Err(mistakes) => return form(&app, &opened, &answers, &mistakes),
@@ -204,35 +275,80 @@ pub async fn submit(
 
 fn form(app: &App, opened: &Opened, answers: &Answers, mistakes: &Mistakes) -> Response {
     let Opened { check, customer, platform } = opened;
-    let field = |(name, label, value): &Field| -> Markup {
-        html! {
-            label {
-                (label)
-                input name=(name) value=(value(answers)) autocomplete="off";
-            }
-            @for (_, mistake) in mistakes.iter().filter(|(wrong, _)| wrong == name) {
-                p.mistake { (mistake) }
-            }
-        }
-    };
+    let today = app.now(platform.ahead).date();
+    let field = |one: &Field| field(one, answers, mistakes, today);
     let content = html! {
         p { (platform.name) " asks who you are." }
+        @match platform.mode {
+            Mode::Sandbox => {
+                p.note { "This is a sandbox. The buttons below decide how the check ends." }
+            }
+            Mode::Live => {}
+        }
+        @if !mistakes.is_empty() {
+            p.mistake role="alert" { "Please look again at what is marked below." }
+        }
         form method="post" {
             @match &customer.identity {
-                Identity::Individual(_) => { @for one in &FIELDS { (field(one)) } }
+                Identity::Individual(_) => {
+                    fieldset { legend { "You" } @for one in &PERSON { (field(one)) } }
+                    fieldset { legend { "Your address" } @for one in &ADDRESS { (field(one)) } }
+                }
                 Identity::Business(business) => { p.code { (business.legal_name) } }
             }
-            @for outcome in app.env().identification(platform.mode).outcomes() {
-                button name="outcome" value=(outcome.name()) { (label(*outcome)) }
+            div.buttons {
+                @for outcome in app.env().identification(platform.mode).outcomes() {
+                    button name="outcome" value=(outcome.name())
+                        formnovalidate[*outcome == Outcome::Canceled] { (label(*outcome)) }
+                }
             }
         }
-        p.quiet { "This link works once, until " (check.draft().expires_at) "." }
+        p.quiet { "This link works once, until " (moment(check.draft().expires_at)) "." }
     };
     let status = if mistakes.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
     let mut response = page(status, "Identity check", content);
     let policy = policy(check.draft().redirect_uri.as_deref());
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     response
+}
+
+/// A field with its label, what was filled in, and what is wrong with that.
+fn field(field: &Field, answers: &Answers, mistakes: &Mistakes, today: Date) -> Markup {
+    let Field { name, label, input, autocomplete, value } = field;
+    let value = value(answers);
+    let wrong: Vec<_> = mistakes.iter().filter(|(wrong, _)| wrong == name).collect();
+    let is_wrong = (!wrong.is_empty()).then_some("true");
+    let described_by = is_wrong.map(|_| format!("{name}-mistake"));
+    html! {
+        label for=(name) { (label) }
+        @match input {
+            Input::Required | Input::Text => {
+                input id=(name) name=(name) value=(value) autocomplete=(autocomplete)
+                    maxlength=(FIELD_MAX) required[*input == Input::Required]
+                    aria-invalid=[is_wrong] aria-describedby=[described_by.as_deref()];
+            }
+            Input::PastDate => {
+                input id=(name) name=(name) value=(value) autocomplete=(autocomplete)
+                    type="date" max=(today)
+                    aria-invalid=[is_wrong] aria-describedby=[described_by.as_deref()];
+            }
+            Input::Country => {
+                select id=(name) name=(name) autocomplete=(autocomplete)
+                    aria-invalid=[is_wrong] aria-describedby=[described_by.as_deref()] {
+                    option value="" { "Choose a country" }
+                    @for country in Country::all() {
+                        option value=(country.code())
+                            selected[value.trim().eq_ignore_ascii_case(country.code())] {
+                            (country.name())
+                        }
+                    }
+                }
+            }
+        }
+        @if let Some(id) = &described_by {
+            p.mistake id=(id) { @for (_, mistake) in &wrong { (mistake) " " } }
+        }
+    }
 }
 
 fn label(outcome: Outcome) -> &'static str {

@@ -10,7 +10,8 @@ use service::App;
 use service::invitations::{self, Found};
 use store::error::StoreError;
 
-use super::{later, nothing, page};
+use super::{later, moment, nothing, page};
+use crate::compression::shows_secret;
 
 /// Shows an invitation to whoever has its link.
 pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
@@ -42,7 +43,8 @@ fn shown(invitation: &Invitation, status: Status) -> Response {
         Status::Expired => over("This invitation has expired"),
         Status::Cancelled => over("This invitation was cancelled"),
     };
-    page(StatusCode::OK, &title, content)
+    // The code is the secret.
+    shows_secret(page(StatusCode::OK, &title, content))
 }
 
 fn open(invitation: &Invitation) -> Markup {
@@ -57,7 +59,7 @@ fn open(invitation: &Invitation) -> Markup {
         }
         p.code { (draft.code.reveal()) }
         @if let Some(expires_at) = draft.expires_at {
-            p.quiet { "It can be used until " (expires_at) "." }
+            p.quiet { "It can be used until " (moment(expires_at)) "." }
         }
         @if draft.amount_to_send.is_some() {
             p.quiet { "The money is sent by the inviter's provider after you have accepted." }

@@ -126,8 +126,9 @@ async fn what_cannot_be_right_is_asked_again() {
     let anyone = server.anonymous();
     let link = client.link("ada").await;
     for (form, mistake) in [
-        ("outcome=approved", "must be a name"),
-        ("outcome=approved&fullName=%3Cb%3E", "must be a name"),
+        ("outcome=approved", "Enter your full name"),
+        ("outcome=approved&fullName=%3Cb%3E", "Enter your full name"),
+        ("outcome=approved&fullName=Ada&birthDate=2025-10-14", "cannot be in the future"),
         ("outcome=approved&fullName=Ada&birthDate=1985-02-30", "1985-02-30"),
         ("outcome=approved&fullName=Ada&nationality=XX", "XX"),
         ("outcome=approved&fullName=Ada&line1=High+St", "mistake"),
@@ -135,6 +136,7 @@ async fn what_cannot_be_right_is_asked_again() {
     ] {
         let again = page(&anyone.fill(&link, form).await, 400);
         assert!(again.contains(mistake), "{form}: {again}");
+        assert!(again.contains("aria-invalid=\"true\""), "{form}: {again}");
         assert!(!again.contains("<b>"), "{again}");
     }
     for form in ["", "outcome=manually+approved&fullName=Ada", "fullName=Ada"] {
@@ -147,6 +149,78 @@ async fn what_cannot_be_right_is_asked_again() {
     for unknown in ["aaaaaaaaaaaaaaaa", "x"] {
         let answer = anyone.send_to("GET", &format!("/kyc/{unknown}"), Call::default()).await;
         assert!(page(&answer, 404).contains("opens nothing"));
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn browsers_help_to_fill_the_page_in() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let anyone = server.anonymous();
+    let link = client.link("ada").await;
+    let form = page(&anyone.open(&link).await, 200);
+    let element = |name: &str| {
+        let start = form.find(&format!("id=\"{name}\"")).unwrap_or_else(|| panic!("no {name}"));
+        let end = start + form[start..].find('>').expect("an end");
+        form[start..end].to_owned()
+    };
+    for (name, purpose) in [
+        ("fullName", "name"),
+        ("birthDate", "bday"),
+        ("line1", "address-line1"),
+        ("line2", "address-line2"),
+        ("city", "address-level2"),
+        ("state", "address-level1"),
+        ("postalCode", "postal-code"),
+        ("country", "country"),
+    ] {
+        let element = element(name);
+        assert!(element.contains(&format!("autocomplete=\"{purpose}\"")), "{element}");
+        assert!(form.contains(&format!("<label for=\"{name}\">")), "{name}");
+    }
+    let date = element("birthDate");
+    assert!(date.contains("type=\"date\" max=\"2025-10-13\""), "{date}");
+    for country in ["<option value=\"GB\">United Kingdom", "<option value=\"CI\">C\u{f4}te"] {
+        assert_eq!(form.matches(country).count(), 2, "{country}");
+    }
+    assert!(form.contains(">14 October 2025, 09:00 UTC</time>"), "{form}");
+    // Somebody who leaves need not fill anything in.
+    assert_eq!(form.matches("formnovalidate").count(), 1);
+    // Today is a birthday too, and what was filled in stays.
+    let again = format!("outcome=approved&{}", ADA.replace("line1=1+High+St", "line1="));
+    let again = page(&anyone.fill(&link, &again).await, 400);
+    for kept in ["value=\"1985-12-10\"", "<option value=\"GB\" selected>", "value=\"London\""] {
+        assert!(again.contains(kept), "{kept}: {again}");
+    }
+    let today = "outcome=approved&fullName=+Ada+&birthDate=2025-10-13";
+    page(&anyone.fill(&link, today).await, 200);
+    let path = format!("/customers/{}", text(&link["customerId"]));
+    let customer = client.get(&path).await.expect(200).clone();
+    assert_eq!(
+        (&customer["fullName"], &customer["birthDate"]),
+        (&json!("Ada"), &json!("2025-10-13"))
+    );
+    server.verify();
+}
+
+#[tokio::test]
+async fn only_testers_read_of_the_sandbox() {
+    let server = Server::new();
+    let anyone = server.anonymous();
+    for (mode, is_told) in [(Mode::Sandbox, true), (Mode::Live, false)] {
+        let client = server.platform_with(mode, true).await;
+        let link = client.link("ada").await;
+        let form = page(&anyone.open(&link).await, 200);
+        let again = page(&anyone.fill(&link, "outcome=submitted").await, 400);
+        for shown in [form, again] {
+            assert_eq!(shown.to_lowercase().contains("sandbox"), is_told, "{shown}");
+        }
+        let done = page(&anyone.fill(&link, &format!("outcome=submitted&{ADA}")).await, 200);
+        let over = page(&anyone.open(&link).await, 410);
+        for shown in [done, over] {
+            assert!(!shown.to_lowercase().contains("sandbox"), "{shown}");
+        }
     }
     server.verify();
 }
