@@ -46,3 +46,31 @@ pub fn node(target: &Path) -> Result<Command> {
     }
     Ok(Command::new("node"))
 }
+
+/// Names a Chromium, or another browser that is built from it.
+pub const CHROMIUM_VARIABLE: &str = "SWITCHYARD_CHROMIUM";
+
+/// Where browsers are on machines whose programs are not all in `PATH`.
+const BROWSERS: [&str; 2] = [
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+];
+
+/// A Chromium, or another browser that is built from it.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn chromium() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(CHROMIUM_VARIABLE) {
+        return Ok(named.into());
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let in_path = std::env::split_paths(&folders).flat_map(|folder| {
+        ["chromium", "chromium-browser", "google-chrome"].map(|name| folder.join(name))
+    });
+    let Some(found) = in_path.chain(BROWSERS.map(PathBuf::from)).find(|path| path.is_file()) else {
+        bail!("there is no chromium: run cargo xtask install, or name one in {CHROMIUM_VARIABLE}");
+    };
+    Ok(found)
+}

@@ -1,6 +1,7 @@
 //! `cargo xtask install`: what the tests need beside Rust, from the machine's package manager.
 
 use anyhow::{Result, bail};
+use testbed::packages;
 use testbed::postgres::Binaries;
 
 use crate::node;
@@ -56,11 +57,19 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Node.js with npm",
-        needed_by: "generated clients, and the checks of signatures",
+        needed_by: "generated clients, the checks of signatures, and of pages in a browser",
         seen_by: Seen::Search(node::is_possible),
         apt: &["nodejs", "npm"],
         brew: &["node"],
         by_hand: "install them so that they answer to `node` and `npm`",
+    },
+    Need {
+        what: "Chromium",
+        needed_by: "the checks of pages in a browser",
+        seen_by: Seen::Search(|| packages::chromium().is_ok()),
+        apt: &["chromium"],
+        brew: &["google-chrome"],
+        by_hand: "install it and name its program in SWITCHYARD_CHROMIUM",
     },
     #[cfg(target_os = "linux")]
     Need {
