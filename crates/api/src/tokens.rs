@@ -4,10 +4,10 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use domain::id::TokenId;
-use domain::token::{Permission, Permissions, Token};
+use domain::token::{Permission, Token};
 use serde::{Deserialize, Serialize};
 use service::once::{Reply, once};
-use service::tokens;
+use service::tokens::{self, NewToken};
 use service::{App, Error};
 use store::select::Order;
 use store::tokens::TokenFilter;
@@ -18,12 +18,13 @@ use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::{Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
+use crate::wire::json;
 
 /// What a new token shall be called and what it may do.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct CreateToken {
     /// Label for people.
-    #[schema(min_length = 1, max_length = 255, example = "payout worker")]
+    #[schema(format = "label", min_length = 1, max_length = 255, example = "payout worker")]
     name: String,
     /// What it may do; at most what the token holds that asks for it.
     #[schema(max_items = 3, example = json!(["VIEW", "TRANSACT"]))]
@@ -79,7 +80,7 @@ pub struct TokenBody {
     permissions: Vec<PermissionName>,
     /// User name in Basic authentication.
     client_id: String,
-    /// Password in Basic authentication; only in the answer to its creation.
+    /// Password in Basic authentication; only in the first answer to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     client_secret: Option<String>,
@@ -157,29 +158,20 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |token| token.id.uuid(), |token| TokenBody::new(token, None))))
 }
 
-/// The part of an answer that says what a token may do.
-#[derive(Deserialize)]
-struct Granted {
-    permissions: Vec<String>,
-}
-
-/// Refuses to repeat an answer with the secret of a token that may do more than the one that asks:
-/// the key alone does not make up for that.
-fn may_have(reply: Reply, held: Permissions) -> Result<Reply, service::Error> {
-    if reply.replayed && reply.status == 201 {
-        let granted = serde_json::from_slice::<Granted>(&reply.body);
-        let granted = granted.map_err(|error| service::Error::Internal(error.to_string()))?;
-        let permissions: Permissions =
-            granted.permissions.iter().filter_map(|name| Permission::from_name(name)).collect();
-        let missing = permissions.without(held);
-        if !missing.is_empty() {
-            return Err(service::Error::CannotGrant { missing });
-        }
+/// The first answer, which alone has the secret: the kept one, which a repeat gets, is without it
+/// (specification 5.2). A unit that ran twice, because its first commit was in doubt, finds its own
+/// answer kept; it names the token that was drawn here, so it is the first one.
+fn with_secret(reply: Reply, new: &NewToken) -> Reply {
+    let kept = json(&TokenBody::new(&new.token, None));
+    if reply.status != StatusCode::CREATED || reply.body != kept {
+        return reply;
     }
-    Ok(reply)
+    let body = json(&TokenBody::new(&new.token, Some(new.secret.clone())));
+    Reply { body, replayed: false, ..reply }
 }
 
-/// Creates a token. Its secret is in this answer and nowhere else.
+/// Creates a token. Its secret is in this answer and nowhere else: a repeat under the same
+/// `Idempotency-Key` gets the same token without `clientSecret`.
 #[utoipa::path(post, path = "/tokens",
     operation_id = "createToken", tag = "Tokens", request_body = CreateToken,
     responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
@@ -196,13 +188,14 @@ pub async fn create(
     let permissions = body.permissions.into_iter().map(Permission::from).collect();
     let new = tokens::draw(&app, &caller.platform, body.name, permissions);
     let held = caller.token.permissions;
-    let shape = |new: &tokens::NewToken| TokenBody::new(&new.token, Some(new.secret.clone()));
+    let drawn = new.clone();
+    let shape = |token: &Token| TokenBody::new(token, None);
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        tokens::add(unit, &new, Some(held))?;
-        Ok(new.clone())
+        tokens::add(unit, &drawn, Some(held))?;
+        Ok(drawn.token.clone())
     };
     let reply = once(&app, request.keyed(), request.renderer(201, shape), work).await;
-    let mut response = respond(reply.and_then(|reply| may_have(reply, held)));
+    let mut response = respond(reply.map(|reply| with_secret(reply, &new)));
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     response
