@@ -45,7 +45,7 @@ pub struct CreateInvitation {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimInvitation {
-    /// UMA address of whoever was invited.
+    /// UMA address of whoever was invited: a customer of the platform that claims.
     #[schema(format = "uma-address", max_length = 400, example = "$grace@localhost:8080")]
     invitee_uma: String,
 }
@@ -187,13 +187,16 @@ pub async fn get(
     Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(made_by.ahead))))
 }
 
-/// Claims an invitation for somebody who has got a UMA address. Any platform that has the code
+/// Claims an invitation for a customer of the platform that asks. Any platform that has the code
 /// may; the inviter's platform is told with `INVITATION_CLAIMED`.
 #[utoipa::path(post, path = "/invitations/{invitationCode}/claim",
     operation_id = "claimInvitation", tag = "Invitations",
     request_body = ClaimInvitation,
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
-    responses((status = 200, description = "The invitation, `CLAIMED`.", body = InvitationBody)))]
+    responses(
+        (status = 200, description = "The invitation, `CLAIMED`.", body = InvitationBody),
+        (status = 410, description = "The invited customer was deleted.", body = ErrorBody),
+    ))]
 pub async fn claim(
     State(app): State<App>,
     request: Once,

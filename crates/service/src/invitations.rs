@@ -98,15 +98,23 @@ fn inviter(
     let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
     let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
     let nobody = || refused(format!("{address} is no address of a customer of this platform"));
-    let claim = unit.get::<UmaClaim>(&address)?.ok_or_else(nobody)?;
-    let customer = unit
-        .get::<Customer>(&claim.customer)?
-        .filter(|customer| customer.platform == platform.id && customer.uma_address == address)
-        .ok_or_else(nobody)?;
-    if customer.is_deleted {
-        return Err(Error::CustomerDeleted { id: customer.id });
-    }
+    let customer = customer_at(unit, platform.id, &address)?.ok_or_else(nobody)?;
     Ok((Customer::clone(&customer), address))
+}
+
+/// The customer of a platform that has this address now. One that was deleted is refused.
+fn customer_at(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    address: &UmaAddress,
+) -> Result<Option<Arc<Customer>>, Error> {
+    let Some(claim) = unit.get::<UmaClaim>(address)? else { return Ok(None) };
+    let found = unit.get::<Customer>(&claim.customer)?;
+    let found = found.filter(|it| it.platform == platform && it.uma_address == *address);
+    match found {
+        Some(customer) if customer.is_deleted => Err(Error::CustomerDeleted { id: customer.id }),
+        found => Ok(found),
+    }
 }
 
 /// An invitation, whoever asks.
@@ -149,8 +157,8 @@ fn open(invitation: &Invitation, now: Timestamp) -> Result<Invitation, Error> {
     }
 }
 
-/// Claims an invitation for a new address. Any platform of the same mode that has the code may, and
-/// the inviter's platform is told.
+/// Claims an invitation for a customer of the platform that asks. Any platform of the same mode
+/// that has the code may, and the inviter's platform is told.
 pub fn claim(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -167,6 +175,13 @@ pub fn claim(
     let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);
     if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
         return Err(Error::SelfPayment);
+    }
+    // The inviter's platform pays this address: nobody names that of a stranger.
+    if customer_at(unit, claimer, invitee)?.is_none() {
+        let message = format!(
+            "{invitee} is no address of a customer of this platform; create the customer first"
+        );
+        return Err(Error::field("inviteeUma", message));
     }
     let invitation = end(unit, invitation, Event::Claimed(invitee.clone()), now)?;
     // An invitation is told of once: there is one event in its life.

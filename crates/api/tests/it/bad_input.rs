@@ -24,6 +24,8 @@ pub struct Stage {
     pub uma: String,
     /// The code of an open invitation.
     pub invitation: String,
+    /// The address of another customer.
+    invitee: String,
 }
 
 impl Stage {
@@ -58,6 +60,7 @@ impl Stage {
         client.patch("/config", &nobody).await.expect(200);
         let invitation = client.post("/invitations", &json!({ "inviterUma": uma })).await;
         let invitation = text(&invitation.expect(201)["code"]);
+        let invitee = client.uma_address(&client.customer().await).await;
         Self {
             server,
             client,
@@ -71,6 +74,7 @@ impl Stage {
             transaction,
             uma,
             invitation,
+            invitee,
         }
     }
 
@@ -108,7 +112,7 @@ impl Stage {
         let person = json!({ "customerType": "INDIVIDUAL", "fullName": "Eve" });
         let invite = json!({ "inviterUma": self.uma, "amountToSend": "AMOUNT" });
         let replay = json!({ "from": "2025-01-01T00:00:00Z", "to": "2025-01-02T00:00:00Z" });
-        let claim = json!({ "inviteeUma": "$grace@uma.test" });
+        let claim = json!({ "inviteeUma": self.invitee });
         let all = [
             ("POST", "/invitations".to_owned(), invite),
             ("POST", format!("/invitations/{}/claim", self.invitation), claim),

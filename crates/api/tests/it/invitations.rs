@@ -39,6 +39,12 @@ impl Client {
         self.post(&path, &json!({ "inviteeUma": invitee })).await
     }
 
+    /// Makes a customer with this address, who can be invited.
+    async fn invitee(&self, address: &str) -> String {
+        let body = json!({ "customerType": "INDIVIDUAL", "umaAddress": address });
+        text(&self.post("/customers", &body).await.expect(201)["id"])
+    }
+
     async fn cancel(&self, code: &Value) -> Answer {
         let path = format!("/invitations/{}/cancel", text(code));
         self.send("POST", &path, Call::default()).await
@@ -97,6 +103,10 @@ async fn an_invitation_is_shown_as_it_was_made() {
     let config = inviter.client.get("/config").await.expect(200).clone();
     let primary = &config["supportedCurrencies"][0]["currencyCode"];
     assert_eq!(&whole["amountToSend"]["currency"]["code"], primary);
+    let last = "9999-12-31T23:59:59Z";
+    let lasting = inviter.invite(json!({ "expiresAt": last })).await;
+    assert_eq!(lasting["expiresAt"], "9999-12-31T23:59:59.000Z");
+    assert_eq!(inviter.client.invitation(&lasting["code"]).await, lasting);
     // Whoever has the code may read it, in any case.
     let other = server.platform().await;
     assert_eq!(other.invitation(&whole["code"]).await, whole);
@@ -220,7 +230,37 @@ async fn nobody_claims_their_own_invitation() {
         answer.refused(400, "INVALID_UMA_ADDRESS");
     }
     assert_eq!(inviter.client.invitation(&made["code"]).await["status"], "PENDING");
-    inviter.client.claim(&made["code"], "$bo@elsewhere.example").await.expect(200);
+    inviter.client.invitee("$bo@uma.test").await;
+    inviter.client.claim(&made["code"], "$bo@uma.test").await.expect(200);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_platform_claims_only_for_a_customer_of_its_own() {
+    let server = Server::new();
+    let inviter = Inviter::on(&server).await;
+    let (own, other) = (Inviter::on(&server).await, Inviter::on(&server).await);
+    let gone = own.client.invitee("$gone@uma.test").await;
+    let renamed = own.client.invitee("$before@uma.test").await;
+    let change = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$after@uma.test" });
+    own.client.patch(&format!("/customers/{renamed}"), &change).await.expect(200);
+    own.client.delete_customer(&gone).await;
+    let made = inviter.invite(json!({})).await;
+    for stranger in [
+        other.uma.as_str(),
+        "$nobody@uma.test",
+        "$grace@elsewhere.example",
+        "$before@uma.test",
+        "$success.usd@sandbox.uma.money",
+    ] {
+        let answer = own.client.claim(&made["code"], stranger).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["inviteeUma"], "{stranger}");
+    }
+    let answer = own.client.claim(&made["code"], "$gone@uma.test").await;
+    assert_eq!(answer.refused(410, "CUSTOMER_DELETED")["customerId"], gone);
+    assert_eq!(inviter.client.invitation(&made["code"]).await, made);
+    assert!(server.told_of(&made["code"]).await.is_empty());
+    own.client.claim(&made["code"], "$AFTER@uma.test").await.expect(200);
     server.verify();
 }
 
@@ -232,6 +272,7 @@ async fn what_has_ended_stays_as_it_is() {
     let claimed = inviter.invite(expiring.clone()).await;
     let cancelled = inviter.invite(expiring.clone()).await;
     let expired = inviter.invite(expiring).await;
+    inviter.client.invitee("$bo@uma.test").await;
     inviter.client.claim(&claimed["code"], "$bo@uma.test").await.expect(200);
     let answer = inviter.client.cancel(&cancelled["code"]).await.expect(200).clone();
     assert_eq!(answer["status"], "CANCELLED");
@@ -301,6 +342,9 @@ async fn of_claims_and_cancellations_at_once_exactly_one_wins() {
     let server = Server::new();
     let inviter = Inviter::on(&server).await;
     let other = server.platform().await;
+    for number in (0..8).step_by(2) {
+        other.invitee(&format!("$bo{number}@uma.test")).await;
+    }
     for _ in 0..16 {
         let made = inviter.invite(json!({})).await;
         let mut calls = JoinSet::new();
@@ -377,6 +421,7 @@ async fn a_person_opens_the_page_without_credentials() {
     let bare = inviter.invite(json!({})).await;
     let (page, _) = anyone.page(&bare["url"], 200).await;
     assert!(page.contains("Somebody invites you") && !page.contains("You are to receive"));
+    inviter.client.invitee("$bo@uma.test").await;
     inviter.client.claim(&bare["code"], "$bo@uma.test").await.expect(200);
     let (page, _) = anyone.page(&bare["url"], 200).await;
     assert!(page.contains("was accepted") && !page.contains("$bo"), "{page}");
@@ -409,11 +454,12 @@ async fn the_inviters_clock_says_when_it_is_over() {
     other.post("/sandbox/clock", &body).await.expect(200);
     server.pass(0).await;
     assert_eq!(other.invitation(&open["code"]).await["status"], "PENDING");
-    let claimed = other.claim(&open["code"], "$grace@other.test").await.expect(200).clone();
+    other.invitee("$grace@uma.test").await;
+    let claimed = other.claim(&open["code"], "$grace@uma.test").await.expect(200).clone();
     assert_eq!(claimed["claimedAt"], START);
     inviter.client.post("/sandbox/clock", &body).await.expect(200);
     assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
-    other.claim(&late["code"], "$grace@other.test").await.refused(400, "INVITATION_EXPIRED");
+    other.claim(&late["code"], "$grace@uma.test").await.refused(400, "INVITATION_EXPIRED");
     server.pass(0).await;
     assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
     server.verify();
