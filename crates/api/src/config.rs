@@ -59,6 +59,10 @@ pub struct SupportedCurrencyBody {
     #[serde(default = "both")]
     #[schema(max_items = 2)]
     enabled_transaction_types: Vec<TransactionType>,
+    /// Facts that a customer must have before it moves money in this currency; none when left out.
+    #[serde(default)]
+    #[schema(max_items = 16, example = json!(["FULL_NAME", "BIRTH_DATE"]))]
+    provider_required_customer_fields: Vec<String>,
     /// What this server itself asks of counterparties: nothing. Read only.
     #[serde(default)]
     #[schema(max_items = 16)]
@@ -104,6 +108,11 @@ impl From<&SupportedCurrency> for SupportedCurrencyBody {
                 .map(Into::into)
                 .collect(),
             enabled_transaction_types: supported.enabled.iter().map(way).collect(),
+            provider_required_customer_fields: supported
+                .provider_required_customer_fields
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect(),
             provider_required_counterparty_customer_fields: Vec::new(),
         }
     }
@@ -219,16 +228,17 @@ fn supported(
             if fields.iter().any(|known| known.name == asked.name) {
                 checks.refuse(&name, "stands there twice");
             }
-            let known = COUNTERPARTY_FIELDS.into_iter().find(|name| *name == asked.name);
-            match known {
-                Some(name) => {
-                    fields.push(CounterpartyField { name, mandatory: asked.mandatory });
-                }
-                None => {
-                    let message = format!("must be one of {}", COUNTERPARTY_FIELDS.join(", "));
-                    checks.refuse(&name, message);
-                }
+            if let Some(known) = known_field(checks, &name, &asked.name) {
+                fields.push(CounterpartyField { name: known, mandatory: asked.mandatory });
             }
+        }
+        let mut customer_fields: Vec<&'static str> = Vec::new();
+        for (place, asked) in body.provider_required_customer_fields.into_iter().enumerate() {
+            let name = field(&format!("providerRequiredCustomerFields.{place}"));
+            if customer_fields.contains(&asked.as_str()) {
+                checks.refuse(&name, "stands there twice");
+            }
+            customer_fields.extend(known_field(checks, &name, &asked));
         }
         let mut enabled: Vec<Direction> = Vec::new();
         for way in body.enabled_transaction_types.into_iter().map(Direction::from) {
@@ -241,10 +251,20 @@ fn supported(
             min_minor: body.min_amount,
             max_minor: body.max_amount.min(AMOUNT_MAX),
             required_counterparty_fields: fields,
+            provider_required_customer_fields: customer_fields,
             enabled,
         });
     }
     Ok(all)
+}
+
+/// The fact about a person or business that is asked for at `field`.
+fn known_field(checks: &mut Checks, field: &str, asked: &str) -> Option<&'static str> {
+    let known = COUNTERPARTY_FIELDS.into_iter().find(|name| *name == asked);
+    if known.is_none() {
+        checks.refuse(field, format!("must be one of {}", COUNTERPARTY_FIELDS.join(", ")));
+    }
+    known
 }
 
 /// Shows the platform's configuration.

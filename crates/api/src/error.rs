@@ -435,6 +435,13 @@ impl From<Error> for ApiError {
                     .with("transactionId", id.to_string())
                     .with("status", status.name())
             }
+            Error::CustomerDataMissing { id, currency, fields } => {
+                plain(Code::MissingMandatoryUserInfo)
+                    .with("field", "customerId")
+                    .with("customerId", id.to_string())
+                    .with("currency", currency.code())
+                    .with("missingFields", fields.clone())
+            }
             Error::PayerDataMissing { fields } => {
                 plain(Code::MissingMandatoryUserInfo).with("missingFields", fields.clone())
             }

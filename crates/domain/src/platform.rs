@@ -99,6 +99,8 @@ pub struct SupportedCurrency {
     pub max_minor: i64,
     /// What is asked of counterparties.
     pub required_counterparty_fields: Vec<CounterpartyField>,
+    /// What a customer must have before it moves money in it, of [`COUNTERPARTY_FIELDS`].
+    pub provider_required_customer_fields: Vec<&'static str>,
     /// Which directions are on.
     pub enabled: Vec<Direction>,
 }

@@ -166,6 +166,17 @@ pub enum Error {
         /// Its status.
         status: KycStatus,
     },
+    /// The platform's configuration asks for facts that nobody has given about the customer.
+    #[error("{id} lacks {}, which {currency} asks of a customer; add them to the customer",
+        fields.join(", "))]
+    CustomerDataMissing {
+        /// The customer.
+        id: CustomerId,
+        /// The currency.
+        currency: Currency,
+        /// The names of the facts.
+        fields: Vec<&'static str>,
+    },
     /// The address belongs, or once belonged, to another customer.
     #[error("the UMA address {address} is taken")]
     UmaAddressTaken {

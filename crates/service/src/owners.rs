@@ -73,6 +73,26 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// Refuses a customer of whom less is known than the platform's configuration asks for in this
+    /// currency (`providerRequiredCustomerFields`, contract 6.1).
+    pub fn is_known_enough(&self, platform: &Platform, currency: Currency) -> Result<(), Error> {
+        let Self::Customer(customer) = self else { return Ok(()) };
+        let Some(supported) = platform.supported(currency) else { return Ok(()) };
+        let needed = &supported.provider_required_customer_fields;
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let known = customer.facts();
+        let fields: Vec<_> =
+            needed.iter().copied().filter(|name| !known.contains_key(name)).collect();
+        match fields.is_empty() {
+            true => Ok(()),
+            false => Err(Error::CustomerDataMissing { id: customer.id, currency, fields }),
+        }
+    }
+}
+
 /// The platform that asks, as the unit sees it.
 pub fn platform(unit: &mut Unit<'_, '_>, id: PlatformId) -> Result<Arc<Platform>, Error> {
     unit.get::<Platform>(&id)?

@@ -45,6 +45,7 @@ pub fn default_terms(currency: Currency) -> SupportedCurrency {
         min_minor: 1,
         max_minor: AMOUNT_MAX,
         required_counterparty_fields: Vec::new(),
+        provider_required_customer_fields: Vec::new(),
         enabled: vec![Direction::Outgoing, Direction::Incoming],
     }
 }

@@ -224,6 +224,9 @@ fn asked(
     let (source, holder) = source(unit, &platform, &new.from)?;
     can_be_funded(app, &platform, &source, drawn.transaction)?;
     holder.may_move_money()?;
+    if let Some(currency) = source.currency() {
+        holder.is_known_enough(&platform, currency)?;
+    }
     let (destination, plan) = match &new.to {
         To::Uma(to) => {
             let said = (new.lookup, &new.payer);
@@ -458,6 +461,7 @@ fn destination(
         To::Account(AccountRef::Internal(id)) => {
             let account = owners::internal_account(unit, platform, *id)?;
             account.owner.may_move_money()?;
+            account.owner.is_known_enough(platform, account.currency)?;
             let (account, currency) = (AccountRef::Internal(account.id), account.currency);
             Ok(Destination::Account { account, currency })
         }

@@ -46,6 +46,7 @@ fn parts(
     let internal = owners::internal_account(unit, &platform, transfer.internal)?;
     let external = owners::external_account(unit, platform.id, transfer.external)?;
     internal.owner.may_move_money()?;
+    internal.owner.is_known_enough(&platform, internal.currency)?;
     let field = match way {
         Direction::Incoming => "source.accountId",
         Direction::Outgoing => "destination.accountId",

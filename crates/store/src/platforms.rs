@@ -44,6 +44,8 @@ struct StoredCurrency {
     min: i64,
     max: i64,
     fields: Vec<(Cow<'static, str>, bool)>,
+    #[serde(default)]
+    customer_fields: Vec<Cow<'static, str>>,
     enabled: Vec<Cow<'static, str>>,
 }
 
@@ -67,14 +69,19 @@ impl StoredCurrency {
                 .iter()
                 .map(|field| (Cow::Borrowed(field.name), field.mandatory))
                 .collect(),
+            customer_fields: supported
+                .provider_required_customer_fields
+                .iter()
+                .map(|name| Cow::Borrowed(*name))
+                .collect(),
             enabled: supported.enabled.iter().map(|way| Cow::Borrowed(way.name())).collect(),
         }
     }
 
     fn into_domain(self) -> Option<SupportedCurrency> {
+        let known = |name: &str| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
         let field = |(name, mandatory): (Cow<'_, str>, bool)| {
-            let name = COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name)?;
-            Some(CounterpartyField { name, mandatory })
+            Some(CounterpartyField { name: known(&name)?, mandatory })
         };
         Some(SupportedCurrency {
             currency: Currency::from_code(&self.code)?,
@@ -84,6 +91,11 @@ impl StoredCurrency {
                 .fields
                 .into_iter()
                 .map(field)
+                .collect::<Option<_>>()?,
+            provider_required_customer_fields: self
+                .customer_fields
+                .iter()
+                .map(|name| known(name))
                 .collect::<Option<_>>()?,
             enabled: self
                 .enabled

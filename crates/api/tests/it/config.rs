@@ -29,6 +29,7 @@ async fn a_viewer_reads_the_configuration_of_a_new_platform() {
                 "maxAmount": 9_000_000_000_000_000_i64,
                 "requiredCounterpartyFields": [],
                 "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+                "providerRequiredCustomerFields": [],
                 "providerRequiredCounterpartyCustomerFields": [],
             })
         })
@@ -59,6 +60,7 @@ async fn a_manager_changes_every_field_and_what_is_left_out_stays() {
             { "name": "BIRTH_DATE", "mandatory": false },
         ],
         "enabledTransactionTypes": ["OUTGOING"],
+        "providerRequiredCustomerFields": ["FULL_NAME", "BIRTH_DATE"],
         "providerRequiredCounterpartyCustomerFields": [],
     });
     let mut expected = client.get("/config").await.expect(200).clone();
@@ -132,6 +134,7 @@ async fn a_manager_may_leave_out_what_a_currency_has_by_default() {
         "maxAmount": 2,
         "requiredCounterpartyFields": [],
         "enabledTransactionTypes": ["OUTGOING", "INCOMING"],
+        "providerRequiredCustomerFields": [],
         "providerRequiredCounterpartyCustomerFields": [],
     }]);
     assert_eq!(config.expect(200)["supportedCurrencies"], expected);
@@ -166,6 +169,12 @@ async fn a_manager_is_told_every_bad_value_at_once() {
         let answer = client.patch("/config", &json!({ "umaDomain": domain })).await;
         assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "umaDomain", "{domain}");
     }
+    for domain in
+        ["0", "10", "127.0.0.1", "pay.7", "a..b", "-a.example", "a_b.example", "x:0", "x:65536"]
+    {
+        let answer = client.patch("/config", &json!({ "umaDomain": domain })).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["umaDomain"], "{domain}");
+    }
     let twice = [currency("USD", 10, 9), currency("EUR", 0, 1), currency("USD", 0, 1)];
     let answer = client.patch("/config", &json!({ "supportedCurrencies": twice })).await;
     let wrong = ["supportedCurrencies.0.minAmount", "supportedCurrencies.2.currencyCode"];
@@ -186,6 +195,12 @@ async fn what_a_manager_says_twice_counts_once_or_is_refused() {
     usd["requiredCounterpartyFields"] = json!([asked(true), asked(false)]);
     let answer = client.patch("/config", &json!({ "supportedCurrencies": [usd] })).await;
     let wrong = ["supportedCurrencies.0.requiredCounterpartyFields.1.name"];
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
+    let mut usd = currency("USD", 0, 9);
+    usd["providerRequiredCustomerFields"] = json!(["EMAIL", "SHOE_SIZE", "EMAIL"]);
+    let answer = client.patch("/config", &json!({ "supportedCurrencies": [usd] })).await;
+    let wrong =
+        [1, 2].map(|at| format!("supportedCurrencies.0.providerRequiredCustomerFields.{at}"));
     assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
 }
 
@@ -239,6 +254,8 @@ async fn events_go_only_to_absolute_addresses_of_the_web() {
     };
     check("http://localhost:9/hook", 200).await;
     check("https://example.com", 200).await;
+    check("https://example.com:65535/", 200).await;
+    check("http://[::1]:8080/hook", 200).await;
     for wrong in [
         "",
         "/hook",
@@ -250,6 +267,10 @@ async fn events_go_only_to_absolute_addresses_of_the_web() {
         "file:///etc/passwd",
         "https://user:secret@example.com/",
         "https://exa mple.com/",
+        "https://example.com:65536/",
+        "https://example.com:99999",
+        "https://example.com:0/hook",
+        "https://[::1]:70000/",
     ] {
         check(wrong, 400).await;
     }
@@ -371,4 +392,44 @@ async fn a_new_domain_holds_for_new_customers_only() {
     assert!(new.ends_with("@new.test"), "{new}");
     let same = json!({ "customerType": "INDIVIDUAL", "umaAddress": address });
     assert_eq!(client.patch(&path, &same).await.expect(200)["umaAddress"], address.as_str());
+}
+
+#[tokio::test]
+async fn a_customer_has_what_a_currency_asks_for_before_money_moves() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let usd = client.funded(&customer, "USD", 10_000).await;
+    let eur = client.account(Some(&customer), "EUR").await;
+    let bank = client.usd_external(&customer, "789").await;
+    let mut asking = currency("USD", 1, 10_000);
+    asking["providerRequiredCustomerFields"] = json!(["FULL_NAME", "BIRTH_DATE", "NATIONALITY"]);
+    support(&client, &[asking, currency("EUR", 1, 10_000)]).await;
+    let quote = |from: &str, to: &str| {
+        json!({
+            "source": { "sourceType": "ACCOUNT", "accountId": from },
+            "destination": { "destinationType": "ACCOUNT", "accountId": to },
+            "lockedCurrencySide": "SENDING",
+            "lockedCurrencyAmount": 100,
+        })
+    };
+    let transfer = json!({
+        "source": { "accountId": usd }, "destination": { "accountId": bank }, "amount": 100,
+    });
+    let asked = [("/transfer-out", transfer), ("/quotes", quote(&usd, &eur)), ("/quotes", quote(&eur, &usd))];
+    for (path, body) in &asked {
+        let answer = client.post(path, body).await;
+        let details = answer.refused(400, "MISSING_MANDATORY_USER_INFO");
+        assert_eq!(details["missingFields"], json!(["BIRTH_DATE", "NATIONALITY"]), "{body}");
+        assert_eq!(details["customerId"], customer);
+    }
+    let known = json!({
+        "customerType": "INDIVIDUAL", "birthDate": "1985-12-10", "nationality": "GB",
+    });
+    client.patch(&format!("/customers/{customer}"), &known).await.expect(200);
+    for (path, body) in &asked {
+        client.post(path, body).await.expect(201);
+    }
+    server.pass(1_000).await;
+    server.verify();
 }

@@ -153,6 +153,7 @@ pub fn platform(number: u128) -> Platform {
                 CounterpartyField { name: "FULL_NAME", mandatory: true },
                 CounterpartyField { name: "BIRTH_DATE", mandatory: false },
             ],
+            provider_required_customer_fields: vec!["FULL_NAME"],
             enabled: vec![Direction::Incoming, Direction::Outgoing],
         }],
         corridors: vec![
