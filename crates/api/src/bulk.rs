@@ -1,11 +1,15 @@
 //! Imports of many customers from a CSV file (contract 6.5).
 
+mod table;
+
 use axum::extract::multipart::MultipartRejection;
 use axum::extract::{Multipart, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::bulk_import::{BulkImport, NewRow, Part, Refusal, Row};
+use domain::country::Country;
 use domain::id::JobId;
+use domain::postcode::has_postal_codes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use service::App;
@@ -15,6 +19,7 @@ use service::once::Keyed;
 use store::unit::Unit;
 use utoipa::ToSchema;
 
+use self::table::{Record, Refused, Table};
 use crate::auth::Caller;
 use crate::customers::CreateCustomer;
 use crate::error::{ApiError, Code, Problem};
@@ -34,11 +39,14 @@ pub const FILE_ROWS_MAX: usize = 10_000;
 /// A CSV file, as a form.
 #[derive(ToSchema)]
 pub struct BulkFile {
-    /// UTF-8 with a header row. Every row has `umaAddress`, `platformCustomerId` and
-    /// `customerType`; a person also `fullName`, `birthDate`, `addressLine1`, `city`, `state`,
-    /// `postalCode` and `country`; a business `businessLegalName` and the same address. Optional:
-    /// `addressLine2`, `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other columns
-    /// are not looked at. At most 10000 rows and 4 MiB.
+    /// UTF-8 with a header row, separated by commas (RFC 4180). Every row has `umaAddress`,
+    /// `platformCustomerId` and `customerType`; a person also `fullName`, `birthDate`,
+    /// `addressLine1`, `city`, `state`, `postalCode` (where the country has postal codes) and
+    /// `country`; a business `businessLegalName` and the same address. Optional: `addressLine2`,
+    /// `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other columns are ignored, but
+    /// a name that is nearly one of these is refused. A quote that does not stand around a whole
+    /// field or is not doubled inside one, a column given twice, and another separator fail the
+    /// whole file, and no customer is made. At most 10000 rows and 4 MiB.
     #[schema(value_type = String, format = Binary, content_media_type = "text/csv")]
     #[expect(dead_code, reason = "it is only a schema: the form is read as a stream")]
     file: Vec<u8>,
@@ -122,9 +130,15 @@ fn said(code: &str, message: String, details: Map<String, Value>) -> String {
     serde_json::to_string(&said).expect("a refusal has text keys only")
 }
 
-/// How a refusal by a use case is kept for the report.
-pub fn refusal(error: &service::Error) -> String {
-    let ApiError { code, message, details } = ApiError::from(error.clone());
+/// How the refusal of a row by a use case is kept for the report.
+pub fn refusal(error: &service::Error, row: usize) -> String {
+    row_said(in_columns(ApiError::from(error.clone())), row)
+}
+
+/// How the refusal of a row is kept, with its number from 1.
+fn row_said(error: ApiError, row: usize) -> String {
+    let ApiError { code, message, mut details } = error;
+    details.insert("row".to_owned(), json!(row));
     said(code.name(), message, details)
 }
 
@@ -191,74 +205,68 @@ const OPTIONAL_OF_BUSINESS: &Columns = &[
     ("businessTaxId", "businessInfo.taxId"),
 ];
 
-/// What the file as a whole is refused for.
-fn broken(reason: &str, message: &str, column: Option<&str>) -> File {
-    let mut details = Map::from_iter([("reason".to_owned(), json!(reason))]);
-    if let Some(column) = column {
-        details.insert("column".to_owned(), json!(column));
-    }
-    let body = said("invalid_csv_format", message.to_owned(), details);
-    File::Broken(Refusal { label: "file".to_owned(), body })
+/// Every column that is read.
+fn known_columns() -> Vec<&'static str> {
+    let of_types = [OF_INDIVIDUAL, OF_BUSINESS, OPTIONAL_OF_INDIVIDUAL, OPTIONAL_OF_BUSINESS];
+    let of_types = of_types.into_iter().flatten().map(|(column, _)| *column);
+    COLUMNS_OF_ALL.into_iter().chain(of_types).collect()
 }
 
 /// Reads a file as rows. What is wrong with a row is that row's.
 fn read(bytes: &[u8]) -> File {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return broken("not_utf8", "the file is not UTF-8", None);
-    };
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
-    let Ok(header) = reader.headers().cloned() else {
-        return broken("unreadable_header", "the header row cannot be read", None);
-    };
-    for column in COLUMNS_OF_ALL {
-        match header.iter().filter(|name| *name == column).count() {
-            0 => {
-                let message = format!("the column {column} is missing");
-                return broken("missing_required_column", &message, Some(column));
-            }
-            1 => {}
-            _ => {
-                let message = format!("the column {column} stands there twice");
-                return broken("duplicate_column", &message, Some(column));
-            }
+    match Table::read(bytes, &COLUMNS_OF_ALL, &known_columns(), FILE_ROWS_MAX) {
+        Ok(Table { header, rows }) => {
+            let rows = (1..).zip(rows).map(|(number, record)| row(number, &header, record));
+            File::Rows(rows.collect())
         }
+        Err(refused) => broken(refused),
     }
-    let mut rows = Vec::new();
-    for (number, record) in (1..).zip(reader.records()) {
-        if number > FILE_ROWS_MAX {
-            let message = format!("the file has more than {FILE_ROWS_MAX} rows; split it");
-            return broken("too_many_rows", &message, None);
-        }
-        rows.push(row(number, &header, record));
-    }
-    if rows.is_empty() {
-        return broken("no_rows", "the file has no rows behind its header", None);
-    }
-    File::Rows(rows)
 }
 
-fn row(number: usize, header: &csv::StringRecord, record: csv::Result<csv::StringRecord>) -> Row {
+/// What the file as a whole is refused for.
+fn broken(refused: Refused) -> File {
+    let Refused { reason, message, column, row, line } = refused;
+    let mut details = Map::from_iter([("reason".to_owned(), json!(reason))]);
+    details.extend(column.map(|column| ("column".to_owned(), json!(column))));
+    details.extend(row.map(|row| ("row".to_owned(), json!(row))));
+    details.extend(line.map(|line| ("line".to_owned(), json!(line))));
+    let body = said("invalid_csv_format", message, details);
+    File::Broken(Refusal { label: "file".to_owned(), body })
+}
+
+fn row(number: usize, header: &csv::StringRecord, record: Record) -> Row {
     let numbered = format!("row_{number}");
-    let refuse = |label: String, error: ApiError| Row {
-        label,
-        content: Err(said(error.code.name(), error.message, error.details)),
-    };
+    let refuse =
+        |label: String, error: ApiError| Row { label, content: Err(row_said(error, number)) };
     let record = match record {
         Ok(record) => record,
-        Err(_) => {
-            let message = format!("the row does not have {} fields", header.len());
+        Err(fields) => {
+            let columns = header.len();
+            let message = format!("the row has {fields} fields, and the header {columns} columns");
             return refuse(numbered, ApiError::new(Code::InvalidInput, message));
         }
     };
+    let cells = || header.iter().zip(record.iter());
     let field = |name: &str| {
-        let values = header.iter().zip(record.iter());
-        let value = values.filter(|(column, _)| *column == name).map(|(_, value)| value).next();
+        let value = cells().find(|(column, _)| *column == name).map(|(_, value)| value);
         value.filter(|value| !value.is_empty())
     };
     let label =
         field("platformCustomerId").map_or(numbered, |name| name.chars().take(255).collect());
-    match customer(field) {
+    let problems: Vec<_> = cells()
+        .filter(|(_, value)| value.chars().any(char::is_control))
+        .map(|(column, value)| {
+            let is_broken = value.contains(['\r', '\n']);
+            let what =
+                if is_broken { "a line break between quotes" } else { "a control character" };
+            Problem::new(column, format!("must not have {what}"))
+        })
+        .collect();
+    let new = match problems.is_empty() {
+        true => customer(field),
+        false => Err(ApiError::fields(Code::InvalidInput, problems)),
+    };
+    match new {
         Ok(new) => Row { label, content: Ok(new) },
         Err(error) => refuse(label, in_columns(error)),
     }
@@ -271,8 +279,11 @@ fn customer<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<NewRow, ApiEr
         "BUSINESS" => (OF_BUSINESS, OPTIONAL_OF_BUSINESS),
         _ => (OF_INDIVIDUAL, OPTIONAL_OF_INDIVIDUAL),
     };
+    let country = field("country").and_then(|code| Country::parse(code).ok());
+    let has_postal_codes = country.is_none_or(has_postal_codes);
     let needed = COLUMNS_OF_ALL.into_iter().chain(required.iter().map(|(column, _)| *column));
     let missing: Vec<_> = needed
+        .filter(|column| *column != "postalCode" || has_postal_codes)
         .filter(|column| field(column).is_none())
         .map(|column| Problem::new(column, "is required"))
         .collect();
@@ -291,13 +302,6 @@ fn customer<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Result<NewRow, ApiEr
                 None => body[*place] = json!(value),
             }
         }
-    }
-    let has_control =
-        |column: &&str| field(column).is_some_and(|value| value.chars().any(char::is_control));
-    let used = required.iter().chain(optional).map(|(column, _)| *column);
-    if let Some(column) = COLUMNS_OF_ALL.into_iter().chain(used).find(has_control) {
-        let problem = Problem::new(column, "has a control character");
-        return Err(ApiError::fields(Code::InvalidInput, vec![problem]));
     }
     CreateCustomer::check(&body)?;
     let new = serde_json::from_value::<CreateCustomer>(body).map_err(|_| {
@@ -349,9 +353,14 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
         let message = "is not in the form: check its boundary and its parts";
         ApiError::fields(Code::InvalidInput, vec![Problem::new("file", message)])
     };
+    let mut file = None;
     while let Some(mut field) = form.next_field().await.map_err(unreadable)? {
         if field.name() != Some("file") {
             continue;
+        }
+        if file.is_some() {
+            let problem = Problem::new("file", "is given twice; send one file at a time");
+            return Err(ApiError::fields(Code::InvalidInput, vec![problem]));
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = field.chunk().await.map_err(unreadable)? {
@@ -361,10 +370,11 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
             }
             bytes.extend_from_slice(&chunk);
         }
-        return Ok(bytes);
+        file = Some(bytes);
     }
-    let problem = Problem::new("file", "is required");
-    Err(ApiError::fields(Code::InvalidInput, vec![problem]))
+    let missing =
+        || ApiError::fields(Code::InvalidInput, vec![Problem::new("file", "is required")]);
+    file.ok_or_else(missing)
 }
 
 /// Takes a file with many customers in. They are made one part of the file after another; the

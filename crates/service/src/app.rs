@@ -56,7 +56,7 @@ pub struct Env {
     /// as if it were not said.
     pub read_decision: fn(&[u8]) -> Said,
     /// Says why a row of an import was refused, as the report keeps it.
-    pub render_refusal: fn(&Error) -> String,
+    pub render_refusal: fn(&Error, usize) -> String,
     /// Where people reach the pages of this server: a scheme, a host and perhaps a port, without a
     /// slash at the end.
     pub public_url: String,

@@ -116,7 +116,8 @@ fn next_part(
     let missing = || Error::Internal(format!("part {number} of {id} is not there"));
     let part = unit.get::<Part>(&PartKey(id, number))?.ok_or_else(missing)?;
     let PartContent::Waiting(rows) = &part.content else { return Err(missing()) };
-    let refused = take(app, unit, platform.id, rows, drawn)?;
+    let rows_before = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(PART_ROWS);
+    let refused = take(app, unit, platform.id, rows, rows_before, drawn)?;
     let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let failed = count(refused.len());
     let counts = Counts { successful: count(rows.len()).saturating_sub(failed), failed };
@@ -135,16 +136,18 @@ fn next_part(
     Ok(())
 }
 
-/// Makes the customers of some rows. Gives the rows that were refused, of which nothing is left.
+/// Makes the customers of some rows, which come after others of the file. Gives the rows that were
+/// refused, of which nothing is left.
 fn take(
     app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     rows: &[Row],
+    rows_before: usize,
     drawn: &[Drawn],
 ) -> Result<Vec<Refusal>, Error> {
     let (mut refused, mut waits) = (Vec::new(), false);
-    for (row, drawn) in rows.iter().zip(drawn) {
+    for (number, (row, drawn)) in (rows_before + 1..).zip(rows.iter().zip(drawn)) {
         let refuse = |body| Refusal { label: row.label.clone(), body };
         let made = match &row.content {
             Ok(new) => customers::create(unit, platform, &new_customer(new), drawn),
@@ -158,7 +161,7 @@ fn take(
             // All are gone through even so, so that what they wait for is fetched together.
             Err(Error::Store(StoreError::NotFetched)) => waits = true,
             Err(error) if error.is_failure() => return Err(error),
-            Err(error) => refused.push(refuse((app.env().render_refusal)(&error))),
+            Err(error) => refused.push(refuse((app.env().render_refusal)(&error, number))),
         }
     }
     if waits { Err(StoreError::NotFetched.into()) } else { Ok(refused) }

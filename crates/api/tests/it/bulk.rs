@@ -264,3 +264,149 @@ async fn thousands_of_rows_go_beside_other_requests() {
     assert_eq!(client.count("/customers").await, 2_010);
     server.verify();
 }
+
+/// A quote that does not close swallows what comes behind it: none of that is guessed.
+#[tokio::test]
+async fn a_stray_quote_fails_the_file_where_it_stands() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let many = |changed: usize, from: &str, to: &str| {
+        file((1..=1_000).map(|number| {
+            let row = person(number);
+            if number == changed { row.replace(from, to) } else { row }
+        }))
+    };
+    let unquoted = |content: String| content.replace("\"1, High St\"", "1 High St");
+    for (content, reason, row) in [
+        (many(2, "Ada Lovelace", "\"Ada Lovelace"), "stray_quote", 2),
+        (unquoted(many(2, "Ada Lovelace", "\"Ada Lovelace")), "unclosed_quote", 2),
+        (unquoted(many(2, "Ada Lovelace", "Ada \"Lovelace")), "stray_quote", 2),
+        (many(7, "Ada Lovelace", "Ada Lovelace\""), "stray_quote", 7),
+        (many(9, "Ada Lovelace", "\"Ada\" Lovelace"), "stray_quote", 9),
+        (many(1_000, "N1", "\"N1"), "unclosed_quote", 1_000),
+    ] {
+        let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+        server.pass(0).await;
+        let import = client.import(&taken["jobId"]).await;
+        assert_eq!(import["status"], "FAILED", "{reason} {row}");
+        let error = &import["errors"][0];
+        assert_eq!(
+            (&error["code"], &error["details"]["reason"]),
+            (&json!("invalid_csv_format"), &json!(reason))
+        );
+        assert_eq!(
+            (&error["details"]["row"], &error["details"]["line"]),
+            (&json!(row), &json!(row + 1))
+        );
+        assert!(text(&error["message"]).contains(&format!("row {row} (line {})", row + 1)));
+    }
+    assert_eq!(client.count("/customers").await, 0);
+    // As they should be written, all rows are there.
+    let content = many(2, "Ada Lovelace", "\"Ada \"\"of\"\" Lovelace\"");
+    let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    let progress = json!({ "total": 1_000, "processed": 1_000, "successful": 1_000, "failed": 0 });
+    assert_eq!(import["progress"], progress, "{}", import["errors"]);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_file_of_another_make_is_told_how_it_has_to_be() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let good = file([person(1)]);
+    for (content, reason, says) in [
+        (good.replace(',', ";"), "wrong_separator", "semicolons"),
+        (good.replace(',', "\t"), "wrong_separator", "tabs"),
+        (good.replace("fullName", "birthDate"), "duplicate_column", "birthDate"),
+        (good.replace("businessLegalName", "fullName"), "duplicate_column", "fullName"),
+        (good.replace("businessLegalName", "Full Name"), "unknown_column", "fullName"),
+        (good.replace("businessLegalName", "nationalty"), "unknown_column", "nationality"),
+        (good.replace("umaAddress", "uma_address"), "unknown_column", "umaAddress"),
+    ] {
+        let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+        let import = client.import(&taken["jobId"]).await;
+        assert_eq!(import["status"], "FAILED", "{reason}");
+        let error = &import["errors"][0];
+        assert_eq!(error["details"]["reason"], reason);
+        assert!(text(&error["message"]).contains(says), "{}", error["message"]);
+    }
+    // Whatever ends a line; columns of the platform's own are ignored.
+    for (number, end) in ["\n", "\r", "\r\n"].into_iter().enumerate() {
+        let content = file([person(2 * number), String::new(), person(2 * number + 1)]);
+        let content = content.replace("businessLegalName", "note").replace("\r\n", end);
+        let content = format!("\u{feff}{content}");
+        let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+        server.pass(0).await;
+        let import = client.import(&taken["jobId"]).await;
+        let progress = json!({ "total": 2, "processed": 2, "successful": 2, "failed": 0 });
+        assert_eq!(import["progress"], progress, "{}", import["errors"]);
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn every_row_is_a_customer_or_an_error_with_its_number() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let rows = (1..=120).map(|number| match number {
+        3 => format!("{},too,many", person(3)),
+        4 => person(4).replace(",GB,", ""),
+        5 => person(5).replace("London", "Lon\0don"),
+        6 => person(6).replace("London", "\"Lon\ndon\""),
+        7 => person(7).replace("1985-12-10", "2025-10-14"),
+        8 => person(8).replace("1985-12-10", "1899-12-31"),
+        9 => person(9).replace("Ada Lovelace", "\u{3164}"),
+        10 => person(10).replace(",N1,GB,", ",,HK,"),
+        11 => person(11).replace(",N1,", ",,"),
+        // Its address is that of row 1, in another part of the file.
+        119 => person(1).replace("person-1", "person-119"),
+        number => person(number),
+    });
+    let content = file(rows);
+    let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    let progress = json!({ "total": 120, "processed": 120, "successful": 111, "failed": 9 });
+    assert_eq!(import["progress"], progress, "{}", import["errors"]);
+    let errors = import["errors"].as_array().expect("errors");
+    let shown: Vec<_> = errors
+        .iter()
+        .map(|error| {
+            let field = error["details"]["errors"][0]["field"].as_str().unwrap_or_default();
+            (error["details"]["row"].as_u64().expect("a number"), field)
+        })
+        .collect();
+    let expected = [
+        (3, ""),
+        (4, ""),
+        (5, "city"),
+        (6, "city"),
+        (7, "birthDate"),
+        (8, "birthDate"),
+        (9, "fullName"),
+        (11, "postalCode"),
+        (119, ""),
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(client.count("/customers").await, 111);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_form_has_one_file() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let part = |content: &str| {
+        format!(
+            "--edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"c.csv\"\r\n\r\n\
+             {content}\r\n"
+        )
+    };
+    let body = format!("{}{}--edge--\r\n", part(&file([person(1)])), part(&file([person(2)])));
+    let call = Call::raw(body).header("content-type", "multipart/form-data; boundary=edge");
+    let answer = client.send("POST", "/customers/bulk/csv", call).await;
+    assert_eq!(crate::support::fields(answer.refused(400, "INVALID_INPUT")), ["file"]);
+    assert_eq!(client.count("/customers").await, 0);
+}
