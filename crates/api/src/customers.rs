@@ -163,7 +163,12 @@ pub struct BeneficialOwnerBody {
     individual_type: String,
     /// E-mail address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_length = 254, pattern = "^[^@\\s]+@[^@\\s]+$")]
+    #[schema(
+        nullable = false,
+        max_length = 254,
+        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
+        example = "ada@mail.example"
+    )]
     email_address: Option<String>,
     /// Phone number, E.164.
     #[serde(default, skip_serializing_if = "Option::is_none")]

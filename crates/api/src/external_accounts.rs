@@ -57,7 +57,8 @@ pub struct CreateExternalAccount {
     /// that had it.
     #[serde(default)]
     default_uma_deposit_account: bool,
-    /// The blockchain of a wallet; the main network of its type when left out.
+    /// The blockchain of a wallet: required for every type of wallet whose name ends in `_WALLET`,
+    /// to be left out for a bank account.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64, example = "SOLANA_MAINNET")]
     crypto_network: Option<String>,
@@ -77,7 +78,8 @@ pub struct CreatePlatformExternalAccount {
     #[serde(default)]
     #[schema(nullable = false, max_length = 255)]
     platform_account_id: Option<String>,
-    /// The blockchain of a wallet; the main network of its type when left out.
+    /// The blockchain of a wallet: required for every type of wallet whose name ends in `_WALLET`,
+    /// to be left out for a bank account.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     crypto_network: Option<String>,
@@ -249,7 +251,7 @@ fn account_info(mut info: Map<String, Value>) -> Result<AccountInfo, (Code, Vec<
 
 impl CreateExternalAccount {
     /// Checks the body, which stands at `path`.
-    pub fn checked(self, path: &str) -> Result<NewExternalAccount, ApiError> {
+    pub fn checked(self, path: &'static str) -> Result<NewExternalAccount, ApiError> {
         let at = |field: &str| match path {
             "" => field.to_owned(),
             path => format!("{path}.{field}"),
@@ -260,6 +262,17 @@ impl CreateExternalAccount {
             let message = "only a customer's account can receive UMA payments; give a customerId";
             checks.refuse(&at("defaultUmaDepositAccount"), message);
         }
+        // Held against the type, so that it is named together with what is wrong in `accountInfo`.
+        let account_type = self.account_info.get("accountType").and_then(Value::as_str);
+        let account_type = account_type.and_then(AccountType::from_name);
+        let network = account_type.map(|kind| kind.network(self.crypto_network.as_deref()));
+        let network = match network.transpose() {
+            Ok(network) => network.flatten(),
+            Err(error) => {
+                checks.part(path, [Problem::from(&error)]);
+                None
+            }
+        };
         let is_clean = checks.is_clean();
         let info = account_info(self.account_info).map_err(|(code, errors)| {
             checks.part(&at("accountInfo"), errors.iter().map(Problem::from));
@@ -284,23 +297,16 @@ impl CreateExternalAccount {
                 ApiError::new(Code::InvalidCurrency, message).with("currency", currency.code())
             );
         }
-        let mut checks = Checks::new();
-        let network = match self.crypto_network.map(|named| info.network(&named)).transpose() {
-            Ok(network) => network,
-            Err(error) => {
-                checks.part(path, [Problem::from(&error)]);
-                None
-            }
-        };
         let named_inside = info.text("platformAccountId").map(str::to_owned);
-        checks.finish(Some(NewExternalAccount {
+        Ok(NewExternalAccount {
             customer_id,
+            path,
             currency,
             platform_account_id: self.platform_account_id.or(named_inside),
             info,
             default_uma_deposit_account: self.default_uma_deposit_account,
             crypto_network: network,
-        }))
+        })
     }
 }
 

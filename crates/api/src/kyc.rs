@@ -64,7 +64,8 @@ impl TryFrom<MakeKycLink> for LinkRequest {
         if let Some(uri) = &query.redirect_uri
             && (uri.len() > URL_MAX || !is_web_address(uri))
         {
-            let message = "must be an absolute http or https URL without credentials";
+            let message = "must be an absolute http or https URL without credentials, with a port \
+                           up to 65535 where it has one";
             checks.refuse("redirectUri", message);
         }
         checks.finish(name.map(|platform_customer_id| Self {

@@ -13,7 +13,7 @@ use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::rail::Rail;
 use domain::token::Permission;
-use domain::{bulk_import, external_account, invitation, quote, transaction};
+use domain::{bulk_import, external_account, invitation, postcode, quote, transaction};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::Paths;
 
@@ -83,6 +83,22 @@ fn nullable_references(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(nullable_references),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Says in the schema of an address where a postal code is required.
+fn postal_codes(document: &mut Value) {
+    if let Some(Value::Object(address)) = document["components"]["schemas"].get_mut("Address") {
+        let without = json!({
+            "required": ["country"],
+            "properties": { "country": { "enum": postcode::WITHOUT } },
+        });
+        let required = json!({
+            "required": ["postalCode"],
+            "properties": { "postalCode": { "type": "string" } },
+        });
+        address.insert("if".to_owned(), without);
+        address.insert("else".to_owned(), required);
     }
 }
 
@@ -158,7 +174,7 @@ fn variant(account_type: &AccountType, fields: &[Field], is_external: bool) -> V
     let mut required = vec![json!("accountType")];
     properties
         .insert("accountType".to_owned(), json!({ "type": "string", "const": account_type.name }));
-    let rails: Vec<_> = account_type.rails.iter().map(|rail| rail.name()).collect();
+    let rails: Vec<_> = account_type.every_rail().into_iter().map(|rail| rail.name()).collect();
     properties.insert(
         "paymentRails".to_owned(),
         json!({
@@ -356,6 +372,7 @@ fn common_parts(method: &str, path: &str, operation: &mut Value) {
 
 /// Writes the names that a field can have into the schemas, from the lists of the domain.
 pub fn names(document: &mut Value) {
+    postal_codes(document);
     fn all<T: Copy>(values: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
         values.iter().map(|value| name(*value)).collect()
     }

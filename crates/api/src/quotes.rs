@@ -205,7 +205,7 @@ impl TryFrom<CreateQuote> for NewQuote {
                 let is_held = |network: &&'static str| {
                     types().iter().any(|kind| kind.holds(currency) && kind.is_on(network))
                 };
-                let network = named.and_then(AccountType::network).filter(is_held);
+                let network = named.and_then(AccountType::known_network).filter(is_held);
                 if named.is_some() && network.is_none() {
                     let message = format!("no wallet on it holds {}", currency.code());
                     checks.refuse("source.cryptoNetwork", message);

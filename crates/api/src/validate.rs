@@ -7,6 +7,7 @@ use domain::country::Country;
 use domain::id::{Id, Kind};
 use domain::patch::Patch;
 use domain::platform::COUNTERPARTY_FIELDS;
+use domain::text::readable;
 use domain::time::{Date, Timestamp};
 use domain::transaction::Facts;
 use domain::uma_address::{UmaAddress, UmaDomain};
@@ -75,7 +76,7 @@ struct Format {
 
 const UMA_ADDRESS: &str = "uma-address";
 
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 7] = [
     Format {
         name: "date",
         holds: |text| Date::parse(text).is_ok(),
@@ -87,9 +88,15 @@ const FORMATS: [Format; 6] = [
         message: "must be an ISO 3166-1 alpha-2 country code such as US",
     },
     Format {
+        name: "label",
+        holds: |text| readable(text).is_ok(),
+        message: "must be a text that people can see, without control or invisible characters",
+    },
+    Format {
         name: "name",
         holds: is_name,
-        message: "must be a name, without special characters or spare spaces",
+        message: "must be a name that people can see, without special, control or invisible \
+                  characters and spare spaces",
     },
     Format {
         name: UMA_ADDRESS,
@@ -104,7 +111,8 @@ const FORMATS: [Format; 6] = [
     Format {
         name: "web-address",
         holds: is_web_address,
-        message: "must be an absolute http or https URL without credentials",
+        message: "must be an absolute http or https URL without credentials, with a port up to \
+                  65535 where it has one",
     },
 ];
 
@@ -115,12 +123,18 @@ pub(crate) fn is_web_address(text: &str) -> bool {
     let scheme = url.scheme_str();
     let host = url.host().unwrap_or_default();
     let authority = url.authority().map_or("", |authority| authority.as_str());
-    matches!(scheme, Some("http" | "https")) && !host.is_empty() && !authority.contains('@')
+    // The library reads a port of any length; what stands behind the host must be one that exists.
+    let port = authority.strip_prefix(host).unwrap_or_default();
+    let has_sound_port = port.is_empty() || url.port_u16().is_some_and(|port| port > 0);
+    matches!(scheme, Some("http" | "https"))
+        && !host.is_empty()
+        && !authority.contains('@')
+        && has_sound_port
 }
 
-/// Refuses a name that is blank, or that no person or register has.
+/// Refuses a name that nobody can see, or that no person or register has.
 pub(crate) fn is_name(text: &str) -> bool {
-    !text.trim().is_empty()
+    readable(text).is_ok()
         && text.trim() == text
         && !text.contains("  ")
         && !text.contains(['<', '>', '{', '}', '\\', '|', '^', '`'])

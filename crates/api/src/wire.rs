@@ -118,9 +118,9 @@ pub struct AddressBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_length = 255)]
     pub state: Option<String>,
-    /// Postal code.
+    /// Postal code: required where the country has postal codes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, required = true, min_length = 1, max_length = 20)]
+    #[schema(nullable = false, min_length = 1, max_length = 20)]
     pub postal_code: Option<String>,
     /// ISO 3166-1 alpha-2 code.
     #[serde(skip_serializing_if = "Option::is_none")]

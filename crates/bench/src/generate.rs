@@ -347,6 +347,7 @@ fn bank_account(
     let info = AccountInfo::new(kind, fields, None, Some(beneficiary)).map_err(Error::Invalid)?;
     Ok(NewExternalAccount {
         customer_id: Some(customer.id),
+        path: "",
         currency,
         info,
         platform_account_id: None,

@@ -2,6 +2,7 @@
 
 use crate::account_info::{Field, FieldError, FieldReader};
 use crate::country::Country;
+use crate::postcode::has_postal_codes;
 
 /// A postal address that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub struct Address {
     line2: Option<String>,
     city: Option<String>,
     state: Option<String>,
-    postal_code: String,
+    postal_code: Option<String>,
     country: Country,
 }
 
@@ -37,7 +38,9 @@ static FIELDS: &[Field] = &[
     Field::text("line2", "Flat, floor or building", "Apartment 4").optional(),
     Field::text("city", "City or town", "São Paulo").optional(),
     Field::text("state", "State, province or region", "SP").optional(),
-    Field::text("postalCode", "Postal code", "01310-100").lengths(1, 20),
+    Field::text("postalCode", "Postal code; required where the country has them", "01310-100")
+        .lengths(1, 20)
+        .optional(),
     Field::country("country", "Country, ISO 3166-1 alpha-2", "BR"),
 ];
 
@@ -64,17 +67,14 @@ impl Address {
         let line2 = reader.text("line2", draft.line2.as_deref());
         let city = reader.text("city", draft.city.as_deref());
         let state = reader.text("state", draft.state.as_deref());
-        let postal_code = reader.text("postalCode", draft.postal_code.as_deref());
         let country = reader.country("country", draft.country.as_deref());
+        // A country that is not known may have them.
+        if country.is_none_or(has_postal_codes) {
+            reader.needs = &["postalCode"];
+        }
+        let postal_code = reader.text("postalCode", draft.postal_code.as_deref());
         reader.is_clean().then_some(())?;
-        Some(Self {
-            line1: line1?,
-            line2,
-            city,
-            state,
-            postal_code: postal_code?,
-            country: country?,
-        })
+        Some(Self { line1: line1?, line2, city, state, postal_code, country: country? })
     }
 
     /// The address as a client would write it, for storage and answers.
@@ -84,7 +84,7 @@ impl Address {
             line2: self.line2.clone(),
             city: self.city.clone(),
             state: self.state.clone(),
-            postal_code: Some(self.postal_code.clone()),
+            postal_code: self.postal_code.clone(),
             country: Some(self.country.code().to_owned()),
         }
     }
@@ -92,9 +92,9 @@ impl Address {
     /// The whole of it in one line, from the street to the country.
     pub fn line(&self) -> String {
         let Self { line1, line2, city, state, postal_code, country } = self;
-        let middle = [line2, city, state].into_iter().filter_map(Option::as_deref);
+        let middle = [line2, city, state, postal_code].into_iter().filter_map(Option::as_deref);
         let parts = [line1.as_str()].into_iter().chain(middle);
-        parts.chain([postal_code.as_str(), country.code()]).collect::<Vec<_>>().join(", ")
+        parts.chain([country.code()]).collect::<Vec<_>>().join(", ")
     }
 
     /// Street and number.
@@ -117,9 +117,9 @@ impl Address {
         self.state.as_deref()
     }
 
-    /// Postal code.
-    pub fn postal_code(&self) -> &str {
-        &self.postal_code
+    /// Postal code, where the country has them.
+    pub fn postal_code(&self) -> Option<&str> {
+        self.postal_code.as_deref()
     }
 
     /// The country.
@@ -145,7 +145,7 @@ mod tests {
         let address = Address::new(&draft).expect("valid");
         assert_eq!((address.line1(), address.line2()), ("Rua das Flores 123", None));
         assert_eq!((address.city(), address.state()), (Some("São Paulo"), None));
-        assert_eq!((address.postal_code(), address.country().code()), ("01310-100", "BR"));
+        assert_eq!((address.postal_code(), address.country().code()), (Some("01310-100"), "BR"));
         assert_eq!(address.to_draft(), draft);
     }
 
@@ -168,9 +168,30 @@ mod tests {
                 ("line2", Rule::MaxLength(255)),
                 ("city", Rule::MinLength(1)),
                 ("state", Rule::Other),
-                ("postalCode", Rule::Required),
                 ("country", Rule::Format("iso-3166-1-alpha-2")),
+                ("postalCode", Rule::Required),
             ]
         );
+    }
+
+    #[test]
+    fn a_postal_code_is_asked_for_where_there_are_any() {
+        let address = |country: &str, postal_code: Option<&str>| {
+            Address::new(&AddressDraft {
+                line1: Some("1 High St".into()),
+                postal_code: postal_code.map(str::to_owned),
+                country: Some(country.into()),
+                ..AddressDraft::default()
+            })
+        };
+        let hong_kong = address("HK", None).expect("Hong Kong has none");
+        assert_eq!(hong_kong.postal_code(), None);
+        assert_eq!(hong_kong.line(), "1 High St, HK");
+        // Forms that ask for one are filled in somehow.
+        assert_eq!(address("AE", Some("00000")).expect("kept").postal_code(), Some("00000"));
+        for country in ["GB", "US", "IE", "SG"] {
+            let errors = address(country, None).expect_err("it has them");
+            assert_eq!((errors.len(), errors[0].field.as_str()), (1, "postalCode"), "{country}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Customers of a platform (specification 2.6; contract 6.3).
 
+use crate::account_info::{FieldError, birth_error};
 use crate::address::Address;
 use crate::country::Country;
 use crate::id::{CustomerId, ExternalAccountId, IdentityCheckId, PlatformId};
@@ -244,6 +245,21 @@ impl Identity {
             Self::Individual(_) => "INDIVIDUAL",
             Self::Business(_) => "BUSINESS",
         }
+    }
+
+    /// The fields that are implausible on `today`, by the platform's clock.
+    pub fn implausible(&self, today: Date) -> Vec<FieldError> {
+        let births: Vec<(String, Option<Date>)> = match self {
+            Self::Individual(person) => vec![("birthDate".to_owned(), person.birth_date)],
+            Self::Business(business) => (0..)
+                .zip(&business.beneficial_owners)
+                .map(|(index, owner)| {
+                    (format!("beneficialOwners.{index}.birthDate"), owner.birth_date)
+                })
+                .collect(),
+        };
+        let error = |(field, birth): &(String, Option<Date>)| birth_error((*birth)?, today, field);
+        births.iter().filter_map(error).collect()
     }
 
     /// The name of the person or of the business, if it is known.

@@ -9,6 +9,7 @@
 
 pub mod id;
 pub mod time;
+pub mod text;
 pub mod clock;
 pub mod currency;
 pub mod money;
@@ -16,6 +17,7 @@ pub mod rate;
 pub mod pricing;
 pub mod rail;
 pub mod country;
+pub mod postcode;
 pub mod address;
 pub mod uma_address;
 pub mod code;

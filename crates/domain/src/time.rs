@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
+
 /// An instant in UTC, in whole milliseconds: what a client reads is exactly what is stored, so an
 /// inclusive filter on a time that was read back finds what carried it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,33 +33,57 @@ impl Timestamp {
         Self(self.0.saturating_add(millis))
     }
 
-    /// Reads an ISO 8601 date-time with `Z` or an offset. Parts of a millisecond are cut off.
+    /// Reads an ISO 8601 date-time with `Z` or an offset, of the years 0000 to 9999 in UTC. Parts
+    /// of a millisecond are cut off.
     pub fn parse(text: &str) -> Result<Self, InvalidTime> {
-        text.parse::<jiff::Timestamp>().map(|at| Self(at.as_millisecond())).map_err(|_| {
+        read(text).ok_or_else(|| {
             InvalidTime(shown(text), "an ISO 8601 date-time such as 2025-10-13T09:30:00Z")
         })
+    }
+
+    /// The date in UTC.
+    pub fn date(self) -> Date {
+        Date(self.civil().date())
+    }
+
+    /// The date and time in UTC; the first or last instant that can be written, if this is beyond.
+    fn civil(self) -> DateTime {
+        let millis = self.0.clamp(FIRST_MILLIS, LAST_MILLIS);
+        let at = EPOCH.checked_add(SignedDuration::from_millis(millis));
+        at.expect("the years 0000 to 9999 are within the range")
     }
 }
 
 impl Timestamp {
-    /// The day in UTC.
-    pub fn date(self) -> Date {
-        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
-        Date(at.to_zoned(jiff::tz::TimeZone::UTC).date())
-    }
-
     /// The instant as people write it: `13 October 2025, 09:30 UTC`. Seconds are cut off.
     pub fn in_words(self) -> String {
-        let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
-        at.strftime("%-d %B %Y, %H:%M UTC").to_string()
+        self.civil().strftime("%-d %B %Y, %H:%M UTC").to_string()
     }
 }
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// The first instant of year 0000 and the last of year 9999: others have no ISO 8601 text of four
+/// digits for the year.
+const FIRST_MILLIS: i64 = -62_167_219_200_000;
+const LAST_MILLIS: i64 = 253_402_300_799_999;
+
+/// Reads a date-time by its parts, because an instant of the library ends a day before year 9999.
+fn read(text: &str) -> Option<Timestamp> {
+    let pieces = Pieces::parse(text).ok()?;
+    let at = pieces.date().to_datetime(pieces.time()?);
+    let offset = pieces.to_numeric_offset()?;
+    let since = at.duration_since(EPOCH) - SignedDuration::from_secs(offset.seconds().into());
+    let millis = i64::try_from(since.as_nanos().div_euclid(NANOS_PER_MILLI)).ok()?;
+    (FIRST_MILLIS..=LAST_MILLIS).contains(&millis).then_some(Timestamp(millis))
+}
+
+const NANOS_PER_MILLI: i128 = 1_000_000;
 
 /// ISO 8601, UTC, milliseconds: `2025-10-13T09:30:00.000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = jiff::Timestamp::from_millisecond(self.0).map_err(|_| fmt::Error)?;
-        write!(f, "{at:.3}")
+        write!(f, "{:.3}Z", self.civil())
     }
 }
 
@@ -73,6 +101,30 @@ impl Date {
             .and_then(|text| text.parse::<jiff::civil::Date>().ok())
             .map(Self)
             .ok_or_else(|| InvalidTime(shown(text), "a date that exists, as YYYY-MM-DD"))
+    }
+}
+
+/// Why a date is nobody's date of birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBirth {
+    /// It is still to come.
+    #[error("is in the future: today is {0}")]
+    Future(Date),
+    /// Nobody who lives was born then.
+    #[error("is before {FIRST_BIRTH_YEAR}")]
+    LongAgo,
+}
+
+/// The oldest person whose age was ever proved lived 122 years.
+const FIRST_BIRTH_YEAR: i16 = 1900;
+
+impl Date {
+    /// Refuses a date on which no customer was born, as seen `today`.
+    pub fn check_birth(self, today: Self) -> Result<(), InvalidBirth> {
+        if self > today {
+            return Err(InvalidBirth::Future(today));
+        }
+        if self.0.year() < FIRST_BIRTH_YEAR { Err(InvalidBirth::LongAgo) } else { Ok(()) }
     }
 }
 
@@ -106,6 +158,47 @@ mod tests {
         let at = Timestamp::parse("2025-03-01T23:05:59.999-01:00").expect("valid");
         assert_eq!(at.in_words(), "2 March 2025, 00:05 UTC");
         assert_eq!(at.date().to_string(), "2025-03-02");
+    }
+
+    #[test]
+    fn the_years_0000_to_9999_can_be_written() {
+        for (text, shown) in [
+            ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59.000Z"),
+            ("9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59.999Z"),
+            ("9999-12-31T23:59:59+01:00", "9999-12-31T22:59:59.000Z"),
+            ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000Z"),
+            ("0001-01-01T00:00:00-00:30", "0001-01-01T00:30:00.000Z"),
+            ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
+            ("2025-10-13T09:30:00.1239+02:00", "2025-10-13T07:30:00.123Z"),
+        ] {
+            assert_eq!(Timestamp::parse(text).expect(text).to_string(), shown);
+        }
+        for beyond in [
+            "9999-12-31T23:59:59-01:00",
+            "0000-01-01T00:00:00+00:01",
+            "+010000-01-01T00:00:00Z",
+            "-000001-12-31T00:00:00Z",
+            "10000-01-01T00:00:00Z",
+        ] {
+            assert!(Timestamp::parse(beyond).is_err(), "{beyond}");
+        }
+        // What an overflow would lead to is still an instant that can be shown.
+        assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::from_millis(i64::MIN).to_string(), "0000-01-01T00:00:00.000Z");
+        let last = Timestamp::parse("9999-12-31T23:59:59.999Z").expect("valid");
+        assert_eq!(last.plus_millis(i64::MAX).date().to_string(), "9999-12-31");
+    }
+
+    #[test]
+    fn a_birth_is_neither_to_come_nor_before_1900() {
+        let today = Timestamp::parse("2025-10-13T23:59:59Z").expect("valid").date();
+        let check = |text| Date::parse(text).expect("a date").check_birth(today);
+        for right in ["2025-10-13", "1900-01-01", "1985-12-10"] {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        for wrong in ["2025-10-14", "9999-12-31", "1899-12-31", "0000-01-01"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -41,15 +41,20 @@ impl UmaDomain {
             None => (domain.as_str(), None),
         };
         let port_is_sound = port.is_none_or(|port| {
-            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
+        // A name whose last label is a number is read as an IPv4 address (RFC 3696, section 2).
+        let last = host.rsplit('.').next().unwrap_or_default();
+        let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
         let label_is_sound = |label: &str| {
             (1..=LABEL_MAX).contains(&label.len())
                 && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        if host.len() <= DOMAIN_MAX && host.split('.').all(label_is_sound) && port_is_sound {
+        let is_name = host.len() <= DOMAIN_MAX && host.split('.').all(label_is_sound);
+        if is_name && !is_number && port_is_sound {
             Ok(Self(domain))
         } else {
             Err(InvalidUma::Domain(text.chars().take(80).collect()))
@@ -150,6 +155,10 @@ mod tests {
             "$alice@x..com",
             "$\u{212a}@example.com",
             "$alice@example.com:99999",
+            "$alice@example.com:0",
+            "$alice@0",
+            "$alice@127.0.0.1:8080",
+            "$alice@example.7",
             "$alice@example.com:",
             "$a\u{200b}b@example.com",
             "",

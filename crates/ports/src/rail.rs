@@ -92,21 +92,12 @@ pub struct AccountReport {
     pub holder_name: Option<String>,
     /// When to ask again; nothing if no more is to be learned.
     pub ask_again_at: Option<Timestamp>,
-    /// The blockchain on which the rail takes a wallet to be of which nobody has said it; nothing
-    /// if it is the main one of the wallet's type.
-    pub network: Option<&'static str>,
 }
 
 impl AccountReport {
     /// An account that can be used and about which there is no more to know.
     pub fn usable() -> Self {
-        Self {
-            status: Status::Active,
-            verification: None,
-            holder_name: None,
-            ask_again_at: None,
-            network: None,
-        }
+        Self { status: Status::Active, verification: None, holder_name: None, ask_again_at: None }
     }
 }
 

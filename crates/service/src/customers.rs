@@ -103,6 +103,7 @@ pub(crate) fn add(
     drawn: &Drawn,
     first_status: impl FnOnce(&Platform) -> KycStatus,
 ) -> Result<Customer, Error> {
+    plausible(&new.identity, drawn.id.created_at())?;
     let platform = owners::platform(unit, platform)?;
     let uma_address = match &new.uma_address {
         Some(text) => own_address(&platform, text)?,
@@ -127,6 +128,12 @@ pub(crate) fn add(
     };
     unit.put_customer(customer.clone());
     Ok(customer)
+}
+
+/// Refuses an identity that nobody can have at `now`, by the platform's clock.
+fn plausible(identity: &Identity, now: Timestamp) -> Result<(), Error> {
+    let errors = identity.implausible(now.date());
+    if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
 }
 
 /// An address at the platform's own domain.
@@ -227,6 +234,7 @@ pub fn update(
         return Err(Error::field("customerType", message));
     }
     let identity = change.applied_to(&customer.identity);
+    plausible(&identity, now)?;
     if !platform.is_regulated {
         refuse_changes(&customer.identity, &identity)?;
     }

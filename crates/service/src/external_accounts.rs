@@ -23,6 +23,8 @@ use crate::owners::{self, Holder};
 pub struct NewExternalAccount {
     /// Whose it is; the platform's without one.
     pub customer_id: Option<CustomerId>,
+    /// Where it stands in the request; empty if it is the request.
+    pub path: &'static str,
     /// The currency that it holds.
     pub currency: Currency,
     /// What identifies it on its rail, and who holds it.
@@ -31,7 +33,7 @@ pub struct NewExternalAccount {
     pub platform_account_id: Option<String>,
     /// Whether incoming UMA payments of the customer go on to it.
     pub default_uma_deposit_account: bool,
-    /// The blockchain of a wallet, which fits its type, if one was named.
+    /// The blockchain of a wallet, which fits its type.
     pub crypto_network: Option<&'static str>,
 }
 
@@ -101,6 +103,11 @@ pub fn create(
     report: &Report,
     now: Timestamp,
 ) -> Result<ExternalAccount, Error> {
+    let mut errors = new.info.implausible(now.date());
+    if !errors.is_empty() {
+        under(new.path, &mut errors);
+        return Err(Error::Invalid(errors));
+    }
     let platform = owners::platform(unit, platform)?;
     let holder = owners::holder(unit, platform.id, new.customer_id)?;
     if let Holder::Customer(customer) = &holder
@@ -113,9 +120,7 @@ pub fn create(
     }
     if platform.checks_digits() {
         let mut errors = new.info.check_digits();
-        for error in &mut errors {
-            error.field = format!("accountInfo.{}", error.field);
-        }
+        under(new.path, &mut errors);
         if !errors.is_empty() {
             return Err(Error::InvalidAccountDetails(errors));
         }
@@ -135,7 +140,7 @@ pub fn create(
     }
     let report = report.as_ref().ok_or_else(|| {
         Error::InvalidAccountDetails(vec![FieldError {
-            field: "accountInfo".to_owned(),
+            field: at(new.path, "accountInfo"),
             rule: Rule::Other,
             message: "names no account that the receiving side knows".to_owned(),
         }])
@@ -152,10 +157,7 @@ pub fn create(
         currency: new.currency,
         platform_account_id: new.platform_account_id.clone(),
         info: new.info.clone(),
-        crypto_network: { new.crypto_network }
-            .or(report.network)
-            .or_else(|| new.info.main_network())
-            .map(str::to_owned),
+        crypto_network: new.crypto_network.map(str::to_owned),
         verification: report.verification,
         holder_name: report.holder_name.clone(),
         created_at: id.created_at(),
@@ -170,6 +172,17 @@ pub fn create(
         make_default(unit, &holder, id, now)?;
     }
     Ok(account)
+}
+
+/// Names the fields of an account by where they stand in the request.
+fn under(path: &str, errors: &mut [FieldError]) {
+    for error in errors {
+        error.field = at(path, &format!("accountInfo.{}", error.field));
+    }
+}
+
+fn at(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
 /// Keeps what the rail says about an account that was added before.

@@ -224,7 +224,7 @@ impl StoredSource {
             }
             Self::RealtimeFunding(network) => {
                 let network = match network {
-                    Some(name) => Some(AccountType::network(&name)?),
+                    Some(name) => Some(AccountType::known_network(&name)?),
                     None => None,
                 };
                 Some(Source::RealtimeFunding { currency: currency?, network })

@@ -123,15 +123,10 @@ impl PaymentRail for SandboxRail {
     }
 }
 
-/// Wallets that are on another network than the main one unless somebody says so (contract 6.7).
-const TEST_NETS: [(&str, &str); 1] = [("SOLANA_WALLET", "SOLANA_DEVNET")];
-
 fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoReport> {
     let account = &inquiry.account;
     if account.account_type().is_wallet() {
-        let is_test_net = |(name, _): &&(&str, &str)| *name == account.account_type().name;
-        let network = TEST_NETS.iter().find(is_test_net).map(|(_, network)| *network);
-        return Ok(AccountReport { network, ..AccountReport::usable() });
+        return Ok(AccountReport::usable());
     }
     let tables = Tables::of(inquiry.settings.as_deref());
     let (AccountState { status, verification }, ask_again_at) =
@@ -150,7 +145,7 @@ fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoR
         | Verification::Pending => None,
     };
     let verification = Some(verification);
-    Ok(AccountReport { status, verification, holder_name, ask_again_at, network: None })
+    Ok(AccountReport { status, verification, holder_name, ask_again_at })
 }
 
 /// What steers the sandbox, in Markdown, for documents.
@@ -338,8 +333,7 @@ mod tests {
         let account = account("SOLANA_WALLET", "address", address);
         let inquiry = AccountInquiry { account, since: SINCE, settings: None };
         let report = answer_of(SandboxRail::default().inspect(&inquiry, SINCE));
-        let network = Some("SOLANA_DEVNET");
-        assert_eq!(report, Ok(AccountReport { network, ..AccountReport::usable() }));
+        assert_eq!(report, Ok(AccountReport::usable()));
     }
 
     #[test]

@@ -561,8 +561,7 @@ pub(super) fn markdown() -> String {
         "\n## Bank accounts\n\n\
          The same characters decide what is found out about the beneficiary and which status a new \
          bank account has. Only an `ACTIVE` one can pay and be paid. Wallets are `ACTIVE` and have \
-         no beneficiary; a Solana wallet for which no `cryptoNetwork` is named is on \
-         `SOLANA_DEVNET`, others on their main network.\n\n\
+         no beneficiary.\n\n\
          | Suffix | Status and verification |\n|---|---|\n",
     );
     for Account { suffix, path } in &table.accounts {

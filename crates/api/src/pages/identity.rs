@@ -125,17 +125,12 @@ impl Answers {
             let message = "Enter your full name as it is in your passport.";
             mistakes.push(("fullName", message.to_owned()));
         }
-        let birth_date = given(&self.birth_date).and_then(|text| match Date::parse(&text) {
-            Ok(date) if date <= today => Some(date),
-            Ok(_) => {
-                let message = "Date of birth cannot be in the future.";
-                mistakes.push(("birthDate", message.to_owned()));
-                None
-            }
-            Err(error) => {
-                mistakes.push(("birthDate", format!("{error}.")));
-                None
-            }
+        let birth_date = given(&self.birth_date).and_then(|text| {
+            let date = Date::parse(&text).map_err(|error| format!("{error}.")).and_then(|date| {
+                let checked = date.check_birth(today);
+                checked.map(|()| date).map_err(|error| format!("Date of birth {error}."))
+            });
+            date.map_err(|message| mistakes.push(("birthDate", message))).ok()
         });
         let nationality = given(&self.nationality).and_then(|text| {
             let country = Country::parse(&text.to_ascii_uppercase()).ok();

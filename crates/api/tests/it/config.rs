@@ -416,7 +416,11 @@ async fn a_customer_has_what_a_currency_asks_for_before_money_moves() {
     let transfer = json!({
         "source": { "accountId": usd }, "destination": { "accountId": bank }, "amount": 100,
     });
-    let asked = [("/transfer-out", transfer), ("/quotes", quote(&usd, &eur)), ("/quotes", quote(&eur, &usd))];
+    let asked = [
+        ("/transfer-out", transfer),
+        ("/quotes", quote(&usd, &eur)),
+        ("/quotes", quote(&eur, &usd)),
+    ];
     for (path, body) in &asked {
         let answer = client.post(path, body).await;
         let details = answer.refused(400, "MISSING_MANDATORY_USER_INFO");

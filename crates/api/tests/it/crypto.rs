@@ -37,7 +37,7 @@ async fn the_fees_of_a_withdrawal_are_estimated() {
     assert_eq!(fees, expected);
     // What is estimated is what a withdrawal costs.
     let wallet = json!({
-        "customerId": customer, "currency": "USDC",
+        "customerId": customer, "currency": "USDC", "cryptoNetwork": "SOLANA_MAINNET",
         "accountInfo": { "accountType": "SOLANA_WALLET", "address": WALLET },
     });
     let wallet = client.post("/customers/external-accounts", &wallet).await.expect(201).clone();

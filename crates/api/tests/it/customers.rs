@@ -690,11 +690,19 @@ async fn a_manager_is_told_everything_that_is_wrong_with_a_person() {
     {
         check(json!({ "birthDate": date }), &["birthDate"]).await;
     }
+    // Tomorrow, by the platform's clock, and before anyone who lives was born.
+    for date in ["2025-10-14", "9999-12-31", "1899-12-31", "0001-01-01"] {
+        check(json!({ "birthDate": date }), &["birthDate"]).await;
+    }
     for country in ["gb", "UK", "GBR", "ZZ", "G", ""] {
         check(json!({ "nationality": country }), &["nationality"]).await;
     }
     for name in ["", " ", " Ada", "Ada ", "Ada  King", "<b>Ada</b>", "Ada|King", "{ada}"] {
         check(json!({ "fullName": name }), &["fullName"]).await;
+    }
+    for name in NOBODY_SEES {
+        check(json!({ "fullName": name }), &["fullName"]).await;
+        check(json!({ "fullName": format!("Ada{name}Byron") }), &["fullName"]).await;
     }
     check(json!({ "fullName": "x".repeat(256) }), &["fullName"]).await;
     check(json!({ "platformCustomerId": "" }), &["platformCustomerId"]).await;
@@ -775,4 +783,103 @@ async fn a_manager_is_told_everything_that_is_wrong_with_a_business() {
         assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [wrong]);
     }
     assert_eq!(client.get("/customers").await.expect(200)["totalCount"], 0);
+}
+
+/// Texts of which nobody sees anything, and that have no place inside a name either.
+const NOBODY_SEES: [&str; 9] = [
+    "\u{200B}", "\u{2060}", "\u{FEFF}", "\u{3164}", "\u{2800}", "\u{115F}", "\u{202E}", "\u{2066}",
+    "\u{AD}",
+];
+
+/// Names with the invisible characters that they need.
+const SOMEBODY_SEES: [&str; 5] = [
+    "Ada \u{1F469}\u{200D}\u{1F4BB}",
+    "עדה\u{200F} לאבלייס",
+    "محمد علی\u{200C}زاده",
+    "\u{200E}Ada\u{200E}",
+    "李小龍",
+];
+
+#[tokio::test]
+async fn names_that_people_read_can_be_seen() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let uma = client.uma_address(&client.customer().await).await;
+    let body = |kind: &str, name: &str| match kind {
+        "fullName" => ("/customers", person(json!({ "fullName": name }))),
+        "name" => ("/tokens", json!({ "name": name, "permissions": [] })),
+        "firstName" => ("/invitations", json!({ "inviterUma": uma, "firstName": name })),
+        "businessInfo.legalName" => {
+            let info = json!({ "legalName": name });
+            ("/customers", json!({ "customerType": "BUSINESS", "businessInfo": info }))
+        }
+        _ => {
+            let mut body = engines();
+            body.as_object_mut().expect("an object").remove("umaAddress");
+            body["beneficialOwners"][0]["fullName"] = json!(name);
+            ("/customers", body)
+        }
+    };
+    for kind in
+        ["fullName", "name", "firstName", "businessInfo.legalName", "beneficialOwners.0.fullName"]
+    {
+        for name in SOMEBODY_SEES {
+            let (path, body) = body(kind, name);
+            client.post(path, &body).await.expect(201);
+        }
+        for name in NOBODY_SEES.into_iter().chain(["\u{200D}", "\u{200F}\u{200E}", "\u{A0}", " "]) {
+            let (path, body) = body(kind, name);
+            let answer = client.post(path, &body).await;
+            assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [kind], "{name:?}");
+        }
+    }
+    server.verify();
+}
+
+#[tokio::test]
+async fn nobody_was_born_after_the_platforms_today() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let mut body = engines();
+    for (date, status) in [("2025-10-13", 201), ("2025-10-14", 400), ("1899-12-31", 400)] {
+        body["beneficialOwners"][0]["birthDate"] = json!(date);
+        body["umaAddress"] = json!(format!("$engines-{date}@uma.test"));
+        let answer = client.post("/customers", &body).await;
+        assert_eq!(answer.status, status, "{date}");
+        if status == 400 {
+            let named = fields(answer.refused(400, "INVALID_INPUT"));
+            assert_eq!(named, ["beneficialOwners.0.birthDate"]);
+        }
+    }
+    // The sandbox's clock of this platform goes ahead, and with it what was to come.
+    let tomorrow = person(json!({ "birthDate": "2025-10-14" }));
+    let answer = client.post("/customers", &tomorrow).await;
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["birthDate"]);
+    client.post("/sandbox/clock", &json!({ "advanceBySeconds": 86_400 })).await.expect(200);
+    let made = make(&client, &tomorrow).await;
+    let change = person(json!({ "birthDate": "2025-10-15" }));
+    let answer = client.patch(&path(&made), &change).await;
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["birthDate"]);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_postal_code_is_asked_for_where_the_country_has_them() {
+    let server = Server::new();
+    let client = server.platform().await;
+    for (country, status) in [("HK", 201), ("AE", 201), ("QA", 201), ("PA", 201), ("IE", 400)] {
+        let address = json!({ "line1": "1 High Street", "country": country });
+        let body = person(json!({ "fullName": "Ada", "address": address }));
+        let answer = client.post("/customers", &body).await;
+        assert_eq!(answer.status, status, "{country}");
+        if status == 201 {
+            assert_eq!(answer.body["address"], address);
+            let path = path(&answer.body);
+            assert_eq!(client.get(&path).await.expect(200)["address"], address);
+        } else {
+            let named = fields(answer.refused(400, "INVALID_INPUT"));
+            assert_eq!(named, ["address.postalCode"]);
+        }
+    }
+    server.verify();
 }

@@ -44,7 +44,11 @@ fn account(kind: &AccountType) -> Value {
     if !kind.is_wallet() {
         info["beneficiary"] = maria();
     }
-    json!({ "currency": kind.currencies[0], "accountInfo": info })
+    let mut body = json!({ "currency": kind.currencies[0], "accountInfo": info });
+    if kind.needs_network {
+        body["cryptoNetwork"] = json!(kind.networks[0]);
+    }
+    body
 }
 
 /// The same by its type's name.
@@ -80,10 +84,6 @@ async fn a_manager_adds_an_account_of_every_type_and_reads_it_back() {
         shown["platformAccountId"] = body["accountInfo"]["platformAccountId"].clone();
         let rails: Vec<_> = kind.rails.iter().map(|rail| rail.name()).collect();
         shown["accountInfo"]["paymentRails"] = json!(rails);
-        if let Some(main) = kind.networks.first() {
-            let named = (kind.name == "SOLANA_WALLET").then_some("SOLANA_DEVNET");
-            shown["cryptoNetwork"] = json!(named.unwrap_or(main));
-        }
         if !kind.is_wallet() {
             let name = &body["accountInfo"]["beneficiary"]["fullName"];
             shown["beneficiaryVerificationStatus"] = json!("MATCHED");
@@ -323,6 +323,59 @@ async fn a_beneficiary_is_a_person_or_a_business_with_its_name() {
         check(name, json!({ "beneficiaryType": "ROBOT" }), &[".beneficiaryType"]).await;
         check(name, json!("Maria"), &[""]).await;
     }
+}
+
+/// Money that is sent on another network than the wallet's is lost, so none is guessed.
+#[tokio::test]
+async fn the_network_of_a_wallet_is_named_and_never_guessed() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    for kind in types() {
+        for (path, body) in
+            [(OF_CUSTOMERS, belonging_to(account(kind), &customer)), (OF_PLATFORM, account(kind))]
+        {
+            let mut silent = body.clone();
+            silent.as_object_mut().expect("an object").remove("cryptoNetwork");
+            let answer = client.post(path, &silent).await;
+            if !kind.name.ends_with("_WALLET") {
+                assert_eq!(answer.expect(201).get("cryptoNetwork"), None, "{}", kind.name);
+                continue;
+            }
+            let details = answer.refused(400, "INVALID_INPUT");
+            assert_eq!(fields(details), ["cryptoNetwork"], "{}", kind.name);
+            // What else is wrong is said with it.
+            silent["accountInfo"]["address"] = json!("?");
+            let answer = client.post(path, &silent).await;
+            let named = ["accountInfo.address", "cryptoNetwork"];
+            assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), named, "{}", kind.name);
+            assert_eq!(
+                client.post(path, &body).await.expect(201)["cryptoNetwork"],
+                kind.networks[0]
+            );
+        }
+    }
+    // Also where the account is described inside a quote.
+    let usd = client.funded(&customer, "USD", 100_000).await;
+    let mut details = of_type("TRON_WALLET");
+    let network = details.as_object_mut().expect("an object").remove("cryptoNetwork");
+    let quote = |details: &Value| {
+        json!({
+            "source": { "sourceType": "ACCOUNT", "accountId": usd },
+            "destination": {
+                "destinationType": "EXTERNAL_ACCOUNT_DETAILS",
+                "externalAccountDetails": details,
+            },
+            "lockedCurrencySide": "SENDING",
+            "lockedCurrencyAmount": 1_000,
+        })
+    };
+    let answer = client.post("/quotes", &quote(&details)).await;
+    let named = ["destination.externalAccountDetails.cryptoNetwork"];
+    assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), named);
+    details["cryptoNetwork"] = network.expect("a network");
+    client.post("/quotes", &quote(&details)).await.expect(201);
+    server.verify();
 }
 
 #[tokio::test]
@@ -619,7 +672,6 @@ async fn only_a_live_platform_has_check_digits_verified() {
         ("USD_ACCOUNT", "routingNumber", "021000022"),
         ("USD_ACCOUNT", "routingNumber", "000000000"),
         ("EUR_ACCOUNT", "iban", "DE89370400440532013002"),
-        ("EUR_ACCOUNT", "iban", "DE8937040044053201300"),
         ("MXN_ACCOUNT", "clabeNumber", "123456789012345678"),
         ("BRL_ACCOUNT", "taxId", "11111111112"),
         ("BRL_ACCOUNT", "pixKey", "11144477736"),
@@ -635,6 +687,87 @@ async fn only_a_live_platform_has_check_digits_verified() {
         let answer = live.post(OF_PLATFORM, &account(kind)).await;
         let status = if kind.is_wallet() { "ACTIVE" } else { "PENDING" };
         assert_eq!(answer.expect(201)["status"], status, "{}", kind.name);
+    }
+    server.verify();
+}
+
+/// The fields of a bank account that fit their patterns and cannot be, also in the sandbox.
+#[tokio::test]
+async fn a_bank_account_is_plausible_and_not_only_well_formed() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let check = async |name: &str, changes: Value, code: &str, wrong: &str| {
+        let mut body = of_type(name);
+        for (field, value) in changes.as_object().expect("an object") {
+            body["accountInfo"][field] = value.clone();
+        }
+        let answer = client.post(OF_PLATFORM, &body).await;
+        if wrong.is_empty() {
+            answer.expect(201);
+        } else {
+            let named = fields(answer.refused(400, code));
+            assert_eq!(named, [format!("accountInfo.{wrong}")], "{name} {changes}");
+        }
+    };
+    for iban in [
+        "DE00370400440532013000",
+        "DE01370400440532013000",
+        "DE99370400440532013000",
+        "DE8937040044053201300",
+        "DE893704004405320130AB",
+        "GB29123460161331926819",
+        "US8937040044053201300",
+        "HN88CABF000000000002500054",
+    ] {
+        check("EUR_ACCOUNT", json!({ "iban": iban }), "INVALID_BANK_ACCOUNT", "iban").await;
+    }
+    for iban in [
+        "DE89370400440532013002",
+        "DE02370400440532013003",
+        "NO9386011117947",
+        "PK36SCBL0000001123456702",
+        "HN88CABF00000000000250005469",
+    ] {
+        check("EUR_ACCOUNT", json!({ "iban": iban }), "", "").await;
+    }
+    let saudi = "SA0380000000608010167519";
+    let rails = json!({ "iban": saudi, "paymentRails": ["SEPA"] });
+    check("EUR_ACCOUNT", rails, "INVALID_INPUT", "paymentRails").await;
+    for (code, older, wrong) in [
+        ("COBADEFF", "DEUTDEFF", "swiftBic"),
+        ("COBADEFF", "COBADEFFXXX", ""),
+        ("COBADEFF", "COBADEFF123", "swiftBic"),
+        ("COBAQQFF", "COBADEFF", "swiftCode"),
+    ] {
+        let changes = json!({
+            "swiftCode": code, "swiftBic": older, "iban": "FR1420041010050500013M02606",
+        });
+        check("EUR_ACCOUNT", changes, "INVALID_BANK_ACCOUNT", wrong).await;
+    }
+    for (kind, key, wrong) in [
+        ("CPF", "maria@mail.example", "pixKey"),
+        ("EMAIL", "11144477735", "pixKey"),
+        ("PHONE", "+14155552671", "pixKey"),
+        ("RANDOM", "not-random", "pixKey"),
+        ("SHOE_SIZE", "11144477735", "pixKeyType"),
+        ("EMAIL", "maria.002@mail.example", ""),
+        ("PHONE", "+5511987654003", ""),
+        ("CPF", "11144477004", ""),
+    ] {
+        let changes = json!({ "pixKeyType": kind, "pixKey": key });
+        check("BRL_ACCOUNT", changes, "INVALID_BANK_ACCOUNT", wrong).await;
+    }
+    for (field, value) in [
+        ("fullName", json!("\u{3164}")),
+        ("fullName", json!("Ada\u{202E}ecalevoL")),
+        ("birthDate", json!("2025-10-14")),
+        ("birthDate", json!("1899-12-31")),
+        ("email", json!("maria@mail")),
+    ] {
+        let mut beneficiary = maria();
+        beneficiary[field] = value;
+        let wrong = format!("beneficiary.{field}");
+        check("GBP_ACCOUNT", json!({ "beneficiary": beneficiary }), "INVALID_INPUT", &wrong).await;
     }
     server.verify();
 }

@@ -130,6 +130,9 @@ async fn what_cannot_be_right_is_asked_again() {
         ("outcome=approved&fullName=%3Cb%3E", "Enter your full name"),
         ("outcome=approved&fullName=Ada&birthDate=2025-10-14", "cannot be in the future"),
         ("outcome=approved&fullName=Ada&birthDate=1985-02-30", "1985-02-30"),
+        ("outcome=approved&fullName=Ada&birthDate=2025-10-14", "in the future"),
+        ("outcome=approved&fullName=Ada&birthDate=1899-12-31", "before 1900"),
+        ("outcome=approved&fullName=%E3%85%A4", "must be a name"),
         ("outcome=approved&fullName=Ada&nationality=XX", "XX"),
         ("outcome=approved&fullName=Ada&line1=High+St", "mistake"),
         ("outcome=approved&fullName=Ada%00", "must be a text"),
@@ -238,6 +241,7 @@ async fn the_person_goes_where_the_platform_said_and_nowhere_else() {
         "ftp://example.com",
         "https://user:secret@example.com",
         "https://",
+        "https://shop.example:99999/",
         "x",
     ] {
         let path = "/customers/kyc-link?platformCustomerId=a&redirectUri=";

@@ -56,6 +56,7 @@ pub fn usdc_wallet(customer: &str, suffix: &str) -> Value {
     json!({
         "customerId": customer,
         "currency": "USDC",
+        "cryptoNetwork": "SOLANA_DEVNET",
         "accountInfo": {
             "accountType": "SOLANA_WALLET",
             "address": format!("7EcDhSYGxXyscszYEp35KHN8vvw3svAuLKTzXwCF{suffix}"),

@@ -138,6 +138,7 @@ async fn a_wallet_cannot_be_pulled_from() {
     let wallet = json!({
         "customerId": customer,
         "currency": "USDC",
+        "cryptoNetwork": "SOLANA_DEVNET",
         "accountInfo": {
             "accountType": "SOLANA_WALLET",
             "address": "7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU",

@@ -1,6 +1,6 @@
 //! Who receives what is paid to an account.
 
-use super::field::{Field, FieldError, FieldReader, joined};
+use super::field::{Field, FieldError, FieldReader, birth_error, joined};
 use crate::address::{Address, AddressDraft};
 use crate::country::Country;
 use crate::time::Date;
@@ -119,6 +119,12 @@ impl Beneficiary {
         })
     }
 
+    /// What is implausible on `today`, at `path`.
+    pub(super) fn implausible(&self, today: Date, path: &str) -> Option<FieldError> {
+        let birth_date = self.birth_date?;
+        birth_error(birth_date, today, &joined(path, "birthDate"))
+    }
+
     /// The beneficiary as a client would write it, for storage and answers.
     pub fn to_draft(&self) -> BeneficiaryDraft {
         let code = |country: Country| country.code().to_owned();
@@ -208,6 +214,9 @@ pub fn beneficiary_fields() -> &'static [Field] {
     BENEFICIARY
 }
 
+/// An address at a domain of at least two labels, none of them empty.
+const EMAIL: &str = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$";
+
 /// The fields of a beneficiary. Names are optional here because which one is needed depends on
 /// the kind of beneficiary.
 static BENEFICIARY: &[Field] = &[
@@ -223,9 +232,7 @@ static BENEFICIARY: &[Field] = &[
     Field::text("registrationNumber", "Number in the register of companies", "33000167000101")
         .optional(),
     Field::text("taxId", "Tax number", "11222333000181").optional(),
-    Field::text("email", "E-mail address", "maria@mail.example")
-        .pattern("^[^@\\s]+@[^@\\s]+$", 3, 254)
-        .optional(),
+    Field::text("email", "E-mail address", "maria@mail.example").pattern(EMAIL, 6, 254).optional(),
     Field::text("phoneNumber", "Phone number with country code", "+5511987654321")
         .pattern("^\\+?[0-9][0-9 ().\\-]{4,30}$", 5, 32)
         .optional(),

@@ -10,6 +10,7 @@ use super::table::types;
 use crate::address::Address;
 use crate::checks::Check;
 use crate::country::Country;
+use crate::text::readable;
 use crate::time::Date;
 
 /// Most entries of a list.
@@ -169,6 +170,11 @@ impl Field {
         matches!(self.role, Role::Primary)
     }
 
+    /// Whether it is a name or another text without a form, of which people must see something.
+    const fn is_read_by_people(&self) -> bool {
+        self.pattern.is_empty() && self.values.is_empty() && self.min_length > 0
+    }
+
     /// Holds one text against the field. Lengths come first, so that no pattern meets a text of
     /// any size.
     fn check(&self, text: &str) -> Result<(), (Rule, String)> {
@@ -198,6 +204,11 @@ impl Field {
         }
         if text.chars().any(char::is_control) {
             return Err((Rule::Other, "must not have control characters".into()));
+        }
+        if self.is_read_by_people()
+            && let Err(error) = readable(text)
+        {
+            return Err((Rule::Other, error.to_string()));
         }
         if !self.values.is_empty() && !self.values.contains(&text) {
             let message = format!("must be one of {}", self.values.join(", "));
@@ -311,7 +322,7 @@ pub(crate) struct FieldReader<'a> {
     fields: &'static [Field],
     path: &'a str,
     /// Fields that are needed although the table has them as optional.
-    pub(super) needs: &'static [&'static str],
+    pub(crate) needs: &'static [&'static str],
     errors: &'a mut Vec<FieldError>,
     errors_before: usize,
 }
@@ -358,6 +369,13 @@ impl<'a> FieldReader<'a> {
         let field = joined(self.path, name);
         self.errors.push(FieldError { field, rule, message });
     }
+}
+
+/// The error of a date of birth that is implausible on `today`.
+pub(crate) fn birth_error(birth: Date, today: Date, field: &str) -> Option<FieldError> {
+    let error = birth.check_birth(today).err()?;
+    let (field, message) = (field.to_owned(), error.to_string());
+    Some(FieldError { field, rule: Rule::Other, message })
 }
 
 pub(super) fn joined(path: &str, name: &str) -> String {

@@ -35,15 +35,15 @@ fn section(page: &mut String, kind: &AccountType) {
     let rails: Vec<&str> = kind.rails.iter().map(|rail| rail.name()).collect();
     line(page, format_args!("\n## {}\n\n{}.\n", kind.name, kind.title));
     line(page, format_args!("- Currency: {}", quoted(kind.currencies)));
-    line(page, format_args!("- Rails: {}", quoted(&rails)));
+    let elsewhere = if kind.field("iban").is_some() {
+        "; `BANK_TRANSFER` instead where the IBAN is of a country outside of SEPA"
+    } else {
+        ""
+    };
+    line(page, format_args!("- Rails: {}{elsewhere}", quoted(&rails)));
     if !kind.networks.is_empty() {
-        line(
-            page,
-            format_args!(
-                "- Networks: {}; without one the rail's, or else the first",
-                quoted(kind.networks)
-            ),
-        );
+        let need = if kind.needs_network { "required" } else { "may be left out" };
+        line(page, format_args!("- `cryptoNetwork`: {need}; {}", quoted(kind.networks)));
     }
     match kind.holder {
         Holder::Beneficiary { individual_needs } => line(

@@ -1,6 +1,6 @@
 //! The table of account types.
 
-use super::field::Field;
+use super::field::{Field, FieldError, Rule};
 use crate::checks::Check;
 use crate::currency::Currency;
 use crate::rail::Rail;
@@ -20,6 +20,9 @@ pub struct AccountType {
     pub fields: &'static [Field],
     /// Values of `cryptoNetwork` that fit; the first is the main network. Empty for bank accounts.
     pub networks: &'static [&'static str],
+    /// Whether `cryptoNetwork` must be named (specification 2.8): one address is valid on several
+    /// networks, and money that is sent on another one is lost.
+    pub needs_network: bool,
     /// Who holds it.
     pub holder: Holder,
     /// Whether money can be pulled out of it. A wallet has to send by itself.
@@ -61,8 +64,31 @@ impl AccountType {
         TYPES.iter().find(|kind| kind.name == name)
     }
 
+    /// The `cryptoNetwork` of an account of this type, by the name that was given. The error's path
+    /// is that of `cryptoNetwork`, which stands beside `accountInfo` and not in it.
+    pub fn network(&self, named: Option<&str>) -> Result<Option<&'static str>, FieldError> {
+        let refuse =
+            |rule, message| Err(FieldError { field: "cryptoNetwork".to_owned(), rule, message });
+        let (name, networks) = (self.name, self.networks.join(", "));
+        let Some(named) = named else {
+            let message = format!("is required for a {name}: one of {networks}");
+            return if self.needs_network { refuse(Rule::Required, message) } else { Ok(None) };
+        };
+        match self.networks.iter().copied().find(|network| *network == named) {
+            Some(network) => Ok(Some(network)),
+            None if self.networks.is_empty() => {
+                let message = format!("must be left out for a {name}, which is not a wallet");
+                refuse(Rule::Other, message)
+            }
+            None => {
+                let message = format!("must be one of {networks} for a {name}");
+                refuse(Rule::Enum(self.networks.to_vec()), message)
+            }
+        }
+    }
+
     /// A network that wallets of any type are on, by its name.
-    pub fn network(name: &str) -> Option<&'static str> {
+    pub fn known_network(name: &str) -> Option<&'static str> {
         TYPES.iter().flat_map(|kind| kind.networks).copied().find(|network| *network == name)
     }
 
@@ -81,10 +107,20 @@ impl AccountType {
         self.holder == Holder::Wallet
     }
 
+    /// The rails that reach any account of this type: besides those of the type, those of accounts
+    /// with an IBAN outside of SEPA.
+    pub fn every_rail(&self) -> Vec<Rail> {
+        let elsewhere = if self.field("iban").is_some() { OUTSIDE_SEPA } else { &[] };
+        self.rails.iter().chain(elsewhere).copied().collect()
+    }
+
     pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 }
+
+/// The rails of an account whose IBAN is of a country that SEPA does not reach.
+pub(super) const OUTSIDE_SEPA: &[Rail] = &[Rail::BankTransfer];
 
 const BIC: &str = "^[A-Z]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?$";
 const EVM_ADDRESS: &str = "^0x[0-9a-fA-F]{40}$";
@@ -141,9 +177,10 @@ const fn provider(example: &'static str) -> Field {
     Field::text("provider", "Mobile money provider", example)
 }
 
-const fn countries(example: &'static str) -> Field {
+const fn countries(example: &'static str, values: &'static [&'static str]) -> Field {
     Field::text("countries", "Countries of the account, ISO 3166-1 alpha-2", example)
-        .pattern("^[A-Z]{2}$", 2, 2)
+        .lengths(2, 2)
+        .values(values)
         .list()
         .optional()
 }
@@ -171,7 +208,7 @@ const PIX_KEY_TYPE: Field =
         .lengths(1, 32);
 const BRL_TAX_ID: Field =
     Field::text("taxId", "CPF or CNPJ of the holder, without punctuation", "11144477735")
-        .pattern("^([0-9]{11,14}|[0-9A-Z]{12}[0-9]{2})$", 11, 14)
+        .pattern("^([0-9]{11}|[0-9A-Z]{12}[0-9]{2})$", 11, 14)
         .checked(Check::BrazilianTaxNumber);
 const CLABE: Field = Field::text("clabeNumber", "CLABE", "032180000118359719")
     .pattern("^[0-9]{18}$", 18, 18)
@@ -234,6 +271,7 @@ const BANK: AccountType = AccountType {
     rails: &[Rail::BankTransfer],
     fields: &[],
     networks: &[],
+    needs_network: false,
     holder: Holder::Beneficiary { individual_needs: &["fullName"] },
     can_pull: true,
     instruction_fields: &[],
@@ -241,7 +279,8 @@ const BANK: AccountType = AccountType {
 /// What mobile money accounts share.
 const MOBILE: AccountType = AccountType { rails: &[Rail::MobileMoney], ..BANK };
 /// What wallets share.
-const WALLET: AccountType = AccountType { holder: Holder::Wallet, can_pull: false, ..BANK };
+const WALLET: AccountType =
+    AccountType { holder: Holder::Wallet, can_pull: false, needs_network: true, ..BANK };
 
 static TYPES: &[AccountType] = &[
     AccountType {
@@ -553,7 +592,7 @@ static TYPES: &[AccountType] = &[
         fields: &[
             phone("^\\+265[0-9]{9}$", 13, 13, "+265991234567"),
             provider("TNM"),
-            countries("MW"),
+            countries("MW", &["MW"]),
             PLATFORM_ACCOUNT_ID,
         ],
         instruction_fields: &[
@@ -570,7 +609,7 @@ static TYPES: &[AccountType] = &[
         fields: &[
             phone("^\\+256[0-9]{9}$", 13, 13, "+256772123456"),
             provider("MTN"),
-            countries("UG"),
+            countries("UG", &["UG"]),
             PLATFORM_ACCOUNT_ID,
         ],
         instruction_fields: &[
@@ -587,9 +626,9 @@ static TYPES: &[AccountType] = &[
         fields: &[
             phone(XOF_PHONE, 12, 14, "+221771234567"),
             provider("ORANGE"),
-            countries("SN"),
+            countries("SN", XOF_COUNTRIES),
             Field::text("region", "Country of the account", "SN")
-                .values(&["BJ", "CI", "SN", "TG"])
+                .values(XOF_COUNTRIES)
                 .optional(),
             PLATFORM_ACCOUNT_ID,
         ],
@@ -632,6 +671,8 @@ static TYPES: &[AccountType] = &[
             PLATFORM_ACCOUNT_ID,
         ],
         networks: &["LIGHTNING_MAINNET", "LIGHTNING_TESTNET", "LIGHTNING_REGTEST"],
+        // An invoice says itself which network it is for, and an address leads to an invoice.
+        needs_network: false,
         instruction_fields: &[INVOICE],
         ..WALLET
     },
@@ -686,6 +727,8 @@ static TYPES: &[AccountType] = &[
         ..WALLET
     },
 ];
+
+const XOF_COUNTRIES: &[&str] = &["BJ", "CI", "SN", "TG"];
 
 /// Senegal, Côte d'Ivoire, Togo, and Benin before and after its numbers grew in 2024.
 const XOF_PHONE: &str = "^\\+(221[0-9]{9}|225[0-9]{10}|228[0-9]{8}|229([0-9]{8}|[0-9]{10}))$";
