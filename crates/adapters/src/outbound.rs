@@ -13,16 +13,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use domain::time::Timestamp;
-use ports::outbound::{
-    Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach, RetryAfter,
-};
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, RetryAfter};
 use ports::rail::Pending;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
-use self::reach::{Refusal, check_address, check_url};
+use self::reach::{Refusal, Way, check_address, check_url};
 
 /// How long a connection may take to come about.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
@@ -44,19 +42,21 @@ const USER_AGENT: &str = concat!("switchyard/", env!("CARGO_PKG_VERSION"));
 /// needed first: many servers and most commands send nothing.
 #[derive(Default)]
 pub struct GuardedClient {
-    /// One for each reach: they share no connection.
+    /// One for each way: they share no connection.
     public: OnceLock<Option<Client>>,
-    loopback: OnceLock<Option<Client>>,
+    any: OnceLock<Option<Client>>,
+    plain: OnceLock<Option<Client>>,
 }
 
 impl GuardedClient {
-    fn client(&self, reach: Reach) -> Result<&Client, OutboundFailure> {
-        let place = match reach {
-            Reach::Public => &self.public,
-            Reach::Loopback => &self.loopback,
+    fn client(&self, way: Way) -> Result<&Client, OutboundFailure> {
+        let place = match way {
+            Way::Public => &self.public,
+            Way::Any => &self.any,
+            Way::Plain => &self.plain,
         };
         let made = place.get_or_init(|| {
-            client(reach)
+            client(way)
                 .inspect_err(|error| tracing::error!(error, "no request can be sent from here"))
                 .ok()
         });
@@ -66,9 +66,8 @@ impl GuardedClient {
     async fn send(&self, request: OutboundRequest) -> Result<OutboundAnswer, OutboundFailure> {
         let url = Url::parse(&request.url)
             .map_err(|_| refused(&Refusal::new("the endpoint is not an absolute address")))?;
-        check_url(&url, request.reach).map_err(|refusal| refused(&refusal))?;
-        let mut post =
-            self.client(request.reach)?.post(url).timeout(request.within).body(request.body);
+        let way = check_url(&url, request.reach).map_err(|refusal| refused(&refusal))?;
+        let mut post = self.client(way)?.post(url).timeout(request.within).body(request.body);
         for (name, value) in request.headers {
             post = post.header(name, value);
         }
@@ -97,7 +96,7 @@ pub fn choose_cryptography() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-fn client(reach: Reach) -> Result<Client, String> {
+fn client(way: Way) -> Result<Client, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = rustls::RootCertStore::empty();
     // Those that cannot be read are as if they were not there: what they signed is not believed.
@@ -109,7 +108,7 @@ fn client(reach: Reach) -> Result<Client, String> {
         .with_no_client_auth();
     Client::builder()
         .tls_backend_preconfigured(tls)
-        .dns_resolver(Checked(reach))
+        .dns_resolver(Checked(way))
         .redirect(Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIME)
@@ -122,17 +121,17 @@ fn client(reach: Reach) -> Result<Client, String> {
 
 /// Resolves names, and refuses one that has an address which is not allowed, whatever its others
 /// are.
-struct Checked(Reach);
+struct Checked(Way);
 
 impl Resolve for Checked {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
+        let way = self.0;
         Box::pin(async move {
             // The port is that of the request; the resolver does not know it.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let found: Vec<SocketAddr> = found.collect();
             for address in &found {
-                check_address(address.ip(), reach)?;
+                check_address(address.ip(), way)?;
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })

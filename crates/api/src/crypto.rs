@@ -151,6 +151,7 @@ pub async fn estimate_withdrawal_fee(
             let what = "the account and the withdrawal";
             return Err(Error::CurrencyMismatch { what, left, right });
         }
+        app.env().needs_rail(platform.mode)?;
         fee.ok_or_else(|| {
             Error::field("cryptoNetwork", "no partner is connected that pays out over it")
         })

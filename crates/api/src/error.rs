@@ -144,6 +144,8 @@ codes! {
     RateLimited = 429 "RATE_LIMITED",
     /// The server failed; the request may be repeated with the same idempotency key.
     InternalError = 500 "INTERNAL_ERROR",
+    /// This server is not connected to the partner that this needs; `details.missing` names it.
+    NotImplemented = 501 "NOT_IMPLEMENTED",
     /// The server is too busy or its disk is full; try again after `Retry-After`.
     ServiceUnavailable = 503 "SERVICE_UNAVAILABLE",
 }
@@ -366,7 +368,8 @@ pub fn json_response(status: u16, body: Vec<u8>) -> Response {
     let may_pass =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::FAILED_DEPENDENCY, StatusCode::TOO_MANY_REQUESTS];
     let may_pass = may_pass.contains(&status);
-    if status.is_client_error() && !may_pass {
+    let is_final = status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED;
+    if is_final && !may_pass {
         headers.insert("x-should-retry", HeaderValue::from_static("false"));
     }
     response
@@ -502,8 +505,11 @@ impl From<Error> for ApiError {
             Error::AccountNotActive { id, status } => plain(Code::InvalidBankAccount)
                 .with("accountId", id.to_string())
                 .with("status", status.name()),
-            Error::NotPullable { id } | Error::NoRail { id } | Error::AccountUnreachable { id } => {
+            Error::NotPullable { id } | Error::AccountUnreachable { id } => {
                 plain(Code::InvalidBankAccount).with("accountId", id.to_string())
+            }
+            Error::NotConnected { missing } => {
+                plain(Code::NotImplemented).with("missing", missing.name())
             }
             Error::InsufficientBalance { account, currency, available, needed } => {
                 plain(Code::InsufficientBalance)

@@ -322,6 +322,18 @@ impl Document {
     }
 }
 
+/// Operations that a platform without a rail or without the UMA network cannot do.
+const NEEDS_PARTNER: [(&str, &str); 8] = [
+    ("post", "/crypto/estimate-withdrawal-fee"),
+    ("post", "/customers/external-accounts"),
+    ("post", "/platform/external-accounts"),
+    ("post", "/quotes"),
+    ("post", "/quotes/{quoteId}/execute"),
+    ("get", "/receiver/uma/{receiverUmaAddress}"),
+    ("post", "/transfer-in"),
+    ("post", "/transfer-out"),
+];
+
 /// What operations of one kind share: the errors that every one of them may answer, and the
 /// idempotency key.
 fn common_parts(method: &str, path: &str, operation: &mut Value) {
@@ -343,6 +355,13 @@ fn common_parts(method: &str, path: &str, operation: &mut Value) {
     }
     if path.contains('{') {
         statuses.push(("404", "There is nothing with this id."));
+    }
+    if NEEDS_PARTNER.contains(&(method, path)) {
+        statuses.push((
+            "501",
+            "This live platform is connected to no partner that this needs; `details.missing` \
+             names it.",
+        ));
     }
     for (status, description) in statuses {
         if operation["responses"].get(status).is_none() {

@@ -151,6 +151,7 @@ pub async fn list(
         updated_after: checks.time_if("updatedAfter", query.updated_after.as_deref()),
         updated_before: checks.time_if("updatedBefore", query.updated_before.as_deref()),
         name: query.name,
+        revoked: false,
     };
     checks.done()?;
     let platform = caller.platform.id;

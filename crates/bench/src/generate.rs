@@ -85,7 +85,7 @@ struct Payer {
 pub fn run(database_url: &str, payers: u64, payments: u64, endpoints: &[String]) -> Result<()> {
     let line = ["switchyard", "serve", "--database-url", database_url];
     let line = line.map(std::ffi::OsString::from);
-    let config = match config::read(line, |name| std::env::var_os(name)) {
+    let config = match config::read(line, &std::env::vars_os().collect()) {
         Ok(config) => config,
         Err(refusal) => {
             refusal.print();
@@ -200,7 +200,7 @@ impl Filling {
                 let internal = InternalAccountId::of(Owner::Customer(customer.id), usd);
                 let account = bank_account(number, &customer, usd)?;
                 let refused = Duplicate::Refused;
-                let usable = Some(AccountReport::usable());
+                let usable = Ok(AccountReport::usable());
                 let account = &account;
                 external_accounts::create(unit, platform, account, external, refused, &usable, at)?;
                 funding::deposit(&app, unit, platform, internal, FUNDS_MINOR, deposit, at)?;

@@ -40,7 +40,7 @@ pub const TRANSACTION: &str = "/bench/transactions/one";
 pub fn serve(options: &[String]) -> Result<u8> {
     let line = ["switchyard", "serve"].into_iter().map(str::to_owned).chain(options.to_vec());
     let line = line.map(std::ffi::OsString::from);
-    let config = match config::read(line, |name| std::env::var_os(name)) {
+    let config = match config::read(line, &std::env::vars_os().collect()) {
         Ok(config) => config,
         Err(refusal) => return Ok(refusal.print()),
     };

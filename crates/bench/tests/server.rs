@@ -77,7 +77,7 @@ fn check(ground: &Ground, logs: &Path) {
 
     assert!(place.bytes().expect("files") > empty);
     let line = ["switchyard", "verify", "--database-url", &place.url()].map(OsString::from);
-    let config = config::read(line, |_| None).expect("a good line");
+    let config = config::read(line, &config::Environment::new()).expect("a good line");
     let keyring = Keyring::new(&child::SECRET_KEY);
     let report = verify(&*config.database.engine(), Some(&keyring)).expect("a look");
     assert!(report.is_sound(), "{}", switchyard::verify::human(&report));

@@ -36,6 +36,20 @@ static SPECIAL_V6: LazyLock<Vec<Ipv6Net>> = LazyLock::new(|| {
         .to_vec()
 });
 
+/// Networks that belong to a site (RFC 1918, RFC 4193), and this machine itself. Networks between
+/// neighbours, where clouds hand out credentials to their machines, are not among them.
+static PRIVATE_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
+    ["10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]
+        .map(|net| net.parse().expect("a network"))
+        .to_vec()
+});
+static PRIVATE_V6: LazyLock<Vec<Ipv6Net>> =
+    LazyLock::new(|| ["::1/128", "fc00::/7"].map(|net| net.parse().expect("a network")).to_vec());
+
+/// A private network in which a cloud hands out credentials to its machines.
+static METADATA_V6: LazyLock<Ipv6Net> =
+    LazyLock::new(|| "fd00:ec2::/32".parse().expect("a network"));
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL_V4.iter().any(|net| net.contains(&address))
 }
@@ -50,5 +64,15 @@ pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+/// Whether an address is this machine's own or in a private network.
+pub fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => PRIVATE_V4.iter().any(|net| net.contains(&address)),
+        IpAddr::V6(address) => {
+            PRIVATE_V6.iter().any(|net| net.contains(&address)) && !METADATA_V6.contains(&address)
+        }
     }
 }

@@ -12,8 +12,9 @@ use crate::rail::Pending;
 pub enum Reach {
     /// Public addresses over https.
     Public,
-    /// Also this machine itself, over http too: for platforms where no money is real.
-    Loopback,
+    /// Also this machine itself and private networks, there over http too: for platforms where no
+    /// money is real, while nobody but this machine reaches the server or the operator allows it.
+    Private,
 }
 
 /// A POST.

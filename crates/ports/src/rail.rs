@@ -106,6 +106,8 @@ impl AccountReport {
 pub enum NoReport {
     /// The receiving side knows that there is no such account.
     NoSuchAccount,
+    /// No partner is connected that could be asked.
+    NotConnected,
     /// Whoever would know did not answer.
     Failed,
 }
@@ -182,6 +184,11 @@ pub struct NetworkFee {
 
 /// A connection to payment rails.
 pub trait PaymentRail: Send + Sync {
+    /// Whether there is a partner behind it. Without one, nothing is begun that would need it.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// How to make a deposit. Empty where the rail takes none in its currency. The same question
     /// has the same answer.
     fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction>;

@@ -111,6 +111,11 @@ pub struct Provider {
 /// The other institutions of the network. Every call crosses it, so none is made within a unit of
 /// work.
 pub trait UmaPeer: Send + Sync {
+    /// Whether this server takes part in the network. If not, no address elsewhere can be paid.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
     /// The institutions that are known, those that we do not deal with among them.
     fn providers(&self) -> Vec<Provider>;
 

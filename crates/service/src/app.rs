@@ -17,7 +17,7 @@ use domain::transaction::Transaction;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
-use ports::outbound::Outbound;
+use ports::outbound::{Outbound, Reach};
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::approvals::{Lines, Said};
 use crate::auth;
 use crate::balances::{self, ChangedAccount};
-use crate::error::Error;
+use crate::error::{Error, Missing};
 use crate::guesses::Guesses;
 use crate::tenure::{Seen, Tenure};
 use crate::webhooks::signature;
@@ -77,6 +77,11 @@ pub struct Delivering {
     pub schedule: Schedule,
     /// How long an endpoint has for the whole of an exchange.
     pub within: Duration,
+    /// Where requests of a platform may go whose money is not real.
+    pub sandbox_reach: Reach,
+    /// How many bytes of an endpoint's answer clients are shown: who chooses an address inside this
+    /// network must not be able to read what is there.
+    pub answer_bytes_shown: usize,
 }
 
 impl Delivering {
@@ -84,8 +89,16 @@ impl Delivering {
     /// need at most (contract 7.4).
     pub const WITHIN: Duration = Duration::from_secs(15);
 
-    /// As it is when nothing else is said.
-    pub const USUAL: Self = Self { schedule: Schedule::USUAL, within: Self::WITHIN };
+    /// The most of an endpoint's answer that is ever shown.
+    pub const ANSWER_BYTES_MAX: usize = 4_096;
+
+    /// As it is when nothing else is said, on a server that only its own machine reaches.
+    pub const USUAL: Self = Self {
+        schedule: Schedule::USUAL,
+        within: Self::WITHIN,
+        sandbox_reach: Reach::Private,
+        answer_bytes_shown: Self::ANSWER_BYTES_MAX,
+    };
 }
 
 /// What an event tells of.
@@ -111,6 +124,14 @@ impl Env {
     /// The rails that a platform's money moves on.
     pub fn rail(&self, mode: Mode) -> &dyn PaymentRail {
         self.rails.get(&mode).expect("the wiring connects every mode").as_ref()
+    }
+
+    /// Refuses what needs a payment rail, if a platform of this mode has none.
+    pub fn needs_rail(&self, mode: Mode) -> Result<(), Error> {
+        match self.rail(mode).is_connected() {
+            true => Ok(()),
+            false => Err(Error::NotConnected { missing: Missing::PaymentRail }),
+        }
     }
 
     /// The other institutions that a platform's customers can pay.

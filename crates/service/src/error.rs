@@ -23,6 +23,33 @@ use ports::uma::PeerFailure;
 use store::books::BookError;
 use store::error::StoreError;
 
+/// A connection to the outside world that a platform does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// Nobody moves its money to or from accounts elsewhere.
+    #[error(
+        "this live platform is connected to no payment rail: external accounts cannot be added, \
+         paid or pulled from, and no deposit can be announced"
+    )]
+    PaymentRail,
+    /// It cannot ask other institutions.
+    #[error(
+        "this live platform is not connected to the UMA network: only addresses of this server \
+         can be looked up and paid"
+    )]
+    UmaNetwork,
+}
+
+impl Missing {
+    /// The name that programs read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PaymentRail => "PAYMENT_RAIL",
+            Self::UmaNetwork => "UMA_NETWORK",
+        }
+    }
+}
+
 /// A refusal or a failure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -203,11 +230,12 @@ pub enum Error {
         /// The account.
         id: ExternalAccountId,
     },
-    /// No rail is connected that could do this.
-    #[error("no payment rail is connected that reaches {id}")]
-    NoRail {
-        /// The account.
-        id: ExternalAccountId,
+    /// A partner that this would need is not connected. Nothing was begun; it can be done once one
+    /// is.
+    #[error("{missing}; docs/operating.md says what a live platform can do without")]
+    NotConnected {
+        /// What is missing.
+        missing: Missing,
     },
     /// The rail says that the account cannot be paid.
     #[error("the rail cannot reach {id}: the account is closed or does not exist")]
@@ -478,6 +506,9 @@ impl Error {
 
     /// Whether this is our failure and not an answer to the request: nothing about it is kept.
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Superseded | Self::Internal(_))
+        matches!(
+            self,
+            Self::Store(_) | Self::Superseded | Self::Internal(_) | Self::NotConnected { .. }
+        )
     }
 }

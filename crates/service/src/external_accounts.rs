@@ -14,7 +14,7 @@ use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, Missing};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
 
@@ -46,8 +46,17 @@ pub enum Duplicate {
     Used,
 }
 
-/// What the rail says about an account; nothing if it says that there is none.
-pub type Report = Option<AccountReport>;
+/// What the rail says about an account, or why it says nothing.
+pub type Report = Result<AccountReport, Unknown>;
+
+/// Why nothing is known about an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// The receiving side says that there is none.
+    NoSuchAccount,
+    /// There is no rail to ask.
+    NotConnected,
+}
 
 /// Asks a platform's rail about an account, outside any unit of work. `since` is when it was added;
 /// now, if it is still to be.
@@ -67,8 +76,9 @@ pub async fn inspect(
         settings: platform.rail_settings.clone(),
     };
     match app.env().rail(platform.mode).inspect(&inquiry, now).await {
-        Ok(report) => Ok(Some(report)),
-        Err(NoReport::NoSuchAccount) => Ok(None),
+        Ok(report) => Ok(Ok(report)),
+        Err(NoReport::NoSuchAccount) => Ok(Err(Unknown::NoSuchAccount)),
+        Err(NoReport::NotConnected) => Ok(Err(Unknown::NotConnected)),
         Err(NoReport::Failed) => Err(Error::NoReport),
     }
 }
@@ -138,12 +148,13 @@ pub fn create(
             Duplicate::Used => return Ok(ExternalAccount::clone(&existing)),
         }
     }
-    let report = report.as_ref().ok_or_else(|| {
-        Error::InvalidAccountDetails(vec![FieldError {
+    let report = report.as_ref().map_err(|unknown| match unknown {
+        Unknown::NoSuchAccount => Error::InvalidAccountDetails(vec![FieldError {
             field: at(new.path, "accountInfo"),
             rule: Rule::Other,
             message: "names no account that the receiving side knows".to_owned(),
-        }])
+        }]),
+        Unknown::NotConnected => Error::NotConnected { missing: Missing::PaymentRail },
     })?;
     if new.default_uma_deposit_account && report.status == Status::Inactive {
         return Err(Error::AccountNotActive { id, status: report.status });
@@ -202,12 +213,14 @@ pub(crate) fn keep_report(
         return Ok(());
     }
     let (status, ask_again_at) = match report {
-        Some(report) => {
+        Ok(report) => {
             account.verification = report.verification;
             account.holder_name.clone_from(&report.holder_name);
             (report.status, report.ask_again_at)
         }
-        None => (Status::Inactive, None),
+        Err(Unknown::NoSuchAccount) => (Status::Inactive, None),
+        // It stays as it was when the rail was there.
+        Err(Unknown::NotConnected) => (account.status, None),
     };
     if status == Status::Inactive {
         clear_default(unit, &account, now)?;

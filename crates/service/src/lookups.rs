@@ -18,7 +18,7 @@ use store::customers::UmaClaim;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{Error, PeerStage};
+use crate::error::{Error, Missing, PeerStage};
 use crate::{limits, owners, pricing};
 
 /// Who asks about whom.
@@ -73,7 +73,11 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
         (Found::Here(lookup), platform) => (lookup, platform),
         (Found::Elsewhere { address, sender }, platform) => {
             let inquiry = Inquiry { receiver: address.clone(), sender: sender.uma_address.clone() };
-            let payee = app.env().uma_peer(platform.mode).look_up(&inquiry, now).await;
+            let network = app.env().uma_peer(platform.mode);
+            if !network.is_connected() {
+                return Err(Error::NotConnected { missing: Missing::UmaNetwork });
+            }
+            let payee = network.look_up(&inquiry, now).await;
             let payee = payee.map_err(|failure| Error::Peer {
                 address: address.clone(),
                 stage: PeerStage::Lookup,

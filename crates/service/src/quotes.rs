@@ -22,7 +22,7 @@ use store::readers::View;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, Missing};
 use crate::external_accounts::{self, Duplicate, NewExternalAccount, Report};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
@@ -93,6 +93,23 @@ pub struct NewQuote {
     pub payer: Facts,
 }
 
+impl NewQuote {
+    /// Whether money comes from or goes to an account elsewhere.
+    fn uses_rail(&self) -> bool {
+        let comes = match &self.from {
+            From::Account { account, .. } => account.external().is_some(),
+            // Refused by its currency, which no rail takes.
+            From::RealtimeFunding { .. } => false,
+        };
+        let goes = match &self.to {
+            To::Account(account) => account.external().is_some(),
+            To::Details(_) => true,
+            To::Uma(_) => false,
+        };
+        comes || goes
+    }
+}
+
 /// Identifiers that are drawn before a quote is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Drawn {
@@ -158,6 +175,9 @@ pub async fn create<R: Render<Quoted>>(
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
+        if new.uses_rail() {
+            unit_app.env().needs_rail(owners::platform(unit, keyed.platform)?.mode)?;
+        }
         let quote =
             make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;
         let quote = if new.immediately_execute {
@@ -667,7 +687,9 @@ fn refuse_objection(
             available: 0,
             needed: draft.price.sent.minor(),
         }),
-        Some(RailFailure::NotConnected) => Err(Error::NoRail { id }),
+        Some(RailFailure::NotConnected) => {
+            Err(Error::NotConnected { missing: Missing::PaymentRail })
+        }
         Some(RailFailure::AccountInvalid | RailFailure::TimedOut) => {
             Err(Error::AccountUnreachable { id })
         }

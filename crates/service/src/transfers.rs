@@ -37,6 +37,7 @@ struct Parts {
 }
 
 fn parts(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     transfer: &Transfer,
@@ -45,6 +46,8 @@ fn parts(
     let platform = owners::platform(unit, platform)?;
     let internal = owners::internal_account(unit, &platform, transfer.internal)?;
     let external = owners::external_account(unit, platform.id, transfer.external)?;
+    // Before anything is said of the account: without a rail none can be used.
+    app.env().needs_rail(platform.mode)?;
     internal.owner.may_move_money()?;
     internal.owner.is_known_enough(&platform, internal.currency)?;
     let field = match way {
@@ -80,7 +83,7 @@ pub fn transfer(
     id: TransactionId,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let Parts { internal, external, amount } = parts(unit, platform, transfer, way)?;
+    let Parts { internal, external, amount } = parts(app, unit, platform, transfer, way)?;
     let rail = external.info.rails()[0];
     let (here, there) = (AccountRef::Internal(internal.id), AccountRef::External(external.id));
     let (source, destination, sent, posting) = match way {

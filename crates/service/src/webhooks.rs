@@ -42,8 +42,11 @@ pub struct Tested {
 }
 
 /// Where a platform's requests may go.
-pub fn reach(mode: Mode) -> Reach {
-    if mode == Mode::Live { Reach::Public } else { Reach::Loopback }
+fn reach(app: &App, mode: Mode) -> Reach {
+    match mode {
+        Mode::Live => Reach::Public,
+        Mode::Sandbox => app.env().webhooks.sandbox_reach,
+    }
 }
 
 /// Sends an event of the kind `TEST` to the platform's endpoint, once, and tells what it answered.
@@ -68,7 +71,7 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let signer = Signer::of(app, platform, now);
     let Exchange { answer, .. } = exchange(app, platform, &signer, &event, TEST_TIME).await;
     let mut answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
-    answer.body.truncate(TEST_ANSWER_MAX);
+    answer.body.truncate(TEST_ANSWER_MAX.min(app.env().webhooks.answer_bytes_shown));
     Ok(Tested { url, answer })
 }
 

@@ -119,6 +119,8 @@ pub struct TokenFilter {
     pub updated_after: Option<Timestamp>,
     /// Changed then or earlier.
     pub updated_before: Option<Timestamp>,
+    /// Those that were revoked, and not those that hold.
+    pub revoked: bool,
 }
 
 pub(crate) const BY_CLIENT_ID: &str = "select id from tokens where client_id = $1";
@@ -137,14 +139,15 @@ impl View<'_> {
         id.map_or(Ok(None), |id| self.get::<Token>(&id))
     }
 
-    /// A platform's tokens that are not revoked.
+    /// A platform's tokens that hold, or those that were revoked.
     pub fn tokens(
         &mut self,
         platform: PlatformId,
         filter: &TokenFilter,
         page: PageRequest,
     ) -> Result<Page<Token>, StoreError> {
-        let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group: Some(0) };
+        let group = Some(filter.revoked.into());
+        let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group };
         let way = Way { branches: vec![branch], conditions: Conditions::default() };
         let mut rest = Conditions::default();
         rest.and_if("name = ?", filter.name.as_deref())

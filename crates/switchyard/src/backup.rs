@@ -1,6 +1,6 @@
 //! `switchyard backup`: a verified copy of the database, also while the server runs.
 
-use crate::command::{Failure, print};
+use crate::command::{Failure, emit, print};
 use crate::config::{Backup, Config, EXIT_OK};
 use crate::copies::{self, Older, checked, told};
 use crate::progress::{Progress, seconds, size};
@@ -15,7 +15,9 @@ pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
     let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
     let copy = copies::make(from, &options.to, keyring.as_ref(), Older::Refused, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
+    let described = copies::described(&options.to, bytes, summary, &copy.report);
     copy.keep(&options.to)?;
+    emit(&described)?;
     print(&format!(
         "{to}: {size}, {held}; {checks}; took {time}\n\n\
          The key is not in it. Without the key, personal data, stored answers and tokens in it are \

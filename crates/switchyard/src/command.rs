@@ -1,12 +1,15 @@
-//! What every command has: one way to fail and one way to print.
+//! What every command has: one way to fail and two ways to print, for people and for programs.
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::{Value, json};
 use store::error::StoreError;
 
 use crate::config::{ConfigError, EXIT_FAILURE, EXIT_USAGE};
 use crate::keyfile::KeyFileError;
+use crate::telemetry;
 
 /// Why a command was not done: one line for standard error that says what to do, and an exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +68,41 @@ impl From<service::Error> for Failure {
     }
 }
 
-/// Prints to standard output. A reader that has gone away is a failure and not a panic.
+/// Whether programs read what the process prints. Set once, before a command runs.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Chooses who reads what is printed from now on: programs (`--json`) or people.
+pub fn for_programs(is_json: bool) {
+    IS_JSON.store(is_json, Ordering::Relaxed);
+}
+
+/// Whether programs read what is printed.
+pub fn is_for_programs() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Prints text for people to standard output; nothing where programs read it.
 pub fn print(text: &str) -> Result<(), Failure> {
+    if is_for_programs() { Ok(()) } else { write_out(text) }
+}
+
+/// Prints one JSON value for programs on a line of standard output; nothing where people read it.
+pub fn emit(value: &Value) -> Result<(), Failure> {
+    if is_for_programs() { write_out(&format!("{value}\n")) } else { Ok(()) }
+}
+
+/// Says on standard error why a command was not done: a line for people, or an object for programs.
+pub fn say_failure(line: &str, exit_code: u8) {
+    if is_for_programs() {
+        let error = json!({ "error": { "message": line, "exitCode": exit_code } });
+        telemetry::say(error);
+    } else {
+        telemetry::say(format_args!("error: {line}"));
+    }
+}
+
+/// Prints to standard output. A reader that has gone away is a failure and not a panic.
+pub fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

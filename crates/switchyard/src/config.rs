@@ -7,13 +7,15 @@
 mod args;
 mod checks;
 mod connections;
+mod variables;
 mod webhooks;
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use self::args::CommandLine;
 pub use self::args::*;
@@ -23,9 +25,10 @@ pub use self::checks::{
 use self::checks::{key_source, text_of};
 pub use self::connections::Connections;
 pub use self::webhooks::Webhooks;
+use crate::command::{is_for_programs, say_failure};
 use crate::database::Database;
 use crate::keyfile::KEY_BYTES;
-use crate::telemetry::{LogFormat, say};
+use crate::telemetry::LogFormat;
 
 /// What was asked for is done.
 pub const EXIT_OK: u8 = 0;
@@ -54,6 +57,8 @@ pub struct Config {
     pub key: KeySource,
     /// How log lines look, if that was said.
     pub log_format: Option<LogFormat>,
+    /// Whether programs read what is printed.
+    pub json: bool,
     /// What to do.
     pub command: Command,
     /// Credentials for the first token, if they were given.
@@ -126,17 +131,28 @@ impl Refusal {
     /// Prints why and tells the exit code. Only help and the version go to standard output.
     pub fn print(&self) -> u8 {
         match self {
+            Self::Usage(error) if error.use_stderr() && is_for_programs() => {
+                say_failure(&one_line(error), EXIT_USAGE);
+                EXIT_USAGE
+            }
             Self::Usage(error) => {
                 // If even this cannot be printed, there is nobody to tell.
                 let _ = error.print();
                 if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }
             }
             Self::Config(error) => {
-                say(format_args!("error: {error}"));
+                say_failure(&error.0, EXIT_USAGE);
                 EXIT_USAGE
             }
         }
     }
+}
+
+/// The first line of what is said about a wrong command line, without its beginning.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 impl From<ConfigError> for Refusal {
@@ -151,37 +167,56 @@ impl From<clap::Error> for Refusal {
     }
 }
 
-/// Reads the command line (with the name of the program first) and, for what flags must not carry,
-/// the environment.
+/// The variables of the environment.
+pub type Environment = HashMap<OsString, OsString>;
+
+/// Whether a command line asks for JSON, as far as can be said before it is checked.
+pub fn wants_json(arguments: &[OsString]) -> bool {
+    arguments.iter().skip(1).any(|argument| argument == "--json")
+}
+
+/// Reads the command line (with the name of the program first) and the environment.
 pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
-    variable: impl Fn(&str) -> Option<OsString>,
+    environment: &Environment,
 ) -> Result<Config, Refusal> {
-    let line = CommandLine::try_parse_from(with_default_command(arguments))?;
-    let url = match &line.command {
-        Command::Migrate(Migrate { from: Some(url), .. }) => &url.0,
-        Command::Migrate(_)
-        | Command::Serve(_)
-        | Command::Demo
-        | Command::Listen(_)
-        | Command::Verify(_)
-        | Command::Backup(_)
-        | Command::Restore(_)
-        | Command::Platform(_)
-        | Command::Customer(_)
-        | Command::Token(_) => &line.common.database_url,
+    let arguments = with_default_command(arguments);
+    let definition = variables::definition(environment);
+    let matches = definition
+        .clone()
+        .try_get_matches_from(&arguments)
+        .map_err(|error| variables::blamed(error, &definition, &arguments, environment))?;
+    let line = CommandLine::from_arg_matches(&matches)?;
+    variables::refuse_unknown(environment)?;
+    let is_given = |flag| variables::is_given(&arguments, flag);
+    let (url, flag, name) = match &line.command {
+        Command::Migrate(Migrate { from: Some(url), .. }) => {
+            (url.0.as_str(), "--from", "SWITCHYARD_MIGRATE_FROM")
+        }
+        command if command.reads_database() => {
+            (line.common.database_url.as_str(), "--database-url", "SWITCHYARD_DATABASE_URL")
+        }
+        _ => (args::DATABASE_URL, "", ""),
     };
-    let database = Database::parse(url)?;
-    let given = text_of(SECRET_KEY_VARIABLE, &variable)?;
-    let key = key_source(&database, line.common.key_file, given)?;
-    let credentials = parse_credentials(
-        text_of(CLIENT_ID_VARIABLE, &variable)?,
-        text_of(CLIENT_SECRET_VARIABLE, &variable)?,
-    )?;
+    let text = |name: &str| {
+        let is_read = line.command.reads_secrets();
+        text_of(name, environment).map(|text| text.filter(|_| is_read))
+    };
+    let blame = |error: ConfigError| {
+        let is_set = environment.contains_key(OsStr::new(name));
+        if is_set && !is_given(flag) { ConfigError(format!("{name}: {error}")) } else { error }
+    };
+    let database = Database::parse(url).map_err(blame)?;
+    let key = match line.command.reads_database() {
+        true => key_source(&database, line.common.key_file, text(SECRET_KEY_VARIABLE)?)?,
+        false => KeySource::File(database.key_file()),
+    };
+    let credentials = parse_credentials(text(CLIENT_ID_VARIABLE)?, text(CLIENT_SECRET_VARIABLE)?)?;
     Ok(Config {
         database,
         key,
         log_format: line.common.log_format,
+        json: line.common.json,
         command: line.command,
         credentials,
     })

@@ -4,25 +4,23 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use store::backup::{Schema, Summary, bring_up_to_date, copy_file, schema, summary};
 use store::engine::SqliteFile;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::verify::{Report, verify};
-use tempfile::NamedTempFile;
+use store::verify::Report;
 
-use crate::command::{Failure, print};
+use crate::command::{Failure, emit, print};
 use crate::database::Database;
-use crate::files::{beside, folder_of, sync_folder};
+use crate::files::{SIDE_FILES, beside, folder_of, sync_folder};
 use crate::progress::{Progress, size};
-use crate::verify::human;
-
-/// What SQLite keeps beside a database that is in use or was not closed.
-const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+use crate::scratch::Scratch;
+use crate::verify::{self, human};
 
 /// A copy that is whole, on the disk and sound, and has no name yet. It goes when it gets none.
 pub struct Copy {
-    file: NamedTempFile,
+    file: Scratch,
     /// Its size in bytes.
     pub bytes: u64,
     /// What it holds.
@@ -94,11 +92,7 @@ pub fn make(
             from.display()
         )));
     }
-    // Only its owner can read it: it holds what the database holds.
-    let file = tempfile::Builder::new()
-        .prefix(".switchyard-copy-")
-        .tempfile_in(folder_of(to))
-        .map_err(unwritable)?;
+    let file = Scratch::new(folder_of(to)).map_err(unwritable)?;
     copy_file(from, file.path(), &mut |copied| {
         progress.tell_sometimes(|| {
             format!("copied {} of {}", size(copied.bytes), size(copied.of_bytes))
@@ -112,9 +106,10 @@ pub fn make(
     let bytes = file.path().metadata().map_err(unwritable)?.len();
     progress.tell(&format!("copied {}, verifying the copy", size(bytes)));
     let engine = SqliteFile::new(file.path());
-    let report = verify(&engine, keyring).map_err(failed)?;
+    let report = store::verify::verify(&engine, keyring).map_err(failed)?;
     if !report.is_sound() {
         print(&human(&report))?;
+        emit(&verify::json(&report))?;
         return Err(Failure::new(format!("{} is not sound, so no copy was kept", from.display())));
     }
     let summary = summary(&engine).map_err(failed)?;
@@ -127,7 +122,7 @@ impl Copy {
         let unwritable = |error: io::Error| {
             Failure::new(format!("{} cannot be written: {error}", path.display()))
         };
-        self.file.persist_noclobber(path).map_err(|error| unwritable(error.error))?;
+        self.file.keep(path).map_err(unwritable)?;
         sync_folder(folder_of(path)).map_err(unwritable)
     }
 }
@@ -138,6 +133,19 @@ pub fn told(summary: Summary) -> String {
         Some(time) => format!("{} transactions, the last change at {time}", summary.transactions),
         None => "no transactions".to_owned(),
     }
+}
+
+/// What programs are told of a copy in the file at `path`.
+pub fn described(path: &Path, bytes: u64, summary: Summary, report: &Report) -> Value {
+    let skipped = report.checks.iter().filter(|check| check.skipped.is_some()).count();
+    json!({
+        "file": path.display().to_string(),
+        "bytes": bytes,
+        "transactions": summary.transactions,
+        "lastChangeAt": summary.last_change.map(|time| time.to_string()),
+        "checksHeld": report.checks.len() - skipped,
+        "checksSkipped": skipped,
+    })
 }
 
 /// How many checks held, and whether some could not be made.

@@ -2,17 +2,24 @@
 
 use std::fmt;
 use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use store::backup::{bring_up_to_date, schema};
 use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::error::StoreError;
 
 use crate::command::Failure;
 use crate::config::ConfigError;
+use crate::files::{folder_of, sync_folder};
+use crate::scratch::Scratch;
 
 /// The file of the key that servers with a PostgreSQL database have, in the folder that they are
 /// started in.
 const KEY_FILE: &str = "switchyard.key";
+
+/// The file of a database of which nothing else is said.
+const USUAL_FILE: &str = "switchyard.db";
 
 /// A database. Shows no password.
 #[derive(Debug, Clone)]
@@ -34,16 +41,19 @@ impl fmt::Display for Database {
 
 /// Keeps other servers away from a database that one server has for itself, until it is dropped or
 /// the process ends, however it ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Held {
-    _lock: Option<File>,
+    /// The file whose name says which database is meant. It is there before the database is.
+    lock: Option<File>,
+    /// The database itself, which may have other names, or may have lost its lock's.
+    database: Option<File>,
 }
 
 impl Database {
     /// Makes sure that no other server has this database, unless servers may share it. Commands
     /// beside the server are not kept away.
     pub fn hold(&self) -> Result<Held, Failure> {
-        let Self::Sqlite(path) = self else { return Ok(Held { _lock: None }) };
+        let Self::Sqlite(path) = self else { return Ok(Held::default()) };
         if path.is_dir() {
             return Err(Failure::new(format!(
                 "{self} is a folder: name a file with --database-url"
@@ -61,19 +71,92 @@ impl Database {
         // yet has one name.
         let mut lock_path = path.canonicalize().unwrap_or_else(|_| path.clone()).into_os_string();
         lock_path.push(".lock");
-        let refused = |error: &dyn fmt::Display| {
-            Failure::new(format!("{}: {error}", Path::new(&lock_path).display()))
-        };
         let file = File::options().create(true).append(true).open(&lock_path);
+        let lock = self.locked(Path::new(&lock_path), file)?;
+        Ok(Held { lock: Some(lock), database: None })
+    }
+
+    /// Locks the database's own file too, once it is there. A file that has several names (hard
+    /// links), or whose lock was removed, is still one database.
+    ///
+    /// The lock is of the kind of `flock`, of which SQLite's own locks know nothing on Linux.
+    /// Elsewhere the two are one, and SQLite would wait for ever.
+    pub fn hold_file(&self, held: &mut Held) -> Result<(), Failure> {
+        let Self::Sqlite(path) = self else { return Ok(()) };
+        if cfg!(target_os = "linux") && held.lock.is_some() {
+            held.database = Some(self.locked(path, File::options().read(true).open(path))?);
+        }
+        Ok(())
+    }
+
+    fn locked(&self, path: &Path, file: io::Result<File>) -> Result<File, Failure> {
+        let refused =
+            |error: &dyn fmt::Display| Failure::new(format!("{}: {error}", path.display()));
         let file = file.map_err(|error| refused(&error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Held { _lock: Some(file) }),
+            Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
                 "another server has {self}: stop it first, or use PostgreSQL, which several servers \
                  can share"
             ))),
             Err(TryLockError::Error(error)) => Err(refused(&error)),
         }
+    }
+
+    /// Makes the file of a database that is not there, with a schema and nothing else. It appears
+    /// whole, so that a file without a schema is never one that a start was interrupted with.
+    pub fn create(&self) -> Result<(), Failure> {
+        let Self::Sqlite(path) = self else { return Ok(()) };
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let failed = |error: &dyn fmt::Display| Failure::new(format!("{self}: {error}"));
+        let folder = folder_of(path);
+        let file = Scratch::brief(folder).map_err(|error| failed(&error))?;
+        bring_up_to_date(file.path()).map_err(|error| failed(&error))?;
+        match file.keep(path) {
+            Ok(()) => sync_folder(folder).map_err(|error| failed(&error)),
+            // Another process was first.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Refuses a file in which nothing is, beside the key of a database: what was in it was lost,
+    /// and a new one in its place would hide that.
+    pub fn refuse_emptied(&self, key: &Path) -> Result<(), Failure> {
+        let Self::Sqlite(path) = self else { return Ok(()) };
+        let is_empty = match path.metadata() {
+            Err(_) => false,
+            Ok(file) if file.len() == 0 => true,
+            // What cannot be read is not empty: whoever opens it says what is wrong.
+            Ok(_) => schema(path).is_ok_and(|schema| schema.is == 0),
+        };
+        if !is_empty {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "{self} is empty, and its key {} is there: the data was lost. Restore it with \
+             switchyard restore, or, to begin anew, move both files away",
+            key.display()
+        )))
+    }
+
+    /// Why the folder of the database cannot be written to, if that is so. SQLite keeps the log of
+    /// a database that is in use there, also for one who only reads.
+    pub fn unwritable_folder(&self) -> Option<String> {
+        let Self::Sqlite(path) = self else { return None };
+        let folder = folder_of(path);
+        #[cfg(unix)]
+        let refused = nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK).err()?.desc();
+        #[cfg(not(unix))]
+        let refused = folder.metadata().ok()?.permissions().readonly().then_some("read-only")?;
+        Some(format!(
+            "{self}: its folder {} cannot be written to ({refused}), and a database that was in \
+             use can only be read where its log (-wal, -shm) can be: make the folder writable, or \
+             copy the database with its -wal to another one",
+            folder.display()
+        ))
     }
 
     /// The database that a URL names.
@@ -105,6 +188,17 @@ impl Database {
             return refused("must be a plain path after sqlite://, without ? # or %");
         }
         Ok(Self::Sqlite(PathBuf::from(path)))
+    }
+
+    /// The URL to name it with in a command that is printed; none where nothing needs to be said,
+    /// or it may hold a password.
+    pub fn url_to_repeat(&self) -> Option<String> {
+        match self {
+            Self::Sqlite(path) if path != Path::new(USUAL_FILE) => {
+                Some(format!("sqlite://{}", path.display()))
+            }
+            Self::Sqlite(_) | Self::Postgres(_) => None,
+        }
     }
 
     /// The way to it.

@@ -26,12 +26,12 @@ use store::select::{Order, PageRequest};
 use store::transactions::TransactionFilter;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Failure, aligned, print};
+use crate::command::{Failure, aligned, emit, print};
 use crate::config::{ClientCredentials, EXIT_OK, KeySource, Listen, SecretKey};
 use crate::database::Database;
 use crate::demo::endpoint::Endpoint;
 use crate::first_start::FirstStart;
-use crate::keyfile::KEY_BYTES;
+use crate::keyfile::{self, KEY_BYTES};
 use crate::wiring::Opened;
 use crate::{config, first_start, serve, shutdown, telemetry, verify, wiring};
 
@@ -53,31 +53,60 @@ const TRANSACTIONS_MAX: u32 = 100;
 /// Where a list has the one row that the story asked for.
 const FIRST_ROW: &str = "data.0.";
 
+/// The name of the story's database in its folder.
+const DATABASE: &str = "demo.db";
+
 /// Tells the story. Fails at the first step that does not go as it should.
-pub async fn run() -> Result<u8, Failure> {
+pub async fn run(options: &config::Demo) -> Result<u8, Failure> {
     let stop = shutdown::on_signals()
         .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
-    let folder = tempfile::Builder::new()
-        .prefix("switchyard-demo-")
-        .tempdir()
-        .map_err(|error| Failure::new(format!("cannot make a temporary folder: {error}")))?;
-    // The folder goes with its variable, whichever way this ends.
+    let made;
+    let folder = match &options.keep {
+        Some(folder) => kept(folder)?,
+        None => {
+            made =
+                tempfile::Builder::new().prefix("switchyard-demo-").tempdir().map_err(|error| {
+                    Failure::new(format!("cannot make a temporary folder: {error}"))
+                })?;
+            made.path()
+        }
+    };
+    // A temporary folder goes with its variable, whichever way this ends.
     tokio::select! {
-        told = in_folder(folder.path()) => told,
+        told = in_folder(folder, options.keep.is_some()) => told,
         () = stop.cancelled() => Err(Failure::new("the demo was stopped before its end")),
     }
 }
 
-async fn in_folder(folder: &Path) -> Result<u8, Failure> {
-    let database = Database::Sqlite(folder.join("demo.db"));
+/// The folder in which the story stays. An earlier one is not written over.
+fn kept(folder: &Path) -> Result<&Path, Failure> {
+    let database = folder.join(DATABASE);
+    // What is printed must be a URL that the other commands read.
+    Database::parse(&format!("sqlite://{}", database.display()))?;
+    if database.symlink_metadata().is_ok() {
+        let line = format!("{} is there already: name another folder", database.display());
+        return Err(Failure::new(line).as_usage());
+    }
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::new(format!("{} cannot be made: {error}", folder.display())).as_usage()
+    })?;
+    Ok(folder)
+}
+
+async fn in_folder(folder: &Path, stays: bool) -> Result<u8, Failure> {
+    let database = Database::Sqlite(folder.join(DATABASE));
     let mut key = [0; KEY_BYTES];
-    SystemEntropy.fill(&mut key);
+    match stays {
+        true => key = keyfile::load_or_create(&database.key_file(), |key| SystemEntropy.fill(key))?,
+        false => SystemEntropy.fill(&mut key),
+    }
     let listen = Listen { host: "127.0.0.1".to_owned(), port: 0 };
     let (listener, listen) = serve::bind(&listen, "--listen").await?;
     telemetry::metrics();
     let source = KeySource::Given(SecretKey(key));
     let env = Env { public_url: serve::origin(&listen), ..wiring::default_env() };
-    let opened = wiring::open_to_serve(&database, &source, env)?;
+    let mut held = database.hold()?;
+    let opened = wiring::open_to_serve(&database, &source, env, &mut held)?;
     let domain = config::local_uma_domain(listen.port);
     let first = first_start::run(&opened.app, None, domain).await?;
     let first = first.ok_or_else(|| Failure::new("the new database has a platform already"))?;
@@ -90,7 +119,39 @@ async fn in_folder(folder: &Path) -> Result<u8, Failure> {
     wiring::close(opened).await;
     told?;
     stopped.map_err(|error| Failure::new(format!("the server did not stop well: {error}")))?;
-    check(&database, &key)
+    drop(held);
+    check(&database, &key)?;
+    if stays {
+        print(&where_to_look(&database, &first.credentials))?;
+    }
+    emit(&json!({
+        "complete": true,
+        "platform": first.platform.to_string(),
+        "database": stays.then(|| format!("sqlite://{database}")),
+        "keyFile": stays.then(|| database.key_file().display().to_string()),
+        "clientId": stays.then_some(&first.credentials.id),
+        "clientSecret": stays.then_some(&first.credentials.secret),
+    }))?;
+    Ok(EXIT_OK)
+}
+
+/// What can be looked at in a story that stays, and how.
+fn where_to_look(database: &Database, credentials: &ClientCredentials) -> String {
+    let ClientCredentials { id, secret } = credentials;
+    let (url, api) = (format!("sqlite://{database}"), api::VERSION);
+    format!(
+        "\nThe story stays in {database}, with its key beside it. To look at it:\n\n  \
+         switchyard verify --database-url {url}\n  \
+         switchyard token list --database-url {url}\n  \
+         sqlite3 -readonly {database} .tables\n  \
+         sqlite3 -readonly {database} 'select status, count(*) from transactions group by 1'\n\n\
+         To serve it, and to ask it for its payments and for what was sent to its endpoint:\n\n  \
+         switchyard --database-url {url}\n  \
+         curl -u {id}:{secret} http://127.0.0.1:8080/{api}/transactions\n  \
+         curl -u {id}:{secret} http://127.0.0.1:8080/{api}/events\n\n\
+         Its pages are at http://127.0.0.1:8080/docs then. Remove the folder when you have seen \
+         enough.\n"
+    )
 }
 
 async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(), Failure> {
@@ -114,15 +175,14 @@ async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(),
 }
 
 /// The last step: every promise about the data, checked on the database alone.
-fn check(database: &Database, key: &[u8; KEY_BYTES]) -> Result<u8, Failure> {
+fn check(database: &Database, key: &[u8; KEY_BYTES]) -> Result<(), Failure> {
     print("\nVERIFY: everything the system promises about its data, checked on the database\n\n")?;
     let report = store::verify::verify(&*database.engine(), Some(&Keyring::new(key)))?;
     print(&verify::human(&report))?;
     if !report.is_sound() {
         return Err(Failure::new("the story was told, but verify found something broken"));
     }
-    print("\nThe story is complete. Now yours: run switchyard and paste what it prints.\n")?;
-    Ok(EXIT_OK)
+    print("\nThe story is complete. Now yours: run switchyard and paste what it prints.\n")
 }
 
 /// A client of the API that shows what it does.

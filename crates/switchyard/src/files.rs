@@ -1,7 +1,43 @@
-//! What files need so that they appear whole and durable, or not at all.
+//! Files appear whole and durable or not at all, and only their owner can read them.
 
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What SQLite keeps beside a database that is in use or was not closed.
+pub const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Permissions that nobody but the owner needs.
+#[cfg(unix)]
+const OF_OTHERS: u32 = 0o077;
+
+/// Lets every file that this process makes from now on be its owner's only, whatever the shell that
+/// started it says: database, log, key, lock and backup hold what others must not read.
+pub fn keep_to_owner() {
+    #[cfg(unix)]
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+}
+
+/// Takes a database away from others who could read it: an older release or a copy has left it to
+/// them. One that cannot be changed is warned about.
+pub fn take_from_others(database: &Path) {
+    #[cfg(unix)]
+    for path in SIDE_FILES.into_iter().chain([""]).map(|ending| beside(database, ending)) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let Ok(mode) = path.metadata().map(|file| file.permissions().mode()) else { continue };
+        if mode & OF_OTHERS == 0 {
+            continue;
+        }
+        let own = std::fs::Permissions::from_mode(mode & 0o7777 & !OF_OTHERS);
+        let path_shown = path.display();
+        match std::fs::set_permissions(&path, own) {
+            Ok(()) => tracing::info!(path = %path_shown, "only its owner can use the file now"),
+            Err(error) => tracing::warn!(
+                path = %path_shown, %error,
+                "other users of this machine can read the file: run chmod 600 on it"
+            ),
+        }
+    }
+}
 
 /// The folder that a file is in.
 pub fn folder_of(path: &Path) -> &Path {

@@ -8,12 +8,14 @@ use domain::id::PlatformId;
 use domain::platform::Mode;
 use domain::token::Permissions;
 use domain::uma_address::UmaDomain;
+use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
 use service::{App, tokens};
 use store::error::StoreError;
 
 use crate::command::{self, Failure};
 use crate::config::{CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials};
+use crate::database::Database;
 
 /// The name of the first platform.
 const PLATFORM_NAME: &str = "sandbox";
@@ -61,16 +63,54 @@ pub async fn run(
     Ok(Some(FirstStart { platform: platform.id, credentials, were_given: given.is_some() }))
 }
 
+/// Says at a later start what is served, and how to get credentials again: those of the first
+/// start are not kept in a form that could be shown.
+pub async fn greet_again(app: &App, database: &Database, base_url: &str) -> Result<(), Failure> {
+    let platforms = app.store().read::<_, StoreError, _>(|view| view.platforms()).await?;
+    let named = match database.url_to_repeat() {
+        Some(url) => format!(" --database-url {url}"),
+        None => String::new(),
+    };
+    let (which, platform) = match &*platforms {
+        [one] => (format!("the {} platform {}", one.mode.name(), one.id), one.id.to_string()),
+        all => (format!("{} platforms (switchyard platform list)", all.len()), "ID".to_owned()),
+    };
+    command::print(&format!(
+        "Switchyard serves {which}.\n\n  API            {base_url}\n\n\
+         Secrets were shown once and are not kept. Lost them? This makes others:\n\n  \
+         switchyard token create --platform {platform} --name NAME \
+         --permissions VIEW,TRANSACT,MANAGE{named}\n"
+    ))?;
+    let ids: Vec<_> = platforms.iter().map(|platform| platform.id.to_string()).collect();
+    command::emit(&json!({ "baseUrl": base_url, "firstStart": false, "platforms": ids }))
+}
+
 impl FirstStart {
     /// Prints the credentials, if they were made here, and how to use them. Nothing else has the
     /// secret, so if it cannot be printed the operator is told how to make another.
     pub fn print(&self, base_url: &str) {
-        if let Err(error) = command::print(&self.banner(base_url)) {
+        let printed = command::print(&self.banner(base_url))
+            .and_then(|()| command::emit(&self.described(base_url)));
+        if let Err(error) = printed {
             tracing::error!(
                 %error, platform = %self.platform,
                 "the first credentials were not printed; make others with switchyard token create"
             );
         }
+    }
+
+    /// The same for programs.
+    fn described(&self, base_url: &str) -> Value {
+        let credentials = (!self.were_given).then(|| {
+            let ClientCredentials { id, secret } = &self.credentials;
+            json!({ "clientId": id, "clientSecret": secret })
+        });
+        json!({
+            "baseUrl": base_url,
+            "firstStart": true,
+            "platform": self.platform.to_string(),
+            "credentials": credentials,
+        })
     }
 
     fn banner(&self, base_url: &str) -> String {

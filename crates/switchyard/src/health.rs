@@ -169,7 +169,12 @@ mod tests {
         let path = folder.path().join("test.db");
         let readers = SqliteFile::new(&path).readers();
         let key = KeySource::Given(SecretKey([7; 32]));
-        let opened = wiring::open_to_serve(&Database::Sqlite(path), &key, wiring::default_env());
+        let opened = wiring::open_to_serve(
+            &Database::Sqlite(path),
+            &key,
+            wiring::default_env(),
+            &mut crate::database::Held::default(),
+        );
         let opened = opened.unwrap_or_else(|_| panic!("a new database opens"));
         let (end, ended) = mpsc::channel::<()>();
         let (ended, begun) = (Arc::new(Held::new(ended)), Arc::new(AtomicUsize::new(0)));

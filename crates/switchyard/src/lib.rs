@@ -29,6 +29,8 @@ pub mod restore;
 pub mod migrate;
 pub mod copies;
 pub mod files;
+pub mod scratch;
+pub mod manual;
 pub mod progress;
 pub mod demo;
 pub mod listen;

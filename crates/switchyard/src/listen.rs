@@ -20,11 +20,11 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use service::webhooks::signature::Signer;
 
-use crate::command::{Failure, print};
+use crate::command::{Failure, emit, print};
 use crate::config::{
     CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, EXIT_OK, Forward,
 };
@@ -80,6 +80,11 @@ async fn forward(
     let latest: Feed = server.patiently("/events?start=latest&limit=1").await?;
     let mut cursor = latest.next_cursor;
     print(&format!("Waiting for events of {}\n\n", server.base))?;
+    emit(&json!({
+        "listening": server.base,
+        "forwardTo": target.url.to_string(),
+        "publicKey": target.signer.newest().public_key,
+    }))?;
     loop {
         let path = format!("/events?limit={PAGE}&cursor={cursor}");
         let feed: Feed = server.patiently(&path).await?;
@@ -133,6 +138,7 @@ impl Server {
                 Ok(answer) => {
                     if is_away {
                         print("The server answers again\n")?;
+                        emit(&json!({ "serverAnswers": true }))?;
                     }
                     return Ok(answer);
                 }
@@ -140,6 +146,7 @@ impl Server {
                 Err(Refusal::Passing(why)) => {
                     if !is_away {
                         print(&format!("The server does not answer ({why}): asking again\n"))?;
+                        emit(&json!({ "serverAnswers": false, "reason": why }))?;
                     }
                     is_away = true;
                     pause(next).await;
@@ -230,7 +237,17 @@ impl Target {
             Err(error) if error.is_connect() => "nobody listens there".to_owned(),
             Err(_) => "the connection broke".to_owned(),
         };
-        print(&format!("{told}   {answer}   {} ms\n", began.elapsed().as_millis()))
+        let millis = began.elapsed().as_millis();
+        print(&format!("{told}   {answer}   {millis} ms\n"))?;
+        emit(&json!({
+            "event": told.id,
+            "type": told.kind,
+            "timestamp": told.timestamp,
+            "resourceId": told.data.id,
+            "status": told.data.status,
+            "answer": answer,
+            "millis": u64::try_from(millis).unwrap_or(u64::MAX),
+        }))
     }
 }
 

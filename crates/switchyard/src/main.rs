@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
-use switchyard::command::Failure;
+use switchyard::command::{self, Failure};
 use switchyard::config::{self, Command, Config};
 use switchyard::telemetry::{self, FILTER_VARIABLES};
-use switchyard::{backup, demo, listen, migrate, operator, restore, serve, verify};
+use switchyard::{
+    backup, demo, files, listen, manual, migrate, operator, restore, scratch, serve, verify,
+};
 
 /// A payment makes and frees some hundred small values on two threads: this allocator takes half
 /// the time of the system's for that and gives memory back.
@@ -13,12 +15,21 @@ use switchyard::{backup, demo, listen, migrate, operator, restore, serve, verify
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let config = match config::read(std::env::args_os(), |name| std::env::var_os(name)) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(file) = scratch::watched(&arguments) {
+        scratch::watch(file);
+        return ExitCode::SUCCESS;
+    }
+    // Also a command line that cannot be read is answered in the form that was asked for.
+    command::for_programs(config::wants_json(&arguments));
+    files::keep_to_owner();
+    let config = match config::read(arguments, &std::env::vars_os().collect()) {
         Ok(config) => config,
         Err(refusal) => return ExitCode::from(refusal.print()),
     };
+    command::for_programs(config.json);
     let code = run(&config).unwrap_or_else(|failure| {
-        telemetry::say(format_args!("error: {failure}"));
+        command::say_failure(&failure.to_string(), failure.exit_code());
         failure.exit_code()
     });
     ExitCode::from(code)
@@ -30,15 +41,17 @@ fn run(config: &Config) -> Result<u8, Failure> {
     telemetry::start_log(config.log_format, filter);
     match &config.command {
         Command::Serve(options) => in_runtime(serve::run(config, options)),
-        Command::Demo => in_runtime(demo::run()),
+        Command::Demo(options) => in_runtime(demo::run(options)),
         Command::Listen(options) => in_runtime(listen::run(config.credentials.as_ref(), options)),
         Command::Platform(command) => in_runtime(operator::platform(config, command)),
         Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
-        Command::Verify(options) => verify::run(config, options),
+        Command::Verify(_) => verify::run(config),
         Command::Backup(options) => backup::run(config, options),
         Command::Restore(options) => restore::run(config, options),
         Command::Migrate(options) => migrate::run(config, options),
+        Command::Completions(options) => manual::completions(options),
+        Command::Man(options) => manual::man(options),
     }
 }
 

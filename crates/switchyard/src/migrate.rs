@@ -1,13 +1,14 @@
 //! `switchyard migrate`: everything to another database, and the proof that it is there.
 
+use serde_json::{Value, json};
 use store::copy::{CopyError, Proof, Step, copy};
 
-use crate::command::{Failure, aligned, print};
+use crate::command::{Failure, aligned, emit, print};
 use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Migrate};
 use crate::copies::checked;
 use crate::database::Database;
 use crate::progress::{Progress, seconds};
-use crate::verify::human;
+use crate::verify::{self, human};
 use crate::wiring;
 
 /// Accounts that differ and are named; the rest is counted.
@@ -33,11 +34,13 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
         Err(error) => {
             if let CopyError::SourceUnsound(report) = &error {
                 print(&human(report))?;
+                emit(&verify::json(report))?;
             }
             return Err(Failure::new(format!("{from} to {to}: {error}")));
         }
     };
     print(&told(&proof))?;
+    emit(&described(from, &to, &proof))?;
     if !proof.holds() {
         return Ok(EXIT_FAILURE);
     }
@@ -51,6 +54,31 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
         checks = checked(&proof.report),
     ))?;
     Ok(EXIT_OK)
+}
+
+/// The proof for programs.
+fn described(from: &Database, to: &Database, proof: &Proof) -> Value {
+    let table = |table: &store::copy::TableProof| {
+        json!({
+            "table": table.table,
+            "rows": table.target.rows,
+            "sourceDigest": table.source.short_digest(),
+            "targetDigest": table.target.short_digest(),
+            "same": table.holds(),
+        })
+    };
+    let tables: Vec<_> = proof.tables.iter().map(table).collect();
+    let differ = proof.accounts.iter().filter(|account| !account.holds());
+    let differ: Vec<_> = differ.map(|account| account.account.to_string()).collect();
+    json!({
+        "from": from.to_string(),
+        "to": to.to_string(),
+        "proven": proof.holds(),
+        "tables": tables,
+        "accounts": proof.accounts.len(),
+        "accountsThatDiffer": differ,
+        "sound": proof.report.is_sound(),
+    })
 }
 
 /// Tells what is being done.

@@ -9,6 +9,7 @@ use domain::customer::KycStatus;
 use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
 use domain::token::Token;
+use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
 use service::{App, Error, identity, owners, tokens};
 use store::customers::CustomerFilter;
@@ -16,12 +17,26 @@ use store::error::StoreError;
 use store::select::PageRequest;
 use store::tokens::TokenFilter;
 
-use crate::command::{Failure, aligned, print};
+use crate::command::{Failure, aligned, emit, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
     PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::wiring::{self, Opened};
+
+/// What a command has done, for people and for programs.
+struct Done {
+    text: String,
+    value: Value,
+}
+
+impl Done {
+    fn print(&self) -> Result<u8, Failure> {
+        print(&self.text)?;
+        emit(&self.value)?;
+        Ok(EXIT_OK)
+    }
+}
 
 /// `switchyard platform …`.
 pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, Failure> {
@@ -41,8 +56,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
     };
     wiring::close(opened).await;
-    print(&done?)?;
-    Ok(EXIT_OK)
+    done?.print()
 }
 
 /// `switchyard customer …`.
@@ -54,8 +68,7 @@ pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, 
         CustomerCommand::Reject(options) => decide(&opened.app, options, false).await,
     };
     wiring::close(opened).await;
-    print(&done?)?;
-    Ok(EXIT_OK)
+    done?.print()
 }
 
 /// `switchyard token …`.
@@ -67,8 +80,7 @@ pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failur
         TokenCommand::Revoke(options) => revoke_token(&opened.app, options).await,
     };
     wiring::close(opened).await;
-    print(&done?)?;
-    Ok(EXIT_OK)
+    done?.print()
 }
 
 fn open(config: &Config) -> Result<Opened, Failure> {
@@ -102,7 +114,7 @@ async fn existing_platform(app: &App, id: PlatformId) -> Result<Arc<Platform>, F
     }
 }
 
-async fn list_platforms(app: &App) -> Result<String, Failure> {
+async fn list_platforms(app: &App) -> Result<Done, Failure> {
     let row = |platform: &Platform| {
         [
             platform.id.to_string(),
@@ -116,10 +128,32 @@ async fn list_platforms(app: &App) -> Result<String, Failure> {
     let platforms = all_platforms(app).await?;
     let rows: Vec<_> =
         std::iter::once(header).chain(platforms.iter().map(|platform| row(platform))).collect();
-    Ok(aligned(&rows))
+    let values: Vec<_> = platforms.iter().map(|platform| described(platform)).collect();
+    Ok(Done { text: aligned(&rows), value: json!({ "platforms": values }) })
 }
 
-async fn create_platform(app: &App, options: &CreatePlatform) -> Result<String, Failure> {
+/// A platform for programs.
+fn described(platform: &Platform) -> Value {
+    json!({
+        "id": platform.id.to_string(),
+        "mode": platform.mode.name(),
+        "umaDomain": platform.uma_domain.to_string(),
+        "isRegulated": platform.is_regulated,
+        "createdAt": platform.created_at.to_string(),
+        "name": platform.name,
+    })
+}
+
+/// What a live platform can and cannot do in this release.
+const LIVE: &str = "
+This release connects live platforms to no payment rail and not to the UMA network. It has
+customers, identities that you decide about, accounts, quotes and payments between accounts of
+this server. It refuses at once external accounts, transfers in and out, and UMA addresses of
+other institutions (501 NOT_IMPLEMENTED), and quotes that are funded in real time (400). Rates are those of
+--rates-file, or built in and not the market's. docs/operating.md says more.
+";
+
+async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Failure> {
     let new = NewPlatform {
         name: options.name.clone(),
         mode: if options.live { Mode::Live } else { Mode::Sandbox },
@@ -127,15 +161,19 @@ async fn create_platform(app: &App, options: &CreatePlatform) -> Result<String, 
         is_regulated: options.regulated,
     };
     let platform = platforms::create(app, new).await?;
-    Ok(format!(
+    let mut text = format!(
         "made platform {id} ({mode})\n\nIt has no token yet:\n\n  \
          switchyard token create --platform {id} --name first --permissions VIEW,TRANSACT,MANAGE\n",
         id = platform.id,
         mode = platform.mode.name(),
-    ))
+    );
+    if platform.mode == Mode::Live {
+        text += LIVE;
+    }
+    Ok(Done { text, value: described(&platform) })
 }
 
-async fn set_pricing(app: &App, options: &SetPricing) -> Result<String, Failure> {
+async fn set_pricing(app: &App, options: &SetPricing) -> Result<Done, Failure> {
     existing_platform(app, options.platform).await?;
     let rule = CorridorRule {
         sending: options.from,
@@ -158,16 +196,27 @@ async fn set_pricing(app: &App, options: &SetPricing) -> Result<String, Failure>
     };
     let header = ["from", "to", "spread", "fixed fee", "variable fee rate"].map(str::to_owned);
     let rows: Vec<_> = std::iter::once(header).chain(platform.corridors.iter().map(row)).collect();
-    Ok(format!(
+    let text = format!(
         "{} now has these prices of its own, the first that fits decides:\n\n{}",
         platform.id,
         aligned(&rows)
-    ))
+    );
+    let value = |rule: &CorridorRule| {
+        json!({
+            "from": rule.sending.map(Currency::code),
+            "to": rule.receiving.map(Currency::code),
+            "spread": rule.spread.map(|value| value.to_string()),
+            "fixedFee": rule.fixed_fee_minor,
+            "variableFeeRate": rule.variable_fee_rate.map(|value| value.to_string()),
+        })
+    };
+    let values: Vec<_> = platform.corridors.iter().map(value).collect();
+    Ok(Done { text, value: json!({ "platform": platform.id.to_string(), "prices": values }) })
 }
 
-async fn list_pending(app: &App) -> Result<String, Failure> {
+async fn list_pending(app: &App) -> Result<Done, Failure> {
     let header = ["id", "platform", "type", "platform customer id", "created"].map(str::to_owned);
-    let mut rows = vec![header];
+    let (mut rows, mut values) = (vec![header], Vec::new());
     for platform in all_platforms(app).await? {
         let filter = CustomerFilter {
             kyc_status: Some(KycStatus::PendingReview),
@@ -177,6 +226,15 @@ async fn list_pending(app: &App) -> Result<String, Failure> {
             view.customers(platform.id, &filter, PageRequest::ALL)
         };
         let page = app.store().read::<_, StoreError, _>(read).await?;
+        values.extend(page.rows.iter().map(|customer| {
+            json!({
+                "id": customer.id.to_string(),
+                "platform": customer.platform.to_string(),
+                "customerType": customer.identity.customer_type(),
+                "platformCustomerId": customer.platform_customer_id,
+                "createdAt": customer.created_at.to_string(),
+            })
+        }));
         rows.extend(page.rows.iter().map(|customer| {
             [
                 customer.id.to_string(),
@@ -187,10 +245,10 @@ async fn list_pending(app: &App) -> Result<String, Failure> {
             ]
         }));
     }
-    Ok(aligned(&rows))
+    Ok(Done { text: aligned(&rows), value: json!({ "customers": values }) })
 }
 
-async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<String, Failure> {
+async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<Done, Failure> {
     let customer = match identity::decide(app, options.id, approves).await {
         Err(Error::CustomerNotFound { id }) => {
             return Err(Failure::new(format!(
@@ -199,10 +257,12 @@ async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<S
         }
         decided => decided?,
     };
-    Ok(format!("{} is {} now\n", customer.id, customer.kyc.status().name()))
+    let (id, status) = (customer.id.to_string(), customer.kyc.status().name());
+    let text = format!("{id} is {status} now\n");
+    Ok(Done { text, value: json!({ "id": id, "kycStatus": status }) })
 }
 
-async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<String, Failure> {
+async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<Done, Failure> {
     let platform = existing_platform(app, options.platform).await?;
     if platform.mode == Mode::Live {
         return Err(Failure::new(format!(
@@ -220,19 +280,24 @@ async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<String, Fail
         None => None,
     };
     platforms::set_rail_settings(app, platform.id, settings).await?;
-    Ok(match options.file {
-        Some(_) => format!("{} has rows of its own before the built-in ones\n", platform.id),
-        None => format!("{} has the built-in rows alone\n", platform.id),
-    })
+    let id = platform.id.to_string();
+    let text = match options.file {
+        Some(_) => format!("{id} has rows of its own before the built-in ones\n"),
+        None => format!("{id} has the built-in rows alone\n"),
+    };
+    let value = json!({ "platform": id, "hasOwnRows": options.file.is_some() });
+    Ok(Done { text, value })
 }
 
-async fn set_events(app: &App, options: &SetEvents) -> Result<String, Failure> {
+async fn set_events(app: &App, options: &SetEvents) -> Result<Done, Failure> {
     let platform = existing_platform(app, options.platform).await?;
     platforms::set_event_names(app, platform.id, options.names).await?;
-    Ok(format!("{} names its events {} from now on\n", platform.id, options.names.name()))
+    let (id, names) = (platform.id.to_string(), options.names.name());
+    let text = format!("{id} names its events {names} from now on\n");
+    Ok(Done { text, value: json!({ "platform": id, "eventNames": names }) })
 }
 
-async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure> {
+async fn list_tokens(app: &App, options: &ListTokens) -> Result<Done, Failure> {
     let platforms = match options.platform {
         Some(id) => {
             existing_platform(app, id).await?;
@@ -240,22 +305,39 @@ async fn list_tokens(app: &App, options: &ListTokens) -> Result<String, Failure>
         }
         None => all_platforms(app).await?.iter().map(|platform| platform.id).collect(),
     };
-    let header =
-        ["id", "platform", "client id", "permissions", "created", "name"].map(str::to_owned);
-    let mut rows = vec![header];
+    let header = ["id", "platform", "client id", "permissions", "created", "status", "name"];
+    let (mut rows, mut values) = (vec![header.map(str::to_owned)], Vec::new());
+    let wanted = if options.all { &[false, true][..] } else { &[false] };
     for platform in platforms {
-        let page = app
-            .store()
-            .read::<_, StoreError, _>(move |view| {
-                view.tokens(platform, &TokenFilter::default(), PageRequest::ALL)
-            })
-            .await?;
-        rows.extend(page.rows.iter().map(|token| token_row(token)));
+        for revoked in wanted.iter().copied() {
+            let filter = TokenFilter { revoked, ..TokenFilter::default() };
+            let read = move |view: &mut store::readers::View<'_>| {
+                view.tokens(platform, &filter, PageRequest::ALL)
+            };
+            let page = app.store().read::<_, StoreError, _>(read).await?;
+            rows.extend(page.rows.iter().map(|token| token_row(token)));
+            values.extend(page.rows.iter().map(|token| described_token(token)));
+        }
     }
-    Ok(aligned(&rows))
+    Ok(Done { text: aligned(&rows), value: json!({ "tokens": values }) })
 }
 
-fn token_row(token: &Token) -> [String; 6] {
+/// A token for programs, without its secret.
+fn described_token(token: &Token) -> Value {
+    let permissions: Vec<_> =
+        token.permissions.iter().map(|permission| permission.name()).collect();
+    json!({
+        "id": token.id.to_string(),
+        "platform": token.platform.to_string(),
+        "clientId": token.client_id,
+        "permissions": permissions,
+        "createdAt": token.created_at.to_string(),
+        "isRevoked": token.revoked,
+        "name": token.name,
+    })
+}
+
+fn token_row(token: &Token) -> [String; 7] {
     let permissions: Vec<_> =
         token.permissions.iter().map(|permission| permission.name()).collect();
     [
@@ -264,11 +346,12 @@ fn token_row(token: &Token) -> [String; 6] {
         token.client_id.clone(),
         permissions.join(","),
         token.created_at.to_string(),
+        if token.revoked { "revoked" } else { "valid" }.to_owned(),
         token.name.clone(),
     ]
 }
 
-async fn create_token(app: &App, options: &CreateToken) -> Result<String, Failure> {
+async fn create_token(app: &App, options: &CreateToken) -> Result<Done, Failure> {
     let platform = existing_platform(app, options.platform).await?;
     let new = tokens::draw(app, &platform, options.name.clone(), options.permissions());
     let new = app
@@ -278,13 +361,16 @@ async fn create_token(app: &App, options: &CreateToken) -> Result<String, Failur
             Ok::<_, Error>(new.clone())
         })
         .await?;
-    Ok(format!(
+    let text = format!(
         "made {}, its secret is shown this once:\n\n  client id      {}\n  client secret  {}\n",
         new.token.id, new.token.client_id, new.secret
-    ))
+    );
+    let mut value = described_token(&new.token);
+    value["clientSecret"] = new.secret.into();
+    Ok(Done { text, value })
 }
 
-async fn revoke_token(app: &App, options: &RevokeToken) -> Result<String, Failure> {
+async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure> {
     let (id, server_now) = (options.id, app.server_now());
     let revoked = app
         .store()
@@ -295,7 +381,10 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<String, Failur
         })
         .await;
     match revoked {
-        Ok(()) => Ok(format!("revoked {id}: it authenticates nobody any more\n")),
+        Ok(()) => Ok(Done {
+            text: format!("revoked {id}: it authenticates nobody any more\n"),
+            value: json!({ "id": id.to_string(), "isRevoked": true }),
+        }),
         Err(Error::TokenNotFound) => Err(Failure::new(format!(
             "there is no token {id}, or it was revoked before: switchyard token list shows which \
              there are"

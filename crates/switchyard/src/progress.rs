@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::command::is_for_programs;
 use crate::telemetry::say;
 
 /// Often enough to see that it goes on.
@@ -28,7 +29,9 @@ impl Progress {
     /// Prints the line now.
     pub fn tell(&mut self, line: &str) {
         self.told = self.elapsed();
-        say(line);
+        if !is_for_programs() {
+            say(line);
+        }
     }
 
     /// Prints the line if nothing was told for a while.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::command::{Failure, print};
+use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
 use crate::copies::{self, Older, checked, told};
 use crate::files::beside;
@@ -34,7 +34,10 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     let is_bare = is_without_log(from);
     let copy = copies::make(from, to, Some(&keyring), Older::Upgraded, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
+    let mut described = copies::described(to, bytes, summary, &copy.report);
+    described["lacksLog"] = is_bare.into();
     copy.keep(to)?;
+    emit(&described)?;
     drop(held);
     let mut text = format!(
         "{to}: {size}, {held}; {checks}; took {time}\n\n\

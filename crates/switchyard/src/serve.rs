@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::command::Failure;
-use crate::config::{Config, EXIT_OK, Listen, Serve};
+use crate::config::{Config, EXIT_OK, Listen, PublicUrl, Serve};
 use crate::edge::Limits;
 use crate::health::Endpoints;
 use crate::relay::Routers;
@@ -65,16 +65,19 @@ pub async fn run_beside(
              address of this machine, or say --peer-url none"
         );
     }
-    let env = Env { peer_address, ..wiring::env_of(options, public_url)? };
-    let held = config.database.hold()?;
-    let opened = wiring::open_to_serve(&config.database, &config.key, env)?;
+    let is_local =
+        is_loopback(&listener) && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
+    let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
+    let mut held = config.database.hold()?;
+    let opened = wiring::open_to_serve(&config.database, &config.key, env, &mut held)?;
     let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
     let admin_url = origin(admin.as_ref().map_or(&listen, |(_, admin)| admin));
     tracing::info!(%base_url, %admin_url, database = %config.database, "serving");
-    if let Some(first) = first {
-        first.print(&base_url);
+    match first {
+        Some(first) => first.print(&base_url),
+        None => first_start::greet_again(&opened.app, &config.database, &base_url).await?,
     }
     let app = opened.app.clone();
     let local = || api::router(app.clone());
@@ -117,6 +120,11 @@ pub async fn bind(listen: &Listen, option: &str) -> Result<(TcpListener, Listen)
              stop what uses this one"
         ))
     })
+}
+
+/// Whether only this machine can connect.
+fn is_loopback(listener: &TcpListener) -> bool {
+    listener.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 /// The address at which this machine reaches the API.

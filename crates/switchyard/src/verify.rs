@@ -6,24 +6,28 @@
 use serde_json::{Value, json};
 use store::verify::{Check, Report, verify};
 
-use crate::command::{Failure, aligned, print};
-use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Verify};
+use crate::command::{Failure, aligned, emit, print};
+use crate::config::{Config, EXIT_FAILURE, EXIT_OK};
 use crate::wiring;
 
 /// Checks the database and prints the report. A database that cannot be looked at is a failure of
 /// its own kind: it tells neither good nor bad.
-pub fn run(config: &Config, options: &Verify) -> Result<u8, Failure> {
+pub fn run(config: &Config) -> Result<u8, Failure> {
     let report = check(config).map_err(Failure::as_usage)?;
-    let text = if options.json { format!("{}\n", json(&report)) } else { human(&report) };
-    print(&text)?;
+    emit(&json(&report))?;
+    print(&human(&report))?;
     Ok(if report.is_sound() { EXIT_OK } else { EXIT_FAILURE })
 }
 
 fn check(config: &Config) -> Result<Report, Failure> {
     wiring::refuse_missing(&config.database, "--database-url")?;
     let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
-    verify(&*config.database.engine(), keyring.as_ref())
-        .map_err(|error| wiring::failed(&config.database, error))
+    verify(&*config.database.engine(), keyring.as_ref()).map_err(|error| {
+        match config.database.unwritable_folder() {
+            Some(why) => Failure::new(why),
+            None => wiring::failed(&config.database, error),
+        }
+    })
 }
 
 /// The report for people: one line for each predicate, the breaks below, and the sum of it.

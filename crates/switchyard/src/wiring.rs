@@ -27,7 +27,8 @@ use store::{Store, Threads};
 
 use crate::command::Failure;
 use crate::config::{ConfigError, KeySource, Serve};
-use crate::database::Database;
+use crate::database::{Database, Held};
+use crate::files::take_from_others;
 use crate::keyfile::{self, KEY_BYTES};
 
 /// How long a quote can be executed where nobody asks for quotes over HTTP, in seconds.
@@ -48,13 +49,14 @@ pub struct Opened {
 const USUAL_URL: &str = "http://localhost:8080";
 
 /// The world outside a server with these options, whose pages people reach under `public_url`.
-pub fn env_of(options: &Serve, public_url: String) -> Result<Env, Failure> {
+/// `is_local` says whether only this machine reaches it.
+pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env, Failure> {
     let rates = match &options.rates_file {
         Some(path) => FixedRates::from_file(path)
             .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
         None => FixedRates::builtin(),
     };
-    let delivering = options.webhooks.delivering();
+    let delivering = options.webhooks.delivering(is_local);
     Ok(Env { webhooks: delivering, ..env(rates, options.quote_lifetime_seconds, public_url) })
 }
 
@@ -92,7 +94,22 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
 
 /// Opens a database, which is made if it is not there, and puts an application on it.
 pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
+    let mut held = Held::default();
+    open_held(database, key, env, &mut held)
+}
+
+fn open_held(
+    database: &Database,
+    key: &KeySource,
+    env: Env,
+    held: &mut Held,
+) -> Result<Opened, Failure> {
     let keyring = Keyring::new(&key_for(database, key)?);
+    database.create()?;
+    database.hold_file(held)?;
+    if let Database::Sqlite(path) = database {
+        take_from_others(path);
+    }
     let (store, threads) =
         Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
     let env = Env { shares_database: database.is_shared(), ..env };
@@ -100,9 +117,14 @@ pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Fa
 }
 
 /// Like [`open`], for a server. Unless servers share the database, nobody beside it changes
-/// payments: others are kept away ([`Database::hold`]), and operators' commands leave them alone.
-pub fn open_to_serve(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
-    let opened = open(database, key, env)?;
+/// payments: others are kept away ([`Database::hold`], which has given `held`), and operators' commands leave them alone.
+pub fn open_to_serve(
+    database: &Database,
+    key: &KeySource,
+    env: Env,
+    held: &mut Held,
+) -> Result<Opened, Failure> {
+    let opened = open_held(database, key, env, held)?;
     if !database.is_shared() {
         opened.app.store().has_payments_alone();
     }
@@ -170,6 +192,7 @@ fn key_for(database: &Database, key: &KeySource) -> Result<[u8; KEY_BYTES], Fail
     };
     // A database on a server is only asked when there is no key.
     if let Some(key) = keyfile::load(path)? {
+        database.refuse_emptied(path)?;
         return Ok(key);
     }
     if !holds_data(database)? {

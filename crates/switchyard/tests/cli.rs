@@ -14,8 +14,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::receiver::{Answer, Receiver};
 
 /// Whatever should happen has happened by then, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -294,9 +295,23 @@ fn a_first_start_prints_credentials_once_and_never_again() {
 
     let again = Server::start(folder.path());
     assert_eq!(again.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+    let platform: Value = serde_json::from_str(&config).unwrap();
+    let platform = platform["id"].as_str().unwrap();
     let (out, err) = again.stop();
-    assert_eq!(out, "");
-    assert!(!err.contains(&secret), "{err}");
+    assert!(!out.contains(&secret) && !err.contains(&secret), "{out}{err}");
+    // It says how to get others, and that works.
+    let line = out.lines().find(|line| line.contains("token create")).unwrap();
+    assert!(line.contains(platform) && out.contains("shown once"), "{out}");
+    let line = line.trim().strip_prefix("switchyard ").unwrap();
+    let (code, out, err) = run(folder.path(), line);
+    assert_eq!(code, 0, "{out}{err}");
+    let last = Server::start(folder.path());
+    let word = |name: &str| {
+        let line = out.lines().find_map(|line| line.trim().strip_prefix(name));
+        line.unwrap().trim().to_owned()
+    };
+    let user = format!("{}:{}", word("client id"), word("client secret"));
+    assert_eq!(last.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
 }
 
 #[test]
@@ -489,6 +504,19 @@ fn a_second_server_on_the_same_file_is_refused() {
         switchyard(folder.path(), "--listen 127.0.0.1:0 --database-url sqlite://alias.db");
     second.env(key[0], key[1]);
     check_refusal(second, 1, "another server has alias.db");
+    // Nor by a name that nobody can tell from the first, nor when the lock was removed.
+    let key = folder.path().join("switchyard.db.key");
+    std::fs::hard_link(folder.path().join("switchyard.db"), folder.path().join("twin.db")).unwrap();
+    std::fs::copy(&key, folder.path().join("twin.db.key")).unwrap();
+    let twin = "--listen 127.0.0.1:0 --database-url sqlite://twin.db";
+    check_refusal(switchyard(folder.path(), twin), 1, "another server has twin.db");
+    std::fs::remove_file(folder.path().join("switchyard.db.lock")).unwrap();
+    let second = switchyard(folder.path(), "--listen 127.0.0.1:0");
+    check_refusal(second, 1, "another server has switchyard.db");
+    // Commands beside the server are not kept away, and the server is none the worse for them.
+    assert_eq!(run(folder.path(), "verify").0, 0);
+    assert_eq!(run(folder.path(), "token list").0, 0);
+    std::fs::remove_file(folder.path().join("twin.db")).unwrap();
     // A server that is killed lets go.
     let mut process = server.process.take().unwrap();
     process.kill().unwrap();
@@ -554,6 +582,10 @@ fn tokens_are_made_and_revoked_beside_the_server() {
     let last = format!("token revoke {first_token}");
     check_refusal(switchyard(path, &last), 1, "is the last token of its platform with MANAGE");
     assert_eq!(run(path, "token list").1, tokens);
+    let (_, all, _) = run(path, "token list --all");
+    let revoked: Vec<_> = all.lines().filter(|line| line.contains("  revoked  ")).collect();
+    assert!(matches!(revoked[..], [line] if line.starts_with(id)), "{all}");
+    assert_eq!(all.lines().count(), tokens.lines().count() + 1, "{all}");
 }
 
 #[test]
@@ -662,7 +694,7 @@ fn platforms_are_made_and_priced() {
 
     // The operator has chosen: a start makes no sandbox beside the live platform.
     let (out, _) = Server::start(path).stop();
-    assert_eq!(out, "");
+    assert!(out.contains(&format!("the LIVE platform {id}")), "{out}");
     assert_eq!(run(path, "platform list").1, list);
 }
 
@@ -683,7 +715,7 @@ fn a_killed_server_starts_again_with_all_it_had() {
     let again = Server::start(path);
     assert_eq!(again.get(&look, Some(&user)).unwrap(), before);
     let (out, _) = again.stop();
-    assert_eq!(out, "");
+    assert!(!out.contains("client secret"), "{out}");
     let (code, out, _) = run(path, "verify");
     assert_eq!(code, 0, "{out}");
 }
@@ -704,4 +736,364 @@ fn a_server_whose_log_cannot_be_written_works_and_stops() {
     let mut command = switchyard(folder.path(), "backup --to nowhere/copy.db");
     let status = command.stdout(Stdio::null()).stderr(full).status().unwrap();
     assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_variable_is_blamed_for_what_it_says() {
+    let folder = TempDir::new().unwrap();
+    let check = |line: &str, name: &str, value: &str, part: &str| {
+        let mut command = switchyard(folder.path(), line);
+        command.env(name, value);
+        check_refusal(command, 2, part);
+    };
+    let slip = "there is no variable SWITCHYARD_LISEN: did you mean SWITCHYARD_LISTEN?";
+    for line in ["serve", "verify", "demo", "token list"] {
+        check(line, "SWITCHYARD_LISEN", "127.0.0.1:0", slip);
+    }
+    let listen = "SWITCHYARD_LISTEN is '8080': must be a host and a port";
+    check("serve", "SWITCHYARD_LISTEN", "8080", listen);
+    let range = "SWITCHYARD_QUOTE_LIFETIME_SECONDS is '901': 901 is not in 60..=900";
+    check("serve", "SWITCHYARD_QUOTE_LIFETIME_SECONDS", "901", range);
+    let format = "SWITCHYARD_LOG_FORMAT is 'xml': must be one of human, json";
+    check("verify", "SWITCHYARD_LOG_FORMAT", "xml", format);
+    let allow = "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS is 'maybe'";
+    check("serve", "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS", "maybe", allow);
+    let url = "SWITCHYARD_DATABASE_URL: the database URL has an unknown scheme";
+    check("verify", "SWITCHYARD_DATABASE_URL", "mysql://x", url);
+    // A command that opens no database does not mind.
+    let mut none = switchyard(folder.path(), "completions bash");
+    none.env("SWITCHYARD_DATABASE_URL", "mysql://x").env("SWITCHYARD_SECRET_KEY", "nonsense");
+    assert_eq!(finished(none.output().unwrap()).0, 0);
+    // An option that stands there is blamed itself, whatever the variable says.
+    let mut command = switchyard(folder.path(), "serve --listen 80");
+    let (code, _, err) =
+        finished(command.env("SWITCHYARD_LISTEN", "127.0.0.1:0").output().unwrap());
+    assert!(code == 2 && err.contains("'--listen <HOST:PORT>'"), "{err}");
+    // One that is set to nothing is not set.
+    let mut command = switchyard(folder.path(), "verify");
+    command.env("SWITCHYARD_LISTEN", "").env("SWITCHYARD_DATABASE_URL", "");
+    check_refusal(command, 2, "there is no database at switchyard.db");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+/// Runs a command for programs: its exit code, and the lines that it printed.
+fn for_programs(folder: &Path, line: &str) -> (i32, Vec<Value>, Vec<Value>) {
+    let (code, out, err) = run(folder, &format!("{line} --json"));
+    let lines = |text: &str| -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        text.lines().map(parse).collect()
+    };
+    (code, lines(&out), lines(&err))
+}
+
+#[test]
+fn every_command_prints_json_for_programs() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let command = switchyard(path, "serve --json --listen 127.0.0.1:0 --log-format json");
+    let server = Server::start_with(command);
+    let out = || server.out.as_ref().unwrap().so_far();
+    let first = until("credentials", || serde_json::from_str::<Value>(&out()).ok());
+    let user = |value: &Value| {
+        let text = |name: &str| value[name].as_str().unwrap().to_owned();
+        format!("{}:{}", text("clientId"), text("clientSecret"))
+    };
+    let first_user = user(&first["credentials"]);
+    assert_eq!(server.get("/2025-10-13/config", Some(&first_user)).unwrap().0, 200);
+    let platform = first["platform"].as_str().unwrap();
+
+    let one = |line: &str| -> Value {
+        let (code, mut out, err) = for_programs(path, line);
+        assert_eq!((code, out.len(), err.len()), (0, 1, 0), "{line}: {out:?} {err:?}");
+        out.remove(0)
+    };
+    assert_eq!(one("platform list")["platforms"][0]["id"], platform);
+    let token =
+        one(&format!("token create --platform {platform} --name x --permissions VIEW,MANAGE"));
+    assert_eq!(server.get("/2025-10-13/config", Some(&user(&token))).unwrap().0, 200);
+    let id = token["id"].as_str().unwrap();
+    assert_eq!(one(&format!("token revoke {id}")), json!({ "id": id, "isRevoked": true }));
+    let tokens = one("token list --all")["tokens"].clone();
+    let revoked = tokens.as_array().unwrap().iter().find(|token| token["id"] == id).unwrap();
+    assert_eq!((&revoked["isRevoked"], revoked.get("clientSecret")), (&json!(true), None));
+    assert_eq!(one("customer pending"), json!({ "customers": [] }));
+    let price = one(&format!("platform set-pricing --platform {platform} --fixed-fee 1"));
+    assert_eq!(price["prices"][0]["fixedFee"], 1);
+    let rows = one(&format!("platform set-scenarios --platform {platform}"));
+    assert_eq!(rows["hasOwnRows"], false);
+    let live = one("platform create --name Live --live --uma-domain live.example");
+    assert_eq!(live["mode"], "LIVE");
+    assert_eq!(one("verify")["sound"], true);
+    let backup = one("backup --to copy.db");
+    assert_eq!((&backup["file"], &backup["checksSkipped"]), (&json!("copy.db"), &json!(0)));
+    std::fs::copy(path.join("switchyard.db.key"), path.join("new.db.key")).unwrap();
+    let restored = one("restore --from copy.db --database-url sqlite://new.db");
+    assert_eq!(restored["transactions"], backup["transactions"]);
+    let line = "migrate --from sqlite://new.db --to sqlite://moved.db --key-file new.db.key";
+    assert_eq!(one(line)["proven"], true);
+    assert!(one("completions bash")["script"].as_str().unwrap().contains("switchyard"));
+    assert!(one("man .")["files"].as_array().unwrap().len() > 10);
+    assert_eq!(one("demo")["complete"], true);
+
+    // What went wrong is told in the same form.
+    let refused = |line: &str, code: i32, part: &str| {
+        let (exit, out, err) = for_programs(path, line);
+        assert_eq!((exit, out.len(), err.len()), (code, 0, 1), "{line}: {out:?} {err:?}");
+        assert_eq!(err[0]["error"]["exitCode"], code, "{line}");
+        let message = err[0]["error"]["message"].as_str().unwrap();
+        assert!(message.contains(part) && !message.contains('\n'), "{message}");
+    };
+    refused("backup --to copy.db", 1, "is never written over");
+    refused("verify --database-url sqlite://no.db", 2, "no database at no.db");
+    refused("token revoke x", 2, "invalid value 'x'");
+    refused("frobnicate", 2, "unrecognized subcommand");
+    refused("listen --forward-to http://127.0.0.1:1", 2, "whose events?");
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, err) = run(path, &format!("completions {shell}"));
+        assert_eq!((code, err.as_str()), (0, ""), "{shell}");
+        assert!(script.contains("set-pricing") && script.contains("uma-domain"), "{shell}");
+        std::fs::write(path.join(shell), script).unwrap();
+    }
+    let checked = Command::new("bash").arg("-n").arg(path.join("bash")).output().unwrap();
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+    let (code, ..) = run(path, "completions tcsh");
+    assert_eq!(code, 2);
+
+    std::fs::create_dir(path.join("man1")).unwrap();
+    let (code, list, err) = run(path, "man man1");
+    assert_eq!((code, err.as_str()), (0, ""), "{list}");
+    for page in ["switchyard", "switchyard-serve", "switchyard-token-create", "switchyard-listen"] {
+        assert!(list.contains(&format!("man1/{page}.1\n")), "{list}");
+        let text = std::fs::read_to_string(path.join(format!("man1/{page}.1"))).unwrap();
+        assert!(text.contains(&format!(".TH {page} 1")) && text.contains(".SH SYNOPSIS"), "{text}");
+    }
+    let listen = std::fs::read_to_string(path.join("man1/switchyard-listen.1")).unwrap();
+    assert!(listen.contains("forward\\-to") && !listen.contains("key\\-file"), "{listen}");
+    check_refusal(switchyard(path, "man nowhere"), 2, "there is no folder nowhere");
+}
+
+#[test]
+fn a_demo_that_is_kept_can_be_looked_at_and_served() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let (code, out, err) = run(path, "demo --keep story");
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    for line in out.lines().filter_map(|line| line.trim().strip_prefix("switchyard ")) {
+        if !line.starts_with("--") {
+            let (code, said, err) = run(path, line);
+            assert_eq!(code, 0, "{line}: {said}{err}");
+        }
+    }
+    let serve = "--database-url sqlite://story/demo.db";
+    assert!(out.contains(&format!("switchyard {serve}\n")), "{out}");
+    let curl = out.lines().find(|line| line.contains("/transactions")).unwrap();
+    let user = curl.split_whitespace().nth(2).unwrap();
+    let line = format!("{serve} --listen 127.0.0.1:0 --log-format json");
+    let server = Server::start_with(switchyard(path, &line));
+    let (status, body) = server.get("/2025-10-13/transactions", Some(user)).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let payments: Value = serde_json::from_str(&body).unwrap();
+    assert!(payments["data"].as_array().unwrap().len() >= 4, "{body}");
+    server.stop();
+    check_refusal(switchyard(path, "demo --keep story"), 2, "is there already");
+    check_refusal(switchyard(path, "demo --keep a?b"), 2, "without ? # or %");
+}
+
+/// Sets an endpoint, tries it out, and gives the answer's status and body.
+fn try_out(server: &Server, user: &str, receiver: &Receiver) -> (u16, Value) {
+    let url = receiver.url("/hooks");
+    let body = json!({ "webhookEndpoint": url }).to_string();
+    let length = body.len();
+    let mut stream = connect(&server.address).unwrap();
+    let head = head("PATCH", "/2025-10-13/config", Some(user), "");
+    let content = format!("Content-Type: application/json\r\nContent-Length: {length}\r\n");
+    write!(stream, "{head}{content}\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(parsed(&answer).0, 200, "{answer}");
+    let (status, body) = server.post("/2025-10-13/sandbox/webhooks/test", user, "{}");
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+#[test]
+fn webhooks_reach_this_machine_only_from_a_server_that_nobody_else_reaches() {
+    let everywhere = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0";
+    let allowed = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks";
+    let shown = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks \
+        --webhook-answer-bytes 3";
+    let proxied = "--listen 127.0.0.1:0 --public-url https://pay.example.com";
+    for (options, told) in [
+        ("--listen 127.0.0.1:0", Some("hello")),
+        ("--listen 127.0.0.1:0 --webhook-answer-bytes 0", Some("")),
+        (everywhere, None),
+        (proxied, None),
+        (allowed, Some("")),
+        (shown, Some("hel")),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let line = format!("serve {options} --log-format json");
+        let server = Server::start_with(switchyard(folder.path(), &line));
+        let receiver = Receiver::start().unwrap();
+        receiver.answer(Answer::status(202).body("hello"));
+        let (status, body) = try_out(&server, &server.user(), &receiver);
+        match told {
+            Some(part) => {
+                assert_eq!((status, &body["response_body"]), (200, &json!(part)), "{options}");
+            }
+            None => {
+                assert_eq!((status, &body["code"]), (400, &json!("WEBHOOK_DELIVERY_ERROR")));
+                assert_eq!(receiver.connections(), 0, "{options}");
+            }
+        }
+    }
+}
+
+/// What the owner and others may do with a file.
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().unwrap().permissions().mode() & 0o777
+}
+
+#[cfg(unix)]
+#[test]
+fn only_their_owner_can_read_the_files_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let start = || {
+        let server = switchyard(path, "--listen 127.0.0.1:0 --log-format json");
+        let mut open = Command::new("sh");
+        open.args(["-c", "umask 000 && exec \"$0\" \"$@\""]).current_dir(path);
+        open.arg(server.get_program()).args(server.get_args());
+        for (name, _) in server.get_envs() {
+            open.env_remove(name);
+        }
+        Server::start_with(open)
+    };
+    let server = start();
+    paste(&server.lines(), &[]);
+    assert_eq!(run(path, "backup --to copy.db").0, 0);
+    let all = ["switchyard.db", "switchyard.db-wal", "switchyard.db-shm", "switchyard.db.lock"];
+    let check = |names: &[&str]| {
+        for name in names {
+            assert_eq!(mode(&path.join(name)), 0o600, "{name}");
+        }
+    };
+    check(&all);
+    check(&["switchyard.db.key", "copy.db"]);
+    server.signal("KILL");
+    server.ended();
+    // What an older release has left to others is taken from them.
+    for name in ["switchyard.db", "switchyard.db-wal"] {
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(path.join(name), open).unwrap();
+    }
+    let again = start();
+    check(&all);
+    drop(again);
+}
+
+#[test]
+fn a_backup_that_is_killed_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    paste(&server.lines(), &[]);
+    server.stop();
+    let names = || {
+        let entries = path.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.map(|it| it.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    let is_begun = || names().iter().any(|name| name.starts_with(".switchyard-copy-"));
+    let mut killed = 0;
+    for signal in ["KILL", "TERM", "KILL", "INT"] {
+        let mut command = switchyard(path, "backup --to copy.db");
+        let mut backup = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("the copy", || (is_begun() || backup.try_wait().unwrap().is_some()).then_some(()));
+        let line = format!("kill -{signal} {}", backup.id());
+        let _ = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
+        if backup.wait().unwrap().success() {
+            // It was done before it could be killed.
+            std::fs::remove_file(path.join("copy.db")).unwrap();
+            continue;
+        }
+        killed += 1;
+        until("its removal", || (!is_begun()).then_some(()));
+        assert!(!path.join("copy.db").exists());
+    }
+    assert!(killed > 0, "no backup was killed");
+    let left = names();
+    assert!(left.iter().all(|name| name.starts_with("switchyard.db")), "{left:?}");
+    assert_eq!(run(path, "backup --to copy.db").0, 0);
+}
+
+#[test]
+fn an_emptied_database_beside_its_key_is_refused_and_not_filled() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    Server::start(path).stop();
+    let database = path.join("switchyard.db");
+    // Nothing at all, and a database without a schema.
+    for has_header in [false, true] {
+        std::fs::remove_file(&database).unwrap();
+        if has_header {
+            let empty = rusqlite::Connection::open(&database).unwrap();
+            empty.execute_batch("create table x (y); drop table x").unwrap();
+        } else {
+            std::fs::File::create(&database).unwrap();
+        }
+        let before = std::fs::read(&database).unwrap();
+        for line in ["--listen 127.0.0.1:0", "platform create --name x --uma-domain x.example"] {
+            check_refusal(switchyard(path, line), 1, "switchyard.db is empty, and its key");
+        }
+        assert_eq!(std::fs::read(&database).unwrap(), before, "it was filled");
+    }
+    // A key without a database is one that was brought for it.
+    std::fs::remove_file(&database).unwrap();
+    drop(Server::start(path));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn verify_says_that_it_cannot_read_from_a_mount_that_is_read_only() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    paste(&server.lines(), &[]);
+    assert_eq!(run(path, "backup --to copy.db").0, 0);
+    server.signal("KILL");
+    server.ended();
+    std::fs::remove_file(path.join("switchyard.db-shm")).unwrap();
+    let on_mount = |line: &str| {
+        let command = switchyard(path, line);
+        let script =
+            "mount --bind -o ro . \"$PWD\" && cd \"$PWD\" && echo mounted && exec \"$0\" \"$@\"";
+        let mut mounted = Command::new("unshare");
+        mounted.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        mounted.current_dir(path).arg(command.get_program()).args(command.get_args());
+        for (name, _) in command.get_envs() {
+            mounted.env_remove(name);
+        }
+        finished(mounted.output().unwrap())
+    };
+    let (code, out, err) = on_mount("verify");
+    if !out.starts_with("mounted\n") {
+        println!("nothing was tried: users of this system may not mount anything");
+        return;
+    }
+    assert_eq!((code, out.as_str()), (2, "mounted\n"), "{err}");
+    assert!(err.contains("cannot be written to") && err.contains("-wal"), "{err}");
+    // A backup needs no log, and can be checked there.
+    let line = "verify --database-url sqlite://copy.db --key-file switchyard.db.key";
+    let (code, out, err) = on_mount(line);
+    assert_eq!(code, 0, "{out}{err}");
 }

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance, without_variables};
 use testbed::receiver::{Answer, Receiver};
 use testbed::recorder::{Accounts, Api, Ask, Outcome};
 
@@ -27,6 +27,7 @@ struct Listener {
 impl Listener {
     fn start(server: &Instance, url: &str, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        without_variables(&mut command);
         command
             .args(["listen", "--forward-to", url, "--api", &server.base()])
             .args(more)
@@ -185,6 +186,7 @@ async fn who_may_not_see_the_events_is_told() {
     let world = World::new().await;
     let listen = |id: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        without_variables(&mut command);
         command
             .args(["listen", "--forward-to", "http://127.0.0.1:9/", "--api", &world.server.base()])
             .env_remove("SWITCHYARD_CLIENT_ID")

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value;
 use tempfile::TempDir;
-use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance, without_variables};
 use testbed::place::AS_OLDER_RELEASE;
 use testbed::postgres::Database;
 use testbed::recorder::{Answer, Api, Load, Outcome, Recorder};
@@ -456,6 +456,7 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     let paste = |lines: &str| {
         let mut shell = Command::new("sh");
         shell.current_dir(&folder).args(["-ec", lines]).env("PATH", &path);
+        without_variables(&mut shell);
         let Output { status, stdout, stderr } = shell.output()?;
         let said = String::from_utf8([stdout, stderr].concat())?;
         ensure!(status.success(), "{lines}: {said}");

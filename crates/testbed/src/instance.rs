@@ -33,6 +33,16 @@ pub fn write_script(path: &Path, script: &str) -> Result<()> {
     write().with_context(|| format!("writing {}", path.display()))
 }
 
+/// Keeps from a process what the environment of the tests says to the server, and to themselves: a
+/// server refuses variables that it does not know.
+pub fn without_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SWITCHYARD_") {
+            command.env_remove(name);
+        }
+    }
+}
+
 /// What all processes of one installation have in common.
 #[derive(Clone, Debug)]
 pub struct Installation {
@@ -110,6 +120,7 @@ impl Installation {
     fn command(&self, command_name: &str) -> Command {
         let mut command = Command::new(&self.binary);
         command.arg(command_name);
+        without_variables(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::{self, Workspace};
-use crate::{clients, contract, deny, fuzz, suite, tidy};
+use crate::{clients, contract, deny, fuzz, release, suite, tidy};
 
 /// The whole run on a machine with two cores and nothing built yet. A change that pushes it over
 /// the limit makes everyone wait; it must find the time elsewhere.
@@ -36,7 +36,7 @@ const STEPS: &[Step] = &[
         command.env("RUSTDOCFLAGS", "-D warnings");
         workspace::run(command)
     }),
-    ("release build", release),
+    ("release build", release::run),
     ("demo", demo),
     ("contract", contract::run),
     ("clients", clients),
@@ -78,25 +78,14 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     result
 }
 
-/// Builds the binary that users get.
-pub fn release(workspace: &Workspace) -> Result<()> {
-    workspace::run(workspace.cargo(&["build", "--release", "--locked", "--bin", "switchyard"]))
-}
-
-/// The binary that [`release`] built.
-pub fn release_binary(workspace: &Workspace) -> Result<PathBuf> {
-    let binary = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
-    Ok(workspace.target_folder()?.join("release").join(binary))
-}
-
 /// Runs generated clients against the binary that users get.
 pub fn clients(workspace: &Workspace) -> Result<()> {
-    clients::run(workspace, &release_binary(workspace)?)
+    clients::run(workspace, &release::binary(workspace)?)
 }
 
 /// Runs the whole story on a throw-away database with the binary that users get.
 fn demo(workspace: &Workspace) -> Result<()> {
-    let mut command = workspace.command(release_binary(workspace)?);
+    let mut command = workspace.command(release::binary(workspace)?);
     command.arg("demo");
     run_within(command, DEMO_TIME_MAX)
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation};
 
-use crate::ci;
 use crate::python::Environment;
 use crate::workspace::Workspace;
+use crate::{ci, release};
 
 /// Requests are the same in every run.
 const SEED: &str = "20251013";
@@ -40,7 +40,7 @@ const TIME_MAX: Duration = Duration::from_secs(5 * 60);
 /// Runs the release binary on a new database, asks it everything, and lets it check its books.
 pub fn run(workspace: &Workspace) -> Result<()> {
     let environment = Environment::prepare(workspace)?;
-    let binary = ci::release_binary(workspace)?;
+    let binary = release::binary(workspace)?;
     let folder = tempfile::tempdir().context("making a folder for the database")?;
     let database = folder.path().join("contract.db");
     let installation = Installation::new(binary, &format!("sqlite://{}", database.display()));

@@ -13,6 +13,7 @@ mod fuzz;
 mod install;
 mod node;
 mod python;
+mod release;
 mod suite;
 mod tidy;
 mod workspace;
@@ -53,6 +54,8 @@ enum Task {
         /// Another build of `switchyard`, taken as it is
         binary: Option<std::path::PathBuf>,
     },
+    /// Builds the binary that is published: stripped, with its symbols in a file beside it
+    Release,
     /// Measures what the server reaches, against yardsticks of the same run; see its `--help`
     #[command(disable_help_flag = true)]
     Bench {
@@ -79,13 +82,14 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&workspace),
         Task::Tidy => tidy::run(&workspace),
         Task::Test { arguments } => suite::run(&workspace, &arguments),
-        Task::Contract => ci::release(&workspace).and_then(|()| contract::run(&workspace)),
         Task::Deny => deny::run(&workspace),
         Task::Fuzz => fuzz::run(&workspace),
         Task::Clients { binary: Some(binary) } => clients::run(&workspace, &binary),
         Task::Clients { binary: None } => {
-            ci::release(&workspace).and_then(|()| ci::clients(&workspace))
+            release::run(&workspace).and_then(|()| ci::clients(&workspace))
         }
+        Task::Contract => release::run(&workspace).and_then(|()| contract::run(&workspace)),
+        Task::Release => release::run(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),

@@ -26,42 +26,57 @@ const NOT_HTTPS: Refusal = Refusal::new("the endpoint must be an https address")
 const CREDENTIALS: Refusal = Refusal::new("the endpoint must not have credentials in its address");
 const PORT: Refusal = Refusal::new("the endpoint must be on port 443 or 8443");
 const NOT_PUBLIC: Refusal = Refusal::new("the endpoint must be at a public address");
+const NOT_REACHED: Refusal =
+    Refusal::new("the endpoint must be at a public address or in a private network");
 const NO_HOST: Refusal = Refusal::new("the endpoint must name a host");
 const OUTSIDE: Refusal =
-    Refusal::new("http is for endpoints on this machine only; use https for others");
+    Refusal::new("http is for endpoints in private networks only; use https for others");
 
-/// Refuses an address that may not be connected to.
-pub(super) fn check_address(address: IpAddr, reach: Reach) -> Result<(), Refusal> {
-    let is_ours = reach == Reach::Loopback && address.is_loopback();
-    if network::is_public(address) || is_ours { Ok(()) } else { Err(NOT_PUBLIC) }
+/// Where a connection may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Public addresses over https.
+    Public,
+    /// Public and private addresses over https.
+    Any,
+    /// Private addresses over http.
+    Plain,
 }
 
-/// Refuses a URL that could not be reached whatever its name resolves to. A host that is an address
-/// already is checked here: no resolver sees it.
-pub(super) fn check_url(url: &Url, reach: Reach) -> Result<(), Refusal> {
+/// Refuses an address that may not be connected to.
+pub(super) fn check_address(address: IpAddr, way: Way) -> Result<(), Refusal> {
+    let (is_public, is_private) = (network::is_public(address), network::is_private(address));
+    match way {
+        Way::Public if is_public => Ok(()),
+        Way::Public => Err(NOT_PUBLIC),
+        Way::Any if is_public || is_private => Ok(()),
+        Way::Plain if is_private => Ok(()),
+        Way::Plain if is_public => Err(OUTSIDE),
+        Way::Any | Way::Plain => Err(NOT_REACHED),
+    }
+}
+
+/// How a URL is reached. One that could not be reached whatever its name resolves to is refused. A
+/// host that is an address already is checked here: no resolver sees it.
+pub(super) fn check_url(url: &Url, reach: Reach) -> Result<Way, Refusal> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(CREDENTIALS);
     }
-    let host = url.host().ok_or(NO_HOST)?;
-    let literal = match host {
-        Host::Ipv4(address) => Some(IpAddr::V4(address)),
-        Host::Ipv6(address) => Some(IpAddr::V6(address)),
-        Host::Domain(_) => None,
-    };
-    // A name that stands for this machine on every system.
-    let is_localhost = matches!(host, Host::Domain("localhost" | "localhost."));
-    if reach == Reach::Loopback && (is_localhost || literal.is_some_and(|it| it.is_loopback())) {
-        let is_web = matches!(url.scheme(), "http" | "https");
-        return if is_web { Ok(()) } else { Err(NOT_HTTPS) };
-    }
-    match (url.scheme(), reach) {
-        ("https", _) => {}
-        ("http", Reach::Loopback) => return Err(OUTSIDE),
+    let way = match (url.scheme(), reach) {
+        ("https", Reach::Public) => Way::Public,
+        ("https", Reach::Private) => Way::Any,
+        ("http", Reach::Private) => Way::Plain,
         _ => return Err(NOT_HTTPS),
-    }
+    };
+    let host = url.host().ok_or(NO_HOST)?;
     if reach == Reach::Public && !url.port_or_known_default().is_some_and(|it| PORTS.contains(&it))
     {
         return Err(PORT);
     }
-    literal.map_or(Ok(()), |address| check_address(address, reach))
+    match host {
+        Host::Ipv4(address) => check_address(IpAddr::V4(address), way)?,
+        Host::Ipv6(address) => check_address(IpAddr::V6(address), way)?,
+        Host::Domain(_) => {}
+    }
+    Ok(way)
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use testbed::receiver::{Answer, Receiver};
 
+use ports::outbound::Reach;
+
 use super::*;
 
 /// Long enough for anything on this machine.
@@ -16,7 +18,7 @@ fn request(url: &str, reach: Reach) -> OutboundRequest {
 
 /// Asks a receiver on this machine.
 async fn ask(client: &GuardedClient, url: &str) -> Result<OutboundAnswer, OutboundFailure> {
-    client.post(request(url, Reach::Loopback)).await
+    client.post(request(url, Reach::Private)).await
 }
 
 /// Everything that must not be reached from a live platform (reliability 4.6). Where the port
@@ -106,17 +108,40 @@ async fn no_probe_of_a_live_platform_opens_a_connection() {
     assert_eq!(receiver.connections(), 1);
 }
 
+/// A network that no operator means when private addresses are allowed.
+const NEVER: [&str; 8] = [
+    "169.254.169.254",
+    "100.64.0.1",
+    "[fe80::1]",
+    "[fd00:ec2::254]",
+    "[::ffff:10.0.0.1]",
+    "[64:ff9b::a00:1]",
+    "0.0.0.0",
+    "255.255.255.255",
+];
+
 #[tokio::test]
-async fn a_platform_without_real_money_reaches_this_machine_and_no_network_beside_it() {
+async fn a_platform_without_real_money_reaches_this_machine_and_private_networks_alone() {
     let client = GuardedClient::default();
-    for host in ["10.0.0.1", "192.168.0.1", "169.254.169.254", "[fe80::1]", "[fd00::1]", "0.0.0.0"]
-    {
+    for host in NEVER {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}/");
             let answer = ask(&client, &url).await;
             assert!(matches!(answer, Err(OutboundFailure::Refused(_))), "{url}: {answer:?}");
         }
     }
+    let way = |url: &str| {
+        check_url(&Url::parse(url).expect("a URL"), Reach::Private).map_err(|no| no.to_string())
+    };
+    for host in ["10.1.2.3", "172.31.0.1", "192.168.0.1", "[fd12::1]", "127.0.0.1", "[::1]"] {
+        assert_eq!(way(&format!("http://{host}:3000/hook")), Ok(Way::Plain), "{host}");
+        assert_eq!(way(&format!("https://{host}:3000/hook")), Ok(Way::Any), "{host}");
+    }
+    assert!(way("http://8.8.8.8/").is_err_and(|no| no.contains("use https")));
+    assert_eq!(way("https://8.8.8.8:444/"), Ok(Way::Any));
+    // A name is reached by http if all of its addresses are private.
+    assert_eq!(way("http://app.internal:3000/"), Ok(Way::Plain));
+    assert!(check_address("8.8.8.8".parse().expect("an address"), Way::Plain).is_err());
     let receiver = Receiver::start().expect("a receiver");
     receiver.answer(Answer::status(418).body("hello"));
     for host in ["127.0.0.1", "localhost"] {
@@ -151,7 +176,7 @@ async fn who_does_not_answer_or_is_not_there_is_told_apart() {
     let mut receiver = Receiver::start().expect("a receiver");
     let url = receiver.url("/");
     let hurried =
-        || OutboundRequest { within: Duration::from_millis(50), ..request(&url, Reach::Loopback) };
+        || OutboundRequest { within: Duration::from_millis(50), ..request(&url, Reach::Private) };
     // The time is that of the whole exchange: an answer that begins does not stop it.
     for answer in [Answer::status(200).held(), Answer::status(200).body("late").with_body_held()] {
         receiver.answer(answer);

@@ -6,7 +6,6 @@ pub mod scenarios;
 
 use std::future::ready;
 
-use domain::external_account::Status;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
@@ -19,6 +18,10 @@ use ports::rail::{
 pub struct Unconnected;
 
 impl PaymentRail for Unconnected {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
     fn instructions(&self, _: &Deposit<'_>) -> Vec<FundingInstruction> {
         Vec::new()
     }
@@ -31,16 +34,13 @@ impl PaymentRail for Unconnected {
         Box::pin(ready(RailAnswer::Failed(RailFailure::NotConnected)))
     }
 
-    /// Nobody can say whether a bank account is whose it should be.
+    /// An account that nobody can check or pay would wait for ever.
     fn inspect<'a>(
         &'a self,
-        inquiry: &'a AccountInquiry,
+        _: &'a AccountInquiry,
         _: Timestamp,
     ) -> Pending<'a, Result<AccountReport, NoReport>> {
-        let usable = AccountReport::usable();
-        let is_wallet = inquiry.account.account_type().is_wallet();
-        let status = if is_wallet { Status::Active } else { Status::Pending };
-        Box::pin(ready(Ok(AccountReport { status, ..usable })))
+        Box::pin(ready(Err(NoReport::NotConnected)))
     }
 }
 

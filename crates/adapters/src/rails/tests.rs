@@ -68,4 +68,9 @@ fn without_a_partner_nothing_is_taken_and_nothing_is_paid() {
         let answer = answer_of(Unconnected.ask(&order, order.since));
         assert_eq!(answer, RailAnswer::Failed(RailFailure::NotConnected));
     }
+    assert!(!Unconnected.is_connected());
+    let account = account("USD_ACCOUNT", "accountNumber", "123456789012");
+    let inquiry = AccountInquiry { account, since: Timestamp::from_millis(0), settings: None };
+    let report = answer_of(Unconnected.inspect(&inquiry, inquiry.since));
+    assert_eq!(report, Err(NoReport::NotConnected));
 }

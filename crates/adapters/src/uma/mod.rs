@@ -13,6 +13,10 @@ use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, Provider, Uma
 pub struct Unconnected;
 
 impl UmaPeer for Unconnected {
+    fn is_connected(&self) -> bool {
+        false
+    }
+
     fn providers(&self) -> Vec<Provider> {
         Vec::new()
     }

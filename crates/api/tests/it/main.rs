@@ -7,6 +7,7 @@ mod pay;
 mod held_rail;
 
 mod deliveries;
+mod live;
 mod documents;
 mod browser;
 mod compression;

@@ -1012,21 +1012,6 @@ async fn nobody_is_paid_after_being_deleted() {
     server.verify();
 }
 
-#[tokio::test]
-async fn real_money_needs_a_rail() {
-    let server = Server::new();
-    let client = server.platform_with(domain::platform::Mode::Live, true).await;
-    let customer = client.customer().await;
-    let usd = client.account(Some(&customer), "USD").await;
-    let body = crate::pay::usdc_wallet(&customer, "abc");
-    let wallet = client.post("/customers/external-accounts", &body).await;
-    let wallet = text(&wallet.expect(201)["id"]);
-    let quote = client.quote(&sending(&from(&usd), &to(&wallet), 10_000)).await;
-    client.execute(&quote).await.refused(400, "INVALID_BANK_ACCOUNT");
-    client.stands_at(&quote, "PENDING", "PENDING").await;
-    server.verify();
-}
-
 /// The ids of a list's rows.
 fn ids(answer: &Answer) -> Vec<String> {
     let rows = answer.expect(200)["data"].as_array().expect("rows").iter();

@@ -34,7 +34,7 @@ pub(crate) async fn exchange(
         Some(url) => {
             let request = OutboundRequest {
                 url,
-                reach: reach(platform.mode),
+                reach: reach(app, platform.mode),
                 // Receivers compare with the time on their own clocks, whatever the platform's
                 // shows.
                 headers: signer.headers(event, started),
@@ -55,7 +55,8 @@ pub(crate) async fn exchange(
             peer = answer.peer;
             let asked = answer.retry_after.map(|asked| asked.delay(ended).as_millis());
             retry_after = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
-            let body = answer.body.iter().copied().take(delivery::ANSWER_MAX).collect();
+            let kept = delivery::ANSWER_MAX.min(app.env().webhooks.answer_bytes_shown);
+            let body = answer.body.iter().copied().take(kept).collect();
             Outcome::Answered { status: answer.status, body }
         }
         Err(OutboundFailure::Refused(why)) => Outcome::Refused(why.clone()),

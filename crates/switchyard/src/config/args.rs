@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use domain::currency::Currency;
 use domain::event::{EventKind, EventNames};
 use domain::id::{CustomerId, PlatformId, TokenId};
@@ -67,7 +67,7 @@ pub(super) struct CommonOptions {
         value_name = "URL",
         env = "SWITCHYARD_DATABASE_URL",
         hide_env_values = true,
-        default_value = "sqlite://switchyard.db"
+        default_value = DATABASE_URL
     )]
     pub(super) database_url: String,
 
@@ -87,6 +87,34 @@ pub(super) struct CommonOptions {
     #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
     #[arg(value_name = "FORMAT", env = "SWITCHYARD_LOG_FORMAT", hide_env_values = true)]
     pub(super) log_format: Option<LogFormat>,
+
+    /// Prints for programs: JSON objects, one a line, on standard output, and what went wrong as
+    /// one on standard error.
+    #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
+    pub(super) json: bool,
+}
+
+/// The database where nothing else is said.
+pub(super) const DATABASE_URL: &str = "sqlite://switchyard.db";
+
+/// Options of every command that say which database is meant.
+const OF_DATABASE: [&str; 2] = ["database_url", "key_file"];
+
+/// Commands that open no database of the operator's.
+const WITHOUT_DATABASE: [&str; 4] = ["listen", "demo", "completions", "man"];
+
+/// The command line as its help shows it: no command has an option that it does not read.
+pub fn definition() -> clap::Command {
+    let mut command = CommandLine::command();
+    for name in WITHOUT_DATABASE {
+        let hidden: Vec<_> = command
+            .get_arguments()
+            .filter(|option| OF_DATABASE.contains(&option.get_id().as_str()))
+            .map(|option| option.clone().hide(true))
+            .collect();
+        command = command.mut_subcommand(name, |command| command.args(hidden));
+    }
+    command
 }
 
 /// What to do.
@@ -105,8 +133,8 @@ pub enum Command {
     /// A customer, funding, a quote with foreign exchange, its execution, a payment to a bank
     /// account and one that the bank refuses, a payment that comes from a UMA address, the events
     /// that its endpoint is sent, the ledger's accounts, and the check of it all.
-    #[command(after_help = "Example:\n  switchyard demo")]
-    Demo,
+    #[command(after_help = "Example:\n  switchyard demo --keep demo")]
+    Demo(Demo),
 
     /// Sends a platform's events to a developer's machine, as they happen.
     ///
@@ -167,6 +195,61 @@ pub enum Command {
     /// Lists, makes and revokes API tokens.
     #[command(subcommand, after_help = "Example:\n  switchyard token list")]
     Token(TokenCommand),
+
+    /// Prints what a shell needs to complete the commands and options of this program.
+    #[command(after_help = "Example:\n  \
+        switchyard completions bash > /etc/bash_completion.d/switchyard")]
+    Completions(Completions),
+
+    /// Writes the manual pages of this program and its commands into a folder.
+    #[command(after_help = "Example:\n  switchyard man /usr/local/share/man/man1")]
+    Man(Man),
+}
+
+impl Command {
+    /// Whether it opens the database that the command line names.
+    pub(super) fn reads_database(&self) -> bool {
+        match self {
+            Self::Serve(_)
+            | Self::Verify(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::Migrate(_)
+            | Self::Platform(_)
+            | Self::Customer(_)
+            | Self::Token(_) => true,
+            Self::Demo(_) | Self::Listen(_) | Self::Completions(_) | Self::Man(_) => false,
+        }
+    }
+
+    /// Whether it reads secrets from the environment.
+    pub(super) fn reads_secrets(&self) -> bool {
+        self.reads_database() || matches!(self, Self::Listen(_))
+    }
+}
+
+/// Options of `demo`.
+#[derive(Debug, Clone, Args)]
+pub struct Demo {
+    /// Leaves the database and its key in this folder, and says how to look at them.
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Clone, Args)]
+pub struct Completions {
+    /// Which shell.
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Clone, Args)]
+pub struct Man {
+    /// The folder, which must be there.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 /// Options of `serve`.
@@ -281,11 +364,7 @@ pub struct Forward {
 
 /// Options of `verify`.
 #[derive(Debug, Clone, Args)]
-pub struct Verify {
-    /// Prints the result as one JSON object.
-    #[arg(long)]
-    pub json: bool,
-}
+pub struct Verify {}
 
 /// Options of `backup`.
 #[derive(Debug, Clone, Args)]
@@ -385,7 +464,12 @@ pub struct CreatePlatform {
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: String,
 
-    /// Moves real money. Without it, a sandbox.
+    /// For real money. Without it, a sandbox.
+    ///
+    /// This release connects to no payment rail and not to the UMA network. A live platform has
+    /// customers, identity checks by the operator, accounts, quotes and payments between accounts
+    /// of this server; it refuses external accounts, transfers in and out, quotes that are funded
+    /// in real time, and addresses of other institutions. docs/operating.md has the list.
     #[arg(long)]
     pub live: bool,
 
@@ -479,6 +563,10 @@ pub struct ListTokens {
     /// Id of the platform; all, when left out.
     #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
     pub platform: Option<PlatformId>,
+
+    /// Also those that were revoked.
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// Options of `token create`.

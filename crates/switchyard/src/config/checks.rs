@@ -1,6 +1,6 @@
 //! Checks of single values: each says in one line how its value must be.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use http::Uri;
 use rust_decimal::Decimal;
 
 use super::{
-    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, ConfigError, KeySource,
-    SECRET_KEY_VARIABLE, SecretKey,
+    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, ConfigError, Environment,
+    KeySource, SECRET_KEY_VARIABLE, SecretKey,
 };
 use crate::database::Database;
 use crate::keyfile::{KEY_BYTES, parse_key};
@@ -53,6 +53,17 @@ impl FromStr for PublicUrl {
                     .to_owned(),
             )),
         }
+    }
+}
+
+impl PublicUrl {
+    /// Whether it leads to this machine from nowhere else. A proxy in front of a server has another
+    /// address than the server.
+    pub fn is_local(&self) -> bool {
+        let url: Option<Uri> = self.0.parse().ok();
+        let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
     }
 }
 
@@ -236,12 +247,14 @@ pub fn parse_credentials(
 /// file makes of a variable that its own environment lacks.
 pub(super) fn text_of(
     name: &str,
-    variable: &impl Fn(&str) -> Option<OsString>,
+    environment: &Environment,
 ) -> Result<Option<String>, ConfigError> {
-    let Some(value) = variable(name).filter(|value| !value.is_empty()) else {
+    let value = environment.get(OsStr::new(name)).filter(|value| !value.is_empty());
+    let Some(value) = value else {
         return Ok(None);
     };
-    let text = value.into_string().map_err(|_| ConfigError(format!("{name} is not text")))?;
+    let text =
+        value.clone().into_string().map_err(|_| ConfigError(format!("{name} is not text")))?;
     Ok(Some(text))
 }
 

@@ -13,10 +13,8 @@ const SECRET: &str = "a-secret-of-the-tests";
 
 fn read_with(line: &str, variables: &[(&str, &str)]) -> Result<Config, Refusal> {
     let arguments = std::iter::once("switchyard").chain(line.split_whitespace());
-    read(arguments.map(OsString::from), |name| {
-        let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
-        Some(OsString::from(value))
-    })
+    let environment = variables.iter().map(|(name, value)| (name.into(), value.into()));
+    read(arguments.map(OsString::from), &environment.collect())
 }
 
 fn config(line: &str) -> Config {
@@ -51,7 +49,7 @@ fn without_a_command_it_serves() {
         assert_eq!(serve.listen.to_string(), "127.0.0.1:8080", "{line}");
         assert_eq!(serve.quote_lifetime_seconds, 300, "{line}");
         assert_eq!(serve.uma_domain_at(8080).as_str(), "localhost:8080", "{line}");
-        let delivering = serve.webhooks.delivering();
+        let delivering = serve.webhooks.delivering(true);
         assert_eq!(delivering.schedule, Schedule::USUAL, "{line}");
         assert_eq!(delivering.within, Delivering::WITHIN, "{line}");
     }
@@ -99,8 +97,8 @@ fn the_operators_commands() {
         panic!("{line}")
     };
     assert!(create.live && create.regulated);
-    let Command::Verify(verify) = config("verify --json").command else { panic!("verify") };
-    assert!(verify.json);
+    assert!(config("verify --json").json && config("--json token list").json);
+    assert!(!config("verify").json);
 
     let line = format!(
         "platform set-pricing --platform {platform} --from usd --spread 0.005 --fixed-fee 200"
@@ -343,4 +341,77 @@ fn limits_of_connections_can_be_set() {
     }
     assert!(refusal("--trust-forwarded-from nonsense", &[]).contains("such as 10.0.0.0/8"));
     assert!(refusal("--idle-timeout-seconds 1", &[]).contains("not in 10..=3600"));
+}
+
+#[test]
+fn a_variable_that_nobody_reads_is_refused_and_the_nearest_one_named() {
+    let unknown = |name: &str| refusal("", &[(name, "x")]);
+    for (slip, meant) in [
+        ("SWITCHYARD_LISEN", "SWITCHYARD_LISTEN"),
+        ("SWITCHYARD_DATABSE_URL", "SWITCHYARD_DATABASE_URL"),
+        ("SWITCHYARD_SECRETKEY", "SWITCHYARD_SECRET_KEY"),
+        ("SWITCHYARD_CLIENT_SECRETS", "SWITCHYARD_CLIENT_SECRET"),
+        ("SWITCHYARD_LOGS", "SWITCHYARD_LOG"),
+        ("SWITCHYARD_ALLOW_PRIVATE_WEBHOOK", "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS"),
+    ] {
+        let line = unknown(slip);
+        assert!(line.contains(slip) && line.ends_with(&format!("{meant}?")), "{line}");
+        assert!(!line.contains('\n'), "{line}");
+    }
+    assert!(unknown("SWITCHYARD_XYZZY").contains("unset it"));
+    let both = refusal("", &[("SWITCHYARD_LISEN", "x"), ("SWITCHYARD_XYZZY", "y")]);
+    assert!(both.contains("SWITCHYARD_LISEN") && both.contains("SWITCHYARD_XYZZY"), "{both}");
+    // A command takes what others read, and what is not this program's.
+    let others = [("SWITCHYARD_LISTEN", "127.0.0.1:1"), ("SWITCH", "1"), ("PATH", "/bin")];
+    read_with("verify", &others).unwrap();
+    // Kubernetes sets these for a service that is called switchyard.
+    let links = [
+        ("SWITCHYARD_SERVICE_HOST", "10.0.0.1"),
+        ("SWITCHYARD_SERVICE_PORT_HTTP", "8080"),
+        ("SWITCHYARD_PORT", "tcp://10.0.0.1:8080"),
+        ("SWITCHYARD_PORT_8080_TCP_ADDR", "10.0.0.1"),
+    ];
+    read_with("", &links).unwrap();
+    assert!(refusal("", &[("SWITCHYARD_PORT", "9000")]).contains("SWITCHYARD_PORT"));
+}
+
+#[test]
+fn a_command_shows_the_options_that_it_reads() {
+    for (command, shown) in [("listen", "--api"), ("demo", "--keep"), ("completions bash", "SHELL")]
+    {
+        let Err(Refusal::Usage(error)) = read_with(&format!("{command} --help"), &[]) else {
+            panic!("{command}")
+        };
+        let help = error.render().to_string();
+        assert!(help.contains(shown) && help.contains("--json"), "{help}");
+        assert!(!help.contains("--database-url") && !help.contains("--key-file"), "{help}");
+    }
+    let Err(Refusal::Usage(error)) = read_with("verify --help", &[]) else { panic!("verify") };
+    assert!(error.render().to_string().contains("--database-url"));
+}
+
+#[test]
+fn private_networks_are_reached_while_the_server_is_local_or_the_operator_allows_it() {
+    use ports::outbound::Reach;
+    for (line, is_local, reach, bytes) in [
+        ("", true, Reach::Private, 4_096),
+        ("", false, Reach::Public, 0),
+        ("--allow-private-webhooks", false, Reach::Private, 0),
+        ("--webhook-answer-bytes 100", false, Reach::Public, 100),
+        ("--webhook-answer-bytes 0", true, Reach::Private, 0),
+    ] {
+        let delivering = serve(line).webhooks.delivering(is_local);
+        let found = (delivering.sandbox_reach, delivering.answer_bytes_shown);
+        assert_eq!(found, (reach, bytes), "{line} {is_local}");
+    }
+    for (url, is_local) in [
+        ("http://localhost:8080", true),
+        ("http://127.0.0.2", true),
+        ("http://[::1]:8080", true),
+        ("https://pay.example.com", false),
+        ("http://10.0.0.1", false),
+        ("http://localhost.example.com", false),
+    ] {
+        assert_eq!(url.parse::<PublicUrl>().unwrap().is_local(), is_local, "{url}");
+    }
 }

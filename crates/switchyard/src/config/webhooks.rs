@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use domain::delivery::Schedule;
+use ports::outbound::Reach;
 use service::app::Delivering;
 
 /// A longer pause than half an hour is promised to nobody (contract 7.4).
@@ -11,6 +12,9 @@ const LONGEST_SECONDS_MAX: i64 = 1_800;
 
 /// Longer than this an endpoint that hangs only holds connections (contract 7.4).
 const TIMEOUT_SECONDS_MAX: u64 = 30;
+
+/// As much of an answer as is ever read.
+const ANSWER_BYTES_MAX: i64 = Delivering::ANSWER_BYTES_MAX as i64;
 
 /// As long as events are kept at least.
 const DAYS_MAX: i64 = 30;
@@ -61,11 +65,37 @@ pub struct Webhooks {
         value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX)
     )]
     pub webhook_retry_days: i64,
+
+    /// Lets sandbox platforms have their endpoints in private networks and on this machine, also
+    /// while others reach this server.
+    ///
+    /// Without it they can only while the server listens on a loopback address and --public-url is
+    /// none but this machine's. Whoever has a token can then send requests to services of these
+    /// networks. Live platforms never can.
+    #[arg(
+        long,
+        env = "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS",
+        hide_env_values = true,
+        value_parser = clap::builder::BoolishValueParser::new()
+    )]
+    pub allow_private_webhooks: bool,
+
+    /// How much of what an endpoint answers clients are shown, from 0 to 4096 [default: 4096 while
+    /// only this machine reaches the server, else 0].
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "SWITCHYARD_WEBHOOK_ANSWER_BYTES",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u16).range(0..=ANSWER_BYTES_MAX)
+    )]
+    pub webhook_answer_bytes: Option<u16>,
 }
 
 impl Webhooks {
-    /// The options as the service takes them.
-    pub fn delivering(&self) -> Delivering {
+    /// The options as the service takes them. `is_local` says whether only this machine reaches the
+    /// server.
+    pub fn delivering(&self, is_local: bool) -> Delivering {
         const SECOND: i64 = 1_000;
         const DAY: i64 = 86_400 * SECOND;
         Delivering {
@@ -75,6 +105,15 @@ impl Webhooks {
                 horizon_millis: self.webhook_retry_days * DAY,
             },
             within: Duration::from_secs(self.webhook_timeout_seconds),
+            sandbox_reach: match is_local || self.allow_private_webhooks {
+                true => Reach::Private,
+                false => Reach::Public,
+            },
+            answer_bytes_shown: match self.webhook_answer_bytes {
+                Some(bytes) => bytes.into(),
+                None if is_local => Delivering::ANSWER_BYTES_MAX,
+                None => 0,
+            },
         }
     }
 }
