@@ -11,6 +11,10 @@ impl Identification for TesterDecides {
     fn outcomes(&self) -> &'static [Outcome] {
         &[Outcome::Approved, Outcome::Rejected, Outcome::LeftToOperator, Outcome::Canceled]
     }
+
+    fn note(&self) -> Option<&'static str> {
+        Some("This is a sandbox. The buttons below decide how the check ends.")
+    }
 }
 
 /// Takes what the person says and leaves the decision to the operator: no provider that could

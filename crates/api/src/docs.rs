@@ -92,7 +92,8 @@ impl Document {
 
     /// Weak: the same for every encoding of the document, and another for another address in it.
     fn tag(&self, origin: &str) -> HeaderValue {
-        let hash = hex::encode(Sha256::new().chain_update(self.digest).chain_update(origin).finalize());
+        let hash =
+            hex::encode(Sha256::new().chain_update(self.digest).chain_update(origin).finalize());
         let tag = HeaderValue::from_str(&format!("W/\"{}\"", &hash[..32]));
         tag.expect("digits are a header value")
     }
@@ -152,7 +153,14 @@ fn start() -> String {
         "hideClientButton": true,
         "showDeveloperTools": "never",
     });
-    format!("Scalar.createApiReference('#app', {configuration});\n")
+    // The library's code views scroll, and a keyboard has to reach what scrolls.
+    format!(
+        "Scalar.createApiReference('#app', {configuration});\n\
+         const focusable = () => document.querySelectorAll('.cm-scroller:not([tabindex=\"0\"])')\
+         .forEach((view) => {{ view.tabIndex = 0; }});\n\
+         new MutationObserver(focusable).observe(document.documentElement, \
+         {{ childList: true, subtree: true }});\n"
+    )
 }
 
 fn page(library: &Asset, start: &Asset) -> String {

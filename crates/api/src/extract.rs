@@ -169,7 +169,7 @@ fn names(route: &str) -> Names {
             ("umaAddress", "receiverUmaAddress"),
         ],
         "/invitations" => &[("amount", "amountToSend"), ("umaAddress", "inviterUma")],
-        "/invitations/{code}/claim" => &[("umaAddress", "inviteeUma")],
+        "/invitations/{invitationCode}/claim" => &[("umaAddress", "inviteeUma")],
         "/config" => &[("currency", "supportedCurrencies")],
         _ => &[],
     }

@@ -48,7 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::HttpBody as _;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -186,7 +186,21 @@ pub fn router(app: App) -> Router {
         .fallback(not_found)
         .layer(from_fn(finish))
         .nest(&format!("/{VERSION}"), versioned);
-    compression::of(router)
+    // The last layer is the first to see a request.
+    compression::of(router).layer(from_fn(head_as_get))
+}
+
+/// Answers HEAD as GET would be, in whatever encoding, without the body (RFC 9110, 9.3.2).
+async fn head_as_get(mut request: Request, next: Next) -> Response {
+    if request.method() != Method::HEAD {
+        return next.run(request).await;
+    }
+    *request.method_mut() = Method::GET;
+    let (mut parts, body) = next.run(request).await.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(parts, Body::empty())
 }
 
 /// The OpenAPI document of the routes.
@@ -291,9 +305,6 @@ pub async fn finish(request: Request, next: Next) -> Response {
             response.headers_mut().insert(header::ALLOW, allow);
         }
     }
-    if method == Method::HEAD {
-        response = without_body(response);
-    }
     let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
     metrics::histogram!("switchyard_http_request_seconds", &labels).record(started.elapsed());
     let [route_label, method_label] = labels;
@@ -329,25 +340,12 @@ fn control_characters(query: &str) -> Result<(), ApiError> {
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
-        Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",
         Method::POST => "POST",
         Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
         _ => "other",
     }
-}
-
-/// An answer to HEAD: the headers that GET would have, its length among them.
-fn without_body(response: Response) -> Response {
-    let length = response.body().size_hint().exact();
-    let (mut parts, _) = response.into_parts();
-    if let Some(length) = length
-        && !parts.headers.contains_key(header::CONTENT_LENGTH)
-    {
-        parts.headers.insert(header::CONTENT_LENGTH, length.into());
-    }
-    Response::from_parts(parts, axum::body::Body::empty())
 }
 
 /// Whether a refusal is one of ours: JSON, or a page for a person. The framework's are plain text.

@@ -3,8 +3,8 @@
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
-/// Letters that Unicode counts as letters or symbols and every font shows as nothing: the fillers of
-/// Hangul and the empty cell of Braille.
+/// Letters that Unicode counts as letters or symbols and every font shows as nothing: the fillers
+/// of Hangul and the empty cell of Braille.
 const BLANK: [char; 5] = ['\u{115F}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{FFA0}'];
 
 /// Invisible characters that names need inside: joiners of emoji and of Persian and Indic letters,

@@ -34,4 +34,9 @@ pub trait Identification: Send + Sync {
     /// The outcomes that the page of a check leads to, the first of them when the person just goes
     /// on. Where a person must not decide about itself, none of them is a decision.
     fn outcomes(&self) -> &'static [Outcome];
+
+    /// A word to the person above the page of a check, if there is one to say.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
 }

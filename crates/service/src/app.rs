@@ -78,7 +78,7 @@ pub struct Delivering {
     /// How long an endpoint has for the whole of an exchange.
     pub within: Duration,
     /// Where requests of a platform may go whose money is not real.
-    pub sandbox_reach: Reach,
+    pub test_reach: Reach,
     /// How many bytes of an endpoint's answer clients are shown: who chooses an address inside this
     /// network must not be able to read what is there.
     pub answer_bytes_shown: usize,
@@ -96,7 +96,7 @@ impl Delivering {
     pub const USUAL: Self = Self {
         schedule: Schedule::USUAL,
         within: Self::WITHIN,
-        sandbox_reach: Reach::Private,
+        test_reach: Reach::Private,
         answer_bytes_shown: Self::ANSWER_BYTES_MAX,
     };
 }

@@ -495,7 +495,8 @@ fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
     Ok(movements::receipt(Rail::Lightning, account, *platform, Sending(msat), fees, *received)?)
 }
 
-/// Credits an incoming payment whose money is here, and sees that it goes on to its deposit account.
+/// Credits an incoming payment whose money is here, and sees that it goes on to its deposit
+/// account.
 pub(crate) fn credit(
     app: &App,
     unit: &mut Unit<'_, '_>,

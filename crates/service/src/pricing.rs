@@ -146,8 +146,8 @@ pub fn conversion(
     Ok(Conversion { deposited: priced.received.money(), rate, fees: priced.own_fees() })
 }
 
-/// The least and the most that can arrive over a corridor when from `min` to `max` smallest units of
-/// `sending` may be sent; nothing if nothing can.
+/// The least and the most that can arrive over a corridor when from `min` to `max` smallest units
+/// of `sending` may be sent; nothing if nothing can.
 pub fn delivered(
     corridor: Corridor,
     sending: Currency,

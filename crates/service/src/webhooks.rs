@@ -43,10 +43,7 @@ pub struct Tested {
 
 /// Where a platform's requests may go.
 fn reach(app: &App, mode: Mode) -> Reach {
-    match mode {
-        Mode::Live => Reach::Public,
-        Mode::Sandbox => app.env().webhooks.sandbox_reach,
-    }
+    if mode == Mode::Live { Reach::Public } else { app.env().webhooks.test_reach }
 }
 
 /// Sends an event of the kind `TEST` to the platform's endpoint, once, and tells what it answered.

@@ -511,8 +511,8 @@ impl Unit<'_, '_> {
         Ok(())
     }
 
-    /// Makes known up to when a platform's rows are counted, for one that is new or goes to the lists
-    /// of another account.
+    /// Makes known up to when a platform's rows are counted, for one that is new or goes to the
+    /// lists of another account.
     pub fn know_counted(&mut self, platform: PlatformId) -> Result<(), StoreError> {
         self.get::<Counted>(&platform).map(drop)
     }

@@ -42,8 +42,8 @@ pub async fn run_beside(
         .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
     // The port comes first: a second server on it must not touch the database.
     let (listener, listen) = bind(&options.listen, "--listen").await?;
-    let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let admin = match options.connections.admin_listen_beside(&options.listen, is_loopback) {
+    let is_of_this_machine = is_loopback(&listener);
+    let admin = match options.connections.admin_listen_beside(&options.listen, is_of_this_machine) {
         Some(admin) => Some(bind(&admin, "--admin-listen").await?),
         None => None,
     };
@@ -54,8 +54,7 @@ pub async fn run_beside(
     };
     let for_servers = admin.as_ref().map_or(Some(&listen), |(listener, admin)| {
         // Another machine means itself by an address of its own.
-        let is_own = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        (is_loopback || !is_own).then_some(admin)
+        (is_of_this_machine || !is_loopback(listener)).then_some(admin)
     });
     let peer_address = options.peer_address_at(for_servers);
     if config.database.is_shared() && peer_address.is_none() && options.peer_url.is_none() {
@@ -66,7 +65,7 @@ pub async fn run_beside(
         );
     }
     let is_local =
-        is_loopback(&listener) && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
+        is_of_this_machine && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
     let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
     let mut held = config.database.hold()?;
     let opened = wiring::open_to_serve(&config.database, &config.key, env, &mut held)?;

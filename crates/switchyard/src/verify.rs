@@ -22,12 +22,16 @@ pub fn run(config: &Config) -> Result<u8, Failure> {
 fn check(config: &Config) -> Result<Report, Failure> {
     wiring::refuse_missing(&config.database, "--database-url")?;
     let keyring = wiring::keyring_if_there(&config.database, &config.key)?;
-    verify(&*config.database.engine(), keyring.as_ref()).map_err(|error| {
-        match config.database.unwritable_folder() {
-            Some(why) => Failure::new(why),
-            None => wiring::failed(&config.database, error),
-        }
-    })
+    let unwritable = || config.database.unwritable_folder().map(Failure::new);
+    let report = verify(&*config.database.engine(), keyring.as_ref());
+    let report = report
+        .map_err(|error| unwritable().unwrap_or_else(|| wiring::failed(&config.database, error)))?;
+    // Without its log, a database that was in use looks like an empty one.
+    let is_empty = report.checks.first().is_some_and(|schema| schema.rows == 0);
+    match unwritable().filter(|_| is_empty) {
+        Some(failure) => Err(failure),
+        None => Ok(report),
+    }
 }
 
 /// The report for people: one line for each predicate, the breaks below, and the sum of it.

@@ -117,7 +117,8 @@ fn open_held(
 }
 
 /// Like [`open`], for a server. Unless servers share the database, nobody beside it changes
-/// payments: others are kept away ([`Database::hold`], which has given `held`), and operators' commands leave them alone.
+/// payments: others are kept away ([`Database::hold`], which has given `held`), and operators'
+/// commands leave them alone.
 pub fn open_to_serve(
     database: &Database,
     key: &KeySource,

@@ -892,7 +892,8 @@ fn a_demo_that_is_kept_can_be_looked_at_and_served() {
     }
     let serve = "--database-url sqlite://story/demo.db";
     assert!(out.contains(&format!("switchyard {serve}\n")), "{out}");
-    let curl = out.lines().find(|line| line.contains("/transactions")).unwrap();
+    let is_curl = |line: &&str| line.contains("curl -u") && line.contains("/transactions");
+    let curl = out.lines().find(is_curl).unwrap();
     let user = curl.split_whitespace().nth(2).unwrap();
     let line = format!("{serve} --listen 127.0.0.1:0 --log-format json");
     let server = Server::start_with(switchyard(path, &line));

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use testbed::instance::Installation;
@@ -54,6 +56,43 @@ fn commands_work_on_a_server_and_tell_no_password() {
     let key = folder.path().join("switchyard.key");
     std::fs::copy(key, elsewhere.path().join("switchyard.key")).unwrap();
     check(elsewhere.path(), &url, "platform list", 0, "first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_reach_each_other_where_the_operator_does() {
+    let database = Database::fresh();
+    let installation = Installation::new(env!("CARGO_BIN_EXE_switchyard"), &database.url());
+    let installation = installation.with("SWITCHYARD_SECRET_KEY", KEY);
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let admins = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+    let servers = admins
+        .each_ref()
+        .map(|admin| installation.clone().with("SWITCHYARD_ADMIN_LISTEN", admin).start().unwrap());
+    let api = Api::new(&servers.each_ref().map(|server| server.base())).unwrap();
+    api.ready().await.unwrap();
+    let recorder = Recorder::set_up(api).await.unwrap();
+    let load = Load::start(&recorder, 4);
+    recorder.more(200).await.unwrap();
+    load.stop().await.unwrap();
+    recorder.settled().await.unwrap();
+    let report = recorder.check().await.unwrap();
+    assert_eq!(report.lost, 0, "{report}");
+    let http = testbed::recorder::http(Duration::from_secs(10)).unwrap();
+    let get = async |url: String| http.get(url).send().await.unwrap();
+    let mut relayed = 0;
+    for (admin, server) in admins.iter().zip(&servers) {
+        let metrics = get(format!("http://{admin}/metrics")).await;
+        let metrics = metrics.text().await.unwrap();
+        let answered = "switchyard_relayed_requests_total{outcome=\"answered\"} ";
+        relayed += metrics.lines().filter(|line| line.starts_with(answered)).count();
+        for path in ["metrics", "peer"] {
+            let answer = get(format!("{}/{path}", server.base())).await;
+            assert_eq!(answer.status(), 404, "{path}");
+        }
+    }
+    assert!(relayed > 0, "nothing was passed on");
+    drop(servers);
+    installation.verify().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

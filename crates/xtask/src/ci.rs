@@ -1,6 +1,5 @@
 //! `cargo xtask ci`: everything a change must pass, in the order that finds mistakes soonest.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 

@@ -115,8 +115,8 @@ enum At {
     Closed,
 }
 
-/// Checks that quotes stand around whole fields, and are doubled inside of them. Gives the number of
-/// rows below the header; blank lines are none.
+/// Checks that quotes stand around whole fields, and are doubled inside of them. Gives the number
+/// of rows below the header; blank lines are none.
 fn quotes(text: &str) -> Result<usize, Refused> {
     let (mut at, mut is_blank, mut records, mut line) = (At::Start, true, 0_u64, 1_u64);
     let mut opened = (0, 1);
@@ -298,7 +298,7 @@ mod tests {
 
         #[test]
         fn what_a_writer_writes_is_read_back(
-            rows in proptest::collection::vec(proptest::collection::vec("[a\",\r\né]{1,6}", 2), 1..6),
+            rows in prop::collection::vec(prop::collection::vec("[a\",\r\né]{1,6}", 2), 1..6),
         ) {
             let mut writer = csv::Writer::from_writer(Vec::new());
             writer.write_record(["id", "fullName"]).expect("a header");

@@ -11,7 +11,7 @@ use domain::country::Country;
 use domain::customer::{Customer, Identity, Individual};
 use domain::id::IdentityCheckId;
 use domain::kyc::IdentityCheck;
-use domain::platform::{Mode, Platform};
+use domain::platform::Platform;
 use domain::time::Date;
 use maud::{Markup, html};
 use ports::identity::Outcome;
@@ -274,12 +274,7 @@ fn form(app: &App, opened: &Opened, answers: &Answers, mistakes: &Mistakes) -> R
     let field = |one: &Field| field(one, answers, mistakes, today);
     let content = html! {
         p { (platform.name) " asks who you are." }
-        @match platform.mode {
-            Mode::Sandbox => {
-                p.note { "This is a sandbox. The buttons below decide how the check ends." }
-            }
-            Mode::Live => {}
-        }
+        @if let Some(note) = app.env().identification(platform.mode).note() { p.note { (note) } }
         @if !mistakes.is_empty() {
             p.mistake role="alert" { "Please look again at what is marked below." }
         }

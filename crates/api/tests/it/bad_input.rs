@@ -601,7 +601,6 @@ async fn paths_that_are_not_there_answer_in_the_shape_of_errors() {
         check(&format!("/{version}{path}")).await;
     }
     for path in [
-        "/",
         "/config",
         "/2025-10-14/config",
         "/2025-10-1/config",

@@ -35,6 +35,7 @@ async fn earlier_account(server: &Server, client: &Client, customer: &str) -> St
     let id = server.app.new_id(Ahead::NONE, now);
     let new = NewExternalAccount {
         customer_id: Some(CustomerId::parse(customer).expect("an id")),
+        path: "",
         currency: known.currency,
         info: known.info.clone(),
         platform_account_id: None,

@@ -330,7 +330,8 @@ async fn every_event_is_a_webhook_of_the_document() {
     let invitation = json!({ "inviterUma": receiver, "firstName": "Ada" });
     let invitation = client.post("/invitations", &invitation).await.expect(201).clone();
     let claim = format!("/invitations/{}/claim", text(&invitation["code"]));
-    client.post(&claim, &json!({ "inviteeUma": "$grace@example.com" })).await.expect(200);
+    let invitee = client.uma_address(&client.customer().await).await;
+    client.post(&claim, &json!({ "inviteeUma": invitee })).await.expect(200);
     server.pass(60_000).await;
 
     let feed = client.get("/events?limit=100").await;

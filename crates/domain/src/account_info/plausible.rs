@@ -100,8 +100,8 @@ fn names_a_country(bic: &str) -> bool {
 const XOF_PREFIXES: [(&str, &str); 4] =
     [("BJ", "+229"), ("CI", "+225"), ("SN", "+221"), ("TG", "+228")];
 
-/// Kinds of PIX keys (Banco Central do Brasil, DICT) with what each looks like. Tax numbers may have
-/// their punctuation; EVP is the central bank's name of a random key.
+/// Kinds of PIX keys (Banco Central do Brasil, DICT) with what each looks like. Tax numbers may
+/// have their punctuation; EVP is the central bank's name of a random key.
 static PIX_KEYS: [(&str, &str); 6] = [
     ("CPF", r"^([0-9]{11}|[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2})$"),
     (

@@ -182,9 +182,7 @@ fn check_attempts(run: &mut Run<'_>) -> Result<(), StoreError> {
         let is_live = live.get(&delivery.draft().platform.uuid()).copied().unwrap_or(true);
         for attempt in attempts {
             let is_allowed = match attempt.peer {
-                Some(peer) => {
-                    network::is_public(peer) || (!is_live && peer.to_canonical().is_loopback())
-                }
+                Some(peer) => network::is_public(peer) || (!is_live && network::is_private(peer)),
                 None => !matches!(attempt.outcome, Outcome::Answered { .. }),
             };
             findings.demand(Predicate::W3, is_allowed, || {

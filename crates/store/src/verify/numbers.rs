@@ -90,8 +90,8 @@ impl Numbers {
         lag::made(id) < until
     }
 
-    /// Whether no row was met of a group that lags behind: a payment whose deposit was refused is in
-    /// the lists of another account than before.
+    /// Whether no row was met of a group that lags behind: a payment whose deposit was refused is
+    /// in the lists of another account than before.
     fn is_left(&self, key: (Scope, i64)) -> bool {
         self.groups.get(&key).is_some_and(|group| !group.is_met)
     }

@@ -101,7 +101,8 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, transfer_out(UNDER_WAY, 1, 1, 70))?;
     let source = customer_account(1, "USD");
     let posting = movements::transfer_out(source, Rail::Ach, money(70, "USD")).unwrap();
-    unit.pend(transaction_id(UNDER_WAY), &posting, at(9_100))?;
+    let id = transaction_id(UNDER_WAY);
+    unit.pend(id, &posting, id.created_at())?;
     unit.set_timer(timer(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
     let in_time =
         domain::transaction::Source::RealtimeFunding { currency: currency("USD"), network: None };

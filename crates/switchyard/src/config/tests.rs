@@ -401,7 +401,7 @@ fn private_networks_are_reached_while_the_server_is_local_or_the_operator_allows
         ("--webhook-answer-bytes 0", true, Reach::Private, 0),
     ] {
         let delivering = serve(line).webhooks.delivering(is_local);
-        let found = (delivering.sandbox_reach, delivering.answer_bytes_shown);
+        let found = (delivering.test_reach, delivering.answer_bytes_shown);
         assert_eq!(found, (reach, bytes), "{line} {is_local}");
     }
     for (url, is_local) in [

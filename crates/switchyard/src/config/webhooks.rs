@@ -105,7 +105,7 @@ impl Webhooks {
                 horizon_millis: self.webhook_retry_days * DAY,
             },
             within: Duration::from_secs(self.webhook_timeout_seconds),
-            sandbox_reach: match is_local || self.allow_private_webhooks {
+            test_reach: match is_local || self.allow_private_webhooks {
                 true => Reach::Private,
                 false => Reach::Public,
             },
