@@ -88,7 +88,10 @@ pub async fn run_beside(
     let endpoints = Endpoints::new(app.clone(), shutdown.clone());
     let clients = clients.merge(routes(&app));
     let listeners = match admin {
-        None => vec![(listener, clients.merge(endpoints.for_operators()), limits)],
+        None => {
+            drop(servers);
+            vec![(listener, clients.merge(endpoints.for_operators()), limits)]
+        }
         Some((admin, _)) => {
             let (limits, operators) = descriptors::apart(limits);
             vec![
@@ -97,6 +100,8 @@ pub async fn run_beside(
             ]
         }
     };
+    // It holds the application, which would keep the database open.
+    drop(endpoints);
     until_with(shutdown, listeners, app).await;
     wiring::close(opened).await;
     // What did not end in time may still write until the process has ended.
