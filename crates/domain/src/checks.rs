@@ -106,7 +106,7 @@ pub fn iban(text: &str) -> bool {
 }
 
 /// Whether a text has the length and the characters of an IBAN of its country, and check digits
-/// that ISO 7064 can give: 02 to 98. Whether they fit the number is [`iban`]'s question.
+/// that ISO 7064 can give: 02 to 98. Whether they fit the number is not asked.
 pub fn is_iban_shaped(text: &str) -> bool {
     let (Some(country), Some(digits), Some(number)) =
         (text.get(..2), text.get(2..4), text.get(4..))

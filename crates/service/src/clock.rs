@@ -43,7 +43,7 @@ pub fn advance(
 }
 
 /// Does the due work of a platform whose clock was moved on, or waits for the server that has the
-/// lease. The request waits for [`SETTLE_WITHIN`] at most; the rest goes on without it.
+/// lease. The request waits for `SETTLE_WITHIN` at most; the rest goes on without it.
 pub async fn settle(app: &App, platform: PlatformId) {
     let settling = tokio::spawn(settled(app.clone(), platform));
     match tokio::time::timeout(SETTLE_WITHIN, settling).await {
