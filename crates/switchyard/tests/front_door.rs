@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const KEY: &str = "abababababababababababababababababababababababababababababababab";
 
 struct Server {
-    _process: Process,
+    process: Process,
     _folder: TempDir,
     address: String,
 }
@@ -49,7 +49,7 @@ impl Server {
         let instance = installation.start().unwrap();
         let address = instance.base().strip_prefix("http://").unwrap().to_owned();
         let process = Process::Instance { _instance: instance };
-        let server = Self { _process: process, _folder: folder, address };
+        let mut server = Self { process, _folder: folder, address };
         server.ready();
         server
     }
@@ -65,13 +65,18 @@ impl Server {
         let instance = Installation::new(binary, &url).start().unwrap();
         let address = instance.base().strip_prefix("http://").unwrap().to_owned();
         let process = Process::Instance { _instance: instance };
-        let server = Self { _process: process, _folder: folder, address };
+        let mut server = Self { process, _folder: folder, address };
         server.ready();
         server
     }
 
     /// One that is there for other machines, with its operator's listener.
     fn start_for_everyone() -> (Self, String) {
+        // Another program may take a port between the look and the start.
+        (0..5).find_map(|_| Self::start_on_free_ports()).expect("a start on free ports")
+    }
+
+    fn start_on_free_ports() -> Option<(Self, String)> {
         let folder = TempDir::new().unwrap();
         let (port, admin) = free_ports();
         let admin = format!("127.0.0.1:{admin}");
@@ -83,18 +88,27 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = Process::Child(command.spawn().unwrap());
         let address = format!("127.0.0.1:{port}");
-        let server = Self { _process: process, _folder: folder, address };
-        server.ready();
-        (server, admin)
+        let mut server = Self { process, _folder: folder, address };
+        server.becomes_ready().then_some((server, admin))
     }
 
+    fn ready(&mut self) {
+        assert!(self.becomes_ready(), "it has ended before it was ready");
+    }
+
+    /// Waits until it is ready; false if the process ends before.
     #[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
-    fn ready(&self) {
+    fn becomes_ready(&mut self) -> bool {
         for _ in 0..PATIENCE.as_millis() / 20 {
+            if let Process::Child(child) = &mut self.process
+                && child.try_wait().unwrap().is_some()
+            {
+                return false;
+            }
             if let Ok(stream) = TcpStream::connect(&self.address) {
                 let mut connection = Connection::over(stream);
                 if connection.ask("GET", "/readyz", &[], b"").status == 200 {
-                    return;
+                    return true;
                 }
             }
             std::thread::sleep(Duration::from_millis(20));
