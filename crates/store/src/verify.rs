@@ -379,6 +379,7 @@ fn judge(
         }
         return Ok((Report { checks: run.findings.checks }, Ledger::new()));
     }
+    was_started(&mut run)?;
     match keyring {
         // With a wrong key nothing would open, and everything look broken.
         Some(keyring) if compares_key => {
@@ -428,13 +429,25 @@ fn schema_is_known(run: &mut Run<'_>) -> bool {
             Some(newest) => {
                 format!("the database has schema {newest}, this program knows schemas 1 to {known}")
             }
-            None => "the database has no schema: a copy of the main file of a running database, \
-                     without its log, looks like this; use switchyard backup"
-                .to_owned(),
+            None => format!("the database has no schema: {COPIED_WITHOUT_LOG}"),
         }
     });
     is_known
 }
+
+/// M1: the first start leaves what tells the key from others, before anything else.
+fn was_started(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let was_started = engine::knows_key(run.connection)?
+        || engine::meta(run.connection, engine::COPY_MARK_NAME)?.is_some();
+    run.findings.demand(Predicate::M1, was_started, || {
+        format!("the database has a schema and nothing in it: {COPIED_WITHOUT_LOG}")
+    });
+    Ok(())
+}
+
+/// How a database comes to lack what was written to it.
+const COPIED_WITHOUT_LOG: &str = "a copy of the main file of a running database, without its log, \
+    looks like this; use switchyard backup";
 
 /// M2: what the engine itself finds.
 fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
