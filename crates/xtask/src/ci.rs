@@ -8,9 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::workspace::{self, Workspace};
 use crate::{clients, contract, deny, fuzz, release, suite, tidy};
 
-/// The whole run on a machine with two cores and nothing built yet. A change that pushes it over
-/// the limit makes everyone wait; it must find the time elsewhere.
-const TIME_MAX: Duration = Duration::from_secs(60 * 60);
+/// The whole run on a machine with two cores and nothing built yet. The aim is an hour, and a
+/// quarter more is for a machine that others use too. A change that pushes it over the limit makes
+/// everyone wait; it must find the time elsewhere.
+const TIME_MAX: Duration = Duration::from_secs(75 * 60);
 
 /// The demonstration settles payments in about a second each; longer means it hangs.
 const DEMO_TIME_MAX: Duration = Duration::from_secs(3 * 60);
