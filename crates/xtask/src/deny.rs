@@ -32,9 +32,7 @@ fn installed(workspace: &Workspace) -> Result<PathBuf> {
     let program = folder.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if !program.exists() {
         let root = folder.to_str().context("the target folder's path is not text")?;
-        // It runs for a second: optimizing it would take minutes longer.
-        let version = ["--version", VERSION, "--locked", "--debug", "--root", root];
-        let arguments = [&["install", "cargo-deny"][..], &version].concat();
+        let arguments = ["install", "cargo-deny", "--version", VERSION, "--locked", "--root", root];
         workspace::run(workspace.cargo(&arguments))?;
     }
     Ok(program)
