@@ -4,14 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use serde_json::Value;
 use tempfile::TempDir;
-use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance, write_script};
+use testbed::instance::{
+    CLIENT_ID, CLIENT_SECRET, Installation, Instance, without_variables, write_script,
+};
 
 /// Whatever should happen has happened by then, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,43 +74,34 @@ impl Server {
 
     /// One that is there for other machines, with its operator's listener.
     fn start_for_everyone() -> (Self, String) {
-        // Another program may take a port between the look and the start.
-        (0..5).find_map(|_| Self::start_on_free_ports()).expect("a start on free ports")
-    }
-
-    fn start_on_free_ports() -> Option<(Self, String)> {
         let folder = TempDir::new().unwrap();
-        let (port, admin) = free_ports();
+        let [port, admin] = [(); 2].map(|()| testbed::ports::free().unwrap());
         let admin = format!("127.0.0.1:{admin}");
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+        without_variables(&mut command);
         command.current_dir(folder.path()).env("SWITCHYARD_SECRET_KEY", KEY);
         command.env("SWITCHYARD_CLIENT_ID", CLIENT_ID);
         command.env("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET);
         command.args(["--listen", &format!("0.0.0.0:{port}"), "--admin-listen", &admin]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         let process = Process::Child(command.spawn().unwrap());
         let address = format!("127.0.0.1:{port}");
         let mut server = Self { process, _folder: folder, address };
-        server.becomes_ready().then_some((server, admin))
+        server.ready();
+        (server, admin)
     }
 
-    fn ready(&mut self) {
-        assert!(self.becomes_ready(), "it has ended before it was ready");
-    }
-
-    /// Waits until it is ready; false if the process ends before.
     #[expect(clippy::disallowed_methods, reason = "the test waits for another process")]
-    fn becomes_ready(&mut self) -> bool {
+    fn ready(&mut self) {
         for _ in 0..PATIENCE.as_millis() / 20 {
-            if let Process::Child(child) = &mut self.process
-                && child.try_wait().unwrap().is_some()
-            {
-                return false;
+            if let Process::Child(child) = &mut self.process {
+                let ended = child.try_wait().unwrap();
+                assert!(ended.is_none(), "it has ended before it was ready: {ended:?}");
             }
             if let Ok(stream) = TcpStream::connect(&self.address) {
                 let mut connection = Connection::over(stream);
                 if connection.ask("GET", "/readyz", &[], b"").status == 200 {
-                    return true;
+                    return;
                 }
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -119,13 +112,6 @@ impl Server {
     fn connect(&self) -> Connection {
         Connection::over(TcpStream::connect(&self.address).unwrap())
     }
-}
-
-/// Two ports that were free a moment ago.
-fn free_ports() -> (u16, u16) {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [one, other] = listeners.map(|listener| listener.local_addr().unwrap().port());
-    (one, other)
 }
 
 /// A connection that is kept.

@@ -22,6 +22,6 @@ pub mod recorder;
 #[cfg(feature = "receiver")]
 pub mod receiver;
 
-mod ports;
+pub mod ports;
 mod signals;
 pub mod wait;
