@@ -110,7 +110,7 @@ pub async fn customer(app: &App, platform: PlatformId, id: CustomerId) -> Result
 }
 
 /// Does what a timer is for, by the platform's clock.
-fn end(
+pub(crate) fn end(
     app: &App,
     unit: &mut Unit<'_, '_>,
     timer: &Timer,

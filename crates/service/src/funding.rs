@@ -3,7 +3,7 @@
 
 use domain::account_info::types;
 use domain::currency::Currency;
-use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
+use domain::id::{InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving};
 use domain::quote::{self, Quote};
 use domain::rail::Rail;
@@ -13,12 +13,12 @@ use domain::transaction::{
     Transaction,
 };
 use ledger::movements;
-use store::books;
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::owners::{Holder, InternalAccount};
+use crate::owners::InternalAccount;
+use crate::settlement::{give_back, keeper};
 use crate::{lifecycle, limits, owners, quotes};
 
 /// The rail over which deposits of a currency arrive when nothing else is said: the first of the
@@ -195,107 +195,4 @@ pub(crate) fn can_run(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<bool, Er
         Err(error) if error.is_failure() => Err(error),
         Err(_) => Ok(false),
     }
-}
-
-/// Takes a deposit into suspense and gives it to the sender's internal account; quote and
-/// transaction end.
-#[expect(clippy::too_many_arguments, reason = "one step of one use case, named for its reader")]
-pub(crate) fn give_back(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    quote: &Quote,
-    rail: Rail,
-    amount: Money,
-    failed: Event,
-    event: quote::Event,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let id = quote.draft().transaction;
-    let transaction = unit
-        .get::<Transaction>(&id)?
-        .ok_or_else(|| Error::Internal(format!("{} has no transaction", quote.id())))?;
-    unit.post(id, &movements::suspense(rail, amount)?, now)?;
-    lifecycle::advance_quote(unit, Quote::clone(quote), event, now)?;
-    let transaction = Transaction::clone(&transaction);
-    let transaction = lifecycle::advance(app, unit, transaction, failed, now)?;
-    let transaction = return_from_suspense(unit, transaction, amount, now)?;
-    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
-    Ok(())
-}
-
-/// Takes back what was delivered and has come back (contract 6.10): the settled posting is reversed
-/// whole, at its own rate and with its fees, and what the sender had paid is the sender's again. A
-/// quote stays carried out; the transaction is `FAILED` and, as the money is here, `REFUNDED`.
-pub(crate) fn take_back(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    transaction: Transaction,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let draft = transaction.draft().clone();
-    let corrupt = || Error::Internal(format!("{} has come back and was never delivered", draft.id));
-    let settled = books::settled(&unit.postings(draft.id)?).ok_or_else(corrupt)?;
-    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::internal);
-    let transaction = lifecycle::advance(app, unit, transaction, Event::Returned, now)?;
-    let mut waits = source.is_none();
-    let posting = match source {
-        Some(account) => {
-            // The currency may be out of the configuration by now: the account is still the
-            // owner's.
-            let owner = account.owner_uuid();
-            let paid_by = match owner == draft.platform.uuid() {
-                true => Owner::Platform(draft.platform),
-                false => Owner::Customer(CustomerId::from_uuid(owner)),
-            };
-            waits = keeper(unit, draft.platform, paid_by)?.owner() != paid_by;
-            if waits {
-                movements::reverse_into_suspense(&settled, account)?
-            } else {
-                movements::reverse(&settled)
-            }
-        }
-        None => movements::reverse(&settled),
-    };
-    unit.post(draft.id, &posting, now)?;
-    let transaction = match (waits, draft.sent) {
-        (true, Some(sent)) => return_from_suspense(unit, transaction, sent.money(), now)?,
-        (true, None) | (false, _) => transaction,
-    };
-    lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
-    Ok(())
-}
-
-/// Who keeps money that has come for `owner` and cannot be refused: the platform, once the customer
-/// is deleted, because nothing leaves a deleted customer's accounts.
-pub(crate) fn keeper(
-    unit: &mut Unit<'_, '_>,
-    platform: PlatformId,
-    owner: Owner,
-) -> Result<Holder, Error> {
-    let holder = owners::holder(unit, platform, owner.customer())?;
-    Ok(match &holder {
-        Holder::Customer(customer) if customer.is_deleted => Holder::Platform(platform),
-        Holder::Customer(_) | Holder::Platform(_) => holder,
-    })
-}
-
-/// Posts what a transaction has in suspense to the internal account of whoever paid.
-pub(crate) fn return_from_suspense(
-    unit: &mut Unit<'_, '_>,
-    transaction: Transaction,
-    amount: Money,
-    now: Timestamp,
-) -> Result<Transaction, Error> {
-    let draft = transaction.draft();
-    // Money that was pulled goes back to whoever's account it came from, who need not be the
-    // customer that it was to be sent for.
-    let source = draft.source.as_ref().and_then(Source::account);
-    let owner = match source.and_then(AccountRef::external) {
-        Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
-        None => draft.owner,
-    };
-    let owner = keeper(unit, draft.platform, owner)?.owner();
-    let account = InternalAccountId::of(owner, amount.currency());
-    unit.post(draft.id, &movements::suspense_return(account, amount)?, now)?;
-    Ok(transaction)
 }

@@ -2,36 +2,20 @@
 //! sleep is here; the binary has the one loop, and tests move the clock.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use domain::clock::Ahead;
 use domain::external_account::ExternalAccount;
-use domain::id::{ExternalAccountId, IdentityCheckId, InvitationId, QuoteId, TransactionId};
-use domain::money::{Money, Sending};
-use domain::platform::Platform;
-use domain::quote::{self, Quote, Route};
-use domain::rail::Rail;
+use domain::id::ExternalAccountId;
 use domain::time::Timestamp;
-use domain::transaction::{
-    AccountRef, Destination, Direction, Event, FailureReason, Source, Status, StatusReason,
-    Transaction,
-};
-use ledger::movements::{self, Movement};
-use ledger::posting::Resolution;
-use ports::rail::{Cause, Flow, Instruction, Party, RailAnswer};
-use store::books::PostingRow;
 use store::error::StoreError;
 use store::timers::{Due, Timer, TimerKey, TimerKind};
-use store::unit::Unit;
 use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::rail_orders::{Order, order};
 use crate::tenure::{self, Tenure};
-use crate::{
-    bulk, external_accounts, funding, identity, incoming, invitations, lifecycle, owners, quotes,
-    rail_answers,
-};
+use crate::{bulk, expiry, external_accounts, owners, rail_answers};
 
 /// Timers taken at a time: what several transactions take while others go to the lane and back, so
 /// that it does not run out of them. How many of them go beside requests, the lane decides.
@@ -51,9 +35,6 @@ const RETRY_MILLIS: i64 = 1_000;
 /// The same where a row cannot be read: somebody must look at it first, and each try costs those
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
-
-/// What a rail is asked, and the platform whose money it is.
-type Order = (Instruction, Arc<Platform>);
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +99,7 @@ impl Work {
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
             for ordered in with_orders(app, timers).await? {
                 let app = app.clone();
-                self.under_way.spawn(async move { ring(&app, tenure, ordered).await });
+                self.under_way.spawn(async move { run_job(&app, tenure, ordered).await });
             }
             if !goes_on {
                 return Ok(Rest { unreadable, more });
@@ -209,16 +190,19 @@ async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
-async fn ring(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
+async fn run_job(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
     let result = match (timer.kind, order) {
         (_, Err(error)) => Err(error),
-        (TimerKind::ExpireQuote, Ok(_)) => expire_quote(app, tenure, &timer).await,
-        (TimerKind::ExpireInvitation, Ok(_)) => expire_invitation(app, tenure, &timer).await,
-        (TimerKind::ExpireIdentityCheck, Ok(_)) => expire_identity_check(app, tenure, &timer).await,
+        (
+            TimerKind::ExpireQuote
+            | TimerKind::ExpireInvitation
+            | TimerKind::ExpireIdentityCheck
+            | TimerKind::DecidePayment,
+            Ok(_),
+        ) => end_due(app, tenure, &timer).await,
         (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, tenure, &timer).await,
         (TimerKind::AskAccount, Ok(_)) => ask_account(app, tenure, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
-        (TimerKind::DecidePayment, Ok(_)) => time_out(app, tenure, &timer).await,
     };
     let Err(error) = result else { return true };
     if matches!(error, Error::Superseded) {
@@ -247,53 +231,12 @@ async fn ring(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
     false
 }
 
-async fn expire_quote(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, timer) = (QuoteId::from_uuid(timer.subject), timer.clone());
-    let (unit_app, server_now) = (app.clone(), app.server_now());
+/// Ends a resource whose time is over.
+async fn end_due(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+    let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.write_behind(move |unit| {
         tenure.check(&unit_app, unit)?;
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        quotes::expire(&unit_app, unit, id, now)?;
-        unit.clear_timer(timer.key());
-        Ok(())
-    })
-    .await
-}
-
-async fn expire_invitation(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, timer) = (InvitationId::from_uuid(timer.subject), timer.clone());
-    let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        invitations::expire(unit, id, now)?;
-        unit.clear_timer(timer.key());
-        Ok(())
-    })
-    .await
-}
-
-async fn expire_identity_check(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, timer) = (IdentityCheckId::from_uuid(timer.subject), timer.clone());
-    let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        identity::expire(&unit_app, unit, id, now)?;
-        unit.clear_timer(timer.key());
-        Ok(())
-    })
-    .await
-}
-
-async fn time_out(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
-    let (id, timer) = (TransactionId::from_uuid(timer.subject), timer.clone());
-    let (unit_app, server_now) = (app.clone(), app.server_now());
-    app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        unit.clear_timer(timer.key());
-        incoming::time_out(&unit_app, unit, id, now)
+        expiry::end(&unit_app, unit, &timer, server_now)
     })
     .await
 }
@@ -322,7 +265,7 @@ async fn ask_rail(
             return Ok(());
         };
         let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
+        rail_answers::keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
     })
     .await
 }
@@ -350,281 +293,4 @@ async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Err
         }
     })
     .await
-}
-
-/// What the rail is asked about a transaction; nothing if it has ended.
-fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error> {
-    let id = TransactionId::from_uuid(timer.subject);
-    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(None) };
-    let is_asked_about = match transaction.status() {
-        // What was delivered may come back, if the rail said that it may.
-        Status::Pending | Status::Processing | Status::Completed => true,
-        Status::Created
-        | Status::Rejected
-        | Status::Failed
-        | Status::Refunded
-        | Status::Expired => false,
-    };
-    if !is_asked_about {
-        return Ok(None);
-    }
-    let flow = flow(&unit.postings(id)?, &transaction);
-    let (party, rail, amount) = other_side(unit, &transaction, flow)?;
-    let draft = transaction.draft();
-    let platform = owners::platform(unit, draft.platform)?;
-    // A deposit in the currency that was received is a transfer.
-    let is_transfer = match (&draft.uma, flow) {
-        (None, _) => draft.terms.is_none(),
-        (Some(uma), Flow::PayOut) => draft.terms.is_none() && uma.conversion.is_none(),
-        (Some(_), Flow::PullIn) => false,
-    };
-    let order = Instruction {
-        key: id,
-        flow,
-        cause: if is_transfer { Cause::Transfer } else { Cause::Quote },
-        rail,
-        amount,
-        party,
-        since: timer.since,
-        settings: platform.rail_settings.clone(),
-    };
-    Ok(Some((order, platform)))
-}
-
-/// Who is on the other side of a transaction's next order, over which rail, and for how much.
-fn other_side(
-    unit: &mut Unit<'_, '_>,
-    transaction: &Transaction,
-    flow: Flow,
-) -> Result<(Party, Rail, Money), Error> {
-    let draft = transaction.draft();
-    let corrupt = || Error::Internal(format!("{} waits for a rail without need", draft.id));
-    let source = draft.source.as_ref();
-    let account = match (flow, source, &draft.destination) {
-        (Flow::PayOut, _, Destination::Account { account, .. })
-        | (Flow::PullIn, Some(Source::Account { account, .. }), _) => account.external(),
-        (Flow::PullIn, Some(Source::Uma { address }), _) => {
-            let msat = draft.uma.as_ref().and_then(|uma| uma.settlement.msat());
-            let party = Party::Uma { address: address.clone(), invoice: None };
-            return Ok((party, Rail::Lightning, msat.ok_or_else(corrupt)?));
-        }
-        (Flow::PayOut, _, Destination::Uma { address, .. }) => {
-            let quote = draft.terms.as_ref().map(|terms| terms.quote).ok_or_else(corrupt)?;
-            let quote = unit.get::<Quote>(&quote)?.ok_or_else(corrupt)?;
-            let route = quote.draft().uma.as_ref().map(|uma| &uma.route);
-            let Some(Route::Lightning { invoice, msat }) = route else { return Err(corrupt()) };
-            let (address, invoice) = (address.clone(), Some(invoice.clone()));
-            return Ok((Party::Uma { address, invoice }, Rail::Lightning, *msat));
-        }
-        (Flow::PullIn, Some(Source::RealtimeFunding { .. }) | None, _) => None,
-    };
-    let amount = match (flow, draft.direction, draft.sent) {
-        (Flow::PullIn, Direction::Outgoing, Some(sent)) => sent.money(),
-        (Flow::PayOut | Flow::PullIn, _, _) => draft.arrives(),
-    };
-    let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
-    let info = account.ok_or_else(corrupt)?.info.clone();
-    let rail = info.rails()[0];
-    Ok((Party::Account(Box::new(info)), rail, amount))
-}
-
-/// Whether a quote's money is still to be pulled from its external source.
-fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool {
-    let draft = transaction.draft();
-    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
-    draft.direction == Direction::Outgoing
-        && source.is_some()
-        && !postings.iter().any(|posting| posting.movement == Movement::Funding)
-}
-
-/// Which way money has to move next for a transaction.
-fn flow(postings: &[PostingRow], transaction: &Transaction) -> Flow {
-    let is_deposited = || postings.iter().any(|posting| posting.movement == Movement::Payout);
-    match transaction.draft().direction {
-        Direction::Outgoing if !waits_for_source(postings, transaction) => Flow::PayOut,
-        Direction::Incoming if is_deposited() => Flow::PayOut,
-        Direction::Outgoing | Direction::Incoming => Flow::PullIn,
-    }
-}
-
-/// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
-fn keep_answer(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    timer: &Timer,
-    asked: Flow,
-    answer: &RailAnswer,
-    other_side: TransactionId,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let id = TransactionId::from_uuid(timer.subject);
-    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
-    let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
-    if transaction.status() == Status::Completed {
-        return watch(app, unit, Transaction::clone(&transaction), timer, asked, answer, now);
-    }
-    if !is_open {
-        unit.clear_timer(timer.key());
-        return Ok(());
-    }
-    if asked != flow(&unit.postings(id)?, &transaction) {
-        // The answer is about an order that has been answered before: the payment is a step further
-        // and its timer asks about that one.
-        return Ok(());
-    }
-    let mut transaction = Transaction::clone(&transaction);
-    let is_new = transaction.status() == Status::Pending;
-    let has_moved = match answer {
-        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
-        // What was pulled in and taken back before it was counted on has not come.
-        RailAnswer::Returned => asked == Flow::PayOut,
-        RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
-    };
-    if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
-        transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
-    }
-    let from_peer = incoming::is_from_peer(&transaction) && asked == Flow::PullIn;
-    match answer {
-        RailAnswer::Pending { ask_again_at } => {
-            let platform = owners::platform(unit, timer.platform)?;
-            unit.set_timer(timer.again(&platform, *ask_again_at));
-            return Ok(());
-        }
-        RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
-            if has_moved =>
-        {
-            if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing {
-                return pulled(app, unit, transaction, timer, other_side, now);
-            }
-            if !from_peer {
-                let transaction = end(app, unit, transaction, Event::Settled, now)?;
-                return watch(app, unit, transaction, timer, asked, answer, now);
-            }
-            // What goes on to a deposit account is asked about by the same timer, set anew.
-            unit.clear_timer(timer.key());
-            incoming::credit(app, unit, transaction, now)?;
-            return Ok(());
-        }
-        RailAnswer::Refused
-        | RailAnswer::Failed(_)
-        | RailAnswer::Settled
-        | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Returned => {
-            let event = rail_answers::undone(&transaction, asked, answer);
-            if let Event::Kept(reason) = event {
-                incoming::refuse_deposit(app, unit, transaction, reason, now)?;
-            } else if from_peer {
-                incoming::stop(app, unit, transaction, event, now)?;
-            } else {
-                end(app, unit, transaction, event, now)?;
-            }
-        }
-    }
-    unit.clear_timer(timer.key());
-    Ok(())
-}
-
-/// Keeps what the rail says about a payment that was delivered: that it may still come back, or
-/// that it has.
-fn watch(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    transaction: Transaction,
-    timer: &Timer,
-    asked: Flow,
-    answer: &RailAnswer,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match answer {
-        RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
-            if asked == Flow::PayOut =>
-        {
-            let platform = owners::platform(unit, timer.platform)?;
-            unit.set_timer(timer.again(&platform, *ask_again_at));
-            return Ok(());
-        }
-        RailAnswer::Returned if asked == Flow::PayOut => {
-            if transaction.draft().deposit_account().is_some() {
-                incoming::take_deposit_back(app, unit, transaction, now)?;
-            } else {
-                funding::take_back(app, unit, transaction, now)?;
-            }
-        }
-        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
-        // The rail takes back what it said. Nobody but a person can tell where the money is.
-        RailAnswer::Pending { .. }
-        | RailAnswer::Returned
-        | RailAnswer::Refused
-        | RailAnswer::Failed(_) => {
-            tracing::error!(
-                transaction = %transaction.id(), ?answer,
-                "a rail contradicts itself about a payment that it had settled"
-            );
-        }
-    }
-    unit.clear_timer(timer.key());
-    Ok(())
-}
-
-/// Goes on with a quote whose money has come from its external source: into the exchange, or, if
-/// the destination cannot be paid any more, to the sender's internal account.
-fn pulled(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    transaction: Transaction,
-    timer: &Timer,
-    other_side: TransactionId,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let draft = transaction.draft().clone();
-    let missing = || Error::Internal(format!("{} has no quote", draft.id));
-    let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
-    let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
-    unit.clear_timer(timer.key());
-    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
-    let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
-    let rail = source.info.rails()[0];
-    if funding::can_run(unit, &quote)? {
-        unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
-        let source = movements::Source::Suspense;
-        let quote = Quote::clone(&quote);
-        quotes::exchange(app, unit, transaction, quote, source, other_side, now)?;
-        return Ok(());
-    }
-    let reason = StatusReason::DESTINATION_UNAVAILABLE;
-    let failed = Event::Failed(FailureReason::QuoteExecutionFailed, reason);
-    funding::give_back(app, unit, &quote, rail, sent.money(), failed, quote::Event::Failed, now)
-}
-
-/// Ends a transaction: the pending posting becomes posted or voided, the quote ends with it, and
-/// money that had come just in time goes to the owner's internal account.
-pub(crate) fn end(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    transaction: Transaction,
-    event: Event,
-    now: Timestamp,
-) -> Result<Transaction, Error> {
-    let settled = event == Event::Settled;
-    let resolution = if settled { Resolution::Post } else { Resolution::Void };
-    let postings = unit.postings(transaction.id())?;
-    // Nothing was set aside for money that was still to be pulled.
-    if !waits_for_source(&postings, &transaction) {
-        unit.resolve(transaction.id(), resolution, now)?;
-    }
-    let mut transaction = lifecycle::advance(app, unit, transaction, event, now)?;
-    if let Some(terms) = &transaction.draft().terms
-        && let Some(quote) = unit.get::<Quote>(&terms.quote)?
-    {
-        let event = if settled { quote::Event::Delivered } else { quote::Event::Failed };
-        lifecycle::advance_quote(unit, Quote::clone(&quote), event, now)?;
-    }
-    let funded = postings.iter().any(|posting| posting.movement == Movement::Funding);
-    if let (false, true, Some(sent)) = (settled, funded, transaction.draft().sent) {
-        transaction = funding::return_from_suspense(unit, transaction, Sending::money(sent), now)?;
-        if transaction.status() == Status::Failed {
-            transaction = lifecycle::advance(app, unit, transaction, Event::Refunded, now)?;
-        }
-    }
-    Ok(transaction)
 }

@@ -33,6 +33,8 @@ pub mod funding;
 pub mod invitations;
 pub mod webhooks;
 pub mod expiry;
+mod settlement;
+mod rail_orders;
 mod rail_answers;
 pub mod tenure;
 pub mod jobs;

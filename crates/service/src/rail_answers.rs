@@ -1,10 +1,173 @@
-//! What a rail's answer means for a payment that it did not make (specification 2.3).
+//! The effect of a rail's answer on its payment (specification 2.3).
 
-use domain::transaction::{Direction, Event, FailureReason, StatusReason, Transaction};
+use domain::id::TransactionId;
+use domain::quote::{self, Quote};
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Direction, Event, FailureReason, Source, Status, StatusReason, Transaction,
+};
+use ledger::movements;
 use ports::rail::{Flow, RailAnswer, RailFailure};
+use store::timers::Timer;
+use store::unit::Unit;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::rail_orders::flow;
+use crate::settlement::{self, end};
+use crate::{funding, incoming, lifecycle, owners, quotes};
+
+/// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
+pub(crate) fn keep_answer(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    timer: &Timer,
+    asked: Flow,
+    answer: &RailAnswer,
+    other_side: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let id = TransactionId::from_uuid(timer.subject);
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
+    let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
+    if transaction.status() == Status::Completed {
+        return watch(app, unit, Transaction::clone(&transaction), timer, asked, answer, now);
+    }
+    if !is_open {
+        unit.clear_timer(timer.key());
+        return Ok(());
+    }
+    if asked != flow(&unit.postings(id)?, &transaction) {
+        // The answer is about an order that has been answered before: the payment is a step further
+        // and its timer asks about that one.
+        return Ok(());
+    }
+    let mut transaction = Transaction::clone(&transaction);
+    let is_new = transaction.status() == Status::Pending;
+    let has_moved = match answer {
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
+        // What was pulled in and taken back before it was counted on has not come.
+        RailAnswer::Returned => asked == Flow::PayOut,
+        RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
+    };
+    if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
+        transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
+    }
+    let from_peer = incoming::is_from_peer(&transaction) && asked == Flow::PullIn;
+    match answer {
+        RailAnswer::Pending { ask_again_at } => {
+            let platform = owners::platform(unit, timer.platform)?;
+            unit.set_timer(timer.again(&platform, *ask_again_at));
+            return Ok(());
+        }
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
+            if has_moved =>
+        {
+            if asked == Flow::PullIn && transaction.draft().direction == Direction::Outgoing {
+                return pulled(app, unit, transaction, timer, other_side, now);
+            }
+            if !from_peer {
+                let transaction = end(app, unit, transaction, Event::Settled, now)?;
+                return watch(app, unit, transaction, timer, asked, answer, now);
+            }
+            // What goes on to a deposit account is asked about by the same timer, set anew.
+            unit.clear_timer(timer.key());
+            incoming::credit(app, unit, transaction, now)?;
+            return Ok(());
+        }
+        RailAnswer::Refused
+        | RailAnswer::Failed(_)
+        | RailAnswer::Settled
+        | RailAnswer::SettledForNow { .. }
+        | RailAnswer::Returned => {
+            let event = undone(&transaction, asked, answer);
+            if let Event::Kept(reason) = event {
+                incoming::refuse_deposit(app, unit, transaction, reason, now)?;
+            } else if from_peer {
+                incoming::stop(app, unit, transaction, event, now)?;
+            } else {
+                end(app, unit, transaction, event, now)?;
+            }
+        }
+    }
+    unit.clear_timer(timer.key());
+    Ok(())
+}
+
+/// Keeps what the rail says about a payment that was delivered: that it may still come back, or
+/// that it has.
+fn watch(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    timer: &Timer,
+    asked: Flow,
+    answer: &RailAnswer,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match answer {
+        RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
+            if asked == Flow::PayOut =>
+        {
+            let platform = owners::platform(unit, timer.platform)?;
+            unit.set_timer(timer.again(&platform, *ask_again_at));
+            return Ok(());
+        }
+        RailAnswer::Returned if asked == Flow::PayOut => {
+            if transaction.draft().deposit_account().is_some() {
+                incoming::take_deposit_back(app, unit, transaction, now)?;
+            } else {
+                settlement::take_back(app, unit, transaction, now)?;
+            }
+        }
+        RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
+        // The rail takes back what it said. Nobody but a person can tell where the money is.
+        RailAnswer::Pending { .. }
+        | RailAnswer::Returned
+        | RailAnswer::Refused
+        | RailAnswer::Failed(_) => {
+            tracing::error!(
+                transaction = %transaction.id(), ?answer,
+                "a rail contradicts itself about a payment that it had settled"
+            );
+        }
+    }
+    unit.clear_timer(timer.key());
+    Ok(())
+}
+
+/// Goes on with a quote whose money has come from its external source: into the exchange, or, if
+/// the destination cannot be paid any more, to the sender's internal account.
+fn pulled(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    timer: &Timer,
+    other_side: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let draft = transaction.draft().clone();
+    let missing = || Error::Internal(format!("{} has no quote", draft.id));
+    let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
+    let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
+    unit.clear_timer(timer.key());
+    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
+    let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
+    let rail = source.info.rails()[0];
+    if funding::can_run(unit, &quote)? {
+        unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
+        let source = movements::Source::Suspense;
+        let quote = Quote::clone(&quote);
+        quotes::exchange(app, unit, transaction, quote, source, other_side, now)?;
+        return Ok(());
+    }
+    let reason = StatusReason::DESTINATION_UNAVAILABLE;
+    let failed = Event::Failed(FailureReason::QuoteExecutionFailed, reason);
+    settlement::give_back(app, unit, &quote, rail, sent.money(), failed, quote::Event::Failed, now)
+}
 
 /// The event of a payment whose rail did not move the money, or took it back at once.
-pub(crate) fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer) -> Event {
+fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer) -> Event {
     let is_deposit = asked == Flow::PayOut && transaction.draft().deposit_account().is_some();
     let failed = |failure, reason| match is_deposit {
         true => Event::Kept(reason),

@@ -1,0 +1,253 @@
+//! The receiver's side of a payment begins.
+
+use std::sync::Arc;
+
+use domain::approval::Approval;
+use domain::currency::Currency;
+use domain::customer::Customer;
+use domain::external_account;
+use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead};
+use domain::money::{Money, Receiving};
+use domain::platform::{Decision, Platform};
+use domain::quote::{Quote, Route};
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Conversion, Destination, Direction, Draft, Facts, FailureReason, Settlement,
+    Source, Transaction, Uma,
+};
+use domain::uma_address::UmaAddress;
+use store::unit::Unit;
+
+use super::{asked, failed, go_on, set_time, stop};
+use crate::app::App;
+use crate::error::Error;
+use crate::{lifecycle, limits, lookups, owners, pricing, uma};
+
+/// Begins the receiver's side of a payment within this server, which `outgoing` pays. The id was
+/// drawn by the server's clock.
+pub(crate) fn begin_here(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    outgoing: &Transaction,
+    quote: &Quote,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let broken = || Error::Internal(format!("{} is not within this server", outgoing.id()));
+    let Some(said) = &quote.draft().uma else { return Err(broken()) };
+    let Route::Here { customer } = said.route else { return Err(broken()) };
+    let customer = unit.get::<Customer>(&customer)?.ok_or_else(broken)?;
+    let Some(paid) = &outgoing.draft().uma else { return Err(broken()) };
+    let received = outgoing.draft().received.money();
+    let rates = app.env().rates.as_ref();
+    // By the clock of the payee's platform, as everything that is its own.
+    let ours = owners::platform(unit, outgoing.draft().platform)?.ahead;
+    let theirs = owners::platform(unit, customer.platform)?.ahead;
+    let id = TransactionId::from_uuid(moved_ahead(id.uuid(), theirs));
+    let now = theirs.shows(ours.on_server(now));
+    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
+    let draft = draft(
+        id,
+        &customer,
+        destination,
+        received,
+        Uma {
+            sender: paid.sender.clone(),
+            receiver: paid.receiver.clone(),
+            counterparty: said.payer.clone(),
+            settlement: Settlement::Here { outgoing: Some(outgoing.id()) },
+            rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
+            conversion,
+        },
+    );
+    let description = outgoing.draft().description.clone();
+    let draft = Draft { description, ..draft };
+    begin(app, unit, draft, now)?;
+    Ok(())
+}
+
+/// What another institution wants to pay.
+#[derive(Debug, Clone)]
+pub struct PayIn {
+    /// The address of whoever pays.
+    pub sender: UmaAddress,
+    /// What its institution says about it.
+    pub payer: Facts,
+    /// What it says if it is asked.
+    pub if_asked: Facts,
+    /// The address that is paid, if it is given.
+    pub receiver: Option<UmaAddress>,
+    /// The customer who is paid, if it is given. One of the two must be.
+    pub customer_id: Option<CustomerId>,
+    /// The currency that shall arrive.
+    pub currency: Currency,
+    /// What shall arrive, in its smallest unit.
+    pub amount_minor: i64,
+}
+
+/// Takes a pay request of another institution for a customer of the platform. The money comes once
+/// the platform has approved.
+pub fn receive(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    request: &PayIn,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let customer = receiver(unit, &platform, request)?;
+    let holder = owners::Holder::Customer(Arc::clone(&customer));
+    holder.may_move_money()?;
+    if request.sender == customer.uma_address {
+        return Err(Error::SelfPayment);
+    }
+    limits::enabled(&platform, request.currency, Direction::Incoming)?;
+    let received = limits::amount(request.amount_minor, request.currency)?;
+    limits::receivable(&platform, received)?;
+    let account = InternalAccountId::of(holder.owner(), request.currency);
+    limits::has_room(unit, account, received)?;
+    let asked = uma::asked_by(&platform, [request.currency]);
+    let mut payer = request.payer.clone();
+    payer.extend(uma::wanted(request.if_asked.clone(), &asked));
+    let fields = uma::missing(&asked, &payer);
+    if !fields.is_empty() {
+        return Err(Error::PayerDataMissing { fields });
+    }
+    let receipt = pricing::receipt(app.env().rates.as_ref(), &platform, received, now)?;
+    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
+    let draft = draft(
+        id,
+        &customer,
+        destination,
+        received,
+        Uma {
+            sender: request.sender.clone(),
+            receiver: customer.uma_address.clone(),
+            counterparty: payer,
+            settlement: Settlement::Lightning { msat: receipt.msat },
+            rate_details: Some(receipt.details),
+            conversion,
+        },
+    );
+    begin(app, unit, draft, now)
+}
+
+/// The customer of the platform who is paid.
+fn receiver(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    request: &PayIn,
+) -> Result<Arc<Customer>, Error> {
+    let by_id = match request.customer_id {
+        Some(id) => Some(owners::customer(unit, platform.id, id)?),
+        None => None,
+    };
+    let by_address = match &request.receiver {
+        Some(address) => {
+            let unknown = || Error::UmaNotFound { address: address.clone() };
+            let local = lookups::local(unit, platform, address)?.ok_or_else(unknown)?;
+            let is_its = local.platform.id == platform.id;
+            Some(Some(local.customer).filter(|_| is_its).ok_or_else(unknown)?)
+        }
+        None => None,
+    };
+    match (by_id, by_address) {
+        (Some(customer), Some(other)) if customer.id != other.id => {
+            let message = "is not the address of the customer with this customerId";
+            Err(Error::field("receiverUmaAddress", message))
+        }
+        (Some(customer), _) | (None, Some(customer)) => Ok(customer),
+        (None, None) => {
+            let message = "is required unless receiverUmaAddress says who is paid";
+            Err(Error::field("customerId", message))
+        }
+    }
+}
+
+/// Where an incoming payment goes: into the deposit account that the receiver has named, converted
+/// if it is in another currency; else, or if that cannot be, into the receiver's internal account
+/// (specification 2.8; contract 13, rows 35 and 36). It counts whatever becomes of the account.
+fn destination(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    customer: &Customer,
+    received: Money,
+    now: Timestamp,
+) -> Result<(Destination, Option<Conversion>), Error> {
+    let currency = received.currency();
+    let internal = InternalAccountId::of(Owner::Customer(customer.id), currency);
+    let internal = Destination::Account { account: AccountRef::Internal(internal), currency };
+    let Some(named) = customer.default_uma_deposit_account else { return Ok((internal, None)) };
+    let account = owners::external_account(unit, customer.platform, named)?;
+    if account.status != external_account::Status::Active {
+        return Ok((internal, None));
+    }
+    let conversion = if account.currency == currency {
+        None
+    } else {
+        let platform = owners::platform(unit, customer.platform)?;
+        let rates = app.env().rates.as_ref();
+        match pricing::conversion(rates, &platform, received, account.currency, now) {
+            Ok(conversion) => Some(conversion),
+            Err(error) if error.is_failure() => return Err(error),
+            Err(_) => return Ok((internal, None)),
+        }
+    };
+    let (account, currency) = (AccountRef::External(named), account.currency);
+    Ok((Destination::Account { account, currency }, conversion))
+}
+
+/// An incoming payment to a customer.
+fn draft(
+    id: TransactionId,
+    customer: &Customer,
+    destination: Destination,
+    received: Money,
+    uma: Uma,
+) -> Draft {
+    Draft {
+        id,
+        platform: customer.platform,
+        owner: Owner::Customer(customer.id),
+        platform_customer_id: customer.platform_customer_id.clone(),
+        direction: Direction::Incoming,
+        source: Some(Source::Uma { address: uma.sender.clone() }),
+        destination,
+        sent: None,
+        received: Receiving(received),
+        terms: None,
+        uma: Some(uma),
+        description: None,
+    }
+}
+
+/// Adds an incoming payment. Its platform decides now, or within the window.
+fn begin(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    draft: Draft,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let platform = owners::platform(unit, draft.platform)?;
+    let transaction = Transaction::pending(draft);
+    match platform.first_decision() {
+        Decision::Approved => {
+            lifecycle::begin(app, unit, transaction.clone())?;
+            go_on(app, unit, transaction, &Facts::new(), now)
+        }
+        Decision::Asked => {
+            let asked = asked(unit, &transaction)?;
+            lifecycle::begin_asking(app, unit, transaction.clone(), &asked)?;
+            let approval = Approval::asked(transaction.id(), platform.id, now);
+            set_time(unit, &platform, &approval, now);
+            unit.add_approval(approval);
+            Ok(transaction)
+        }
+        Decision::NobodyToAsk => {
+            lifecycle::begin(app, unit, transaction.clone())?;
+            let event = failed(FailureReason::PaymentApprovalWebhookError);
+            stop(app, unit, transaction, event, now)
+        }
+    }
+}

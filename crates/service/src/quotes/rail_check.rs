@@ -1,0 +1,115 @@
+//! The rail of an external destination is asked before a quote starts whether it would pay at all.
+
+use domain::external_account::ExternalAccount;
+use domain::id::{ExternalAccountId, PlatformId, TransactionId};
+use domain::money::Sending;
+use domain::platform::Platform;
+use domain::pricing::Locked;
+use domain::quote::Quote;
+use domain::time::Timestamp;
+use domain::transaction::AccountRef;
+use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
+use store::readers::View;
+
+use super::To;
+use crate::app::App;
+use crate::error::{Error, Missing};
+use crate::{limits, pricing};
+
+/// What is known of the amount of a payment, in smallest units.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Known {
+    /// What arrives.
+    Arrives(i64),
+    /// What leaves this account, all fees in it.
+    Leaves(i64, AccountRef),
+}
+
+/// Asks the rail of an external destination whether it would take the payment at all.
+pub(super) async fn ask_before(
+    app: &App,
+    platform: PlatformId,
+    to: &To,
+    amount: Known,
+    key: TransactionId,
+    now: Timestamp,
+) -> Result<Option<RailFailure>, Error> {
+    let id = match to {
+        // An institution that gave an invoice will take its payment.
+        To::Account(AccountRef::Internal(_)) | To::Uma(_) => return Ok(None),
+        To::Account(AccountRef::External(id)) => Some(*id),
+        To::Details(_) => None,
+    };
+    let pulled = match amount {
+        Known::Leaves(_, source) => source.external(),
+        Known::Arrives(_) => None,
+    };
+    let read = move |view: &mut View<'_>| {
+        let mut account = |id: Option<ExternalAccountId>| {
+            Ok::<_, Error>(id.map(|id| view.get::<ExternalAccount>(&id)).transpose()?.flatten())
+        };
+        let (account, source) = (account(id)?, account(pulled)?);
+        Ok::<_, Error>((account, source, view.get::<Platform>(&platform)?))
+    };
+    let (account, source, platform) = app.store().look(read).await?;
+    let Some(platform) = platform else { return Ok(None) };
+    let account = account.filter(|account| account.platform == platform.id);
+    let (info, currency) = match (to, &account) {
+        (To::Details(details), _) => (&details.info, details.currency),
+        (To::Account(_), Some(account)) => (&account.info, account.currency),
+        (To::Account(_) | To::Uma(_), _) => return Ok(None),
+    };
+    let amount = match amount {
+        Known::Arrives(minor) => limits::amount(minor, currency)?,
+        Known::Leaves(minor, from) => {
+            let sending = match from {
+                AccountRef::Internal(id) => id.currency(),
+                AccountRef::External(_) => source.map(|account| account.currency),
+            };
+            // What cannot be priced is refused with the quote.
+            let Some(sending) = sending else { return Ok(None) };
+            let locked = Locked::Sending(Sending(limits::amount(minor, sending)?));
+            let rates = app.env().rates.as_ref();
+            let corridor = pricing::corridor(rates, &platform, sending, currency, now);
+            let price = corridor.and_then(|it| pricing::quote(&platform, it, locked, 0));
+            let Ok(price) = price else { return Ok(None) };
+            price.received.money()
+        }
+    };
+    let order = Instruction {
+        key,
+        flow: Flow::PayOut,
+        cause: Cause::Quote,
+        rail: info.rails()[0],
+        amount,
+        party: Party::Account(Box::new(info.clone())),
+        since: now,
+        settings: platform.rail_settings.clone(),
+    };
+    Ok(app.env().rail(platform.mode).check(&order).await.err())
+}
+
+pub(super) fn refuse_objection(
+    quote: &Quote,
+    source: String,
+    objection: Option<RailFailure>,
+) -> Result<(), Error> {
+    let draft = quote.draft();
+    let account = draft.destination.account().and_then(AccountRef::external);
+    let Some(id) = account else { return Ok(()) };
+    match objection {
+        None => Ok(()),
+        Some(RailFailure::InsufficientFunds) => Err(Error::InsufficientBalance {
+            account: source,
+            currency: draft.price.sent.currency(),
+            available: 0,
+            needed: draft.price.sent.minor(),
+        }),
+        Some(RailFailure::NotConnected) => {
+            Err(Error::NotConnected { missing: Missing::PaymentRail })
+        }
+        Some(RailFailure::AccountInvalid | RailFailure::TimedOut) => {
+            Err(Error::AccountUnreachable { id })
+        }
+    }
+}
