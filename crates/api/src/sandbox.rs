@@ -1,5 +1,5 @@
 //! What only the sandbox has: making money arrive (contract 6.18) and time pass
-//! (docs/decisions/0020). Each of these routes makes an input, and the same code that takes real
+//! (docs/decisions/0013). Each of these routes makes an input, and the same code that takes real
 //! ones does the rest.
 
 use axum::extract::{Path, State};

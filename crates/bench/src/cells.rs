@@ -194,7 +194,7 @@ pub fn text(cell: Cell) -> String {
          their busiest second.\n\n\
          | payments to another cell | cells of that size | platforms over several cells | fullest \
          cell, busiest second | longest wait | a server lost in the busiest second: longest wait | \
-         nobody waits any more after | payments later than a second |\n\
+         queue empty after | payments later than a second |\n\
          |---:|---:|---:|---:|---:|---:|---:|---:|\n",
         cell.per_second,
         cell.per_second_hot,
@@ -226,7 +226,7 @@ pub fn text(cell: Cell) -> String {
         "\nThey write {terabytes:.1} TB a day, {:.0} GB in each cell, which is what decides for how \
          long payments stay in the database that takes them. The largest platform makes {:.0} \
          payments in the busiest second: a single account of it can have {:.0} of them, which is \
-         what one lane does.",
+         what one writer does.",
         terabytes * 1e3 / cells,
         largest * average * PEAK,
         cell.per_second_hot,

@@ -1,4 +1,4 @@
-//! A platform's own clock: the server's, or ahead of it (docs/decisions/0020).
+//! A platform's own clock: the server's, or ahead of it (docs/decisions/0013).
 //!
 //! Where no money is real a platform can move its clock on, so that expiry, long payments and
 //! retries need no waiting. Everything of the platform happens by its clock. What the server does

@@ -1,4 +1,4 @@
-//! Moving a platform's clock on (docs/decisions/0020).
+//! Moving a platform's clock on (docs/decisions/0013).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Changes go to the server that writes most (docs/decisions/0039).
+//! Changes go to the server that writes most (docs/decisions/0010).
 //!
 //! Servers that share a database write in turns, and one of them writes more than the others: it
 //! does what is due. While several write, each waits for the others' turns and none can run ahead.

@@ -160,7 +160,7 @@ pub fn markdown() -> String {
          never back, and `GET /sandbox/clock` shows it. What is due by then has happened when the \
          call is answered: what is pending for 30 seconds above takes a millisecond. The answer \
          waits five seconds at most; what takes longer goes on behind it. No other platform is \
-         affected (`docs/decisions/0020`).\n"
+         affected (`docs/decisions/0013`).\n"
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Time that a platform moves on (docs/decisions/0020).
+//! Time that a platform moves on (docs/decisions/0013).
 
 use std::sync::Arc;
 

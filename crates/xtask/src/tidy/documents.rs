@@ -38,7 +38,7 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
                 &file.path,
                 1,
                 format!("record {number:04} follows {last:04}"),
-                "number records without holes or repeats; a record is superseded, not removed",
+                "number records without holes or repeats",
             ));
         }
         last = number;
