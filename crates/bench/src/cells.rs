@@ -84,7 +84,7 @@ struct Day {
     /// The longest wait while every cell works, in seconds.
     wait: f64,
     /// The longest wait in a cell that has lost its server, in seconds, and how long it took until
-    /// nobody waited any more.
+    /// no payment waited any more.
     wait_after_loss: f64,
     recovery: usize,
     /// Payments that waited for more than a second.

@@ -242,12 +242,12 @@ impl Drop for Server {
     }
 }
 
-/// An address that nobody listens on now.
+/// An address without a listener now.
 fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-/// Ends this process once its standard input does, which whoever started it holds open.
+/// Ends this process once its standard input does, which its parent holds open.
 pub fn end_with_parent() -> Result<()> {
     std::thread::Builder::new().name("parent".to_owned()).spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());

@@ -75,7 +75,7 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
 }
 
 /// The type of the file system that a folder is on. One in memory syncs for free, and its figures
-/// are nobody's.
+/// belong to no process.
 fn file_system(folder: &Path) -> Result<String> {
     let folder = folder.canonicalize()?;
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();

@@ -50,7 +50,7 @@ use crate::time::now;
 /// What each starts with, in the smallest unit: enough for all payments of a run from one account.
 const FUNDS_MINOR: i64 = 100_000_000_000;
 
-/// Units of work that are under way at once: two batches of the lane, so that one is ready when the
+/// Units of work that are under way at once: two group commits, so that one is ready when the
 /// other is committed.
 const UNITS_AHEAD: usize = 1_024;
 
@@ -221,7 +221,7 @@ impl Filling {
     }
 }
 
-/// Units of work on their way through the lane, and what those before them gave.
+/// Units of work on their way to a commit, and what those before them gave.
 struct Units<T> {
     app: App,
     under_way: VecDeque<JoinHandle<Result<T, Error>>>,
@@ -233,7 +233,7 @@ impl<T: Send + 'static> Units<T> {
         Self { app: app.clone(), under_way: VecDeque::new(), done: Vec::new() }
     }
 
-    /// Hands a unit to the lane, and waits for the oldest if too many are under way.
+    /// Puts a unit into the commit queue, and waits for the oldest if too many are under way.
     async fn begin<F>(&mut self, work: F) -> Result<()>
     where
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,

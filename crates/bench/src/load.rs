@@ -240,7 +240,7 @@ impl Schedule {
                 if !early.is_zero() {
                     pause(early);
                 }
-                // Nobody is left to operate when the phase has failed.
+                // No session is left when the phase has failed.
                 let Some(due) = keeper.upgrade() else { return };
                 due.add_permits(1);
             }

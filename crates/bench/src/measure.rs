@@ -191,7 +191,7 @@ const ON_SMALL: &[Row] = &[
     Row::MemoryLoad,
 ];
 
-/// What a server on a large database tells, some of it in turn with one on a small database.
+/// Figures of a server on a large database, some of it in turn with one on a small database.
 const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages];
 
 const DELIVERIES: &[Row] = &[Row::Deliveries];
@@ -649,7 +649,7 @@ fn pages(server: &Server) -> Result<(Client, Vec<(String, String)>)> {
     Ok((client, pages))
 }
 
-/// Where the deepest full page of a list starts; none if the list is too short. Nobody walks there:
+/// Where the deepest full page of a list starts; none if it is too short. No client walks there:
 /// the date of a row near the old end leads to a cursor at it.
 fn deep_cursor(client: &mut Client, filter: &str) -> Result<Option<String>> {
     let oldest = client.get(&format!("/transactions?limit={DEEP_ROWS}&sortOrder=asc{filter}"))?;

@@ -109,7 +109,7 @@ impl Place {
         }
     }
 
-    /// Bytes on disk, all included. Nobody may be connected to an embedded database.
+    /// Bytes on disk, all included. An embedded database must have no connections.
     pub fn bytes(&self) -> Result<u64> {
         match &self.site {
             Site::Sqlite { folder } => {
@@ -123,7 +123,7 @@ impl Place {
         }
     }
 
-    /// Keeps it for later runs, under a name that only a database that is ready has. Nobody may be
+    /// Keeps it for later runs, under a name that only a database that is ready has. Nothing may be
     /// connected to it.
     pub fn keep_as(mut self, ground: &Ground, name: &str) -> Result<Self> {
         let site = ground.site(name)?;

@@ -82,12 +82,12 @@ impl Cluster {
         })
     }
 
-    /// Gives a database to which nobody is connected another name.
+    /// Renames a database without connections.
     pub fn rename(&self, name: &str, other: &str) -> Result<()> {
         self.run(&format!("alter database {name} rename to {other}"))
     }
 
-    /// Removes a database, if there is one, whoever is connected to it.
+    /// Removes a database, if there is one, and ends its connections.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.run(&format!("drop database if exists {name} with (force)"))
     }
@@ -140,7 +140,7 @@ impl Cluster {
 pub async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(async move {
-        // Whoever used the connection is told as well.
+        // The user of the connection gets the error as well.
         let _ = connection.await;
     });
     Ok(client)

@@ -1,8 +1,8 @@
 //! Those to whom events are delivered while deliveries are measured, in a process of their own: one
-//! receiver that answers at once, and one that answers nobody.
+//! receiver that answers at once, and one that never answers.
 //!
-//! The process counts the events that the fast one has, each once, and tells its count to whoever
-//! asks with a GET.
+//! The process counts the events that the fast one has, each once, and gives its count to each
+//! GET.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -98,12 +98,12 @@ pub fn run() -> Result<u8> {
     }
 }
 
-/// The process, as whoever started it sees it.
+/// The process, as its parent sees it.
 pub struct Receivers {
     process: Child,
     /// The endpoint that answers at once.
     pub fast: String,
-    /// The endpoint that answers nobody.
+    /// The endpoint that never answers.
     pub hanging: String,
     client: Client,
 }

@@ -31,7 +31,7 @@ impl Sample {
         Some(self.outcome.all as f64 / time.as_secs_f64())
     }
 
-    /// One line for whoever watches.
+    /// One line of progress.
     pub fn line(&self) -> String {
         let outcome = &self.outcome;
         let mut line = format!(

@@ -90,7 +90,7 @@ impl Payer {
     }
 }
 
-/// Idempotency keys that nobody has used before: a random half for each session and a number.
+/// Idempotency keys that were never used before: a random half for each session and a number.
 struct Keys {
     session: u64,
     number: u64,

@@ -17,7 +17,7 @@ pub const CLIENT_ID: &str = "testbed";
 /// Known to everybody, and good for nothing but databases of tests.
 pub const CLIENT_SECRET: &str = "testbed-secret-0123456789abcdef";
 
-/// Where the server is told which database to open.
+/// The variable that says which database to open.
 const DATABASE_VARIABLE: &str = "SWITCHYARD_DATABASE_URL";
 
 /// Writes a script that stands before a binary, for [`Installation::new`] to run.
@@ -182,7 +182,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// If it cannot be told, or somebody has killed it.
+    /// If it cannot be signalled, or was killed.
     pub fn ended(&mut self) -> Result<Option<i32>> {
         let Some(status) = self.process.try_wait().context("looking after the server")? else {
             return Ok(None);

@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// What the server is told about it.
+    /// Arguments by which the server opens it.
     pub fn url(&self) -> String {
         match self {
             Self::Sqlite(folder) => format!("sqlite://{}", folder.path().join("test.db").display()),

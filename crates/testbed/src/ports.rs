@@ -16,7 +16,7 @@ const COUNT: u16 = 12_000;
 /// ports; prime to [`COUNT`], so that neighbours come as far apart as can be.
 const STRIDE: u32 = 7_919;
 
-/// A port of the loopback address that nobody listens on now.
+/// A port of the loopback address without a listener now.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Stands between clients and PostgreSQL, passes everything on, and breaks connections when told.
+//! Stands between clients and PostgreSQL, forwards everything, and breaks connections on demand.
 //!
 //! A connection that breaks while a commit is under way leaves the client without an answer to the
 //! one question that matters. Which moment it was cannot be chosen by killing processes; here it
@@ -46,10 +46,10 @@ pub enum Traffic {
 pub enum Moment {
     /// The server never gets the commit: it rolls back.
     Before,
-    /// The server gets the commit and nobody waits for it: it may still be at it when the client
+    /// The server gets the commit and no client waits for it: it may still be at it when the client
     /// asks again on another connection.
     During,
-    /// The server has committed, the client is not told.
+    /// The server has committed, the client gets no answer.
     After,
 }
 
@@ -58,7 +58,7 @@ pub enum Moment {
 pub enum Chosen {
     /// The next so many, then none.
     Next(u32),
-    /// Each with this chance in a hundred, until told otherwise; the same seed draws the same.
+    /// Each with this chance in a hundred, until changed; the same seed draws the same.
     Percent {
         /// From 0 to 100.
         percent: u8,
@@ -70,7 +70,7 @@ pub enum Chosen {
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that were passed on to a server.
+    /// Connections that were forwarded to a server.
     pub connections: u64,
     /// Commits that clients sent, cut ones among them.
     pub commits: u64,
@@ -200,7 +200,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     upstream: String,
-    /// Whether somebody listens on the port.
+    /// Whether the port has a listener.
     is_open: bool,
     plan: Option<Plan>,
     counts: Counts,
@@ -261,7 +261,7 @@ impl Shared {
         }
     }
 
-    /// A commit that was to be cut after it did not come about: another takes its turn.
+    /// A commit that was to be cut after it did not come about: another takes its place.
     fn not_committed(&self) {
         if let Some(Plan { chosen: Chosen::Next(left), .. }) = &mut self.state().plan {
             *left += 1;
@@ -276,7 +276,7 @@ async fn serve(first: std::net::TcpListener, address: SocketAddr, shared: &Arc<S
     let mut listener = TcpListener::from_std(first).ok();
     loop {
         if *traffic.borrow_and_update() == Traffic::Refused {
-            // Only a port that nobody listens on refuses.
+            // Only a port without a listener refuses.
             listener = None;
             shared.port_is(false);
             if traffic.changed().await.is_err() {
@@ -288,7 +288,7 @@ async fn serve(first: std::net::TcpListener, address: SocketAddr, shared: &Arc<S
             Some(open) => open,
             None => {
                 let bound = TcpListener::bind(address).await;
-                let bound = bound.expect("the port lies where nobody takes it");
+                let bound = bound.expect("the port lies where no other program takes it");
                 shared.port_is(true);
                 bound
             }

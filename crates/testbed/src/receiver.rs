@@ -220,7 +220,7 @@ struct Running {
 
 impl Running {
     fn start(address: SocketAddr, shared: &Arc<Shared>) -> Result<Self> {
-        // It listens when this returns: whoever is told the address finds it there.
+        // It listens when this returns: a client that has the address finds it there.
         let listener = std::net::TcpListener::bind(address).context("opening its port")?;
         listener.set_nonblocking(true).context("opening its port")?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -312,7 +312,7 @@ async fn converse(stream: TcpStream, shared: Arc<Shared>) {
     // An answer is one small packet, which must not wait for a second.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| receive(request, Arc::clone(&shared)));
-    // How it ended is the business of whoever sent the request.
+    // How it ended is the business of the sender.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;

@@ -25,7 +25,7 @@ pub use self::api::{Accounts, Answer, Api, Ask, Outcome, within_deadline};
 /// How long anything may take that must happen, faults and all.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A client that found nobody or got nothing waits as long as a person blinks, not to take the
+/// A client that found no server or got nothing waits as long as a person blinks, not to take the
 /// processor from the server that starts.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
@@ -38,8 +38,8 @@ const REPLAYERS: usize = 16;
 ///
 /// If none can be made.
 pub fn http(within: Duration) -> Result<reqwest::Client> {
-    // A program that knows several kinds of cryptography has to say which one it uses. Whoever has
-    // said so before is right.
+    // A program that knows several kinds of cryptography has to say which one it uses. The first to
+    // say so is right.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().timeout(within).build().context("making a client")
 }
@@ -136,7 +136,7 @@ impl Recorder {
     async fn ask_at(&self, server: Option<usize>, ask: &Ask) -> Result<Answer> {
         self.asked().entry(ask.key.clone()).or_insert_with(|| (ask.clone(), None));
         let answer = tokio::time::timeout(DEADLINE, self.until_known(server, ask)).await;
-        let answer = answer.with_context(|| format!("nobody knows what became of {}", ask.key))?;
+        let answer = answer.with_context(|| format!("unknown outcome of {}", ask.key))?;
         let mut asked = self.asked();
         let (_, first) = asked.get_mut(&ask.key).context("it was noted above")?;
         let first = first.get_or_insert_with(|| answer.clone());
@@ -179,7 +179,7 @@ impl Recorder {
         api::within_deadline("all payments have settled", async || {
             let total = async |path: &str| self.api.total(path).await;
             let processing = total("/transactions?status=PROCESSING&").await?;
-            // A quote that nobody executed has a transaction that waits for it.
+            // A quote that was never executed has a transaction that waits for it.
             let pending = total("/transactions?status=PENDING&type=OUTGOING&").await?;
             Ok(processing == 0 && pending == total("/quotes?status=PENDING&").await?)
         })
@@ -289,7 +289,7 @@ impl Recorder {
     }
 }
 
-/// Clients at work until they are told to [stop](Self::stop).
+/// Clients that run until they are [stopped](Self::stop).
 #[derive(Debug)]
 pub struct Load {
     recorder: Arc<Recorder>,
@@ -380,7 +380,7 @@ impl Model {
 
 /// The answer to what was asked, which there must be.
 fn known<'a>(ask: &Ask, answer: Option<&'a Answer>) -> Result<&'a Answer> {
-    answer.with_context(|| format!("nobody knows what became of {}", ask.key))
+    answer.with_context(|| format!("unknown outcome of {}", ask.key))
 }
 
 /// What a run was, once everything in it was found to be right.

@@ -47,7 +47,7 @@ enum Task {
     Contract,
     /// Checks what dependencies bring: bans, licences, sources, and advisories if they can be had
     Deny,
-    /// Asks the server what nobody would write, a minute for each kind of input
+    /// Fuzzes the server, a minute for each kind of input
     Fuzz,
     /// Generates clients from the OpenAPI document, and runs them against the release build
     Clients {

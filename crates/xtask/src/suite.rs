@@ -33,7 +33,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     workspace::run(command)
 }
 
-/// The PostgreSQL of this run: ours until the tests are done, or one that somebody named.
+/// The PostgreSQL of this run: ours until the tests are done, or one that was named.
 struct Shared(Option<Cluster>);
 
 impl Shared {

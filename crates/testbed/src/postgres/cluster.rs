@@ -60,7 +60,7 @@ pub struct Cluster {
     settings: Vec<(String, String)>,
     port: u16,
     server: Server,
-    /// The postmaster, a direct child, so that nobody else can reap it and its id stays its own.
+    /// The postmaster, a direct child, so that only this process reaps it and its id stays.
     process: Option<Child>,
     keeper: Keeper,
     /// Removed last.
@@ -298,7 +298,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until the postmaster, which was told to end, has ended.
+    /// Waits until the postmaster, which was asked to end, has ended.
     fn reap(&mut self) -> Result<()> {
         let process = self.process.as_mut().context("the server does not run")?;
         wait::until("the server ends", STOPPED_WITHIN, || {

@@ -17,7 +17,7 @@ pub const SHARED_VARIABLE: &str = "SWITCHYARD_TEST_POSTGRES";
 /// The database that every server has, for commands that are about the server.
 const MAINTENANCE: &str = "postgres";
 
-/// A server that can be reached, whoever started it.
+/// A server that can be reached, started here or not.
 #[derive(Clone, Debug)]
 pub struct Server {
     url: String,
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// A database of its own for one test, empty at first. It is dropped with the value, whoever is
+/// A database of its own for one test, empty at first. It is dropped with the value, whatever is
 /// still connected.
 #[derive(Debug)]
 pub struct Database {

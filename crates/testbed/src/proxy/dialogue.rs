@@ -60,7 +60,7 @@ impl Questions {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// From now on everything is passed on as it comes.
+    /// From now on everything is forwarded as it comes.
     pub fn make_opaque(&mut self) {
         self.phase = Phase::Opaque;
     }

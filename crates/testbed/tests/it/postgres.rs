@@ -52,7 +52,7 @@ fn a_cluster_keeps_what_it_acknowledged_through_every_end() {
 
     write(&server, 1);
     cluster.kill().expect("killed");
-    server.query("select 1").expect_err("nobody listens");
+    server.query("select 1").expect_err("no listener");
     cluster.resume().expect("recovers");
     assert!(cluster.log().contains("was not properly shut down"), "{}", cluster.log());
 
@@ -70,7 +70,7 @@ fn a_cluster_keeps_what_it_acknowledged_through_every_end() {
 /// How many of 500 commits are gone after their cluster was killed at once, all of them
 /// acknowledged.
 fn gone_after_a_kill(synchronous_commit: &str) -> usize {
-    // However slow this machine is, nobody flushes them before the kill but who must.
+    // However slow this machine is, nothing flushes them before the kill but what must.
     let late = [("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB")];
     let mut cluster = Cluster::start_with(&late).expect("a cluster");
     let server = cluster.server().clone();
@@ -161,7 +161,7 @@ fn a_server_goes_with_the_process_that_started_it() {
         let folder = cluster.server().query("show data_directory").expect("a folder");
         println!("\nvictim {} {folder}", cluster.port());
         cluster.freeze().expect("freezes");
-        // Holds until it is killed: nobody writes to its input.
+        // Holds until it is killed: nothing writes to its input.
         std::io::stdin().read_line(&mut String::new()).expect("it is killed before");
         return;
     }

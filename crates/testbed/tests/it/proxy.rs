@@ -1,4 +1,4 @@
-//! The proxy passes what it should and breaks what it was told to.
+//! The proxy passes what it should and breaks what it should.
 
 use std::net::TcpStream;
 
@@ -21,7 +21,7 @@ impl Stage {
         Self { database, proxy }
     }
 
-    /// What a client at the proxy is told that commits a row.
+    /// The answer to a client at the proxy that commits a row.
     fn commit(&self, id: u32) -> anyhow::Result<String> {
         let sql = format!("begin; insert into kept values ({id}); commit");
         self.proxy.server().query_in(self.database.name(), &sql)
@@ -61,7 +61,7 @@ fn a_commit_that_fails_is_not_one_to_cut_after() {
     stage.commit(1).expect_err("cut");
     stage.proxy.cut_commits(Moment::After, Chosen::Next(1));
     let error = stage.commit(1).expect_err("the key is taken");
-    assert!(error.to_string().contains("kept_pkey"), "the client is told why: {error}");
+    assert!(error.to_string().contains("kept_pkey"), "the client learns why: {error}");
     stage.commit(2).expect_err("now it is cut");
     assert_eq!(stage.kept(), "1 2");
     assert_eq!(stage.proxy.counts().cut_after, 2);
@@ -103,7 +103,7 @@ fn connections_are_cut_refused_and_held() {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| stage.commit(3));
         assert_eq!(stage.kept(), "2");
-        assert!(!held.is_finished(), "nobody answers");
+        assert!(!held.is_finished(), "no answer");
         stage.proxy.set(Traffic::Flows);
         held.join().expect("a thread").expect("goes on");
     });

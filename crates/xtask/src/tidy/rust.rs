@@ -125,7 +125,7 @@ pub fn file_length(tree: &Tree) -> Vec<Finding> {
                 &file.path,
                 FILE_LINES_MAX + 1,
                 wrong,
-                "make it a folder with one file per noun",
+                "make it a folder of smaller modules",
             ));
         }
     }
