@@ -1,4 +1,4 @@
-//! Clocks: the system's, and one that only moves when told to.
+//! Clocks: the system's, and one that only moves on demand.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -44,7 +44,7 @@ const MILLI: i64 = 1_000;
 const SECOND: i64 = 1_000 * MILLI;
 
 /// What the system's clock may be set forward by and be believed at once: corrections over a
-/// network are far smaller, and so is what a clock loses while nobody corrects it.
+/// network are far smaller, and so is what a clock loses while it is not corrected.
 const BELIEVED: i64 = 60 * SECOND;
 
 /// For how long it must stand by a larger one: who sets a clock wrong by an hour notices.

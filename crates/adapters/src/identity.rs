@@ -2,7 +2,7 @@
 
 use ports::identity::{Identification, Outcome};
 
-/// Lets whoever goes through the page of a check say how it ends, so that a test can take every
+/// Lets the person on the page of a check say how it ends, so that a test can take every
 /// way. For sandbox platforms.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TesterDecides;

@@ -1,5 +1,5 @@
 //! The guarded HTTP client (reliability 4.6): the only one of the server that goes to addresses
-//! which somebody else chose.
+//! which a client chose.
 //!
 //! A name is resolved once, every address that it has must be allowed, and the connection goes to
 //! one of those. A connection that is kept open was checked when it was made. No redirect is
@@ -25,10 +25,10 @@ use self::reach::{Refusal, Way, check_address, check_url};
 /// How long a connection may take to come about.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a connection that nobody uses is kept for the next request.
+/// How long an idle connection is kept for the next request.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Connections to one host that nobody uses. As many as there may be requests at once to one host
+/// Idle connections to one host. As many as there may be requests at once to one host
 /// that answers quickly: with fewer, most requests would begin with a new connection.
 const IDLE_MAX: usize = 64;
 
@@ -92,7 +92,7 @@ impl Outbound for GuardedClient {
 
 /// Lets clients that choose no cryptography of their own use ours. Once is enough, more is no harm.
 pub fn choose_cryptography() {
-    // Somebody else's choice stands.
+    // An earlier choice stands.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

@@ -1,7 +1,7 @@
 //! Approvals: what a platform is asked about an incoming payment, and how it was decided (contract
 //! 7.3; reliability 5.3).
 //!
-//! The platform answers the question itself, or puts it off and calls, or lets its time run out.
+//! The platform answers the request, or defers it and calls later, or lets the deadline pass.
 //! Whatever comes first decides; for everything after it the machine has no arrow.
 
 use crate::id::{PlatformId, TransactionId};
@@ -18,7 +18,7 @@ pub const WINDOW_MILLIS: i64 = 5_000;
 /// Characters of a reason that are kept: as many as the call to reject may give.
 pub const REASON_MAX: usize = 500;
 
-/// How far a question has come, and what decided it.
+/// How far an approval request has come, and what decided it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
     /// The platform is asked.
@@ -101,7 +101,7 @@ impl Status {
     }
 }
 
-/// What can happen to a question.
+/// Events of an approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The answer put the decision off.
@@ -175,7 +175,7 @@ fn arrow(from: Status, event: &Event) -> Option<Status> {
     }
 }
 
-/// What the platform said besides its decision. It is kept, and the payer is not told.
+/// What the platform said besides its decision. It is kept, and the payer does not see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remark {
     /// Why it rejects, in its own words; at most [`REASON_MAX`] characters.
@@ -184,7 +184,7 @@ pub struct Remark {
     pub required_fields: Vec<&'static str>,
 }
 
-/// A question to a platform about an incoming payment. Only [`Approval::apply`] changes its status.
+/// An approval request about an incoming payment. Only [`Approval::apply`] changes its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
     transaction: TransactionId,
@@ -197,7 +197,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// A new question, which is to be answered within [`WINDOW_MILLIS`].
+    /// A new request, which is to be answered within [`WINDOW_MILLIS`].
     pub fn asked(transaction: TransactionId, platform: PlatformId, now: Timestamp) -> Self {
         Self {
             transaction,
@@ -210,7 +210,7 @@ impl Approval {
         }
     }
 
-    /// Puts a stored question together again. For the store only. Nothing if its times contradict
+    /// Puts a stored request together again. For the store only. Nothing if its times contradict
     /// each other.
     pub fn restore(
         transaction: TransactionId,
@@ -309,7 +309,7 @@ mod tests {
         Approval::asked(TransactionId::from_uuid(id), PlatformId::from_uuid(platform), at(0))
     }
 
-    /// What becomes of a question after these events.
+    /// The status of a request after these events.
     fn check(events: &[Event], expected: Option<Status>) {
         let mut approval = Some(asked());
         for event in events {

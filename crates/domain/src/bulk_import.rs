@@ -1,5 +1,5 @@
 //! Imports of many customers from a file (contract 6.5). The rows wait in parts, each of which is
-//! one unit of work, so that nobody waits for the whole file.
+//! one unit of work, so that no other unit waits for the whole file.
 
 use crate::customer::Identity;
 use crate::id::{JobId, PlatformId};
@@ -10,7 +10,7 @@ use crate::transition::{IllegalTransition, Moved};
 /// Status of an import (contract 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// No row was looked at yet.
+    /// No row was read yet.
     Pending,
     /// Some rows were.
     Processing,

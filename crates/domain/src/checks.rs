@@ -4,7 +4,7 @@
 //! sandbox steers outcomes by the last three characters of an identifier, and hardly any
 //! identifier with such an ending has a correct check digit.
 //!
-//! Not here: Nigeria's account numbers, whose check digit needs a bank code that nobody sends.
+//! Not here: Nigeria's account numbers, whose check digit needs a bank code that no client sends.
 
 use crate::account_info::{AccountInfo, FieldError, Rule};
 
@@ -180,7 +180,7 @@ pub fn bech32(text: &str) -> bool {
 }
 
 /// Whether `text` is `length` digits whose sum with the weights 3, 7, 1 is a multiple of ten.
-/// Nothing but zeros has such a sum too, and is nobody's number.
+/// Nothing but zeros has such a sum too, and belongs to no person.
 fn mod10(text: &str, length: usize) -> bool {
     const WEIGHTS: [u32; 3] = [3, 7, 1];
     let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(10)).collect();
@@ -194,7 +194,7 @@ fn mod10(text: &str, length: usize) -> bool {
 /// Whether the last two characters are the check digits of those before them: each is the sum of
 /// all characters to its left, weighted by their place from the right, times ten, modulo eleven,
 /// and zero where that is ten. A character's value is its distance from `0` in ASCII. One digit
-/// repeated fulfils this too, and is nobody's number.
+/// repeated fulfils this too, and belongs to no person.
 fn mod11(text: &str, weight: impl Fn(u32) -> u32) -> bool {
     let values: Vec<u32> = text.bytes().map(|byte| u32::from(byte.saturating_sub(b'0'))).collect();
     let repeated = values.windows(2).all(|pair| pair[0] == pair[1]);

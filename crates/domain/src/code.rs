@@ -1,4 +1,4 @@
-//! Codes that open something to whoever has them: a link that a person follows without a password.
+//! Codes that open something to their holder: a link that a person follows without a password.
 //! A code is a secret, so nothing here prints one by accident.
 
 use std::fmt;
@@ -11,11 +11,11 @@ pub const fn letter(byte: u8) -> char {
     LETTERS[(byte % 32) as usize] as char
 }
 
-/// Letters of a code: 80 random bits, which nobody guesses over a network (contract 6.13 asks for
+/// Letters of a code: 80 random bits, unguessable over a network (contract 6.13 asks for
 /// 64).
 pub const CODE_LENGTH: usize = 16;
 
-/// A code that nobody can guess, in its one spelling.
+/// A code that cannot be guessed, in its one spelling.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Code(String);
 
@@ -32,7 +32,7 @@ impl Code {
         is_code.then_some(Self(code))
     }
 
-    /// The code as text, to be shown to whoever may have it.
+    /// The code as text, to be shown to its holder.
     pub fn reveal(&self) -> &str {
         &self.0
     }

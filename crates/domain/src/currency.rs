@@ -225,7 +225,7 @@ static SYMBOLS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 impl Currency {
     /// Thousandths of a satoshi, in which the Lightning legs of payments are kept in the books so
-    /// that nothing rounds silently. Nobody holds, sends or receives it, so it is in no list.
+    /// that nothing rounds silently. No owner holds, sends or receives it, so it is in no list.
     pub const MSAT: Self = Self(ASSETS.len() as u8 - 1);
 
     /// Every currency that can be held where the rates name it, in the order of the table.
@@ -233,7 +233,7 @@ impl Currency {
         (0..Self::MSAT.0).map(Self)
     }
 
-    /// The currency that somebody can hold with this code, in capitals as in ISO 4217.
+    /// The currency that an owner can hold with this code, in capitals as in ISO 4217.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::all().find(|currency| currency.code() == code)
     }

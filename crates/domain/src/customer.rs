@@ -60,7 +60,7 @@ impl KycStatus {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Whether nothing more is to come by itself: the platform is told of it.
+    /// Whether nothing more is to come by itself: the platform is notified.
     pub const fn is_final(self) -> bool {
         match self {
             Self::PendingReview => false,
@@ -128,7 +128,7 @@ impl Individual {
         }
     }
 
-    /// What is known once somebody has said this: what was not said stays.
+    /// Known facts once these are stated: what was not said stays.
     pub fn changed(&self, said: &Self) -> Self {
         Self {
             full_name: newer(&said.full_name, &self.full_name),

@@ -20,7 +20,7 @@ pub enum Status {
     Pending,
     /// The endpoint has it.
     Delivered,
-    /// It is not attempted any more unless somebody asks for it.
+    /// It is not attempted any more unless a client asks for it.
     Dead,
 }
 
@@ -53,9 +53,9 @@ impl Status {
 pub enum Plan {
     /// Until the endpoint has it or the time is over.
     Retried,
-    /// Once: somebody wants to know whether the endpoint works.
+    /// Once: a test of the endpoint.
     Once,
-    /// Once, by whoever waits for the platform's decision, apart from all others (contract 7.3).
+    /// Once, as an approval request with a deadline, outside the queues (contract 7.3).
     Asked,
 }
 
@@ -77,7 +77,7 @@ impl Plan {
         Self::ALL.into_iter().find(|plan| plan.name() == name)
     }
 
-    /// The plan for events of a kind that nobody waits for.
+    /// The plan for events that are no approval requests.
     pub const fn of(kind: EventKind) -> Self {
         match kind {
             EventKind::Test => Self::Once,
@@ -109,7 +109,7 @@ pub enum Outcome {
     TimedOut,
 }
 
-/// After how long a question is forgotten, in milliseconds: some times what an answer may take.
+/// After how long an approval request is given up, in milliseconds: some times its deadline.
 const FORGOTTEN_MILLIS: i64 = 60_000;
 
 /// Bytes of an answer that are kept: enough for an error's message.
@@ -145,8 +145,8 @@ pub enum Verdict {
 
 impl Attempt {
     /// What it means: any 2xx is received, 409 says that it was there already, and 410 that nothing
-    /// is wanted any more (contract 7.4). Whoever was asked may also have answered that it rejects
-    /// or that it needs to know more (contract 7.3).
+    /// is wanted any more (contract 7.4). An approval request may also be answered by a rejection
+    /// or by a request for more data (contract 7.3).
     pub fn verdict(&self, plan: Plan) -> Verdict {
         match (&self.outcome, plan) {
             (Outcome::Answered { status: 200..=299 | 409, .. }, _)
@@ -221,7 +221,7 @@ pub enum Event {
     Failed(Attempt, Timestamp),
     /// It does not, and is not asked again.
     GivenUp(Option<Attempt>),
-    /// Somebody wants it to be sent again.
+    /// A client wants it to be sent again.
     SentAgain,
 }
 
@@ -255,7 +255,7 @@ fn arrow(from: Status, event: &Event) -> Option<Status> {
 pub struct Draft {
     /// System id, see [`delivery_id`].
     pub id: DeliveryId,
-    /// Who is told.
+    /// The platform that is notified.
     pub platform: PlatformId,
     /// What it is about.
     pub kind: EventKind,
@@ -298,7 +298,7 @@ pub fn delivery_id(event: &Told) -> DeliveryId {
 pub struct Progress {
     /// The status.
     pub status: Status,
-    /// When the first attempt was due, or somebody wanted it to be sent again: what the end of the
+    /// When the first attempt was due, or a client wanted it to be sent again: what the end of the
     /// attempts counts from.
     pub since: Timestamp,
     /// When the next attempt is due, while there is one.
@@ -376,12 +376,12 @@ impl Delivery {
         now >= self.progress.since.plus_millis(schedule.horizon_millis)
     }
 
-    /// Whether this is a question whose asker must have died: none waits for that long.
+    /// Whether this is an approval request whose server must have died: none waits for that long.
     pub fn is_forgotten(&self, now: Timestamp) -> bool {
         self.forgotten_at().is_some_and(|at| now >= at)
     }
 
-    /// When that is, if this is a question.
+    /// When that is, if this is an approval request.
     pub fn forgotten_at(&self) -> Option<Timestamp> {
         let is_asked = self.draft.plan == Plan::Asked;
         is_asked.then(|| self.progress.since.plus_millis(FORGOTTEN_MILLIS))
@@ -433,7 +433,7 @@ impl Delivery {
                 Some(attempt)
             }
             Event::SentAgain => {
-                // Nobody waits for the answer any more.
+                // No request waits for the answer any more.
                 if self.draft.plan == Plan::Asked {
                     self.draft.plan = Plan::Once;
                 }

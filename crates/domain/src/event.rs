@@ -1,4 +1,4 @@
-//! Things that happened and that a platform is told (specification 6; design decision 10).
+//! Things that happened and of which a platform is notified (specification 6; design decision 10).
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum EventKind {
     IncomingPayment,
     /// An outgoing transaction has a new status.
     OutgoingPayment,
-    /// Somebody has claimed an invitation.
+    /// A person has claimed an invitation.
     InvitationClaimed,
     /// What is known of a customer's identity is final, for now.
     KycStatus,
@@ -161,7 +161,7 @@ impl fmt::Display for EventKind {
 pub struct Event {
     /// Derived from what changed, see [`event_id`].
     pub id: EventId,
-    /// Who is told.
+    /// The platform that is notified.
     pub platform: PlatformId,
     /// What it is about.
     pub kind: EventKind,

@@ -144,7 +144,7 @@ impl StatusReason {
         Self { code: Cow::Borrowed(code), message: Cow::Borrowed(message) }
     }
 
-    /// A reason in the words of whoever gave it.
+    /// A reason in the words of its source.
     pub const fn given(code: String, message: String) -> Self {
         Self { code: Cow::Owned(code), message: Cow::Owned(message) }
     }

@@ -225,7 +225,7 @@ impl InternalAccountId {
         Self::from_uuid(Uuid::from_u128(owner | u128::from(currency.number())))
     }
 
-    /// The currency that the id names, if it names one that somebody can hold.
+    /// The currency that the id names, if it names one that an owner can hold.
     pub fn currency(self) -> Option<Currency> {
         let currency = Currency::from_number((self.uuid.as_u128() & CURRENCY_BITS) as u16);
         currency.filter(|currency| *currency != Currency::MSAT)

@@ -15,7 +15,7 @@ use crate::uma_address::UmaAddress;
 pub enum Status {
     /// Open to be claimed.
     Pending,
-    /// Somebody has it.
+    /// The invited person has an address.
     Claimed,
     /// Its time was over.
     Expired,
@@ -51,7 +51,7 @@ impl Status {
 /// What can happen to an invitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody who had the code has got this address.
+    /// A person with the code has got this address.
     Claimed(UmaAddress),
     /// The time is over.
     Expired,
@@ -161,8 +161,8 @@ impl Invitation {
         end.unwrap_or(Status::Pending)
     }
 
-    /// The status as it is seen at `now`: an invitation whose time is over is expired for whoever
-    /// looks, also in the moment before its timer rings.
+    /// The status as it is seen at `now`: an invitation whose time is over is expired for every
+    /// reader, also in the moment before its timer has run.
     pub fn status_at(&self, now: Timestamp) -> Status {
         match self.status() {
             Status::Pending if self.is_over(now) => Status::Expired,

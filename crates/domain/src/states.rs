@@ -51,7 +51,7 @@ pub fn markdown() -> String {
             let _ = writeln!(page, "| `{from}` | {name} | `{to}` | {} |", event.money());
         }
     }
-    let note = "The question to a platform whether an incoming payment may go on.\n\n";
+    let note = "An approval request asks the platform whether an incoming payment may go on.\n\n";
     table(&mut page, "Approval", note, &approval::arrows());
     table(&mut page, "Quote", "", &quote::arrows());
     table(&mut page, "External account", "", &external_account::arrows());

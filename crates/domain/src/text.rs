@@ -1,4 +1,4 @@
-//! Texts that people read: names and labels. A text that nobody can see, or that shows another
+//! Texts that people read: names and labels. A text that cannot be seen, or that shows another
 //! order of its letters than it has, misleads the person who decides by it.
 
 use unicode_general_category::{GeneralCategory, get_general_category};

@@ -104,13 +104,13 @@ impl Date {
     }
 }
 
-/// Why a date is nobody's date of birth.
+/// Why a date is no date of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBirth {
     /// It is still to come.
     #[error("is in the future: today is {0}")]
     Future(Date),
-    /// Nobody who lives was born then.
+    /// No living person was born then.
     #[error("is before {FIRST_BIRTH_YEAR}")]
     LongAgo,
 }

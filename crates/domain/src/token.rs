@@ -113,6 +113,6 @@ pub struct Token {
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
-    /// Whether it was deleted; a revoked token authenticates nobody and is shown to nobody.
+    /// Whether it was deleted; a revoked token authenticates no client and is not shown.
     pub revoked: bool,
 }

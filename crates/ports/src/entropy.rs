@@ -1,6 +1,6 @@
 //! Chance.
 
-/// Gives random bytes that nobody can predict.
+/// Gives random bytes that cannot be predicted.
 pub trait Entropy: Send + Sync {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);

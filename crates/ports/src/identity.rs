@@ -1,4 +1,4 @@
-//! Finding out who somebody is.
+//! Finding out who a person is.
 
 /// What comes of a person's way through the page of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Whoever checks identities.
+/// A provider that checks identities.
 pub trait Identification: Send + Sync {
     /// The outcomes that the page of a check leads to, the first of them when the person just goes
     /// on. Where a person must not decide about itself, none of them is a decision.

@@ -1,4 +1,4 @@
-//! Outbound requests: whatever this server asks of an address that somebody else chose.
+//! Outbound requests: whatever this server asks of an address that a client chose.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub enum Reach {
     /// Public addresses over https.
     Public,
     /// Also this machine itself and private networks, there over http too: for platforms where no
-    /// money is real, while nobody but this machine reaches the server or the operator allows it.
+    /// money is real, while only this machine reaches the server or the operator allows it.
     Private,
 }
 
@@ -45,12 +45,12 @@ pub struct OutboundAnswer {
     pub peer: Option<IpAddr>,
 }
 
-/// When somebody wants to be asked again: the header `Retry-After` (RFC 9110, 10.2.3).
+/// When a server wants to be asked again: the header `Retry-After` (RFC 9110, 10.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
     /// So long after this answer.
     Delay(Duration),
-    /// At this moment, by the clock of whoever said so.
+    /// At this moment, by the clock of the answering server.
     At(Timestamp),
 }
 

@@ -34,7 +34,7 @@ pub struct Payee {
 }
 
 /// What a payee's institution is asked for: an invoice. It is always asked with the amount that
-/// shall arrive, so that what arrives is what the quote says, whoever rounds.
+/// shall arrive, so that what arrives is what the quote says, on whichever side is rounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayRequest {
     /// What the lookup gave.

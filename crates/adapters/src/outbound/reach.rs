@@ -7,7 +7,7 @@ use ports::outbound::Reach;
 use reqwest::Url;
 use url::Host;
 
-/// Ports of https that are not somebody's other service.
+/// Ports of https that are not another service's.
 const PORTS: [u16; 2] = [443, 8443];
 
 /// Why an address is not reached. It names what is wrong, and nothing that was found out about the

@@ -103,7 +103,7 @@ async fn no_probe_of_a_live_platform_opens_a_connection() {
         let is_name = probe.contains("localhost.") || probe.contains("good#");
         assert!(is_refused || (is_name && answer.is_err()), "{probe}: {answer:?}");
     }
-    // Whoever had connected before would be in the queue before this one.
+    // An earlier connection would be in the queue before this one.
     ask(&client, &receiver.url("/")).await.expect("an answer");
     assert_eq!(receiver.connections(), 1);
 }
@@ -216,7 +216,7 @@ async fn many_requests_at_once_share_few_connections() {
     const ROUNDS: usize = 20;
     let client = GuardedClient::default();
     let receiver = Receiver::start().expect("a receiver");
-    // Another host that answers nobody is in nobody's way.
+    // Another host that never answers is in no request's way.
     let hanging = Receiver::start().expect("a receiver");
     hanging.answer(Answer::status(200).held());
     let url = receiver.url("/");

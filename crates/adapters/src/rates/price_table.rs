@@ -27,9 +27,9 @@ const USD_PER_UNIT_MAX: Decimal = Decimal::from_parts(1_000_000_000, 0, 0, false
 const USD_PER_UNIT_MIN: Decimal = Decimal::from_parts(1, 0, 0, false, 9);
 /// Decimal places of a spread at most, as of a variable fee: a hundredth of a basis point.
 const SPREAD_DECIMALS_MAX: u32 = 6;
-/// The names of currencies, for whoever writes a table.
+/// The names of currencies, for the author of a table.
 const CODES: &str = "a code of ISO 4217 in capitals, or BTC, USDC or USDT";
-/// Characters of a wrong value that are repeated to whoever wrote it.
+/// Characters of a wrong value that are repeated to its author.
 const SHOWN_MAX: usize = 60;
 
 /// Why a price table cannot be used, in one line that names the field.
@@ -180,7 +180,7 @@ impl PriceTable {
             self.overrides.iter().filter(move |corridor| {
                 let fits = |side: Option<Currency>, currency| match side {
                     Some(named) => named == currency,
-                    // Moving money within one currency is free unless somebody says so by name.
+                    // Moving money within one currency is free unless a rule says so by name.
                     None => !within_one,
                 };
                 fits(corridor.from, sending) && fits(corridor.to, receiving)

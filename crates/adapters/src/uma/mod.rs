@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 use ports::rail::Pending;
 use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, Provider, UmaPeer};
 
-/// The network of a live platform that is not connected to it: nobody can be reached.
+/// The network of a live platform that is not connected to it: no peer can be reached.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unconnected;
 

@@ -1,7 +1,7 @@
 //! The institutions of the sandbox: no network, no memory, no chance.
 //!
 //! Every host `sandbox.*uma.money` gives out the addresses of one table, `ADDRESSES`; there is
-//! nobody else. What each does when it is looked up and asked for an invoice is data, and what
+//! no other host. What each does when it is looked up and asked for an invoice is data, and what
 //! becomes of payments is a table of scenarios; [`markdown`] prints both for people.
 
 use std::fmt::Write as _;

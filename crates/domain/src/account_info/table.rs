@@ -41,7 +41,7 @@ pub enum Holder {
         /// The fields that a person must have; a business needs its `legalName`.
         individual_needs: &'static [&'static str],
     },
-    /// Whoever has the keys. A beneficiary may be given and is kept.
+    /// The holder of the keys. A beneficiary may be given and is kept.
     Wallet,
 }
 
