@@ -4,7 +4,7 @@ use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
 use domain::transaction::Facts;
 use serde::Serialize;
 use serde_json::Value;
-use service::approvals::Said;
+use service::presenter::ApprovalAnswer;
 
 use crate::config::CounterpartyFieldBody;
 use crate::transactions::TransactionBody;
@@ -29,7 +29,7 @@ impl QuestionBody {
 
 /// Reads the body of an answer: nothing, or a JSON object in which `receiverCustomerInfo` is an
 /// object of texts. No answer goes back, so parts of another form count as left out.
-pub fn read(body: &[u8]) -> Said {
+pub(crate) fn read(body: &[u8]) -> ApprovalAnswer {
     let is_empty = body.trim_ascii().is_empty();
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let known = |name: &str| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
@@ -46,7 +46,7 @@ pub fn read(body: &[u8]) -> Said {
         && (info.is_null() || info.as_object().is_some_and(|info| info.values().all(is_fact)));
     let receiver = info.as_object().into_iter().flatten();
     let required = body["requiredFields"].as_array().into_iter().flatten();
-    Said {
+    ApprovalAnswer {
         has_shape: is_empty || has_shape,
         receiver: receiver.filter_map(fact).collect::<Facts>(),
         reason: body["reason"].as_str().map(str::to_owned),
@@ -78,7 +78,7 @@ mod tests {
         for nothing in ["", "{", "[]", "7", "null", r#"{"receiverCustomerInfo":[]}"#, "\u{0}"] {
             check(nothing, &[], None, &[]);
         }
-        assert_eq!(read(&[0xff, 0xfe]), Said::default());
+        assert_eq!(read(&[0xff, 0xfe]), ApprovalAnswer::default());
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn said(code: &str, message: String, details: Map<String, Value>) -> String {
 }
 
 /// How the refusal of a row by a use case is kept for the report.
-pub fn refusal(error: &service::Error, row: usize) -> String {
+pub(crate) fn refusal(error: &service::Error, row: usize) -> String {
     row_said(in_columns(ApiError::from(error.clone())), row)
 }
 

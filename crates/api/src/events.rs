@@ -7,15 +7,14 @@ use axum::response::Response;
 use domain::customer::{Identity, KycStatus};
 use domain::event::{Event, EventKind, EventNames, dotted_identity, dotted_import, dotted_payment};
 use domain::id::EventId;
-use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::{bulk_import, transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use service::app::Subject;
 use service::expiry;
-use service::{App, Env, Error};
+use service::presenter::{Context, Subject};
+use service::{App, Error};
 use store::error::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
@@ -47,25 +46,23 @@ struct Envelope<'a, D> {
 struct Empty {}
 
 /// The bytes of an event of a platform.
-pub fn render(env: &Env, platform: &Platform, event: &Event, subject: Subject<'_>) -> Vec<u8> {
-    let rail = || env.rail(platform.mode);
+pub(crate) fn render(context: &Context<'_>, subject: Subject<'_>) -> Vec<u8> {
+    let Context { event, platform, rail, public_url } = *context;
     let kind = match platform.event_names {
         EventNames::Plain => event.kind.name(),
         EventNames::Dotted => dotted(subject),
     };
     match subject {
         Subject::Transaction(transaction) => {
-            envelope(event, kind, &TransactionBody::new(transaction, rail()))
+            envelope(event, kind, &TransactionBody::new(transaction, rail))
         }
         Subject::Approval(transaction, asked) => {
-            let transaction = TransactionBody::new(transaction, rail());
+            let transaction = TransactionBody::new(transaction, rail);
             envelope(event, kind, &QuestionBody::new(transaction, asked))
         }
-        Subject::Account(changed) => {
-            envelope(event, kind, &ChangedAccountBody::new(rail(), changed))
-        }
+        Subject::Account(changed) => envelope(event, kind, &ChangedAccountBody::new(rail, changed)),
         Subject::Invitation(invitation) => {
-            envelope(event, kind, &InvitationBody::new(invitation, &env.public_url, event.at))
+            envelope(event, kind, &InvitationBody::new(invitation, public_url, event.at))
         }
         Subject::Import(import, refused) => {
             envelope(event, kind, &BulkImportBody::new(import, refused))

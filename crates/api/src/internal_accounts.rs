@@ -11,7 +11,7 @@ use ledger::account::{AccountKey, Side};
 use ports::rail::{Deposit, PaymentRail};
 use serde::{Deserialize, Serialize};
 use service::App;
-use service::balances::ChangedAccount;
+use service::presenter::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
 use store::readers::View;

@@ -33,6 +33,7 @@ pub mod quotes;
 pub mod transactions;
 pub mod approvals;
 pub mod invitations;
+pub mod presenter;
 pub mod events;
 pub mod deliveries;
 pub mod webhooks;

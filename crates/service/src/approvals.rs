@@ -5,59 +5,28 @@
 //! retries, which can never delay it. What is lost in a crash is not asked again: the timer of the
 //! payment ends it, and nothing is ever approved because nobody said no.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::approval::{Approval, Event as Decision};
 use domain::event::Event;
-use domain::id::{PlatformId, TransactionId};
+use domain::id::TransactionId;
 use domain::platform::Platform;
-use domain::transaction::{Facts, Transaction};
+use domain::transaction::Transaction;
 use ports::outbound::{OutboundAnswer, OutboundFailure};
-use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::presenter::ApprovalAnswer;
 use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
 use crate::{incoming, owners, webhooks};
-
-/// Questions to one platform that are under way at a time. One that answers in 100 ms decides on a
-/// thousand payments a second, and one that hangs takes up no more connections than these.
-const ASKED_AT_ONCE_MAX: usize = 100;
-
-/// What the body of an answer says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
-    /// Whether it is empty or as documented. A page of a proxy must not approve a payment.
-    pub has_shape: bool,
-    /// About the customer who is paid.
-    pub receiver: Facts,
-    /// Why the payment is rejected.
-    pub reason: Option<String>,
-    /// What is to be known about the payer first.
-    pub required_fields: Vec<&'static str>,
-}
-
-/// The questions under way to each platform.
-#[derive(Default)]
-pub(crate) struct Lines(Mutex<HashMap<PlatformId, Arc<Semaphore>>>);
-
-impl Lines {
-    fn of(&self, platform: PlatformId) -> Arc<Semaphore> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = lines.entry(platform);
-        Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(ASKED_AT_ONCE_MAX))))
-    }
-}
 
 /// Asks a platform, and keeps what it answered if that still counts. `question` is the event of the
 /// payment as it was committed. Whatever goes wrong here leaves the payment to its time.
 pub async fn ask(app: &App, question: Event) {
     let id = TransactionId::from_uuid(question.resource);
-    let line = app.lines().of(question.platform);
-    let _place = line.acquire().await;
+    let slots = app.approval_slots().of(question.platform);
+    let _slot = slots.acquire().await;
     match ask_now(app, question).await {
         Ok(()) => {}
         Err(Error::NotPendingApproval { status, .. }) => {
@@ -86,8 +55,8 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     let Exchange { attempt, answer, .. } = exchange(app, &platform, &signer, &question, left).await;
     let (received_at, platform) = (app.server_now(), platform.id);
     let said = match &answer {
-        Ok(answer) => (app.env().read_decision)(&answer.body),
-        Err(_) => Said::default(),
+        Ok(answer) => app.env().presenter.approval_answer(&answer.body),
+        Err(_) => ApprovalAnswer::default(),
     };
     let status = answer.as_ref().map_or(0, |answer| answer.status);
     let failure = answer.as_ref().err().map(ToString::to_string);
@@ -112,7 +81,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
 }
 
 /// What an answer decides (contract 7.3). A 409 is an error too: nobody was asked before.
-fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &Said) -> Decision {
+fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &ApprovalAnswer) -> Decision {
     match answer.as_ref().map(|answer| answer.status) {
         Ok(200) if said.has_shape => Decision::AnsweredYes,
         Ok(202) => Decision::PutOff,
@@ -130,11 +99,11 @@ mod tests {
     #[test]
     fn every_answer_decides_as_the_contract_says() {
         let (reason, fields) = (Some("NO".to_owned()), vec!["TAX_ID"]);
-        let said = Said {
+        let said = ApprovalAnswer {
             has_shape: true,
             reason: reason.clone(),
             required_fields: fields.clone(),
-            ..Said::default()
+            ..ApprovalAnswer::default()
         };
         for status in 100..=999 {
             let body = Vec::new();
@@ -148,7 +117,7 @@ mod tests {
             };
             assert_eq!(decision(&answer, &said), expected, "{status}");
             // A body that is not as documented approves nothing.
-            let misshapen = Said { has_shape: false, ..said.clone() };
+            let misshapen = ApprovalAnswer { has_shape: false, ..said.clone() };
             let expected = if status == 200 { Decision::Failed } else { expected };
             assert_eq!(decision(&answer, &misshapen), expected, "{status}");
         }

@@ -2,39 +2,26 @@
 //! changes what is available on one ends with an event about it, one for each account. That none is
 //! left out is one of the predicates of `verify`: an account's row says what was told last.
 
-use std::sync::Arc;
-
 use domain::customer::Customer;
 use domain::event::EventKind;
 use domain::id::{CustomerId, PlatformId};
-use domain::platform::Platform;
 use store::books::BalanceChange;
 use store::unit::Unit;
 
-use crate::app::{App, Subject};
+use crate::env::Env;
 use crate::error::Error;
 use crate::owners::{self, Holder};
-
-/// An internal account whose balance has changed.
-#[derive(Debug, Clone)]
-pub struct ChangedAccount {
-    /// Its platform, or its owner's.
-    pub platform: Arc<Platform>,
-    /// Whose it is.
-    pub owner: Holder,
-    /// What has changed.
-    pub change: BalanceChange,
-}
+use crate::presenter::{ChangedAccount, Subject};
 
 /// Tells of every balance that the unit has changed and that was not told yet. Whoever brings units
 /// to the lane calls it at their end: [`App::write`] and [`crate::once::once`].
-pub fn tell(app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
+pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;
         let row = &account.change.row;
         let change = (account.change.account.uuid(), row.told.times);
         let (kind, subject) = (EventKind::AccountStatus, Subject::Account(&account));
-        unit.add_event(app.event(&account.platform, kind, change, row.updated_at, subject))?;
+        unit.add_event(env.event(&account.platform, kind, change, row.updated_at, subject))?;
     }
     Ok(())
 }

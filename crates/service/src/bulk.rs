@@ -16,11 +16,12 @@ use store::error::StoreError;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
-use crate::app::{App, Subject};
+use crate::app::App;
 use crate::customers::{self, Drawn, NewCustomer};
 use crate::error::Error;
+use crate::leadership::Leadership;
 use crate::owners;
-use crate::tenure::Tenure;
+use crate::presenter::Subject;
 
 /// Rows that are gone through in one unit: a few milliseconds of the commit lane.
 pub const PART_ROWS: usize = 50;
@@ -82,7 +83,7 @@ pub fn begin(
 }
 
 /// Goes through the next part of an import.
-pub(crate) async fn step(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+pub(crate) async fn step(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
     let (id, timer) = (JobId::from_uuid(timer.subject), timer.clone());
     let platform = timer.platform;
     let platform = app.store().get::<Platform>(platform).await;
@@ -91,7 +92,7 @@ pub(crate) async fn step(app: &App, tenure: Tenure, timer: &Timer) -> Result<(),
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
         .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
+            leadership.check(&unit_app, unit)?;
             next_part(&unit_app, unit, id, &timer, &drawn, server_now)
         })
         .await
@@ -161,7 +162,7 @@ fn take(
             // All are gone through even so, so that what they wait for is fetched together.
             Err(Error::Store(StoreError::NotFetched)) => waits = true,
             Err(error) if error.is_failure() => return Err(error),
-            Err(error) => refused.push(refuse((app.env().render_refusal)(&error, number))),
+            Err(error) => refused.push(refuse(app.env().presenter.import_refusal(&error, number))),
         }
     }
     if waits { Err(StoreError::NotFetched.into()) } else { Ok(refused) }
@@ -211,6 +212,6 @@ fn tell(
     let platform = owners::platform(unit, import.draft().platform)?;
     let (change, at) = ((import.id().uuid(), 1), import.progress().updated_at);
     let subject = Subject::Import(import, refused);
-    unit.add_event(app.event(&platform, EventKind::BulkUpload, change, at, subject))?;
+    unit.add_event(app.env().event(&platform, EventKind::BulkUpload, change, at, subject))?;
     Ok(())
 }

@@ -409,8 +409,8 @@ pub enum Error {
     /// The store failed; nothing was done, or (`OutcomeUnknown`) the process stops.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A job's result is not kept: another server does what is due now.
-    #[error("another server does what is due now")]
+    /// A job's result is not kept: this server has lost the leader lease.
+    #[error("this server has lost the leader lease")]
     Superseded,
     /// Something that the code rules out.
     #[error("internal error: {0}")]

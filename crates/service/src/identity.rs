@@ -16,10 +16,11 @@ use store::select::PageRequest;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
-use crate::app::{App, Subject};
+use crate::app::App;
 use crate::customers::{self, Drawn, NewCustomer};
 use crate::error::Error;
 use crate::owners;
+use crate::presenter::Subject;
 
 /// How long the link of a check can be used, in milliseconds. A day: people are sent such links in
 /// the evening and look for their passport in the morning.
@@ -205,7 +206,7 @@ pub(crate) fn know(
         let platform = owners::platform(unit, customer.platform)?;
         let change = (customer.id.uuid(), customer.kyc.changes());
         let subject = Subject::Customer(&customer);
-        unit.add_event(app.event(&platform, EventKind::KycStatus, change, now, subject))?;
+        unit.add_event(app.env().event(&platform, EventKind::KycStatus, change, now, subject))?;
     }
     Ok(customer)
 }

@@ -17,8 +17,9 @@ use store::readers::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
-use crate::app::{App, Subject};
+use crate::app::App;
 use crate::error::Error;
+use crate::presenter::Subject;
 use crate::{limits, owners};
 
 /// What a platform says about a new invitation.
@@ -186,7 +187,7 @@ pub fn claim(
     let invitation = end(unit, invitation, Event::Claimed(invitee.clone()), now)?;
     // An invitation is told of once: there is one event in its life.
     let (kind, subject) = (EventKind::InvitationClaimed, Subject::Invitation(&invitation));
-    unit.add_event(app.event(&made_by, kind, (id.uuid(), 1), now, subject))?;
+    unit.add_event(app.env().event(&made_by, kind, (id.uuid(), 1), now, subject))?;
     Ok(invitation)
 }
 

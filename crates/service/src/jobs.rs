@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::leadership::{self, Leadership};
 use crate::rail_orders::{Order, order};
-use crate::tenure::{self, Tenure};
 use crate::{bulk, expiry, external_accounts, owners, rail_answers};
 
 /// Timers taken at a time: what several transactions take while others go to the lane and back, so
@@ -45,19 +45,19 @@ pub struct Step {
     pub failed: usize,
     /// Whether more may be due already.
     pub more: bool,
-    /// Whether this server does what is due; if not, another one does.
+    /// Whether this server leads; if not, another one runs due jobs.
     pub is_ours: bool,
 }
 
-/// Does what is due now, unless another server does. One step at a time: a job is not begun twice
+/// Runs the jobs that are due now, unless another server leads. One step at a time: a job is not begun twice
 /// by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
     let _alone = app.steps().lock().await;
-    let Some(tenure) = tenure::hold(app).await? else {
+    let Some(leadership) = leadership::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
     let mut work = Work::default();
-    let rest = work.take_all(app, tenure).await;
+    let rest = work.take_all(app, leadership).await;
     // What was begun is brought to its end, whatever keeps this server from taking more.
     work.wait(0).await;
     let Rest { unreadable, more } = rest?;
@@ -84,7 +84,7 @@ impl Work {
     /// a time, more is taken as soon as half of it is done, with what has become due meanwhile, so
     /// that the lane has jobs beside requests all the time: what is accepted there is settled about
     /// as fast. A step of what was due at its beginning would wait for its last before the next.
-    async fn take_all(&mut self, app: &App, tenure: Tenure) -> Result<Rest, Error> {
+    async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<Rest, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
         } else {
@@ -99,7 +99,7 @@ impl Work {
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
             for ordered in with_orders(app, timers).await? {
                 let app = app.clone();
-                self.under_way.spawn(async move { run_job(&app, tenure, ordered).await });
+                self.under_way.spawn(async move { run_job(&app, leadership, ordered).await });
             }
             if !goes_on {
                 return Ok(Rest { unreadable, more });
@@ -190,7 +190,7 @@ async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
-async fn run_job(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
+async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> bool {
     let result = match (timer.kind, order) {
         (_, Err(error)) => Err(error),
         (
@@ -199,15 +199,15 @@ async fn run_job(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
             | TimerKind::ExpireIdentityCheck
             | TimerKind::DecidePayment,
             Ok(_),
-        ) => end_due(app, tenure, &timer).await,
-        (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, tenure, &timer).await,
-        (TimerKind::AskAccount, Ok(_)) => ask_account(app, tenure, &timer).await,
-        (TimerKind::AskRail, Ok(order)) => ask_rail(app, tenure, &timer, order).await,
+        ) => end_due(app, leadership, &timer).await,
+        (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, leadership, &timer).await,
+        (TimerKind::AskAccount, Ok(_)) => ask_account(app, leadership, &timer).await,
+        (TimerKind::AskRail, Ok(order)) => ask_rail(app, leadership, &timer, order).await,
     };
     let Err(error) = result else { return true };
     if matches!(error, Error::Superseded) {
-        tracing::warn!(subject = %timer.subject, "another server has taken over what is due");
-        app.set_tenure(None);
+        tracing::warn!(subject = %timer.subject, "lost the leader lease while a job ran");
+        app.set_leadership(None);
         return false;
     }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
@@ -220,7 +220,7 @@ async fn run_job(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
     let unit_app = app.clone();
     let moved = app
         .write_behind(move |unit| {
-            tenure.check(&unit_app, unit)?;
+            leadership.check(&unit_app, unit)?;
             unit.set_timer(later.clone());
             Ok::<_, Error>(())
         })
@@ -232,10 +232,10 @@ async fn run_job(app: &App, tenure: Tenure, (timer, order): Ordered) -> bool {
 }
 
 /// Ends a resource whose time is over.
-async fn end_due(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+async fn end_due(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
+        leadership.check(&unit_app, unit)?;
         expiry::end(&unit_app, unit, &timer, server_now)
     })
     .await
@@ -245,7 +245,7 @@ async fn end_due(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> 
 /// order is the same however often it is given, so a crash in between costs a question, not money.
 async fn ask_rail(
     app: &App,
-    tenure: Tenure,
+    leadership: Leadership,
     timer: &Timer,
     order: Option<Order>,
 ) -> Result<(), Error> {
@@ -259,7 +259,7 @@ async fn ask_rail(
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
+        leadership.check(&unit_app, unit)?;
         let Some((flow, answer)) = &answer else {
             unit.clear_timer(timer.key());
             return Ok(());
@@ -271,7 +271,7 @@ async fn ask_rail(
 }
 
 /// Asks the rail what it knows about an external account, and keeps what it said.
-async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Error> {
+async fn ask_account(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
     let (id, platform) = (ExternalAccountId::from_uuid(timer.subject), timer.platform);
     let found = app.store().get::<ExternalAccount>(id).await;
     let report = match found.map_err(Error::Store)? {
@@ -282,7 +282,7 @@ async fn ask_account(app: &App, tenure: Tenure, timer: &Timer) -> Result<(), Err
     };
     let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
     app.write_behind(move |unit| {
-        tenure.check(&unit_app, unit)?;
+        leadership.check(&unit_app, unit)?;
         let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
         match &report {
             Some(report) => external_accounts::keep_report(unit, &timer, report, now),

@@ -7,6 +7,9 @@
 //! This crate knows nothing of HTTP and has no getters: who only reads, reads the store.
 
 pub mod error;
+pub mod presenter;
+pub mod env;
+mod slots;
 pub mod app;
 pub mod auth;
 pub mod guesses;
@@ -36,8 +39,13 @@ pub mod expiry;
 mod settlement;
 mod rail_orders;
 mod rail_answers;
-pub mod tenure;
+pub mod leadership;
+/// The name before, until the deliveries use the new one.
+mod tenure {
+    pub(crate) use crate::leadership::{Leadership as Tenure, hold};
+}
 pub mod jobs;
 
-pub use app::{App, Env};
+pub use app::App;
+pub use env::Env;
 pub use error::Error;

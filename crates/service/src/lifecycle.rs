@@ -9,9 +9,10 @@ use domain::transaction::{Direction, Event, Transaction};
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
-use crate::app::{App, Subject};
+use crate::app::App;
 use crate::error::Error;
 use crate::owners;
+use crate::presenter::Subject;
 
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
@@ -63,7 +64,7 @@ fn told(app: &App, platform: &Platform, transaction: &Transaction, subject: Subj
         Direction::Outgoing => EventKind::OutgoingPayment,
     };
     let change = (transaction.id().uuid(), transaction.version());
-    app.event(platform, kind, change, transaction.updated_at(), subject)
+    app.env().event(platform, kind, change, transaction.updated_at(), subject)
 }
 
 /// Adds a new quote of a platform, which expires by itself.

@@ -52,7 +52,8 @@ where
             if let Some(reply) = stored(unit, keyed)? {
                 return Ok(reply);
             }
-            let result = work(unit).and_then(|done| balances::tell(&unit_app, unit).map(|()| done));
+            let result =
+                work(unit).and_then(|done| balances::tell(unit_app.env(), unit).map(|()| done));
             if let Err(error) = &result {
                 if error.is_failure() {
                     return Err(error.clone());

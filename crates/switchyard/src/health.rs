@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::json;
-use service::{App, tenure};
+use service::{App, leadership};
 use store::leases::{Duty, Lease};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,7 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
         return None;
     }
     *written = None;
-    if let Err(error) = tenure::try_to_write(&health.app).await {
+    if let Err(error) = leadership::try_to_write(&health.app).await {
         tracing::error!(%error, "the database cannot be written to");
         return Some("the database cannot be written to");
     }
@@ -114,9 +114,9 @@ async fn metrics() -> Response {
     ([(CONTENT_TYPE, METRICS_TYPE)], telemetry::scrape()).into_response()
 }
 
-/// Which server this is, for others on the same database ([`crate::relay`]).
+/// Which server this is, for others on the same database ([`crate::forwarding`]).
 async fn peer(State(health): State<Health>) -> Response {
-    answer(StatusCode::OK, json!({ "server": tenure::name(&health.app) }))
+    answer(StatusCode::OK, json!({ "server": leadership::name(&health.app) }))
 }
 
 /// What is at any other path of a listener for operators.

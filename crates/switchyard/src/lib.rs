@@ -16,7 +16,7 @@ pub mod delivery_loop;
 pub mod first_start;
 pub mod serve;
 pub mod edge;
-pub mod relay;
+pub mod forwarding;
 pub mod descriptors;
 pub mod health;
 pub mod asking;

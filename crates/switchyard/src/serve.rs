@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use service::{App, Env, tenure};
+use service::{App, Env, leadership};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::command::Failure;
 use crate::config::{Config, EXIT_OK, Listen, PublicUrl, Serve};
 use crate::edge::Limits;
+use crate::forwarding::Routers;
 use crate::health::Endpoints;
-use crate::relay::Routers;
 use crate::{
-    asking, delivery_loop, descriptors, edge, first_start, health, job_loop, relay, shutdown,
+    asking, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop, shutdown,
     telemetry, wiring,
 };
 
@@ -59,7 +59,7 @@ pub async fn run_beside(
     let peer_address = options.peer_address_at(for_servers);
     if config.database.is_shared() && peer_address.is_none() && options.peer_url.is_none() {
         tracing::info!(
-            "other servers on this database cannot pass requests on to this one: give it an \
+            "other servers on this database cannot forward requests to this one: give it an \
              address in their network with --admin-listen, and with --peer-url if that is every \
              address of this machine, or say --peer-url none"
         );
@@ -80,8 +80,8 @@ pub async fn run_beside(
     }
     let app = opened.app.clone();
     let local = || api::router(app.clone());
-    let Routers { clients, servers } = match options.passes_on() {
-        true => relay::routers(&app, local, admin.is_some()),
+    let Routers { clients, servers } = match options.forwards() {
+        true => forwarding::routers(&app, local, admin.is_some()),
         false => Routers { clients: local(), servers: Router::new().fallback(health::not_found) },
     };
     let limits = options.connections.within(descriptors::limits());
@@ -177,7 +177,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         );
         // Not before: whichever of the two still does something would take the lease again.
         let given_up = async move {
-            if let Err(error) = tenure::give_up(&app).await {
+            if let Err(error) = leadership::give_up(&app).await {
                 tracing::warn!(%error, "another server takes over when the lease has run out");
             }
         };

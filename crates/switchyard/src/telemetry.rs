@@ -188,9 +188,9 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     ),
     (
         Kind::Counter,
-        "switchyard_relayed_requests_total",
+        "switchyard_forwarded_requests_total",
         Unit::Count,
-        "Requests that were passed on to the server that writes most, by what came of them.",
+        "Requests forwarded to the leader, by outcome.",
     ),
     (
         Kind::Histogram,

@@ -14,13 +14,14 @@ use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
 use adapters::uma;
 use adapters::uma::sandbox::SandboxPeer;
+use api::presenter::JsonPresenter;
 use domain::platform::Mode;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
 use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
-use service::app::Delivering;
+use service::env::Delivering;
 use service::{App, Env};
 use store::keyring::Keyring;
 use store::{Store, Threads};
@@ -81,9 +82,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
         identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
         outbound: Arc::new(GuardedClient::default()),
-        render_event: api::events::render,
-        read_decision: api::approvals::read,
-        render_refusal: api::bulk::refusal,
+        presenter: Arc::new(JsonPresenter),
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
         webhooks: Delivering::USUAL,

@@ -202,20 +202,20 @@ impl Passing {
     }
 
     /// How many requests were passed on with this outcome.
-    async fn relayed(&self, outcome: &str) -> Result<u64> {
-        let name = format!("switchyard_relayed_requests_total{{outcome=\"{outcome}\"}}");
+    async fn forwarded(&self, outcome: &str) -> Result<u64> {
+        let name = format!("switchyard_forwarded_requests_total{{outcome=\"{outcome}\"}}");
         self.site.metric(&name).await
     }
 
     /// Waits until clients' changes are passed on.
-    async fn passes_on(&self) -> Result<()> {
-        let passes_on = async || Ok(self.relayed("answered").await? > 100);
-        until("what is to be changed is passed on", passes_on).await.map(drop)
+    async fn forwards(&self) -> Result<()> {
+        let forwards = async || Ok(self.forwarded("answered").await? > 100);
+        until("what is to be changed is passed on", forwards).await.map(drop)
     }
 
     /// How many requests were carried out by the server that they came to after all.
     async fn carried_out_here(&self) -> Result<u64> {
-        Ok(self.relayed("again").await? + self.relayed("here").await?)
+        Ok(self.forwarded("again").await? + self.forwarded("here").await?)
     }
 }
 
@@ -228,7 +228,7 @@ async fn with_the_server_at_work(
     let database = Database::fresh();
     let mut passing = Passing::open(&database).await?;
     let load = passing.site.load();
-    passing.passes_on().await?;
+    passing.forwards().await?;
     fail(&mut passing.at_work)?;
     let failed = now();
     passing.site.recorder.more(20).await?;
@@ -273,7 +273,7 @@ async fn without_keys_with_the_server_at_work(
         let enough = made.load(Ordering::Relaxed) + more;
         until("payments are made", async || Ok(made.load(Ordering::Relaxed) >= enough)).await
     };
-    passing.passes_on().await?;
+    passing.forwards().await?;
     fail(&mut passing.at_work)?;
     let answered_again = more(20).await?;
     recover(&mut passing.at_work)?;

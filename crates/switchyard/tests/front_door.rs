@@ -469,8 +469,9 @@ fn the_operators_endpoints_are_at_their_own_listener() {
         assert_eq!((answer.status, &answer.json()["code"]), (404, &"NOT_FOUND".into()), "{path}");
     }
     // Clients cannot pretend to be servers.
-    let relayed = ["Switchyard-Relayed-By: me", "Switchyard-Relayed-To: somebody", &authorization];
-    let answer = clients.ask("GET", &config, &relayed, b"");
+    let forwarded =
+        ["Switchyard-Forwarded-By: me", "Switchyard-Forwarded-To: another", &authorization];
+    let answer = clients.ask("GET", &config, &forwarded, b"");
     assert_eq!(answer.status, 200);
     assert!(!answer.headers.contains_key("switchyard-carried-out-by"), "{answer:?}");
 }

@@ -79,18 +79,18 @@ async fn servers_reach_each_other_where_the_operator_does() {
     assert_eq!(report.lost, 0, "{report}");
     let http = testbed::recorder::http(Duration::from_secs(10)).unwrap();
     let get = async |url: String| http.get(url).send().await.unwrap();
-    let mut relayed = 0;
+    let mut forwarded = 0;
     for (admin, server) in admins.iter().zip(&servers) {
         let metrics = get(format!("http://{admin}/metrics")).await;
         let metrics = metrics.text().await.unwrap();
-        let answered = "switchyard_relayed_requests_total{outcome=\"answered\"} ";
-        relayed += metrics.lines().filter(|line| line.starts_with(answered)).count();
+        let answered = "switchyard_forwarded_requests_total{outcome=\"answered\"} ";
+        forwarded += metrics.lines().filter(|line| line.starts_with(answered)).count();
         for path in ["metrics", "peer"] {
             let answer = get(format!("{}/{path}", server.base())).await;
             assert_eq!(answer.status(), 404, "{path}");
         }
     }
-    assert!(relayed > 0, "nothing was passed on");
+    assert!(forwarded > 0, "nothing was forwarded");
     drop(servers);
     installation.verify().unwrap();
 }

@@ -15,7 +15,7 @@ mod published;
 mod jobs;
 mod pulled_quotes;
 mod story;
-mod tenure;
+mod leadership;
 mod unreadable;
 mod clock;
 mod concurrency;

@@ -14,6 +14,7 @@ use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
 use adapters::uma;
 use adapters::uma::sandbox::SandboxPeer;
+use api::presenter::JsonPresenter;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, header};
@@ -34,7 +35,7 @@ use ports::rail::PaymentRail;
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
 use serde_json::{Value, json};
-use service::app::Delivering;
+use service::env::Delivering;
 use service::platforms::NewPlatform;
 use service::tokens::NewToken;
 use service::{App, Env, Error, jobs, platforms, tokens};
@@ -272,9 +273,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
             (Mode::Live, Arc::new(OperatorDecides)),
         ]),
         outbound: Arc::new(GuardedClient::default()),
-        render_event: api::events::render,
-        read_decision: api::approvals::read,
-        render_refusal: api::bulk::refusal,
+        presenter: Arc::new(JsonPresenter),
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,
         webhooks: Delivering::USUAL,

@@ -329,7 +329,7 @@ impl Serve {
     }
 
     /// Whether it passes requests on to other servers, and takes theirs if they know where it is.
-    pub fn passes_on(&self) -> bool {
+    pub fn forwards(&self) -> bool {
         self.peer_url != Some(PeerUrl(None))
     }
 

@@ -4,7 +4,7 @@ use domain::currency::Currency;
 use domain::delivery::Schedule;
 use domain::token::Permission;
 use rust_decimal::Decimal;
-use service::app::Delivering;
+use service::env::Delivering;
 
 use super::*;
 use crate::edge::Limits;
@@ -290,8 +290,8 @@ fn other_servers_reach_this_one_where_it_listens_unless_something_else_is_said()
     ] {
         assert_eq!(told(line).as_deref(), address, "{line}");
     }
-    assert!(serve("").passes_on() && serve("--listen 0.0.0.0:9000").passes_on());
-    assert!(!serve("--peer-url none").passes_on());
+    assert!(serve("").forwards() && serve("--listen 0.0.0.0:9000").forwards());
+    assert!(!serve("--peer-url none").forwards());
     for wrong in ["https://10.0.0.5", "10.0.0.5:8080", "http://a:b@10.0.0.5", "http://10.0.0.5/x"] {
         let line = format!("--peer-url {wrong}");
         assert!(refusal(&line, &[]).contains("must be http:// with a host"), "{wrong}");

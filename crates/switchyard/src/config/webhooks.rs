@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use domain::delivery::Schedule;
 use ports::outbound::Reach;
-use service::app::Delivering;
+use service::env::Delivering;
 
 /// A longer pause than half an hour is promised to nobody (contract 7.4).
 const LONGEST_SECONDS_MAX: i64 = 1_800;

@@ -1,12 +1,12 @@
-//! Which of the servers that share a database does what is due: the one that holds the lease.
+//! Leadership among the servers that share a database: the holder of the lease runs due jobs.
 //!
-//! The lease only saves work. What makes it safe is the fence: every unit that keeps the result of
-//! a job first checks that the lease is still the one under which the job began
-//! ([`Tenure::check`]). A server that was frozen for an hour, or whose clock is wrong, finds out
-//! there.
+//! The lease only saves work. Safety comes from the fence: every unit that keeps the result of a
+//! job first checks that the lease still has the term under which the job began
+//! ([`Leadership::check`]). A server that was frozen for an hour, or whose clock is wrong, finds
+//! out there.
 //!
-//! A lease has run out when its end has come, or when it was not renewed for as long as it lasts by
-//! the clock of whoever looks: the end was told by another clock, which may have been ahead.
+//! A lease has run out at its end, or when it was not renewed for as long as it lasts by the clock
+//! of the reader: its end was written by another clock, which may have been ahead.
 
 use std::sync::Arc;
 
@@ -25,32 +25,32 @@ const LEASE_MILLIS: i64 = 3_000;
 /// How often the lease is renewed, in milliseconds: twice more before it ends.
 const RENEW_MILLIS: i64 = 1_000;
 
-/// The right to do what is due.
+/// The right to run due jobs, for one term of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tenure {
-    epoch: i64,
+pub struct Leadership {
+    term: i64,
     renewed_at: Timestamp,
 }
 
-impl Tenure {
-    /// Whether it is the same tenure, perhaps renewed.
+impl Leadership {
+    /// Whether it is of the same term, perhaps renewed.
     pub(crate) fn is_of(self, other: Self) -> bool {
-        self.epoch == other.epoch
+        self.term == other.term
     }
 
     /// Refuses to keep the result of a job if another server has taken over since it began.
     pub fn check(self, app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
         let lease = unit.get::<Lease>(&Duty::Jobs)?;
         let is_ours =
-            lease.is_some_and(|lease| (lease.holder, lease.epoch) == (app.server(), self.epoch));
+            lease.is_some_and(|lease| (lease.holder, lease.epoch) == (app.server(), self.term));
         if is_ours { Ok(()) } else { Err(Error::Superseded) }
     }
 }
 
-/// Another server that does what is due.
+/// Another server that leads.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// Its name, as it tells it ([`name`]).
+pub struct Leader {
+    /// Its name ([`name`]).
     pub server: String,
     /// Where it is reached, if it has said.
     pub address: Option<String>,
@@ -60,67 +60,76 @@ pub struct Holder {
 pub(crate) struct Seen {
     pub(crate) lease: Lease,
     pub(crate) since: Timestamp,
-    /// Whose it is, shared by all who ask until that changes.
-    pub(crate) holder: Arc<Holder>,
+    /// Its holder, shared by all readers until that changes.
+    pub(crate) leader: Arc<Leader>,
 }
 
 impl Seen {
     /// A lease that is new to us. `known` had the one before.
-    pub(crate) fn new(lease: &Lease, since: Timestamp, known: Option<&Arc<Holder>>) -> Self {
-        let holder =
-            Holder { server: lease.holder.simple().to_string(), address: lease.address.clone() };
-        let known = known.filter(|known| ***known == holder).cloned();
-        let holder = known.unwrap_or_else(|| Arc::new(holder));
-        Self { lease: lease.clone(), since, holder }
+    pub(crate) fn new(lease: &Lease, since: Timestamp, known: Option<&Arc<Leader>>) -> Self {
+        let leader =
+            Leader { server: lease.holder.simple().to_string(), address: lease.address.clone() };
+        let known = known.filter(|known| ***known == leader).cloned();
+        let leader = known.unwrap_or_else(|| Arc::new(leader));
+        Self { lease: lease.clone(), since, leader }
     }
 }
 
-/// What this server is called among those that share a database. It draws the name when it starts,
-/// so whoever tells it is the process that the lease means.
+/// This server's name among those that share a database. It is drawn at the start, so a server
+/// that tells it is the process that the lease means.
 pub fn name(app: &App) -> String {
     app.server().simple().to_string()
 }
 
-/// The other server that does what is due, as far as this one knows. It looks at the lease every
-/// second ([`hold`]).
-pub fn elsewhere(app: &App) -> Option<Arc<Holder>> {
-    if app.tenure().is_some() {
+/// The other server that leads, as far as this one knows. It reads the lease every second
+/// ([`hold`]).
+pub fn elsewhere(app: &App) -> Option<Arc<Leader>> {
+    if app.leadership().is_some() {
         return None;
     }
     let now = app.server_now();
-    app.seen(|Seen { lease, since, holder }| {
-        (lease.holder != app.server() && runs(lease, *since, now)).then(|| Arc::clone(holder))
+    app.seen(|Seen { lease, since, leader }| {
+        (lease.holder != app.server() && runs(lease, *since, now)).then(|| Arc::clone(leader))
     })?
 }
 
-/// The right to do what is due, taken or renewed as is needed; nothing while another server has it.
-pub async fn hold(app: &App) -> Result<Option<Tenure>, Error> {
+/// Takes or renews the lease as is needed; gives nothing while another server has it.
+pub async fn hold(app: &App) -> Result<Option<Leadership>, Error> {
     let now = app.server_now();
-    if let Some(tenure) = app.tenure() {
-        let age = now.millis().saturating_sub(tenure.renewed_at.millis());
+    let held = app.leadership();
+    if let Some(leadership) = held {
+        let age = now.millis().saturating_sub(leadership.renewed_at.millis());
         if !app.env().shares_database || (0..RENEW_MILLIS).contains(&age) {
-            return Ok(Some(tenure));
+            return Ok(Some(leadership));
         }
     }
     let unit_app = app.clone();
     let taken = app.store().write(move |unit| take(&unit_app, unit, now)).await?;
-    app.set_tenure(taken);
+    app.set_leadership(taken);
+    if held.is_some() && taken.is_none() {
+        tracing::warn!(leader = leader_now(app), "lost the leader lease");
+    }
     Ok(taken)
 }
 
-fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Tenure>, Error> {
+/// The name of the server that leads, for the log.
+pub(crate) fn leader_now(app: &App) -> Option<String> {
+    elsewhere(app).map(|leader| leader.server.clone())
+}
+
+fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Leadership>, Error> {
     let lease = unit.get::<Lease>(&Duty::Jobs)?;
-    let epoch = match &lease {
+    let term = match &lease {
         Some(lease) if lease.holder == app.server() => lease.epoch,
-        // A server that has its database for itself knows that whoever had it before is gone.
+        // A server that has its database for itself knows that the holder before it is gone.
         Some(lease) if app.env().shares_database && is_held(app, lease, now) => return Ok(None),
         Some(lease) => lease.epoch + 1,
         None => 1,
     };
     let until = now.plus_millis(LEASE_MILLIS);
     let address = app.env().peer_address.clone();
-    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch, until, address });
-    Ok(Some(Tenure { epoch, renewed_at: now }))
+    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch: term, until, address });
+    Ok(Some(Leadership { term, renewed_at: now }))
 }
 
 /// Whether the server that has a lease may still be there.
@@ -147,15 +156,15 @@ pub async fn try_to_write(app: &App) -> Result<(), StoreError> {
 
 /// Lets another server take over at once. For one that stops.
 pub async fn give_up(app: &App) -> Result<(), Error> {
-    let Some(tenure) = app.tenure() else { return Ok(()) };
-    app.set_tenure(None);
+    let Some(leadership) = app.leadership() else { return Ok(()) };
+    app.set_leadership(None);
     if !app.env().shares_database {
         return Ok(());
     }
     let unit_app = app.clone();
     app.store()
         .write(move |unit| {
-            if tenure.check(&unit_app, unit).is_ok()
+            if leadership.check(&unit_app, unit).is_ok()
                 && let Some(lease) = unit.get::<Lease>(&Duty::Jobs)?
             {
                 unit.put_lease(Lease { until: Timestamp::from_millis(0), ..Lease::clone(&lease) });

@@ -1,11 +1,11 @@
-//! Several servers on one database: one of them does what is due, and one that was held up changes
+//! Several servers on one database: one of them leads, and one that was held up changes
 //! nothing when it comes back.
 
 use std::sync::Arc;
 
 use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
-use service::{App, jobs, tenure};
+use service::{App, jobs, leadership};
 
 use crate::held_rail::HeldRail;
 use crate::pay::{Payer, transfer};
@@ -16,14 +16,14 @@ async fn is_ours(app: &App) -> bool {
 }
 
 #[tokio::test]
-async fn one_server_does_what_is_due_until_it_is_gone() {
+async fn one_server_leads_until_it_is_gone() {
     let server = Server::new();
     let one = server.beside(1, Arc::new(SandboxRail::default()));
     let two = server.beside(2, Arc::new(SandboxRail::default()));
-    let at_work = |app: &App| tenure::elsewhere(app).map(|holder| holder.server.clone());
-    assert_eq!((at_work(&one), at_work(&two)), (None, None));
+    let leader = |app: &App| leadership::elsewhere(app).map(|leader| leader.server.clone());
+    assert_eq!((leader(&one), leader(&two)), (None, None));
     assert!(is_ours(&one).await && !is_ours(&two).await);
-    assert_eq!((at_work(&one), at_work(&two)), (None, Some(tenure::name(&one))));
+    assert_eq!((leader(&one), leader(&two)), (None, Some(leadership::name(&one))));
     // While it renews its lease, it keeps it.
     for _ in 0..10 {
         server.clock.advance_millis(1_500);
@@ -32,13 +32,13 @@ async fn one_server_does_what_is_due_until_it_is_gone() {
     // Once it is gone, the other waits until the lease has run out.
     server.clock.advance_millis(2_999);
     assert!(!is_ours(&two).await);
-    assert_eq!(at_work(&two), Some(tenure::name(&one)));
+    assert_eq!(leader(&two), Some(leadership::name(&one)));
     server.clock.advance_millis(1);
-    assert_eq!(at_work(&two), None);
+    assert_eq!(leader(&two), None);
     assert!(is_ours(&two).await && !is_ours(&one).await);
-    assert_eq!((at_work(&one), at_work(&two)), (Some(tenure::name(&two)), None));
+    assert_eq!((leader(&one), leader(&two)), (Some(leadership::name(&two)), None));
     // One that stops does not keep the other waiting.
-    tenure::give_up(&two).await.expect("it gives up");
+    leadership::give_up(&two).await.expect("it gives up");
     assert!(is_ours(&one).await && !is_ours(&two).await);
 }
 

@@ -1,0 +1,464 @@
+//! Write forwarding: changes go to the leader of the servers on one database
+//! (docs/decisions/0010).
+//!
+//! Commits of several servers wait for each other, and the leader commits most: it runs due jobs.
+//! So a request that changes something is forwarded to it as it came, and its answer is the answer.
+//! If that fails, the request is executed here, as if there were no other server. No client can
+//! tell the difference.
+//!
+//! Guarantees:
+//! - A request is forwarded once at most, and executed only by the process that has the lease. That
+//!   process has told its name before (`GET /peer`). Each request names its destination, and each
+//!   answer its server.
+//! - Each forwarded request has an idempotency key: its client's, or one drawn here. So a request
+//!   that may have been executed by the leader can be executed here, and has one effect.
+//! - A leader that hangs delays requests for a second. One that is gone or has no room delays none.
+
+mod peer;
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use api::auth::ClientAddress;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use http::header::{
+    AUTHORIZATION, CONNECTION, EXPECT, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, Method, StatusCode, Uri, Version};
+use hyper::body::Frame;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use service::App;
+use service::leadership::{self, Leader};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, timeout};
+
+use self::peer::{Peer, Trust};
+use crate::health;
+
+/// Requests that are forwarded at a time; more are executed here. Each needs a connection
+/// ([`crate::descriptors`]) here and one of the leader's, which has clients of its own. As an answer
+/// takes some ten milliseconds, so many are more than one server commits.
+const FORWARDED_MAX: usize = 256;
+
+/// The longest body that is forwarded; longer ones are few and executed here. It is kept until
+/// there is an answer, for the execution here.
+const BODY_MAX: u64 = 64 * 1024;
+
+/// The longest answer that is taken: more than any change is answered with.
+const ANSWER_MAX: usize = 1024 * 1024;
+
+/// How long a connection between servers, which are near each other, may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long a connection is kept for the next request: half of what the other side keeps it at
+/// least ([`crate::edge::Limits::idle_timeout`]).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a request that waits checks that its answer can still come. Answers take some ten
+/// milliseconds.
+const POLL: Duration = Duration::from_millis(250);
+
+/// How long an answer may take while the leader has its lease: the most that any answer takes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a server has to tell its name, which needs no database. One that takes longer hangs, or
+/// is too busy to help.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long nothing is forwarded to a server that did not answer, had no room, or is another one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest answer with a name.
+const NAME_MAX: usize = 1_024;
+
+/// The server that forwarded a request.
+const FORWARDED_BY: HeaderName = HeaderName::from_static("switchyard-forwarded-by");
+
+/// The server that is to execute it.
+const FORWARDED_TO: HeaderName = HeaderName::from_static("switchyard-forwarded-to");
+
+/// The server that executed it. An answer of something between the servers lacks it.
+const EXECUTED_BY: HeaderName = HeaderName::from_static("switchyard-executed-by");
+
+/// The client's address: limits by address are that client's and not the server's.
+const FORWARDED_CLIENT: HeaderName = HeaderName::from_static("switchyard-forwarded-client");
+
+/// A proxy has added it: no server forwards it.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Says that tokens or platforms changed while the request was executed: what is remembered of
+/// clients is read again.
+const CLIENTS_CHANGED: HeaderName = HeaderName::from_static("switchyard-clients-changed");
+
+/// Headers of one connection and not of the request.
+const CONNECTION_HEADERS: [HeaderName; 10] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    EXPECT,
+];
+
+/// The forwarder's own server.
+trait ThisServer: Send + Sync {
+    /// The leader, if that is another server.
+    fn elsewhere(&self) -> Option<Arc<Leader>>;
+
+    /// A key that no client has.
+    fn draw_key(&self) -> HeaderValue;
+
+    /// How often tokens and platforms have changed.
+    fn client_changes(&self) -> u64;
+
+    /// Takes note that another server may have changed tokens or platforms.
+    fn forget_clients(&self);
+}
+
+impl ThisServer for App {
+    fn elsewhere(&self) -> Option<Arc<Leader>> {
+        leadership::elsewhere(self)
+    }
+
+    fn draw_key(&self) -> HeaderValue {
+        let digits = u128::from_le_bytes(self.random());
+        HeaderValue::try_from(format!("forwarded-{digits:032x}"))
+            .expect("digits are a header value")
+    }
+
+    fn client_changes(&self) -> u64 {
+        self.store().callers().changes()
+    }
+
+    fn forget_clients(&self) {
+        self.store().callers().changed();
+    }
+}
+
+/// The routes of a server that shares its database.
+pub struct Routers {
+    /// For clients: changes are forwarded.
+    pub clients: Router,
+    /// For other servers, where they have a listener of their own.
+    pub servers: Router,
+}
+
+/// Puts the forwarder in front of the routes of a server that shares its database. Clients and
+/// other servers share a listener unless they `are_apart`.
+pub fn routers(app: &App, local: impl Fn() -> Router, are_apart: bool) -> Routers {
+    if !app.env().shares_database {
+        return Routers { clients: local(), servers: Router::new().fallback(health::not_found) };
+    }
+    let name = HeaderValue::from_str(&leadership::name(app)).expect("digits are a header value");
+    let forwarder = Arc::new(Forwarder::new(name, app.clone()));
+    let callers = if are_apart { Callers::Clients } else { Callers::Everyone };
+    let clients = layered(Arc::clone(&forwarder), callers, local());
+    let servers = match are_apart {
+        true => layered(forwarder, Callers::Servers, local()),
+        false => Router::new(),
+    };
+    Routers { clients, servers }
+}
+
+/// The callers of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Callers {
+    Clients,
+    Servers,
+    Everyone,
+}
+
+fn layered(forwarder: Arc<Forwarder>, callers: Callers, local: Router) -> Router {
+    local.layer(from_fn_with_state((forwarder, callers), run))
+}
+
+struct Forwarder {
+    name: HeaderValue,
+    this: Box<dyn ThisServer>,
+    client: Client<HttpConnector, Body>,
+    slots: Semaphore,
+    /// The leader that was asked last.
+    peer: Mutex<Option<Peer>>,
+}
+
+/// The outcome of forwarding a request.
+enum Outcome {
+    /// It was answered.
+    Answered(Response),
+    /// Nothing of it has left.
+    NotSent,
+    /// It was refused: the other server has no room, or no database, for a moment.
+    Refused,
+    /// It was sent, and may have been executed.
+    Unknown,
+}
+
+impl Forwarder {
+    fn new(name: HeaderValue, this: impl ThisServer + 'static) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connector);
+        let slots = Semaphore::new(FORWARDED_MAX);
+        Self { name, this: Box::new(this), client, slots, peer: Mutex::default() }
+    }
+
+    fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
+        self.peer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request is to be forwarded. One without credentials is refused before its body is
+    /// read.
+    fn is_forwarded(&self, request: &Request) -> bool {
+        let changes = matches!(*request.method(), Method::POST | Method::PATCH | Method::DELETE);
+        let is_short = request.body().size_hint().exact().is_some_and(|length| length <= BODY_MAX);
+        changes
+            && is_short
+            && api_path(request.uri()).is_some()
+            && request.headers().contains_key(AUTHORIZATION)
+            && self.this.elsewhere().is_some()
+    }
+
+    /// Forwards a request to the leader.
+    async fn forward(
+        self: &Arc<Self>,
+        leader: &Arc<Leader>,
+        parts: &Parts,
+        body: Bytes,
+    ) -> Outcome {
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let Some(uri) = uri_at(leader, target) else { return Outcome::NotSent };
+        let Ok(to) = HeaderValue::from_str(&leader.server) else { return Outcome::NotSent };
+        let mut request = http::Request::new(Body::from(body));
+        *request.method_mut() = parts.method.clone();
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
+        let headers = request.headers_mut();
+        headers.clone_from(&parts.headers);
+        remove_connection_headers(headers);
+        headers.insert(FORWARDED_BY, self.name.clone());
+        headers.insert(FORWARDED_TO, to.clone());
+        headers.remove(X_FORWARDED_FOR);
+        headers.remove(FORWARDED_CLIENT);
+        if let Some(ClientAddress(client)) = parts.extensions.get() {
+            let client = client.to_string();
+            let client = HeaderValue::try_from(client).expect("an address is a header value");
+            headers.insert(FORWARDED_CLIENT, client);
+        }
+        let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, &to)));
+        let outcome = loop {
+            tokio::select! {
+                answer = &mut answer => break answer.unwrap_or(Outcome::Unknown),
+                () = timer(POLL) => {
+                    if !self.may_still_answer(leader) {
+                        break Outcome::Unknown;
+                    }
+                }
+            }
+        };
+        self.of(leader, |peer| match outcome {
+            Outcome::Answered(_) => {}
+            // Requests under way are answered all the same.
+            Outcome::Refused => peer.pause(),
+            Outcome::NotSent | Outcome::Unknown => {
+                peer.pause();
+                if matches!(peer.trust, Trust::Known) {
+                    peer.trust = Trust::New;
+                }
+            }
+        });
+        outcome
+    }
+
+    /// Sends a request to the server of this name.
+    async fn ask(&self, request: http::Request<Body>, name: &HeaderValue) -> Outcome {
+        let answer = match self.client.request(request).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let source = error.source().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%error, source, "the leader did not answer a forwarded request");
+                return if error.is_connect() { Outcome::NotSent } else { Outcome::Unknown };
+            }
+        };
+        let (mut parts, body) = answer.into_parts();
+        if parts.headers.remove(EXECUTED_BY).as_ref() != Some(name) {
+            tracing::warn!(status = %parts.status, "another process answered a forwarded request");
+            return Outcome::Unknown;
+        }
+        if parts.headers.remove(CLIENTS_CHANGED).is_some() {
+            self.this.forget_clients();
+        }
+        match to_bytes(Body::new(body), ANSWER_MAX).await {
+            Ok(bytes) => {
+                remove_connection_headers(&mut parts.headers);
+                match parts.status {
+                    StatusCode::SERVICE_UNAVAILABLE => Outcome::Refused,
+                    _ => Outcome::Answered(Response::from_parts(parts, Body::from(bytes))),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the answer to a forwarded request broke off");
+                Outcome::Unknown
+            }
+        }
+    }
+}
+
+/// The layer.
+async fn run(
+    State((forwarder, callers)): State<(Arc<Forwarder>, Callers)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let headers = request.headers_mut();
+    // A client may say that it is a server, and a proxy on this machine pass it through.
+    let is_trusted = callers == Callers::Servers
+        || (callers == Callers::Everyone && !headers.contains_key(X_FORWARDED_FOR));
+    if is_trusted && headers.contains_key(FORWARDED_BY) {
+        return forwarder.execute(request, next).await;
+    }
+    if callers == Callers::Servers {
+        return health::not_found().await;
+    }
+    for name in [FORWARDED_BY, FORWARDED_TO, FORWARDED_CLIENT] {
+        headers.remove(name);
+    }
+    if forwarder.is_forwarded(&request) {
+        forwarder.forward_or_run(request, next).await
+    } else {
+        next.run(request).await
+    }
+}
+
+impl Forwarder {
+    /// Executes a request that was forwarded to this server, and to no other.
+    async fn execute(&self, mut request: Request, next: Next) -> Response {
+        if request.headers_mut().remove(FORWARDED_TO).is_some_and(|to| to != self.name) {
+            return StatusCode::MISDIRECTED_REQUEST.into_response();
+        }
+        let client = request.headers_mut().remove(FORWARDED_CLIENT);
+        let client = client.and_then(|client| client.to_str().ok()?.parse().ok());
+        if let Some(client) = client {
+            request.extensions_mut().insert(ClientAddress(client));
+        }
+        let changes = self.this.client_changes();
+        let mut response = next.run(request).await;
+        let headers = response.headers_mut();
+        headers.insert(EXECUTED_BY, self.name.clone());
+        if self.this.client_changes() != changes {
+            headers.insert(CLIENTS_CHANGED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+
+    /// Forwards a request, or executes it here.
+    async fn forward_or_run(self: &Arc<Self>, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let body = match to_bytes(body, BODY_MAX as usize).await {
+            Ok(body) => body,
+            // The handler that reads it says what is wrong with it.
+            Err(error) => {
+                let body = Body::new(Broken(Some(error)));
+                return next.run(Request::from_parts(parts, body)).await;
+            }
+        };
+        let again = |parts, body| Request::from_parts(parts, Body::from(body));
+        // Only now: the leader may have changed since the request began.
+        let (Some(leader), Ok(slot)) = (self.destination(), self.slots.try_acquire()) else {
+            return next.run(again(parts, body)).await;
+        };
+        let is_keyed = parts.headers.contains_key(IDEMPOTENCY_KEY);
+        if !is_keyed {
+            parts.headers.insert(IDEMPOTENCY_KEY, self.this.draw_key());
+        }
+        let outcome = self.forward(&leader, &parts, body.clone()).await;
+        drop(slot);
+        let label = match outcome {
+            Outcome::Answered(_) => "answered",
+            Outcome::NotSent => "here",
+            Outcome::Refused | Outcome::Unknown => "again",
+        };
+        metrics::counter!("switchyard_forwarded_requests_total", "outcome" => label).increment(1);
+        match outcome {
+            Outcome::Answered(response) => response,
+            Outcome::NotSent => {
+                if !is_keyed {
+                    parts.headers.remove(IDEMPOTENCY_KEY);
+                }
+                next.run(again(parts, body)).await
+            }
+            // With the key that it was sent with: it may have been executed.
+            Outcome::Refused | Outcome::Unknown => {
+                let mut response = next.run(again(parts, body)).await;
+                if !is_keyed {
+                    response.headers_mut().remove(IDEMPOTENT_REPLAYED);
+                }
+                response
+            }
+        }
+    }
+}
+
+/// The part of a path of the API after its version.
+fn api_path(uri: &Uri) -> Option<&str> {
+    uri.path().strip_prefix('/')?.strip_prefix(api::VERSION)?.strip_prefix('/')
+}
+
+fn remove_connection_headers(headers: &mut HeaderMap) {
+    for name in CONNECTION_HEADERS {
+        headers.remove(name);
+    }
+}
+
+fn uri_at(leader: &Leader, target: &str) -> Option<Uri> {
+    format!("{}{target}", leader.address.as_deref()?).parse().ok()
+}
+
+/// A body that cannot be read, with the reason.
+struct Broken(Option<axum::Error>);
+
+impl hyper::body::Body for Broken {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Poll::Ready(self.0.take().map(Err))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the patience with other servers is real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the patience with other servers is real time")]
+fn timer(limit: Duration) -> Sleep {
+    tokio::time::sleep(limit)
+}

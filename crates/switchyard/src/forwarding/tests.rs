@@ -1,0 +1,458 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axum::Json;
+use axum::middleware::map_response;
+use axum::routing::{any, get};
+use http::header::ALLOW;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::edge::{self, Limits};
+
+/// Whatever should happen has happened by then, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const NAME: &str = "the one with the lease";
+
+/// A server with a lease and nothing else.
+#[derive(Clone, Default)]
+struct Server {
+    lease: Arc<Mutex<Option<Arc<Leader>>>>,
+    changes: Arc<AtomicUsize>,
+    forgot: Arc<AtomicUsize>,
+}
+
+impl ThisServer for Server {
+    fn elsewhere(&self) -> Option<Arc<Leader>> {
+        self.lease.lock().expect("it is whole").clone()
+    }
+
+    fn draw_key(&self) -> HeaderValue {
+        HeaderValue::from_static("drawn")
+    }
+
+    fn client_changes(&self) -> u64 {
+        u64::try_from(self.changes.load(Ordering::SeqCst)).expect("a count")
+    }
+
+    fn forget_clients(&self) {
+        self.forgot.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// A leader, and the forwarder of another server.
+struct Site {
+    server: Server,
+    forwarder: Arc<Forwarder>,
+    /// Requests that have reached the other server.
+    reached: Arc<AtomicUsize>,
+    /// Whether it does not even tell its name any more.
+    hangs: Arc<AtomicBool>,
+    /// Lets it go on with what is slow.
+    goes_on: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+impl Site {
+    async fn new(name: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (reached, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+        let (hangs, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let gates = (Arc::clone(&hangs), Arc::clone(&goes_on));
+        let router = other(name, Arc::clone(&reached), gates);
+        tokio::spawn(edge::serve(listener, router, Limits::default(), stop.clone()));
+        let leader = Leader { server: NAME.to_owned(), address: Some(format!("http://{address}")) };
+        let server = Server::default();
+        *server.lease.lock().expect("it is whole") = Some(Arc::new(leader));
+        let forwarder = Forwarder::new(HeaderValue::from_static("this one"), server.clone());
+        Self { server, forwarder: Arc::new(forwarder), reached, hangs, goes_on, stop }
+    }
+
+    /// One that has told its name.
+    async fn known() -> Self {
+        let site = Self::new(NAME).await;
+        let known = async {
+            while site.ask(post("/known")).await.1["server"] != "other" {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, known).await.expect("it tells its name");
+        site
+    }
+
+    async fn ask(&self, request: Request) -> (StatusCode, Value, HeaderMap) {
+        self.ask_among(Callers::Everyone, request).await
+    }
+
+    async fn ask_among(
+        &self,
+        callers: Callers,
+        request: Request,
+    ) -> (StatusCode, Value, HeaderMap) {
+        let answer = layered(Arc::clone(&self.forwarder), callers, here()).oneshot(request);
+        let answer = timeout(PATIENCE, answer).await.expect("an answer in time");
+        let (parts, body) = answer.expect("routers always answer").into_parts();
+        let bytes = to_bytes(body, ANSWER_MAX).await.expect("a body");
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).expect("JSON")
+        };
+        (parts.status, body, parts.headers)
+    }
+
+    async fn is_executed_here(&self, request: Request) -> (Value, HeaderMap) {
+        let (status, body, headers) = self.ask(request).await;
+        assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")), "{body}");
+        (body["headers"].clone(), headers)
+    }
+
+    fn give_up_lease(&self) {
+        *self.server.lease.lock().expect("it is whole") = None;
+    }
+}
+
+/// What a server was asked, as its answer.
+async fn seen(server: &str, request: Request) -> Value {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await.map_err(|error| error.to_string());
+    let body = body.map(|body| String::from_utf8_lossy(&body).into_owned());
+    let headers: serde_json::Map<_, _> = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap_or_default())))
+        .collect();
+    let client = parts.extensions.get::<ClientAddress>();
+    json!({
+        "client": client.map(|client| client.0.to_string()),
+        "server": server,
+        "method": parts.method.as_str(),
+        "target": parts.uri.to_string(),
+        "body": body.unwrap_or_else(|error| format!("broken: {error}")),
+        "headers": headers,
+    })
+}
+
+fn here() -> Router {
+    let replayed = [(IDEMPOTENT_REPLAYED, "true")];
+    Router::new().fallback(async move |request| (replayed, Json(seen("here", request).await)))
+}
+
+fn other(
+    name: &'static str,
+    reached: Arc<AtomicUsize>,
+    (hangs, goes_on): (Arc<AtomicBool>, Arc<Notify>),
+) -> Router {
+    let tells = async move || {
+        if hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Json(json!({ "server": name }))
+    };
+    let counted = async move |request: Request| {
+        reached.fetch_add(1, Ordering::SeqCst);
+        let headers = [(ALLOW, "of the answer"), (CONNECTION, "keep-alive")];
+        (StatusCode::CREATED, headers, Json(seen("other", request).await))
+    };
+    let breaks = || Body::new(Broken(Some(axum::Error::new("it breaks off"))));
+    let slow = async move || {
+        goes_on.notified().await;
+        (StatusCode::CREATED, Json(json!({ "server": "other" })))
+    };
+    let marked = Router::new()
+        .route(&path("/breaks"), any(async move || breaks()))
+        .route(&path("/full"), any(async || StatusCode::SERVICE_UNAVAILABLE))
+        .route(&path("/hangs"), any(std::future::pending::<()>))
+        .route(&path("/slow"), any(slow))
+        .route(&path("/revokes"), any(async || ([(CLIENTS_CHANGED, "true")], Json(json!({})))))
+        .fallback(counted)
+        .layer(map_response(async |mut response: Response| {
+            response.headers_mut().insert(EXECUTED_BY, HeaderValue::from_static(NAME));
+            response
+        }));
+    Router::new()
+        .route("/peer", get(tells))
+        .route(&path("/proxy"), any(async || StatusCode::BAD_GATEWAY))
+        .fallback_service(marked)
+}
+
+fn path(path: &str) -> String {
+    format!("/{}{path}", api::VERSION)
+}
+
+fn ask(method: Method, target: &str) -> Request {
+    let request = Request::builder().method(method).uri(target).header("host", "pay.example");
+    request.header(AUTHORIZATION, "Basic abc").body(Body::from("{}")).expect("a request")
+}
+
+fn post(target: &str) -> Request {
+    ask(Method::POST, &path(target))
+}
+
+fn with(mut request: Request, name: HeaderName, value: &'static str) -> Request {
+    request.headers_mut().insert(name, HeaderValue::from_static(value));
+    request
+}
+
+#[tokio::test]
+async fn a_change_is_forwarded_as_it_came_and_so_is_its_answer() {
+    let site = Site::known().await;
+    for method in [Method::POST, Method::PATCH, Method::DELETE] {
+        let request = ask(method.clone(), &path("/customers/1?a=b%20c"));
+        let request = with(with(request, IDEMPOTENCY_KEY, "key"), TE, "trailers");
+        let (status, body, headers) = site.ask(with(request, EXPECT, "100-continue")).await;
+        assert_eq!(status, StatusCode::CREATED);
+        assert_eq!(body["server"], "other");
+        assert_eq!(body["method"], method.as_str());
+        assert_eq!(body["target"], path("/customers/1?a=b%20c"));
+        assert_eq!(body["body"], "{}");
+        let mut names = body["headers"].as_object().expect("headers").clone();
+        names.remove("content-length");
+        let expected = json!({
+            "authorization": "Basic abc",
+            "host": "pay.example",
+            "idempotency-key": "key",
+            "switchyard-forwarded-by": "this one",
+            "switchyard-forwarded-to": NAME,
+        });
+        assert_eq!(Value::from(names), expected);
+        assert_eq!(headers.get(ALLOW).expect("a header"), "of the answer");
+        assert_eq!(headers.get(CONNECTION), None);
+        assert_eq!(headers.get(EXECUTED_BY), None);
+    }
+    let (_, body, _) = site.ask(post("/customers")).await;
+    assert_eq!(body["headers"]["idempotency-key"], "drawn", "it could not be repeated");
+}
+
+#[tokio::test]
+async fn reads_long_bodies_and_forwarded_requests_are_executed_here() {
+    let site = Site::known().await;
+    let reached = site.reached.load(Ordering::SeqCst);
+    let length = usize::try_from(BODY_MAX).expect("a length") + 1;
+    let long = post("/customers").map(|_| Body::from(vec![b'x'; length]));
+    let unknown = post("/customers").map(|_| Body::new(Broken(None)));
+    let mut anonymous = post("/customers");
+    anonymous.headers_mut().remove(AUTHORIZATION);
+    for request in [
+        ask(Method::GET, &path("/customers")),
+        ask(Method::POST, "/invitations/1"),
+        ask(Method::POST, &format!("/{}x/customers", api::VERSION)),
+        with(post("/customers"), FORWARDED_BY, "another one"),
+        long,
+        unknown,
+        anonymous,
+    ] {
+        let (headers, _) = site.is_executed_here(request).await;
+        assert_eq!(headers["idempotency-key"], Value::Null);
+    }
+    site.give_up_lease();
+    site.is_executed_here(post("/customers")).await;
+    assert_eq!(site.reached.load(Ordering::SeqCst), reached);
+}
+
+#[tokio::test]
+async fn a_request_forwarded_to_another_server_is_not_executed() {
+    let site = Site::known().await;
+    let forwarded = || with(post("/customers"), FORWARDED_BY, "another one");
+    let (status, body, headers) =
+        site.ask(with(forwarded(), FORWARDED_TO, "who was here before")).await;
+    assert_eq!((status, body), (StatusCode::MISDIRECTED_REQUEST, Value::Null));
+    assert_eq!(headers.get(EXECUTED_BY), None);
+    let (status, body, headers) = site.ask(with(forwarded(), FORWARDED_TO, "this one")).await;
+    assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")));
+    assert_eq!(headers.get(EXECUTED_BY).expect("who did it"), "this one");
+}
+
+#[tokio::test]
+async fn only_servers_are_believed_to_be_servers() {
+    let site = Site::known().await;
+    let forwarded = || {
+        let request = with(ask(Method::GET, &path("/customers")), FORWARDED_BY, "another one");
+        with(with(request, FORWARDED_TO, "this one"), FORWARDED_CLIENT, "198.51.100.7")
+    };
+    let by_proxy = with(forwarded(), X_FORWARDED_FOR, "203.0.113.1");
+    for (callers, request, is_trusted) in [
+        (Callers::Servers, forwarded(), true),
+        (Callers::Everyone, forwarded(), true),
+        (Callers::Everyone, by_proxy, false),
+        (Callers::Clients, forwarded(), false),
+    ] {
+        let (status, body, headers) = site.ask_among(callers, request).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers.contains_key(EXECUTED_BY), is_trusted, "{callers:?}");
+        assert_eq!(body["client"] == json!("198.51.100.7"), is_trusted, "{callers:?}");
+        assert_eq!(body["headers"].get("switchyard-forwarded-client"), None, "{callers:?}");
+    }
+    let request = ask(Method::GET, &path("/customers"));
+    let (status, body, _) = site.ask_among(Callers::Servers, request).await;
+    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")));
+}
+
+#[tokio::test]
+async fn the_client_of_a_forwarded_request_is_named() {
+    let site = Site::known().await;
+    let mut request = with(post("/customers"), X_FORWARDED_FOR, "203.0.113.1");
+    request.extensions_mut().insert(ClientAddress([203, 0, 113, 1].into()));
+    let (_, body, _) = site.ask(request).await;
+    assert_eq!(body["headers"]["switchyard-forwarded-client"], "203.0.113.1");
+    assert_eq!(body["headers"].get("x-forwarded-for"), None);
+}
+
+#[tokio::test]
+async fn clients_are_read_again_once_the_leader_says_that_they_changed() {
+    let site = Site::known().await;
+    let forgot = async |target| {
+        let before = site.server.forgot.load(Ordering::SeqCst);
+        site.ask(post(target)).await;
+        site.server.forgot.load(Ordering::SeqCst) > before
+    };
+    assert!(forgot("/revokes").await);
+    assert!(!forgot("/transfer-out").await);
+}
+
+#[tokio::test]
+async fn a_leader_says_that_clients_changed() {
+    let site = Site::known().await;
+    let forwarded = || {
+        let request = with(post("/tokens"), FORWARDED_BY, "another one");
+        with(request, FORWARDED_TO, "this one")
+    };
+    let changes = Arc::clone(&site.server.changes);
+    let revokes = Router::new().fallback(async move || {
+        changes.fetch_add(1, Ordering::SeqCst);
+        StatusCode::NO_CONTENT
+    });
+    for (local, says) in [(revokes, true), (here(), false)] {
+        let layered = layered(Arc::clone(&site.forwarder), Callers::Servers, local);
+        let answer = layered.oneshot(forwarded()).await.expect("an answer");
+        assert_eq!(answer.headers().contains_key(CLIENTS_CHANGED), says);
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_another_name_gets_nothing() {
+    let site = Site::new("another server").await;
+    let trust = || site.forwarder.peer().as_ref().map(|peer| peer.trust);
+    let refused = async {
+        while !matches!(trust(), Some(Trust::Not)) {
+            assert!(site.forwarder.destination().is_none());
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, refused).await.expect("it is asked");
+    site.is_executed_here(post("/customers")).await;
+    assert_eq!(site.reached.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_done_without() {
+    let site = Site::known().await;
+    site.stop.cancel();
+    let keyed = || with(post("/customers"), IDEMPOTENCY_KEY, "key");
+    // What it has begun it ends, on connections that are open.
+    let gone = async { while site.ask(keyed()).await.1["server"] != "here" {} };
+    timeout(PATIENCE, gone).await.expect("it stops");
+    let reached = site.reached.load(Ordering::SeqCst);
+    for _ in 0..3 {
+        site.is_executed_here(keyed()).await;
+    }
+    assert_eq!(site.reached.load(Ordering::SeqCst), reached);
+}
+
+#[tokio::test]
+async fn what_may_have_happened_is_repeated_with_the_same_key() {
+    for target in ["/breaks", "/full", "/proxy"] {
+        for method in [Method::POST, Method::PATCH, Method::DELETE] {
+            let site = Site::known().await;
+            let request = ask(method.clone(), &path(target));
+            let keyed = with(request, IDEMPOTENCY_KEY, "key");
+            let (headers, answer) = site.is_executed_here(keyed).await;
+            assert_eq!(headers["idempotency-key"], "key");
+            assert_eq!(answer.get(IDEMPOTENT_REPLAYED).expect("it may be one"), "true");
+            // For a moment, everything is.
+            site.is_executed_here(post("/customers")).await;
+
+            let site = Site::known().await;
+            let request = ask(method, &path(target));
+            let (headers, answer) = site.is_executed_here(request).await;
+            assert_eq!(headers["idempotency-key"], "drawn");
+            assert_eq!(answer.get(IDEMPOTENT_REPLAYED), None, "its client has asked once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_waits_is_answered_although_others_are_refused() {
+    let site = Site::known().await;
+    let mut waits = pin!(site.ask(post("/slow")));
+    let refused = async {
+        site.is_executed_here(post("/full")).await;
+        // It looks several times whether there is hope, and the other server tells its name.
+        timer(3 * POLL).await;
+    };
+    tokio::select! {
+        biased;
+        (status, ..) = &mut waits => panic!("it does not wait: {status}"),
+        () = refused => {}
+    }
+    site.goes_on.notify_one();
+    let (status, body, _) = waits.await;
+    assert_eq!((status, &body["server"]), (StatusCode::CREATED, &json!("other")));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_delays_no_request_once_its_lease_is_over() {
+    let site = Site::known().await;
+    let asked = site.is_executed_here(post("/hangs"));
+    let ends = async {
+        // It is on its way when the lease ends.
+        tokio::task::yield_now().await;
+        site.give_up_lease();
+    };
+    let ((headers, _), ()) = tokio::join!(asked, ends);
+    assert_eq!(headers["idempotency-key"], "drawn");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_its_name_any_more_is_not_waited_for() {
+    let site = Site::known().await;
+    site.hangs.store(true, Ordering::SeqCst);
+    let (headers, _) = site.is_executed_here(post("/hangs")).await;
+    assert_eq!(headers["idempotency-key"], "drawn");
+    // Later requests are not forwarded.
+    let (headers, _) = site.is_executed_here(post("/hangs")).await;
+    assert_eq!(headers["idempotency-key"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused_where_it_always_is() {
+    /// A body of a known length that does not come.
+    struct Short(Broken);
+
+    impl hyper::body::Body for Short {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            Pin::new(&mut self.0).poll_frame(context)
+        }
+
+        fn size_hint(&self) -> hyper::body::SizeHint {
+            hyper::body::SizeHint::with_exact(9)
+        }
+    }
+
+    let site = Site::known().await;
+    let short = Short(Broken(Some(axum::Error::new("too slow"))));
+    let (_, body, _) = site.ask(post("/customers").map(|_| Body::new(short))).await;
+    assert_eq!(body["server"], "here");
+    assert!(body["body"].as_str().expect("a text").contains("too slow"), "{body}");
+}
