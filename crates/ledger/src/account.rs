@@ -19,15 +19,22 @@ use uuid::Uuid;
 pub enum AccountKey {
     /// Money that a customer or the platform holds here: what we owe to its owner.
     Internal(InternalAccountId),
-    /// The outside world, as reached over one rail in one currency.
+    /// The outside world, as a platform reaches it over one rail in one currency.
     Rail {
+        /// Whose payments move over it.
+        platform: PlatformId,
         /// The network.
         rail: Rail,
         /// The currency it moves.
         currency: Currency,
     },
-    /// The open position in one currency that exchanges leave behind.
-    Exchange(Currency),
+    /// The open position in one currency that a platform's exchanges leave behind.
+    Exchange {
+        /// Whose quotes were exchanged.
+        platform: PlatformId,
+        /// The currency of the position.
+        currency: Currency,
+    },
     /// The income of a platform in one currency.
     Fees {
         /// Whose quotes earned it.
@@ -35,12 +42,17 @@ pub enum AccountKey {
         /// The currency it was taken in.
         currency: Currency,
     },
-    /// Money that came and is not yet anybody's: of a quote that waits for its exchange, or
-    /// matched to nothing.
-    Suspense(Currency),
-    /// Money that one payment of this server hands to another one of this server: what a payer here
-    /// has paid and its payee here has not got yet. Both happen in one change, so that it is empty
-    /// whenever anybody looks.
+    /// Money that came to a platform and has no owner yet: of a quote that waits for its exchange,
+    /// or matched to nothing.
+    Suspense {
+        /// To whom it came.
+        platform: PlatformId,
+        /// The currency in which it came.
+        currency: Currency,
+    },
+    /// Money that one payment of this server hands to another one of this server: paid by the
+    /// payer's platform and not yet credited by the payee's. Both happen in one change, so that it
+    /// is empty between changes. It is the one account that two platforms share.
     Transit(Currency),
 }
 
@@ -114,10 +126,23 @@ impl AccountKey {
     pub fn currency(&self) -> Option<Currency> {
         match *self {
             Self::Internal(id) => id.currency(),
-            Self::Rail { currency, .. } | Self::Fees { currency, .. } => Some(currency),
-            Self::Exchange(currency) | Self::Suspense(currency) | Self::Transit(currency) => {
-                Some(currency)
-            }
+            Self::Rail { currency, .. }
+            | Self::Exchange { currency, .. }
+            | Self::Fees { currency, .. }
+            | Self::Suspense { currency, .. }
+            | Self::Transit(currency) => Some(currency),
+        }
+    }
+
+    /// The platform that the key names. An internal account names its owner instead, and transit
+    /// is between platforms.
+    pub const fn platform(&self) -> Option<PlatformId> {
+        match *self {
+            Self::Rail { platform, .. }
+            | Self::Exchange { platform, .. }
+            | Self::Fees { platform, .. }
+            | Self::Suspense { platform, .. } => Some(platform),
+            Self::Internal(_) | Self::Transit(_) => None,
         }
     }
 
@@ -125,10 +150,10 @@ impl AccountKey {
     pub const fn side(&self) -> NormalSide {
         match self {
             Self::Rail { .. } => NormalSide::Debit,
-            Self::Internal(_) | Self::Fees { .. } | Self::Suspense(_) | Self::Transit(_) => {
+            Self::Internal(_) | Self::Fees { .. } | Self::Suspense { .. } | Self::Transit(_) => {
                 NormalSide::Credit
             }
-            Self::Exchange(_) => NormalSide::Either,
+            Self::Exchange { .. } => NormalSide::Either,
         }
     }
 
@@ -136,35 +161,36 @@ impl AccountKey {
     /// never fall below zero.
     pub const fn must_stay_covered(&self) -> bool {
         match self {
-            Self::Internal(_) | Self::Suspense(_) | Self::Transit(_) => true,
-            Self::Rail { .. } | Self::Exchange(_) | Self::Fees { .. } => false,
+            Self::Internal(_) | Self::Suspense { .. } | Self::Transit(_) => true,
+            Self::Rail { .. } | Self::Exchange { .. } | Self::Fees { .. } => false,
         }
     }
 
     /// The key as stored: one byte for the kind, then its parts, numbers with the high byte first.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(1 + 16 + 2);
+        let mut bytes = Vec::with_capacity(1 + 16 + 1 + 2);
         match *self {
             Self::Internal(id) => {
                 bytes.push(kind_byte::INTERNAL);
                 bytes.extend_from_slice(id.uuid().as_bytes());
             }
-            Self::Rail { rail, currency } => {
-                bytes.extend_from_slice(&[kind_byte::RAIL, rail.number()]);
+            Self::Rail { platform, rail, currency } => {
+                bytes.push(kind_byte::RAIL);
+                bytes.extend_from_slice(platform.uuid().as_bytes());
+                bytes.push(rail.number());
                 bytes.extend_from_slice(&currency.number().to_be_bytes());
             }
-            Self::Exchange(currency) => {
+            Self::Exchange { platform, currency } => {
                 bytes.push(kind_byte::EXCHANGE);
-                bytes.extend_from_slice(&currency.number().to_be_bytes());
+                encode_platforms(&mut bytes, platform, currency);
             }
             Self::Fees { platform, currency } => {
                 bytes.push(kind_byte::FEES);
-                bytes.extend_from_slice(platform.uuid().as_bytes());
-                bytes.extend_from_slice(&currency.number().to_be_bytes());
+                encode_platforms(&mut bytes, platform, currency);
             }
-            Self::Suspense(currency) => {
+            Self::Suspense { platform, currency } => {
                 bytes.push(kind_byte::SUSPENSE);
-                bytes.extend_from_slice(&currency.number().to_be_bytes());
+                encode_platforms(&mut bytes, platform, currency);
             }
             Self::Transit(currency) => {
                 bytes.push(kind_byte::TRANSIT);
@@ -190,28 +216,45 @@ impl AccountKey {
                 Some(Self::Internal(InternalAccountId::from_uuid(Uuid::from_slice(payload).ok()?)))
             }
             kind_byte::RAIL => {
-                let (&rail, currency) = payload.split_first()?;
-                let rail = Rail::from_number(rail)?;
-                Some(Self::Rail { rail, currency: decode_currency(currency)? })
+                let (platform, rest) = decode_platform(payload)?;
+                let (&rail, currency) = rest.split_first()?;
+                let (rail, currency) = (Rail::from_number(rail)?, decode_currency(currency)?);
+                Some(Self::Rail { platform, rail, currency })
             }
-            kind_byte::EXCHANGE => Some(Self::Exchange(decode_currency(payload)?)),
+            kind_byte::EXCHANGE => {
+                let (platform, currency) = decode_platform(payload)?;
+                Some(Self::Exchange { platform, currency: decode_currency(currency)? })
+            }
             kind_byte::FEES => {
-                let (platform, currency) = payload.split_at_checked(16)?;
-                let platform = PlatformId::from_uuid(Uuid::from_slice(platform).ok()?);
+                let (platform, currency) = decode_platform(payload)?;
                 Some(Self::Fees { platform, currency: decode_currency(currency)? })
             }
-            kind_byte::SUSPENSE => Some(Self::Suspense(decode_currency(payload)?)),
+            kind_byte::SUSPENSE => {
+                let (platform, currency) = decode_platform(payload)?;
+                Some(Self::Suspense { platform, currency: decode_currency(currency)? })
+            }
             kind_byte::TRANSIT => Some(Self::Transit(decode_currency(payload)?)),
             _ => None,
         }
     }
 }
 
+/// The parts of a key that one platform has in each currency.
+fn encode_platforms(bytes: &mut Vec<u8>, platform: PlatformId, currency: Currency) {
+    bytes.extend_from_slice(platform.uuid().as_bytes());
+    bytes.extend_from_slice(&currency.number().to_be_bytes());
+}
+
+fn decode_platform(bytes: &[u8]) -> Option<(PlatformId, &[u8])> {
+    let (platform, rest) = bytes.split_at_checked(16)?;
+    Some((PlatformId::from_uuid(Uuid::from_slice(platform).ok()?), rest))
+}
+
 fn decode_currency(bytes: &[u8]) -> Option<Currency> {
     Currency::from_number(u16::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// The key for people: `rail ACH USD`.
+/// The key for people: `transit USD`.
 impl fmt::Display for AccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -219,10 +262,12 @@ impl fmt::Display for AccountKey {
                 Some(currency) => write!(f, "internal {id} {currency}"),
                 None => write!(f, "internal {id} of unknown currency"),
             },
-            Self::Rail { rail, currency } => write!(f, "rail {rail} {currency}"),
-            Self::Exchange(currency) => write!(f, "exchange {currency}"),
+            Self::Rail { platform, rail, currency } => {
+                write!(f, "rail {platform} {rail} {currency}")
+            }
+            Self::Exchange { platform, currency } => write!(f, "exchange {platform} {currency}"),
             Self::Fees { platform, currency } => write!(f, "fees {platform} {currency}"),
-            Self::Suspense(currency) => write!(f, "suspense {currency}"),
+            Self::Suspense { platform, currency } => write!(f, "suspense {platform} {currency}"),
             Self::Transit(currency) => write!(f, "transit {currency}"),
         }
     }
@@ -361,12 +406,13 @@ mod tests {
         Currency::all()
             .flat_map(|currency| {
                 let internal = InternalAccountId::of(Owner::Platform(platform), currency);
-                let rails = Rail::ALL.iter().map(move |&rail| AccountKey::Rail { rail, currency });
+                let rails = Rail::ALL.iter();
+                let rails = rails.map(move |&rail| AccountKey::Rail { platform, rail, currency });
                 rails.chain([
                     AccountKey::Internal(internal),
-                    AccountKey::Exchange(currency),
+                    AccountKey::Exchange { platform, currency },
                     AccountKey::Fees { platform, currency },
-                    AccountKey::Suspense(currency),
+                    AccountKey::Suspense { platform, currency },
                     AccountKey::Transit(currency),
                 ])
             })
@@ -398,14 +444,17 @@ mod tests {
     #[test]
     fn the_stored_form_never_changes() {
         let usd = Currency::from_code("USD").expect("known currency");
-        let rail = AccountKey::Rail { rail: Rail::Ach, currency: usd };
-        assert_eq!(rail.encode(), [2, 1, 0x03, 0x48]);
-        assert_eq!(AccountKey::Exchange(usd).encode(), [3, 0x03, 0x48]);
-        assert_eq!(AccountKey::Suspense(usd).encode(), [5, 0x03, 0x48]);
+        let (platform, currency) = (PlatformId::from_uuid(Uuid::from_u128(1)), usd);
+        let rail = AccountKey::Rail { platform, rail: Rail::Ach, currency };
+        assert_eq!(rail.encode()[..], [&[2][..], &[0; 15], &[1, 1, 0x03, 0x48]].concat());
+        for (kind, key) in [
+            (3, AccountKey::Exchange { platform, currency }),
+            (4, AccountKey::Fees { platform, currency }),
+            (5, AccountKey::Suspense { platform, currency }),
+        ] {
+            assert_eq!(key.encode()[..], [&[kind][..], &[0; 15], &[1, 0x03, 0x48]].concat());
+        }
         assert_eq!(AccountKey::Transit(usd).encode(), [6, 0x03, 0x48]);
-        let platform = PlatformId::from_uuid(Uuid::from_u128(1));
-        let fees = AccountKey::Fees { platform, currency: usd };
-        assert_eq!(fees.encode()[..], [&[4][..], &[0; 15], &[1, 0x03, 0x48]].concat());
         let internal = AccountKey::Internal(InternalAccountId::from_uuid(Uuid::from_u128(840)));
         assert_eq!(internal.encode()[..], [&[1][..], &[0; 14], &[0x03, 0x48]].concat());
     }
@@ -414,10 +463,20 @@ mod tests {
     fn keys_print_for_people() {
         let usd = Currency::from_code("USD").expect("known currency");
         let internal = InternalAccountId::from_uuid(Uuid::from_u128(840));
+        let platform = PlatformId::from_uuid(Uuid::from_u128(1));
         for (key, shown) in [
-            (AccountKey::Rail { rail: Rail::Ach, currency: usd }, "rail ACH USD"),
-            (AccountKey::Exchange(usd), "exchange USD"),
-            (AccountKey::Suspense(usd), "suspense USD"),
+            (
+                AccountKey::Rail { platform, rail: Rail::Ach, currency: usd },
+                "rail PlatformConfig:00000000-0000-0000-0000-000000000001 ACH USD",
+            ),
+            (
+                AccountKey::Exchange { platform, currency: usd },
+                "exchange PlatformConfig:00000000-0000-0000-0000-000000000001 USD",
+            ),
+            (
+                AccountKey::Suspense { platform, currency: usd },
+                "suspense PlatformConfig:00000000-0000-0000-0000-000000000001 USD",
+            ),
             (AccountKey::Transit(usd), "transit USD"),
             (
                 AccountKey::Internal(internal),

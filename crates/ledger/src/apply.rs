@@ -223,7 +223,9 @@ mod tests {
     use crate::movements::Movement;
     use crate::posting::Entry;
     use domain::currency::Currency;
+    use domain::id::PlatformId;
     use domain::money::Money;
+    use uuid::Uuid;
 
     fn posting(entries: &[(AccountKey, Side, i64)]) -> Posting {
         let entries = entries.iter().map(|&(account, side, minor)| {
@@ -236,7 +238,8 @@ mod tests {
 
     fn accounts() -> (AccountKey, AccountKey) {
         let usd = Currency::from_code("USD").expect("known currency");
-        (AccountKey::Exchange(usd), AccountKey::Suspense(usd))
+        let (platform, currency) = (PlatformId::from_uuid(Uuid::from_u128(1 << 16)), usd);
+        (AccountKey::Exchange { platform, currency }, AccountKey::Suspense { platform, currency })
     }
 
     #[test]

@@ -335,11 +335,23 @@ impl<R: Ord + fmt::Display> Audit<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::id::InternalAccountId;
+    use domain::id::{InternalAccountId, PlatformId};
     use uuid::Uuid;
 
     fn usd() -> Currency {
         Currency::from_code("USD").expect("known currency")
+    }
+
+    fn platform() -> PlatformId {
+        PlatformId::from_uuid(Uuid::from_u128(1 << 16))
+    }
+
+    fn exchange() -> AccountKey {
+        AccountKey::Exchange { platform: platform(), currency: usd() }
+    }
+
+    fn suspense() -> AccountKey {
+        AccountKey::Suspense { platform: platform(), currency: usd() }
     }
 
     fn entry(account: AccountKey, side: Side, minor: i64) -> RawEntry {
@@ -348,24 +360,24 @@ mod tests {
 
     /// A posting of 5 from the exchange account to suspense.
     fn good() -> [RawEntry; 2] {
-        [
-            entry(AccountKey::Exchange(usd()), Side::Debit, 5),
-            entry(AccountKey::Suspense(usd()), Side::Credit, 5),
-        ]
+        [entry(exchange(), Side::Debit, 5), entry(suspense(), Side::Credit, 5)]
     }
 
     fn check(tell: impl FnOnce(&mut Audit<&'static str>), expected: &[&str]) {
         let mut audit = Audit::new();
         tell(&mut audit);
-        let breaks: Vec<_> = audit.finish().iter().map(Break::to_string).collect();
+        let breaks = audit.finish();
+        let acme = platform().to_string();
+        let breaks: Vec<_> =
+            breaks.iter().map(|it| it.to_string().replace(&acme, "Acme")).collect();
         assert_eq!(breaks, expected);
     }
 
     fn show_good_balances(audit: &mut Audit<&'static str>) {
         let debited = Counters { debits_posted: 5, ..Counters::default() };
         let credited = Counters { credits_posted: 5, ..Counters::default() };
-        audit.cached(AccountKey::Exchange(usd()), debited);
-        audit.cached(AccountKey::Suspense(usd()), credited);
+        audit.cached(exchange(), debited);
+        audit.cached(suspense(), credited);
     }
 
     #[test]
@@ -423,8 +435,8 @@ mod tests {
                 audit.voided("nowhere", [debit, credit, entry(unknown, Side::Debit, 1)]);
             },
             &[
-                "L5: nothing moves an amount outside its limits on exchange USD",
-                "L5: nothing moves an amount outside its limits on suspense USD",
+                "L5: nothing moves an amount outside its limits on exchange Acme USD",
+                "L5: nothing moves an amount outside its limits on suspense Acme USD",
                 "L6: nowhere has an entry on internal \
                  InternalAccount:00000000-0000-0000-0000-000000000000 of unknown currency",
             ],
@@ -481,37 +493,34 @@ mod tests {
                 show_good_balances(audit);
             },
             &[
-                "H2: credits_pending of suspense USD differ from its entries",
-                "H2: debits_pending of exchange USD differ from its entries",
+                "H2: credits_pending of suspense Acme USD differ from its entries",
+                "H2: debits_pending of exchange Acme USD differ from its entries",
             ],
         );
         let one_more = Counters { debits_posted: 6, ..Counters::default() };
         check(
             |audit| {
                 audit.posted("p1", good());
-                audit.cached(AccountKey::Exchange(usd()), one_more);
+                audit.cached(exchange(), one_more);
             },
             &[
                 "L2: debits and credits of all balances in USD differ",
-                "L3: credits_posted of suspense USD differ from its entries",
-                "L3: debits_posted of exchange USD differ from its entries",
+                "L3: credits_posted of suspense Acme USD differ from its entries",
+                "L3: debits_posted of exchange Acme USD differ from its entries",
             ],
         );
     }
 
     #[test]
     fn an_account_that_is_not_covered_is_named() {
-        let taken = [
-            entry(AccountKey::Suspense(usd()), Side::Debit, 5),
-            entry(AccountKey::Exchange(usd()), Side::Credit, 5),
-        ];
+        let taken = [entry(suspense(), Side::Debit, 5), entry(exchange(), Side::Credit, 5)];
         let mut audit = Audit::new();
         audit.pended("p1", taken);
         let pending = Counters { debits_pending: 5, ..Counters::default() };
-        audit.cached(AccountKey::Suspense(usd()), pending);
+        audit.cached(suspense(), pending);
         let pending = Counters { credits_pending: 5, ..Counters::default() };
-        audit.cached(AccountKey::Exchange(usd()), pending);
-        let what = "suspense USD has less than 0 available".to_owned();
+        audit.cached(exchange(), pending);
+        let what = format!("{} has less than 0 available", suspense());
         assert_eq!(audit.finish(), [Break { predicate: predicate::COVERED, what }]);
     }
 }

@@ -90,7 +90,7 @@ impl fmt::Display for Movement {
 pub enum Source {
     /// An internal account in the sending currency.
     Internal(InternalAccountId),
-    /// Suspense in the sending currency: the quote was funded in real time ([`funding`]).
+    /// The platform's suspense in the sending currency: the quote was funded in real time ([`funding`]).
     Suspense,
 }
 
@@ -107,28 +107,38 @@ pub enum Target {
 }
 
 /// A deposit: money came in over `rail` for `to`. Posted at once.
-pub fn deposit(rail: Rail, to: InternalAccountId, amount: Money) -> Result<Posting, PostingError> {
-    pair(Movement::Deposit, from_rail(rail, amount), AccountKey::Internal(to), amount)
+pub fn deposit(
+    platform: PlatformId,
+    rail: Rail,
+    to: InternalAccountId,
+    amount: Money,
+) -> Result<Posting, PostingError> {
+    let rail = rail_account(platform, rail, amount);
+    pair(Movement::Deposit, rail, AccountKey::Internal(to), amount)
 }
 
 /// A transfer-out: `from` pays out over `rail`. Pended, so that the money is set aside while the
 /// rail works; posted when it settles, voided when it failed or was rejected.
 pub fn transfer_out(
+    platform: PlatformId,
     from: InternalAccountId,
     rail: Rail,
     amount: Money,
 ) -> Result<Posting, PostingError> {
-    pair(Movement::TransferOut, AccountKey::Internal(from), from_rail(rail, amount), amount)
+    let rail = rail_account(platform, rail, amount);
+    pair(Movement::TransferOut, AccountKey::Internal(from), rail, amount)
 }
 
 /// A transfer-in: `to` is filled over `rail` from an external account. Pended, so that the money
 /// is not available before the rail has it; then posted or voided.
 pub fn transfer_in(
+    platform: PlatformId,
     rail: Rail,
     to: InternalAccountId,
     amount: Money,
 ) -> Result<Posting, PostingError> {
-    pair(Movement::TransferIn, from_rail(rail, amount), AccountKey::Internal(to), amount)
+    let rail = rail_account(platform, rail, amount);
+    pair(Movement::TransferIn, rail, AccountKey::Internal(to), amount)
 }
 
 /// The execution of a quote: `sent` leaves `source`, `fees` of it are income of `platform`, the
@@ -148,11 +158,11 @@ pub fn exchange(
 ) -> Result<Posting, PostingError> {
     let source = match source {
         Source::Internal(id) => AccountKey::Internal(id),
-        Source::Suspense => AccountKey::Suspense(sent.currency()),
+        Source::Suspense => AccountKey::Suspense { platform, currency: sent.currency() },
     };
     let target = match target {
         Target::Internal(id) => AccountKey::Internal(id),
-        Target::Rail(rail) => from_rail(rail, received.money()),
+        Target::Rail(rail) => rail_account(platform, rail, received.money()),
         Target::Transit => AccountKey::Transit(received.currency()),
     };
     exchanged(Movement::Exchange, source, target, platform, sent, fees, received)
@@ -169,7 +179,7 @@ pub fn payout(
     fees: Money,
     deposited: Money,
 ) -> Result<Posting, PostingError> {
-    let (sent, target) = (Sending(received.money()), from_rail(rail, deposited));
+    let (sent, target) = (Sending(received.money()), rail_account(platform, rail, deposited));
     let source = AccountKey::Internal(from);
     exchanged(Movement::Payout, source, target, platform, sent, fees, Receiving(deposited))
 }
@@ -192,13 +202,13 @@ fn exchanged(
     if sent.currency() == received.currency() {
         entries.extend(fee_entry(platform, fees)?);
         entries.push(Entry::credit(target, received)?);
-        entries.extend(rounding_entry(converted, received)?);
+        entries.extend(rounding_entry(platform, converted, received)?);
     } else {
         if !converted.is_zero() {
-            entries.push(Entry::credit(AccountKey::Exchange(sent.currency()), converted)?);
+            entries.push(Entry::credit(exchange_account(platform, converted), converted)?);
         }
         entries.extend(fee_entry(platform, fees)?);
-        entries.push(Entry::debit(AccountKey::Exchange(received.currency()), received)?);
+        entries.push(Entry::debit(exchange_account(platform, received), received)?);
         entries.push(Entry::credit(target, received)?);
     }
     Posting::new(movement, entries)
@@ -219,14 +229,14 @@ pub fn receipt(
         received.checked_add(fees).map_err(|_| PostingError::Fees { fees, sent: received })?;
     let to = AccountKey::Internal(to);
 
-    let mut entries = vec![Entry::debit(from_rail(rail, sent), sent)?];
+    let mut entries = vec![Entry::debit(rail_account(platform, rail, sent), sent)?];
     if sent.currency() == received.currency() {
         entries.extend(fee_entry(platform, fees)?);
         entries.push(Entry::credit(to, received)?);
-        entries.extend(rounding_entry(sent, converted)?);
+        entries.extend(rounding_entry(platform, sent, converted)?);
     } else {
-        entries.push(Entry::credit(AccountKey::Exchange(sent.currency()), sent)?);
-        entries.push(Entry::debit(AccountKey::Exchange(received.currency()), converted)?);
+        entries.push(Entry::credit(exchange_account(platform, sent), sent)?);
+        entries.push(Entry::debit(exchange_account(platform, converted), converted)?);
         entries.extend(fee_entry(platform, fees)?);
         entries.push(Entry::credit(to, received)?);
     }
@@ -243,20 +253,24 @@ pub fn delivery(to: InternalAccountId, amount: Money) -> Result<Posting, Posting
 /// The money of a quote that is funded in real time came in over `rail`; it waits in suspense
 /// until the quote is executed from there ([`Source::Suspense`]), or goes back
 /// ([`suspense_return`]) because the amount was wrong or came too late. Posted at once.
-pub fn funding(rail: Rail, amount: Money) -> Result<Posting, PostingError> {
-    let suspense = AccountKey::Suspense(amount.currency());
-    pair(Movement::Funding, from_rail(rail, amount), suspense, amount)
+pub fn funding(platform: PlatformId, rail: Rail, amount: Money) -> Result<Posting, PostingError> {
+    let suspense = suspense_account(platform, amount);
+    pair(Movement::Funding, rail_account(platform, rail, amount), suspense, amount)
 }
 
 /// Money came in over `rail` that matches nothing yet. Posted at once.
-pub fn suspense(rail: Rail, amount: Money) -> Result<Posting, PostingError> {
-    let suspense = AccountKey::Suspense(amount.currency());
-    pair(Movement::Suspense, from_rail(rail, amount), suspense, amount)
+pub fn suspense(platform: PlatformId, rail: Rail, amount: Money) -> Result<Posting, PostingError> {
+    let suspense = suspense_account(platform, amount);
+    pair(Movement::Suspense, rail_account(platform, rail, amount), suspense, amount)
 }
 
 /// Money in suspense goes to the internal account `to`. Posted at once.
-pub fn suspense_return(to: InternalAccountId, amount: Money) -> Result<Posting, PostingError> {
-    let suspense = AccountKey::Suspense(amount.currency());
+pub fn suspense_return(
+    platform: PlatformId,
+    to: InternalAccountId,
+    amount: Money,
+) -> Result<Posting, PostingError> {
+    let suspense = suspense_account(platform, amount);
     pair(Movement::SuspenseReturn, suspense, AccountKey::Internal(to), amount)
 }
 
@@ -267,18 +281,18 @@ pub fn reverse(settled: &Posting) -> Posting {
     Posting::new(Movement::Return, entries).expect("a posting that balances does so mirrored")
 }
 
-/// Money that had settled came back, and the account that had paid belongs to somebody who is gone:
-/// as [`reverse`], but what would be that account's waits in suspense ([`suspense_return`]). Posted
-/// at once.
+/// Money that had settled came back, and the account that had paid belongs to a deleted customer:
+/// as [`reverse`], but the money of that account waits in suspense ([`suspense_return`]). Posted at
+/// once.
 pub fn reverse_into_suspense(
+    platform: PlatformId,
     settled: &Posting,
     gone: InternalAccountId,
 ) -> Result<Posting, PostingError> {
     let entries = settled.entries().iter().rev().map(|entry| {
         let entry = entry.reversed();
         if entry.account() == AccountKey::Internal(gone) {
-            let suspense = AccountKey::Suspense(entry.amount().currency());
-            Entry::new(suspense, entry.side(), entry.amount())
+            Entry::new(suspense_account(platform, entry.amount()), entry.side(), entry.amount())
         } else {
             Ok(entry)
         }
@@ -286,8 +300,16 @@ pub fn reverse_into_suspense(
     Posting::new(Movement::Return, entries.collect::<Result<_, _>>()?)
 }
 
-fn from_rail(rail: Rail, amount: Money) -> AccountKey {
-    AccountKey::Rail { rail, currency: amount.currency() }
+fn rail_account(platform: PlatformId, rail: Rail, amount: Money) -> AccountKey {
+    AccountKey::Rail { platform, rail, currency: amount.currency() }
+}
+
+fn exchange_account(platform: PlatformId, amount: Money) -> AccountKey {
+    AccountKey::Exchange { platform, currency: amount.currency() }
+}
+
+fn suspense_account(platform: PlatformId, amount: Money) -> AccountKey {
+    AccountKey::Suspense { platform, currency: amount.currency() }
 }
 
 fn pair(
@@ -307,9 +329,13 @@ fn fee_entry(platform: PlatformId, fees: Money) -> Result<Option<Entry>, Posting
 
 /// What rounding left between the two sides of a payment in one currency: gained by the exchange
 /// account when more came than went, else paid by it.
-fn rounding_entry(came: Money, went: Money) -> Result<Option<Entry>, PostingError> {
+fn rounding_entry(
+    platform: PlatformId,
+    came: Money,
+    went: Money,
+) -> Result<Option<Entry>, PostingError> {
     let currency: Currency = came.currency();
-    let account = AccountKey::Exchange(currency);
+    let account = exchange_account(platform, came);
     let rounding = came.minor() - went.minor();
     match rounding {
         0 => Ok(None),

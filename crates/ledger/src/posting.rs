@@ -122,7 +122,7 @@ impl Entry {
     }
 }
 
-/// The entry for people: `debit rail ACH USD 100.50 USD`.
+/// The entry for people: `debit transit USD 100.50 USD`.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = match self.side {
@@ -244,9 +244,13 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::id::InternalAccountId;
+    use domain::id::{InternalAccountId, PlatformId};
     use domain::rail::Rail;
     use uuid::Uuid;
+
+    fn platform() -> PlatformId {
+        PlatformId::from_uuid(Uuid::from_u128(1 << 16))
+    }
 
     fn currency(code: &str) -> Currency {
         Currency::from_code(code).expect("known currency")
@@ -258,7 +262,8 @@ mod tests {
 
     #[test]
     fn entries_refuse_nothing_and_foreign_money() {
-        let account = AccountKey::Rail { rail: Rail::Ach, currency: currency("USD") };
+        let account =
+            AccountKey::Rail { platform: platform(), rail: Rail::Ach, currency: currency("USD") };
         let amount = money(5, "EUR");
         assert_eq!(
             Entry::debit(account, amount),
@@ -278,10 +283,12 @@ mod tests {
     #[test]
     fn postings_balance_in_every_currency() {
         let debit = |minor, code| {
-            Entry::debit(AccountKey::Exchange(currency(code)), money(minor, code)).expect("entry")
+            let account = AccountKey::Exchange { platform: platform(), currency: currency(code) };
+            Entry::debit(account, money(minor, code)).expect("entry")
         };
         let credit = |minor, code| {
-            Entry::credit(AccountKey::Suspense(currency(code)), money(minor, code)).expect("entry")
+            let account = AccountKey::Suspense { platform: platform(), currency: currency(code) };
+            Entry::credit(account, money(minor, code)).expect("entry")
         };
         let check = |entries: Vec<Entry>| Posting::new(Movement::Deposit, entries).map(|_| ());
         let unbalanced = |code, debits, credits| {

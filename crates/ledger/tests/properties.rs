@@ -51,9 +51,9 @@ fn posting(movement: Movement, parts: &Parts) -> Result<Posting, PostingError> {
     let to = InternalAccountId::of(parts.to, amount.currency());
     let receiver = InternalAccountId::of(parts.to, received.currency());
     match movement {
-        Movement::Deposit => movements::deposit(rail, to, amount),
-        Movement::TransferOut => movements::transfer_out(from, rail, amount),
-        Movement::TransferIn => movements::transfer_in(rail, to, amount),
+        Movement::Deposit => movements::deposit(platform(), rail, to, amount),
+        Movement::TransferOut => movements::transfer_out(platform(), from, rail, amount),
+        Movement::TransferIn => movements::transfer_in(platform(), rail, to, amount),
         Movement::Exchange => {
             let source =
                 if parts.from_suspense { Source::Suspense } else { Source::Internal(from) };
@@ -73,10 +73,12 @@ fn posting(movement: Movement, parts: &Parts) -> Result<Posting, PostingError> {
             let (fees, amount) = (fees_of(parts, amount.currency())?, Receiving(amount));
             movements::payout(from, rail, platform(), amount, fees, received)
         }
-        Movement::Funding => movements::funding(rail, amount),
-        Movement::Suspense => movements::suspense(rail, amount),
-        Movement::SuspenseReturn => movements::suspense_return(to, amount),
-        Movement::Return => movements::deposit(rail, to, amount).map(|it| movements::reverse(&it)),
+        Movement::Funding => movements::funding(platform(), rail, amount),
+        Movement::Suspense => movements::suspense(platform(), rail, amount),
+        Movement::SuspenseReturn => movements::suspense_return(platform(), to, amount),
+        Movement::Return => {
+            movements::deposit(platform(), rail, to, amount).map(|it| movements::reverse(&it))
+        }
     }
 }
 
@@ -312,7 +314,8 @@ fn damage(
                 Damage::SideSwapped => entry.side = entry.side.opposite(),
                 Damage::AccountChanged => {
                     let currency = entry.account.currency().expect("booked");
-                    let wire = AccountKey::Rail { rail: Rail::Wire, currency };
+                    let wire =
+                        AccountKey::Rail { platform: platform(), rail: Rail::Wire, currency };
                     assert_ne!(entry.account, wire, "no request uses this rail");
                     entry.account = wire;
                 }
@@ -394,6 +397,20 @@ impl Balances for Watched {
 }
 
 proptest! {
+    #[test]
+    fn a_movement_stays_on_the_accounts_of_its_platform(
+        movement in prop::sample::select(Movement::ALL),
+        parts in parts(),
+    ) {
+        let Ok(posting) = posting(movement, &parts) else { return Ok(()) };
+        for entry in posting.entries().iter().chain(movements::reverse(&posting).entries()) {
+            match entry.account() {
+                AccountKey::Internal(_) | AccountKey::Transit(_) => {}
+                account => prop_assert_eq!(account.platform(), Some(platform()), "{}", account),
+            }
+        }
+    }
+
     #[test]
     fn every_movement_balances_in_every_currency(
         movement in prop::sample::select(Movement::ALL),

@@ -62,10 +62,12 @@ fn internal(text: &str) -> InternalAccountId {
 
 fn account(text: &str) -> AccountKey {
     match text.split('.').collect::<Vec<_>>()[..] {
-        ["rail", name, code] => AccountKey::Rail { rail: rail(name), currency: currency(code) },
-        ["exchange", code] => AccountKey::Exchange(currency(code)),
+        ["rail", name, code] => {
+            AccountKey::Rail { platform: acme(), rail: rail(name), currency: currency(code) }
+        }
+        ["exchange", code] => AccountKey::Exchange { platform: acme(), currency: currency(code) },
         ["fees", code] => AccountKey::Fees { platform: acme(), currency: currency(code) },
-        ["suspense", code] => AccountKey::Suspense(currency(code)),
+        ["suspense", code] => AccountKey::Suspense { platform: acme(), currency: currency(code) },
         ["transit", code] => AccountKey::Transit(currency(code)),
         _ => AccountKey::Internal(internal(text)),
     }
@@ -90,7 +92,7 @@ struct Scenario {
 impl Scenario {
     fn post(&mut self, posting: Result<Posting, PostingError>) -> String {
         match posting {
-            Err(error) => format!("error: {error}"),
+            Err(error) => format!("error: {error}").replace(&acme().to_string(), "acme"),
             Ok(posting) => match self.book.post(posting) {
                 Ok(_) => "ok".to_owned(),
                 Err(refused) => refusal(refused),
@@ -100,7 +102,7 @@ impl Scenario {
 
     fn pend(&mut self, name: &str, posting: Result<Posting, PostingError>) -> String {
         match posting {
-            Err(error) => format!("error: {error}"),
+            Err(error) => format!("error: {error}").replace(&acme().to_string(), "acme"),
             Ok(posting) => match self.book.pend(posting) {
                 Ok(pending) => {
                     self.names.insert(name.to_owned(), pending);
@@ -122,15 +124,15 @@ impl Scenario {
     fn step(&mut self, step: &str) -> String {
         match step.split_whitespace().collect::<Vec<_>>()[..] {
             ["deposit", over, to, amount, code] => {
-                self.post(movements::deposit(rail(over), internal(to), money(amount, code)))
+                self.post(movements::deposit(acme(), rail(over), internal(to), money(amount, code)))
             }
             ["transfer_out", name, from, over, amount, code] => {
                 let amount = money(amount, code);
-                self.pend(name, movements::transfer_out(internal(from), rail(over), amount))
+                self.pend(name, movements::transfer_out(acme(), internal(from), rail(over), amount))
             }
             ["transfer_in", name, over, to, amount, code] => {
                 let amount = money(amount, code);
-                self.pend(name, movements::transfer_in(rail(over), internal(to), amount))
+                self.pend(name, movements::transfer_in(acme(), rail(over), internal(to), amount))
             }
             ["exchange", name, source, target, sent, sent_code, fees, received, code] => {
                 let source = match source {
@@ -158,13 +160,13 @@ impl Scenario {
                 self.post(movements::delivery(internal(to), money(amount, code)))
             }
             ["funding", over, amount, code] => {
-                self.post(movements::funding(rail(over), money(amount, code)))
+                self.post(movements::funding(acme(), rail(over), money(amount, code)))
             }
             ["suspense", over, amount, code] => {
-                self.post(movements::suspense(rail(over), money(amount, code)))
+                self.post(movements::suspense(acme(), rail(over), money(amount, code)))
             }
             ["give_back", to, amount, code] => {
-                self.post(movements::suspense_return(internal(to), money(amount, code)))
+                self.post(movements::suspense_return(acme(), internal(to), money(amount, code)))
             }
             ["reverse", name] => {
                 let settled = self.book.posting(self.names[name]).expect("named").posting.clone();
@@ -213,7 +215,7 @@ fn deposit() {
         balance rail.ACH.USD            ->  0 10000 0   0
         deposit ACH ada.USD 10000 EUR   -> error: 100.00 EUR cannot be posted to \
             internal InternalAccount:00000000-0000-0000-0000-000000020348 USD
-        deposit ACH ada.USD 0 USD       -> error: an entry of 0 on rail ACH USD moves nothing
+        deposit ACH ada.USD 0 USD       -> error: an entry of 0 on rail acme ACH USD moves nothing
         ",
     );
 }

@@ -49,7 +49,8 @@ pub fn deposit(
     limits::enabled(&platform, account.currency, Direction::Incoming)?;
     let amount = limits::amount(amount_minor, account.currency)?;
     limits::has_room(unit, account.id, amount)?;
-    let posting = movements::deposit(usual_rail(account.currency, None), account.id, amount)?;
+    let posting =
+        movements::deposit(platform.id, usual_rail(account.currency, None), account.id, amount)?;
     let owner = account.owner.owner();
     let name = account.owner.platform_customer_id();
     let transaction = incoming(id, platform.id, owner, name, account.id, amount);
@@ -149,7 +150,7 @@ pub fn fund_quote(
     let rail = usual_rail(currency, network);
     match quotes::may_start(&quote, now) {
         Ok(()) if amount == due && can_run(unit, &quote)? => {
-            unit.post(transaction_id, &movements::funding(rail, amount)?, now)?;
+            unit.post(transaction_id, &movements::funding(platform, rail, amount)?, now)?;
             let (quote, source) = (Quote::clone(&quote), movements::Source::Suspense);
             quotes::run(app, unit, quote, source, deposit.other_side, now)?;
         }
@@ -173,8 +174,8 @@ pub fn fund_quote(
             let account = InternalAccountId::of(owner, currency);
             let late = incoming(deposit.late, platform, owner, name, account, amount);
             complete(app, unit, Transaction::pending(late), now)?;
-            unit.post(deposit.late, &movements::suspense(rail, amount)?, now)?;
-            unit.post(deposit.late, &movements::suspense_return(account, amount)?, now)?;
+            unit.post(deposit.late, &movements::suspense(platform, rail, amount)?, now)?;
+            unit.post(deposit.late, &movements::suspense_return(platform, account, amount)?, now)?;
         }
         Err(refusal) => return Err(refusal),
     }

@@ -155,7 +155,7 @@ fn pulled(
     let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
     let rail = source.info.rails()[0];
     if funding::can_run(unit, &quote)? {
-        unit.post(draft.id, &movements::funding(rail, sent.money())?, now)?;
+        unit.post(draft.id, &movements::funding(draft.platform, rail, sent.money())?, now)?;
         let source = movements::Source::Suspense;
         let quote = Quote::clone(&quote);
         quotes::exchange(app, unit, transaction, quote, source, other_side, now)?;

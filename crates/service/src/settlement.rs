@@ -75,7 +75,7 @@ pub(crate) fn give_back(
     let transaction = unit
         .get::<Transaction>(&id)?
         .ok_or_else(|| Error::Internal(format!("{} has no transaction", quote.id())))?;
-    unit.post(id, &movements::suspense(rail, amount)?, now)?;
+    unit.post(id, &movements::suspense(quote.draft().platform, rail, amount)?, now)?;
     lifecycle::advance_quote(unit, Quote::clone(quote), event, now)?;
     let transaction = Transaction::clone(&transaction);
     let transaction = lifecycle::advance(app, unit, transaction, failed, now)?;
@@ -110,7 +110,7 @@ pub(crate) fn take_back(
             };
             waits = keeper(unit, draft.platform, paid_by)?.owner() != paid_by;
             if waits {
-                movements::reverse_into_suspense(&settled, account)?
+                movements::reverse_into_suspense(draft.platform, &settled, account)?
             } else {
                 movements::reverse(&settled)
             }
@@ -157,6 +157,6 @@ pub(crate) fn return_from_suspense(
     };
     let owner = keeper(unit, draft.platform, owner)?.owner();
     let account = InternalAccountId::of(owner, amount.currency());
-    unit.post(draft.id, &movements::suspense_return(account, amount)?, now)?;
+    unit.post(draft.id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
     Ok(transaction)
 }

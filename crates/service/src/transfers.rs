@@ -88,7 +88,7 @@ pub fn transfer(
     let (here, there) = (AccountRef::Internal(internal.id), AccountRef::External(external.id));
     let (source, destination, sent, posting) = match way {
         Direction::Outgoing => {
-            let posting = movements::transfer_out(internal.id, rail, amount)?;
+            let posting = movements::transfer_out(platform, internal.id, rail, amount)?;
             (here, there, Some(Sending(amount)), posting)
         }
         Direction::Incoming => {
@@ -96,7 +96,7 @@ pub fn transfer(
                 return Err(Error::NotPullable { id: external.id });
             }
             limits::has_room(unit, internal.id, amount)?;
-            (there, here, None, movements::transfer_in(rail, internal.id, amount)?)
+            (there, here, None, movements::transfer_in(platform, rail, internal.id, amount)?)
         }
     };
     let currency = amount.currency();

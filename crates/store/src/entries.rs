@@ -56,16 +56,19 @@ pub(crate) fn checked(found: RawEntry) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use domain::currency::Currency;
+    use domain::id::PlatformId;
     use domain::rail::Rail;
+    use uuid::Uuid;
 
     use super::*;
 
     fn entries() -> [Entry; 2] {
         let currency = Currency::from_code("USD").unwrap();
         let amount = Money::new(1_250, currency).unwrap();
-        let rail = AccountKey::Rail { rail: Rail::Ach, currency };
-        [Entry::debit(AccountKey::Suspense(currency), amount), Entry::credit(rail, amount)]
-            .map(Result::unwrap)
+        let platform = PlatformId::from_uuid(Uuid::from_u128(1 << 16));
+        let rail = AccountKey::Rail { platform, rail: Rail::Ach, currency };
+        let suspense = AccountKey::Suspense { platform, currency };
+        [Entry::debit(suspense, amount), Entry::credit(rail, amount)].map(Result::unwrap)
     }
 
     #[test]

@@ -25,6 +25,7 @@ use domain::quote::Event as QuoteEvent;
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason, Transaction};
 use engines::{Kind, Place, damage};
+use ledger::account::AccountKey;
 use ledger::movements::{self, Target};
 use ledger::posting::{Posting, Resolution};
 use store::Store;
@@ -132,7 +133,9 @@ fn deposits(unit: &mut Unit<'_, '_>) -> Result {
         begin(unit, deposit(number, platform, customer, 100_000, "USD"))?;
         advance(unit, number, &[Event::Started, Event::Settled], at(200))?;
         let account = customer_account(customer, "USD");
-        let posting = movements::deposit(Rail::Ach, account, money(100_000, "USD")).unwrap();
+        let platform = platform_id(platform);
+        let posting =
+            movements::deposit(platform, Rail::Ach, account, money(100_000, "USD")).unwrap();
         unit.post(transaction_id(number), &posting, at(200))?;
     }
     Ok(())
@@ -153,7 +156,9 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     for (number, events, resolution) in ends {
         begin(unit, transfer_out(number, 1, DOLLARS, 1_000))?;
         let source = customer_account(1, "USD");
-        let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
+        let posting =
+            movements::transfer_out(platform_id(1), source, Rail::Ach, money(1_000, "USD"))
+                .unwrap();
         let id = transaction_id(number);
         unit.pend(id, &posting, id.created_at())?;
         match resolution {
@@ -164,7 +169,8 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     }
     begin(unit, transfer_out(OUT_RETURNED, 1, DOLLARS, 1_000))?;
     let source = customer_account(1, "USD");
-    let posting = movements::transfer_out(source, Rail::Ach, money(1_000, "USD")).unwrap();
+    let posting =
+        movements::transfer_out(platform_id(1), source, Rail::Ach, money(1_000, "USD")).unwrap();
     let id = transaction_id(OUT_RETURNED);
     unit.pend(id, &posting, id.created_at())?;
     unit.resolve(transaction_id(OUT_RETURNED), Resolution::Post, at(220))?;
@@ -175,7 +181,8 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
     begin(unit, domain::transaction::Transaction::pending(pulled))?;
     let account = customer_account(1, "USD");
-    let posting = movements::transfer_in(Rail::Ach, account, money(700, "USD")).unwrap();
+    let posting =
+        movements::transfer_in(platform_id(1), Rail::Ach, account, money(700, "USD")).unwrap();
     let id = transaction_id(TRANSFERRED_IN);
     unit.pend(id, &posting, id.created_at())?;
     advance(unit, TRANSFERRED_IN, &[Event::Started], at(207))?;
@@ -204,7 +211,8 @@ fn executed(unit: &mut Unit<'_, '_>, number: u128, target: Target) -> Result {
             movements::Source::Internal(customer_account(1, "USD"))
         }
         Source::RealtimeFunding { .. } => {
-            let posting = movements::funding(Rail::Ach, draft.price.sent.money()).unwrap();
+            let posting =
+                movements::funding(platform_id(1), Rail::Ach, draft.price.sent.money()).unwrap();
             unit.post(transaction_id(number), &posting, at(230))?;
             movements::Source::Suspense
         }
@@ -225,7 +233,7 @@ fn executed(unit: &mut Unit<'_, '_>, number: u128, target: Target) -> Result {
 
 fn gave_back(unit: &mut Unit<'_, '_>, number: u128, minor: i64) -> Result {
     let owner = customer_account(1, "USD");
-    let posting = movements::suspense_return(owner, money(minor, "USD")).unwrap();
+    let posting = movements::suspense_return(platform_id(1), owner, money(minor, "USD")).unwrap();
     unit.post(transaction_id(number), &posting, at(240))?;
     advance(unit, number, &[Event::Refunded], at(240))
 }
@@ -250,7 +258,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
     advance_quote(unit, QUOTE_EXPIRED, &[QuoteEvent::Expired], at(600))?;
 
     quoted(unit, QUOTE_MISMATCHED, true, euros)?;
-    let posting = movements::suspense(Rail::Ach, money(9_000, "USD")).unwrap();
+    let posting = movements::suspense(platform_id(1), Rail::Ach, money(9_000, "USD")).unwrap();
     unit.post(transaction_id(QUOTE_MISMATCHED), &posting, at(230))?;
     let mismatch =
         Event::Failed(FailureReason::QuoteExecutionFailed, StatusReason::FUNDING_AMOUNT_MISMATCH);
@@ -524,9 +532,6 @@ fn damaged(kind: Kind, sql: &str, keyring: Option<&Keyring>) -> Report {
     kind.damaged(build, &with_ids(sql), keyring)
 }
 
-/// The key of an account that no customer has.
-const RAIL_USD: &[u8] = &[2, 1, 0x03, 0x48];
-
 /// More than any payment may move.
 const BEYOND: i64 = 9_000_000_000_000_001;
 
@@ -542,10 +547,14 @@ fn credit(account: &[u8], minor: i64) -> Vec<u8> {
 
 /// Puts ids in place of their names.
 fn with_ids(sql: &str) -> String {
-    let internal =
-        |id: domain::id::InternalAccountId| ledger::account::AccountKey::Internal(id).encode();
+    let internal = |id: domain::id::InternalAccountId| AccountKey::Internal(id).encode();
     let ada_usd = internal(customer_account(1, "USD"));
     let elsewhere_usd = internal(customer_account(3, "USD"));
+    let rail = |platform| AccountKey::Rail { platform, rail: Rail::Ach, currency: currency("USD") };
+    let [rail_usd, other_rail_usd] = [1, 2].map(|number| rail(platform_id(number)).encode());
+    let exchange =
+        |code| AccountKey::Exchange { platform: platform_id(1), currency: currency(code) }.encode();
+    let unknown = [&exchange("USD")[..17], &[0xff, 0xff]].concat();
     let names: Vec<(&str, Vec<u8>)> = [
         ("$deposited", uuid(DEPOSITED)),
         ("$out_pending", uuid(OUT_PENDING)),
@@ -588,17 +597,19 @@ fn with_ids(sql: &str) -> String {
     .into_iter()
     .map(|(name, id)| (name, id.as_bytes().to_vec()))
     .chain([
-        ("$rail_usd", RAIL_USD.to_vec()),
-        ("$exchange_usd", vec![3, 0x03, 0x48]),
+        ("$rail_usd", rail_usd.clone()),
+        ("$exchange_usd", exchange("USD")),
+        ("$exchange_dkk", exchange("DKK")),
         ("$ada_usd", ada_usd.clone()),
         ("$adas_usd", customer_account(1, "USD").uuid().as_bytes().to_vec()),
         ("$elsewhere_usd", elsewhere_usd.clone()),
-        ("$too_much", [debit(RAIL_USD, 100_000), credit(&ada_usd, 100_001)].concat()),
+        ("$too_much", [debit(&rail_usd, 100_000), credit(&ada_usd, 100_001)].concat()),
         ("$one_side", debit(&ada_usd, 1_000)),
-        ("$beyond", [debit(&ada_usd, BEYOND), credit(RAIL_USD, BEYOND)].concat()),
-        ("$of_nothing", [debit(&ada_usd, 0), credit(RAIL_USD, 0)].concat()),
-        ("$unknown", [debit(&[3, 0xff, 0xff], 1_000), credit(RAIL_USD, 1_000)].concat()),
-        ("$by_another", [debit(&elsewhere_usd, 1_000), credit(RAIL_USD, 1_000)].concat()),
+        ("$beyond", [debit(&ada_usd, BEYOND), credit(&rail_usd, BEYOND)].concat()),
+        ("$of_nothing", [debit(&ada_usd, 0), credit(&rail_usd, 0)].concat()),
+        ("$unknown", [debit(&unknown, 1_000), credit(&rail_usd, 1_000)].concat()),
+        ("$by_another", [debit(&elsewhere_usd, 1_000), credit(&rail_usd, 1_000)].concat()),
+        ("$over_another", [debit(&ada_usd, 1_000), credit(&other_rail_usd, 1_000)].concat()),
     ])
     .collect();
     names
@@ -897,7 +908,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance without entries.
     corrupter(
         &["L3"],
-        "insert into ledger_accounts values (x'0300d0', 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, 1)",
+        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, 1)",
     ),
     // A balance was lost.
     corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
@@ -941,6 +952,12 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(
         &["L6"],
         "update postings set entries = $by_another where transaction_id = $out_failed and number = 1",
+    ),
+    // Money that leaves over the rail of another platform.
+    corrupter(
+        &["L6"],
+        "update postings set entries = $over_another \
+         where transaction_id = $out_failed and number = 1",
     ),
     // A balance in a currency that its account does not have.
     corrupter(&["L6"], "update ledger_accounts set currency = 'EUR' where account = $ada_usd"),
@@ -1551,7 +1568,8 @@ fn it_reads_beside_a_store_that_is_in_use(kind: Kind) {
 fn deposit_more(unit: &mut Unit<'_, '_>, number: u128) -> Result {
     begin(unit, deposit(number, 1, 1, 5, "USD"))?;
     let posting =
-        movements::deposit(Rail::Ach, customer_account(1, "USD"), money(5, "USD")).unwrap();
+        movements::deposit(platform_id(1), Rail::Ach, customer_account(1, "USD"), money(5, "USD"))
+            .unwrap();
     let later = at(number as i64 + 600);
     unit.post(transaction_id(number), &posting, later)?;
     advance(unit, number, &[Event::Started, Event::Settled], later)?;

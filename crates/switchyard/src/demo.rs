@@ -541,7 +541,11 @@ impl Names {
             (AccountKey::Internal(id), Some(currency)) if is_customers(*id) => {
                 format!("Ada {currency}")
             }
-            (AccountKey::Fees { .. }, Some(currency)) => format!("fees {currency}"),
+            // One platform has the whole story, so its id says nothing.
+            (AccountKey::Rail { rail, currency, .. }, _) => format!("rail {rail} {currency}"),
+            (AccountKey::Exchange { currency, .. }, _) => format!("exchange {currency}"),
+            (AccountKey::Fees { currency, .. }, _) => format!("fees {currency}"),
+            (AccountKey::Suspense { currency, .. }, _) => format!("suspense {currency}"),
             (account, _) => account.to_string(),
         }
     }

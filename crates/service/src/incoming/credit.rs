@@ -115,8 +115,8 @@ pub(crate) fn take_deposit_back(
     if keeper == draft.owner {
         unit.post(id, &movements::reverse(&settled), now)?;
     } else {
-        unit.post(id, &movements::reverse_into_suspense(&settled, own)?, now)?;
-        unit.post(id, &movements::suspense_return(account, amount)?, now)?;
+        unit.post(id, &movements::reverse_into_suspense(draft.platform, &settled, own)?, now)?;
+        unit.post(id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
     }
     keep(app, unit, transaction, account, StatusReason::RETURNED, now)?;
     Ok(())

@@ -129,11 +129,11 @@ fn accounts_are_the_platforms(run: &mut Run<'_>, payment: &Payment, posting: &Ra
         let of = || format!("line {line} of posting {} of {}", posting.number, payment.name());
         let owner = match account {
             AccountKey::Internal(id) => Some(run.parties.platform_of_internal(*id)),
-            AccountKey::Fees { platform, .. } => Some(Some(platform.uuid())),
-            AccountKey::Rail { .. }
-            | AccountKey::Exchange(_)
-            | AccountKey::Suspense(_)
-            | AccountKey::Transit(_) => None,
+            AccountKey::Rail { platform, .. }
+            | AccountKey::Exchange { platform, .. }
+            | AccountKey::Fees { platform, .. }
+            | AccountKey::Suspense { platform, .. } => Some(Some(platform.uuid())),
+            AccountKey::Transit(_) => None,
         };
         if let (Some(owner), Some(_)) = (owner, platform) {
             run.findings.demand(Predicate::L6, owner == platform, || {
@@ -265,7 +265,7 @@ fn terms_are_kept(
         let side =
             |side, counts: fn(&AccountKey) -> bool| sum(std::iter::once(posting), side, counts);
         let taken = side(Side::Debit, |account| {
-            matches!(account, AccountKey::Internal(_) | AccountKey::Suspense(_))
+            matches!(account, AccountKey::Internal(_) | AccountKey::Suspense { .. })
         });
         let fees = side(Side::Credit, |account| matches!(account, AccountKey::Fees { .. }));
         let given = side(Side::Credit, |account| {
@@ -303,11 +303,14 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     let name = payment.name();
     // What came back later does not unmake what was delivered.
     let made = || payment.posted().filter(|posting| posting.movement != Movement::Return);
+    let platform = PlatformId::from_uuid(transaction.platform);
     let source = transaction.source_account.and_then(|account| run.parties.internal(account));
     let source = match (source, transaction.source_account, transaction.quote) {
         (Some(account), _, _) => Some(AccountKey::Internal(account)),
         // Money that came just in time is taken from where it waited.
-        (None, None, Some(_)) => transaction.sending_currency.map(AccountKey::Suspense),
+        (None, None, Some(_)) => {
+            transaction.sending_currency.map(|currency| AccountKey::Suspense { platform, currency })
+        }
         (None, _, _) => None,
     };
     if let (Some(source), Some(sent)) = (source, transaction.sending_minor) {
@@ -331,9 +334,9 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
         (
             None,
             AccountKey::Internal(_)
-            | AccountKey::Exchange(_)
+            | AccountKey::Exchange { .. }
             | AccountKey::Fees { .. }
-            | AccountKey::Suspense(_),
+            | AccountKey::Suspense { .. },
         ) => false,
     });
     run.findings.demand(Predicate::T7, given == i128::from(leaves), || {
@@ -441,11 +444,13 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
     // Funded just in time: what came went to the owner, whole, or to the platform of an owner who
     // was deleted in the meantime.
     let owner = AccountKey::Internal(InternalAccountId::of(transaction.owner, currency));
-    let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
+    let platform = PlatformId::from_uuid(transaction.platform);
+    let suspense = AccountKey::Suspense { platform, currency };
+    let platform = Owner::Platform(platform);
     let platform = AccountKey::Internal(InternalAccountId::of(platform, currency));
     let came = payment.posted().filter(|posting| posting.movement != Movement::Return);
     let came = sum(came, Side::Debit, |account| matches!(account, AccountKey::Rail { .. }));
-    let waits = net(payment, |account| *account == AccountKey::Suspense(currency));
+    let waits = net(payment, |account| *account == suspense);
     let back = net(payment, |account| *account == owner || *account == platform);
     let is_whole = came == back && waits == 0;
     run.findings.demand(Predicate::T8, is_whole, || {

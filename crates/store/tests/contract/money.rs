@@ -23,7 +23,8 @@ async fn deposited<P: Provider>(minor: i64) -> Opened<P> {
             unit.put_platform(platform(1));
             begin(unit, deposit(1, 1, 1, minor, "USD"))?;
             let to = customer_account(1, "USD");
-            let posting = movements::deposit(Rail::Ach, to, money(minor, "USD")).unwrap();
+            let posting =
+                movements::deposit(platform_id(1), Rail::Ach, to, money(minor, "USD")).unwrap();
             Ok(unit.post(transaction_id(1), &posting, at(1))?)
         })
         .await;
@@ -33,7 +34,8 @@ async fn deposited<P: Provider>(minor: i64) -> Opened<P> {
 fn take(unit: &mut Unit<'_, '_>, number: u128, minor: i64) -> Result {
     begin(unit, transfer_out(number, 1, 1, minor))?;
     let source = customer_account(1, "USD");
-    let posting = movements::transfer_out(source, Rail::Ach, money(minor, "USD")).unwrap();
+    let posting =
+        movements::transfer_out(platform_id(1), source, Rail::Ach, money(minor, "USD")).unwrap();
     Ok(unit.pend(transaction_id(number), &posting, at(2))?)
 }
 

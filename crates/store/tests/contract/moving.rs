@@ -92,15 +92,21 @@ fn delivered(unit: &mut Unit<'_, '_>) -> Result {
 fn deposited(unit: &mut Unit<'_, '_>, number: u128) -> Result {
     begin(unit, deposit(number, 1, 1, 100, "USD"))?;
     advance(unit, number, &[Event::Started, Event::Settled], at(5_000))?;
-    let posting =
-        movements::deposit(Rail::Ach, customer_account(1, "USD"), money(100, "USD")).unwrap();
+    let posting = movements::deposit(
+        platform_id(1),
+        Rail::Ach,
+        customer_account(1, "USD"),
+        money(100, "USD"),
+    )
+    .unwrap();
     Ok(unit.post(transaction_id(number), &posting, at(5_000))?)
 }
 
 fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, transfer_out(UNDER_WAY, 1, 1, 70))?;
     let source = customer_account(1, "USD");
-    let posting = movements::transfer_out(source, Rail::Ach, money(70, "USD")).unwrap();
+    let posting =
+        movements::transfer_out(platform_id(1), source, Rail::Ach, money(70, "USD")).unwrap();
     let id = transaction_id(UNDER_WAY);
     unit.pend(id, &posting, id.created_at())?;
     unit.set_timer(timer(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));

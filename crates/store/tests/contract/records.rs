@@ -215,7 +215,8 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     opened
         .write(|unit| {
             let to = customer_account(1, "USD");
-            let posting = movements::deposit(Rail::Ach, to, money(7, "USD")).unwrap();
+            let posting =
+                movements::deposit(platform_id(1), Rail::Ach, to, money(7, "USD")).unwrap();
             unit.post(transaction_id(11), &posting, at(30))?;
             tell_balances(unit)
         })

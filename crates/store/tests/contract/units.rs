@@ -43,7 +43,8 @@ fn leave_everything(unit: &mut Unit<'_, '_>) -> Result {
     unit.put_customer(customer(1, 1));
     begin(unit, deposit(1, 1, 1, 10, "USD"))?;
     let posting =
-        movements::deposit(Rail::Ach, customer_account(1, "USD"), money(10, "USD")).unwrap();
+        movements::deposit(platform_id(1), Rail::Ach, customer_account(1, "USD"), money(10, "USD"))
+            .unwrap();
     unit.post(transaction_id(1), &posting, at(1))?;
     unit.set_timer(timer(uuid(1), TimerKind::AskRail, at(1), at(0)));
     Ok(())

@@ -62,7 +62,8 @@ impl Served {
         let write = self.store.write(move |unit| {
             begin(unit, deposit(number, 1, 1, PAID, "USD"))?;
             let account = customer_account(1, "USD");
-            let posting = movements::deposit(Rail::Ach, account, money(PAID, "USD")).unwrap();
+            let posting =
+                movements::deposit(platform_id(1), Rail::Ach, account, money(PAID, "USD")).unwrap();
             Ok::<_, Refused>(unit.post(transaction_id(number), &posting, at(1))?)
         });
         write.await
