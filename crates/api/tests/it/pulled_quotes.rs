@@ -205,6 +205,7 @@ async fn money_that_the_platform_sent_for_a_customer_goes_back_to_the_platform()
     let id = domain::id::TransactionId::parse(&text(&quote["transactionId"])).expect("an id");
     let postings = server.app.store().read(move |view| view.postings(id)).await;
     let funding = &postings.map_err(service::Error::Store).expect("postings")[0].entries[0];
-    assert_eq!(funding.account().to_string(), "rail WIRE USD");
+    let rail = format!("rail {} WIRE USD", client.platform);
+    assert_eq!(funding.account().to_string(), rail);
     server.verify();
 }
