@@ -137,7 +137,7 @@ pub(crate) fn refusal(error: &service::Error, row: usize) -> String {
 
 /// How the refusal of a row is kept, with its number from 1.
 fn row_said(error: ApiError, row: usize) -> String {
-    let ApiError { code, message, mut details } = error;
+    let ApiError { code, message, mut details, .. } = error;
     details.insert("row".to_owned(), json!(row));
     said(code.name(), message, details)
 }

@@ -284,6 +284,7 @@ pub async fn update(
     request: Once,
     Json(body): Json<UpdateConfig>,
 ) -> Response {
+    let request = request.naming(&[("currency", "supportedCurrencies")]);
     let change = match body.and_then(ConfigChange::try_from) {
         Ok(change) => change,
         Err(refusal) => return request.refuse(refusal).await,

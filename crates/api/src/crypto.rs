@@ -10,6 +10,7 @@ use domain::id::InternalAccountId;
 use domain::money::Money;
 use ports::rail::NetworkFee;
 use serde::{Deserialize, Serialize};
+use service::error::MoneyError;
 use service::{App, Error, owners};
 use utoipa::ToSchema;
 
@@ -149,7 +150,7 @@ pub async fn estimate_withdrawal_fee(
         let (left, right) = (account.currency, withdrawal.amount.currency());
         if left != right {
             let what = "the account and the withdrawal";
-            return Err(Error::CurrencyMismatch { what, left, right });
+            return Err(Error::Money(MoneyError::CurrencyMismatch { what, left, right }));
         }
         app.env().needs_rail(platform.mode)?;
         fee.ok_or_else(|| {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Number as JsonNumber;
 use service::App;
 use service::customers::{self, CustomerChange, NewCustomer};
+use service::error::CustomerError;
 use service::expiry;
 use service::once::Keyed;
 use store::customers::CustomerFilter;
@@ -568,6 +569,34 @@ fn body(customer: &Customer) -> CustomerBody {
     CustomerBody::from(customer)
 }
 
+impl From<CustomerError> for ApiError {
+    fn from(error: CustomerError) -> Self {
+        let plain = |code| Self::new(code, error.to_string());
+        match &error {
+            CustomerError::NotFound { id } => {
+                plain(Code::UserNotFound).with("customerId", id.to_string())
+            }
+            CustomerError::Deleted { id } => {
+                plain(Code::CustomerDeleted).with("customerId", id.to_string())
+            }
+            CustomerError::NotReady { id, status } => plain(Code::UserNotReady)
+                .with("customerId", id.to_string())
+                .with("kycStatus", status.name()),
+            CustomerError::DataMissing { id, currency, fields } => {
+                plain(Code::MissingMandatoryUserInfo)
+                    .with("field", "customerId")
+                    .with("customerId", id.to_string())
+                    .with("currency", currency.code())
+                    .with("missingFields", fields.clone())
+            }
+            CustomerError::UmaAddressTaken { address } => {
+                plain(Code::UmaAddressExists).with("umaAddress", address.as_str())
+            }
+            CustomerError::IdentityCheckOver => plain(Code::Conflict),
+        }
+    }
+}
+
 /// The customer that a path names.
 fn id(text: &str) -> Result<CustomerId, ApiError> {
     CustomerId::parse(text).map_err(|_| {
@@ -666,7 +695,11 @@ pub async fn list(
             && checks.is_clean()
         {
             let reason = format!("{error}{}", query::hint(&text));
-            return Err(service::Error::InvalidUmaAddress { address: text, reason }.into());
+            return Err(service::Error::Uma(service::error::UmaError::InvalidAddress {
+                address: text,
+                reason,
+            })
+            .into());
         }
         filter.uma_address = checks.take("umaAddress", parsed);
     }
@@ -687,7 +720,7 @@ pub async fn get(
     caller: Caller,
     Path(customer): Path<String>,
 ) -> Result<Response, ApiError> {
-    let customer = expiry::customer(&app, caller.platform.id, id(&customer)?).await?;
+    let customer = expiry::customer(&app, &caller.platform, id(&customer)?).await?;
     Ok(ok(&body(&customer)))
 }
 

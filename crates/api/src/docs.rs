@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use bytes::Bytes;
-use maud::{DOCTYPE, html};
+use maud::html;
 use serde_json::{Value, json};
 use service::App;
 use sha2::{Digest as _, Sha256};
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use crate::accept::accepted;
 use crate::assets::Asset;
 use crate::openapi::origin::{Served, origin};
+use crate::pages::document;
 
 /// Where the files of the page are served.
 const FOLDER: &str = "/docs/";
@@ -164,30 +165,21 @@ fn start() -> String {
 }
 
 fn page(library: &Asset, start: &Asset) -> String {
-    let document = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="description" content="How to use the API of this Switchyard server.";
-                title { "Switchyard API" }
-                link rel="icon" href="data:,";
-                script src=(library.path()) defer {}
-                script src=(start.path()) defer {}
-            }
-            body {
-                // It must be empty: the library takes content for its own, drawn on a server.
-                div id="app" {}
-                noscript {
-                    p {
-                        "This page needs JavaScript. Without it, read "
-                        a href="/openapi.json" { "the OpenAPI document" }
-                        "."
-                    }
-                }
+    let head = html! {
+        meta name="description" content="How to use the API of this Switchyard server.";
+        script src=(library.path()) defer {}
+        script src=(start.path()) defer {}
+    };
+    let body = html! {
+        // It must be empty: the library takes content for its own, drawn on a server.
+        div id="app" {}
+        noscript {
+            p {
+                "This page needs JavaScript. Without it, read "
+                a href="/openapi.json" { "the OpenAPI document" }
+                "."
             }
         }
     };
-    document.into_string()
+    document("Switchyard API", &head, &body)
 }

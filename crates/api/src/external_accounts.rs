@@ -16,6 +16,7 @@ use domain::id::Owner;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use service::App;
+use service::error::AccountError;
 use service::external_accounts::{self, NewExternalAccount};
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
@@ -164,6 +165,36 @@ impl From<BeneficiaryDraft> for BeneficiaryBody {
     }
 }
 
+impl From<AccountError> for ApiError {
+    fn from(error: AccountError) -> Self {
+        let plain = |code| Self::new(code, error.to_string());
+        let unusable = || plain(Code::InvalidBankAccount).about("accountId");
+        match &error {
+            AccountError::NotFound { id } => {
+                plain(Code::AccountNotFound).with("accountId", id.as_str())
+            }
+            AccountError::InvalidDetails(errors) => {
+                Self::fields(Code::InvalidBankAccount, errors.iter().map(Problem::from).collect())
+            }
+            AccountError::Duplicate { existing } => {
+                plain(Code::Conflict).with("accountId", existing.to_string())
+            }
+            AccountError::NotActive { id, status } => {
+                unusable().with("accountId", id.to_string()).with("status", status.name())
+            }
+            AccountError::NotPullable { id } | AccountError::Unreachable { id } => {
+                unusable().with("accountId", id.to_string())
+            }
+            AccountError::Full { account, max } => plain(Code::AmountOutOfRange)
+                .about("amount")
+                .with("accountId", account.to_string())
+                .with("maxBalance", *max),
+            AccountError::SelfPayment => plain(Code::SelfPayment).about("destination"),
+            AccountError::NoReport => plain(Code::InternalError),
+        }
+    }
+}
+
 /// The code that goes with problems of account details: what is missing or of the wrong type is
 /// input, what breaks a rule of the rail is bank data (contract 3.3).
 fn code(account_type: &AccountType, errors: &[FieldError]) -> Code {
@@ -293,9 +324,9 @@ impl CreateExternalAccount {
         if !account_type.holds(currency) {
             let holds = account_type.currencies.join(" or ");
             let message = format!("a {} holds {holds}, not {currency}", account_type.name);
-            return Err(
-                ApiError::new(Code::InvalidCurrency, message).with("currency", currency.code())
-            );
+            return Err(ApiError::new(Code::InvalidCurrency, message)
+                .about("currency")
+                .with("currency", currency.code()));
         }
         let named_inside = info.text("platformAccountId").map(str::to_owned);
         Ok(NewExternalAccount {

@@ -1,7 +1,7 @@
 //! How requests are read: strictly, and with every mistake named at once.
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -142,39 +142,6 @@ pub struct Once {
     names: Names,
 }
 
-/// How the operation of a route calls fields that others call by their usual names.
-fn names(route: &str) -> Names {
-    match route {
-        "/quotes" => &[
-            ("amount", "lockedCurrencyAmount"),
-            ("umaAddress", "destination.umaAddress"),
-            ("accountId", "source.accountId"),
-            ("currency", "destination.currency"),
-        ],
-        "/quotes/{quoteId}/execute" => &[
-            ("amount", "quoteId"),
-            ("umaAddress", "quoteId"),
-            ("accountId", "quoteId"),
-            ("currency", "quoteId"),
-            (BODY, "quoteId"),
-        ],
-        "/transfer-out" => &[("accountId", "destination.accountId")],
-        "/transfer-in" => &[("accountId", "source.accountId")],
-        _ if route.ends_with("/send") => {
-            &[("amount", "currencyAmount"), ("currency", "currencyCode"), (BODY, "quoteId")]
-        }
-        _ if route.ends_with("/uma/receive") => &[
-            ("amount", "receivingCurrencyAmount"),
-            ("currency", "receivingCurrencyCode"),
-            ("umaAddress", "receiverUmaAddress"),
-        ],
-        "/invitations" => &[("amount", "amountToSend"), ("umaAddress", "inviterUma")],
-        "/invitations/{invitationCode}/claim" => &[("umaAddress", "inviteeUma")],
-        "/config" => &[("currency", "supportedCurrencies")],
-        _ => &[],
-    }
-}
-
 /// Characters of an idempotency key.
 const KEY_MAX: usize = 255;
 
@@ -188,10 +155,7 @@ impl FromRequestParts<App> for Once {
         let scope = idempotency_key(&parts.headers)?
             .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
         let ahead = caller.platform.ahead;
-        let route = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        let route = route.strip_prefix('/').and_then(|route| route.strip_prefix(crate::VERSION));
-        let names = names(route.unwrap_or_default());
-        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead }, names })
+        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead }, names: &[] })
     }
 }
 
@@ -214,6 +178,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 }
 
 impl Once {
+    /// Says how the operation calls the fields that others call by their usual names.
+    #[must_use]
+    pub fn naming(self, names: Names) -> Self {
+        Self { names, ..self }
+    }
+
     /// What tells the request from every other.
     pub fn keyed(&self) -> Keyed {
         self.keyed

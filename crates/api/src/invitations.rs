@@ -4,17 +4,18 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use domain::code::Code as SecretCode;
 use domain::id::InvitationId;
-use domain::invitation::Invitation;
+use domain::invitation::{Invitation, Status};
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::error::InvitationError;
 use service::invitations::{self, Found, NewInvitation};
 use service::once::Keyed;
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
-use crate::error::{ApiError, ErrorBody};
+use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::{Json, Once, ok};
 use crate::validate::{Checks, schema_of};
 use crate::wire::AmountBody;
@@ -118,11 +119,37 @@ fn body(app: &App, now: Timestamp) -> impl Fn(&Invitation) -> InvitationBody + S
     move |invitation| InvitationBody::new(invitation, &app.env().public_url, now)
 }
 
+impl From<InvitationError> for ApiError {
+    fn from(error: InvitationError) -> Self {
+        let plain = |code| Self::new(code, error.to_string()).about("code");
+        let (status, invitee, expires_at) = match &error {
+            InvitationError::NotFound => return plain(Code::InvitationNotFound),
+            InvitationError::OfAnother => return plain(Code::Forbidden),
+            InvitationError::Over { status, invitee, expires_at } => (status, invitee, expires_at),
+        };
+        let code = match status {
+            Status::Claimed => Code::InvitationAlreadyClaimed,
+            Status::Cancelled => Code::InvitationCancelled,
+            Status::Expired => Code::InvitationExpired,
+            // An open invitation is not over.
+            Status::Pending => Code::InternalError,
+        };
+        let mut refusal = plain(code).with("status", status.name());
+        if let Some(invitee) = invitee {
+            refusal = refusal.with("inviteeUma", invitee.as_str());
+        }
+        match (status, expires_at) {
+            (Status::Expired, Some(at)) => refusal.with("expirationTime", at.to_string()),
+            _ => refusal,
+        }
+    }
+}
+
 /// The invitation that the code in a path opens.
 fn opened(app: &App, text: &str) -> Result<InvitationId, ApiError> {
     SecretCode::parse(text)
         .map(|code| app.store().keyring().invitation(&code))
-        .ok_or_else(|| service::Error::InvitationNotFound.into())
+        .ok_or_else(|| service::Error::Invitation(service::error::InvitationError::NotFound).into())
 }
 
 impl TryFrom<CreateInvitation> for NewInvitation {
@@ -143,7 +170,11 @@ impl TryFrom<CreateInvitation> for NewInvitation {
 fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
     UmaAddress::parse(&body.invitee_uma).map_err(|error| {
         let reason = error.to_string();
-        service::Error::InvalidUmaAddress { address: body.invitee_uma, reason }.into()
+        service::Error::Uma(service::error::UmaError::InvalidAddress {
+            address: body.invitee_uma,
+            reason,
+        })
+        .into()
     })
 }
 
@@ -159,6 +190,7 @@ pub async fn create(
     request: Once,
     Json(new): Json<CreateInvitation>,
 ) -> Response {
+    let request = request.naming(&[("amount", "amountToSend"), ("umaAddress", "inviterUma")]);
     let new = match new.and_then(NewInvitation::try_from) {
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
@@ -183,7 +215,7 @@ pub async fn get(
     let found = app.store().look(move |view| invitations::find(view, id)).await?;
     let Found { invitation, made_by } = found
         .filter(|found| found.made_by.mode == caller.platform.mode)
-        .ok_or(service::Error::InvitationNotFound)?;
+        .ok_or(service::Error::Invitation(service::error::InvitationError::NotFound))?;
     Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(made_by.ahead))))
 }
 
@@ -203,6 +235,7 @@ pub async fn claim(
     Path(code): Path<String>,
     Json(claim): Json<ClaimInvitation>,
 ) -> Response {
+    let request = request.naming(&[("umaAddress", "inviteeUma")]);
     let parsed = claim.and_then(|claim| Ok((opened(&app, &code)?, invitee(claim)?)));
     let (id, invitee) = match parsed {
         Ok(parsed) => parsed,

@@ -191,12 +191,17 @@ pub fn router(app: App) -> Router {
     compression::of(router).layer(from_fn(head_as_get))
 }
 
+/// The method of a request before it was answered as another one: the log and the metrics say it.
+#[derive(Debug, Clone)]
+struct Asked(Method);
+
 /// Answers HEAD as GET would be, in whatever encoding, without the body (RFC 9110, 9.3.2).
 async fn head_as_get(mut request: Request, next: Next) -> Response {
     if request.method() != Method::HEAD {
         return next.run(request).await;
     }
     *request.method_mut() = Method::GET;
+    request.extensions_mut().insert(Asked(Method::HEAD));
     let (mut parts, body) = next.run(request).await.into_parts();
     if let Some(length) = body.size_hint().exact() {
         parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
@@ -287,7 +292,8 @@ pub async fn finish(request: Request, next: Next) -> Response {
         printable && (1..=REQUEST_ID_MAX).contains(&id.len())
     });
     let id = given.cloned().unwrap_or_else(next_request_id);
-    let method = request.method().clone();
+    let asked = request.extensions().get().map(|Asked(method)| method);
+    let method = asked.unwrap_or(request.method()).clone();
     let route = request
         .extensions()
         .get::<MatchedPath>()
@@ -341,6 +347,7 @@ fn control_characters(query: &str) -> Result<(), ApiError> {
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
+        Method::HEAD => "HEAD",
         Method::OPTIONS => "OPTIONS",
         Method::POST => "POST",
         Method::PATCH => "PATCH",

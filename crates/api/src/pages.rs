@@ -40,28 +40,37 @@ pub fn router(app: App) -> Router {
     STYLE.clone().route(router).with_state(app)
 }
 
-/// A page as a whole.
-fn page(status: StatusCode, title: &str, content: Markup) -> Response {
+/// A document in HTML. `head` is what its head has besides.
+pub(crate) fn document(title: &str, head: &Markup, body: &Markup) -> String {
     let document = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="robots" content="noindex";
                 title { (title) }
                 link rel="icon" href="data:,";
-                link rel="stylesheet" href=(STYLE.path());
+                (head)
             }
-            body {
-                main {
-                    h1 { (title) }
-                    (content)
-                }
-            }
+            body { (body) }
         }
     };
-    let mut response = (status, Html(document.into_string())).into_response();
+    document.into_string()
+}
+
+/// A page as a whole.
+fn page(status: StatusCode, title: &str, content: &Markup) -> Response {
+    let head = html! {
+        meta name="robots" content="noindex";
+        link rel="stylesheet" href=(STYLE.path());
+    };
+    let body = html! {
+        main {
+            h1 { (title) }
+            (content)
+        }
+    };
+    let mut response = (status, Html(document(title, &head, &body))).into_response();
     protect(response.headers_mut());
     response
 }
@@ -78,18 +87,18 @@ fn protect(headers: &mut HeaderMap) {
     }
 }
 
-/// What somebody sees who follows a link that opens nothing.
+/// The page of a link that opens nothing.
 fn nothing() -> Response {
     let content = html! {
         p { "This link opens nothing. Look whether it was copied whole, or ask for a new one." }
     };
-    page(StatusCode::NOT_FOUND, "Nothing here", content)
+    page(StatusCode::NOT_FOUND, "Nothing here", &content)
 }
 
-/// What somebody sees while the server cannot look.
+/// The page of a link that cannot be read at the moment.
 fn later() -> Response {
     let content = html! { p { "The server is busy. Please open the link again in a moment." } };
-    page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", content)
+    page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", &content)
 }
 
 /// An instant as people write it, and as their programs read it.

@@ -13,6 +13,7 @@ use domain::uma_address::UmaAddress;
 use ports::rail::Deposit;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::error::QuoteError;
 use service::expiry;
 use service::quotes::{self, NewQuote, Quoted};
 use service::uma::ToUma;
@@ -26,6 +27,7 @@ use crate::extract::{Json, Once, ok, respond};
 use crate::instructions::{InstructionsBody, of_rail};
 use crate::page::{Cursors, List};
 use crate::receivers::address;
+use crate::strict::BODY;
 use crate::transactions::{Facts, RateDetailsBody, account_if, owner_if};
 use crate::validate::{Checks, schema_of};
 use crate::wire::{CurrencyBody, Number, currency};
@@ -462,11 +464,49 @@ pub async fn create(
     request: Once,
     Json(new): Json<CreateQuote>,
 ) -> Response {
+    let request = request.naming(&NAMES_OF_CREATE);
     let new = match new.and_then(NewQuote::try_from) {
         Ok(new) => new,
         Err(refusal) => return request.refuse(refusal).await,
     };
     respond(quotes::create(&app, request.keyed(), new, request.renderer(201, body(&app))).await)
+}
+
+/// The fields of a new quote that refusals are about.
+const NAMES_OF_CREATE: [(&str, &str); 4] = [
+    ("amount", "lockedCurrencyAmount"),
+    ("umaAddress", "destination.umaAddress"),
+    ("accountId", "source.accountId"),
+    ("currency", "destination.currency"),
+];
+
+/// The request names its quote and nothing else.
+const NAMES_OF_EXECUTE: [(&str, &str); 5] = [
+    ("amount", "quoteId"),
+    ("umaAddress", "quoteId"),
+    ("accountId", "quoteId"),
+    ("currency", "quoteId"),
+    (BODY, "quoteId"),
+];
+
+impl From<QuoteError> for ApiError {
+    fn from(error: QuoteError) -> Self {
+        let plain = |code| Self::new(code, error.to_string());
+        match &error {
+            QuoteError::NotFound { id } => {
+                plain(Code::QuoteNotFound).with("quoteId", id.to_string())
+            }
+            QuoteError::Expired { id, expires_at } => plain(Code::QuoteExpired)
+                .with("quoteId", id.to_string())
+                .with("expiresAt", expires_at.to_string()),
+            QuoteError::NotPending { id, status } => {
+                plain(Code::Conflict).with("quoteId", id.to_string()).with("status", status.name())
+            }
+            QuoteError::FundedInRealTime { id } | QuoteError::NotFundedInRealTime { id } => {
+                plain(Code::InvalidInput).with("quoteId", id.to_string()).with("field", "quoteId")
+            }
+        }
+    }
 }
 
 /// The quote that a path names.
@@ -559,7 +599,7 @@ pub async fn get(
     Path(quote): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&quote)?;
-    let quote = expiry::quote(&app, caller.platform.id, id).await?;
+    let quote = expiry::quote(&app, &caller.platform, id).await?;
     Ok(ok(&QuoteBody::new(&app, &caller.platform, &quote)))
 }
 
@@ -577,6 +617,7 @@ pub async fn get(
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn execute(State(app): State<App>, request: Once, Path(quote): Path<String>) -> Response {
+    let request = request.naming(&NAMES_OF_EXECUTE);
     let id = match id(&quote) {
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,

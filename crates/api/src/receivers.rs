@@ -6,14 +6,16 @@ use domain::id::ExternalAccountId;
 use domain::lookup::{Offer, Receiver};
 use domain::rate::Rate;
 use domain::uma_address::UmaAddress;
+use ports::uma::PeerFailure;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::error::{PeerStage, UmaError};
 use service::lookups::{self, Asked, Looked, Wanted};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::config::CounterpartyFieldBody;
-use crate::error::{ApiError, ErrorBody};
+use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::ok;
 use crate::query;
 use crate::validate::Checks;
@@ -97,11 +99,64 @@ pub struct Sender {
     customer_id: Option<String>,
 }
 
+impl From<UmaError> for ApiError {
+    fn from(error: UmaError) -> Self {
+        let plain = |code| Self::new(code, error.to_string()).about("umaAddress");
+        match &error {
+            UmaError::InvalidAddress { address, .. } => {
+                plain(Code::InvalidUmaAddress).with("umaAddress", address.as_str())
+            }
+            UmaError::SenderNotFound { address } => {
+                plain(Code::UserNotFound).with("umaAddress", address.as_str())
+            }
+            UmaError::NotFound { address } => {
+                plain(Code::UmaNotFound).with("umaAddress", address.as_str())
+            }
+            UmaError::PayeeNotReady { address } => {
+                plain(Code::UserNotReady).with("umaAddress", address.as_str())
+            }
+            UmaError::Peer { address, stage, failure } => {
+                plain(code_of_peer(*stage, *failure)).with("umaAddress", address.as_str())
+            }
+            UmaError::PayerDataMissing { fields } => plain(Code::MissingMandatoryUserInfo)
+                .about("senderCustomerInfo")
+                .with("missingFields", fields.clone()),
+            UmaError::PayeeDataMissing { address, fields } => plain(Code::InvalidPayreqResponse)
+                .with("umaAddress", address.as_str())
+                .with("missingFields", fields.clone()),
+            UmaError::NotOffered { address, .. } => {
+                plain(Code::InvalidCurrency).about("currency").with("umaAddress", address.as_str())
+            }
+            UmaError::LookupNotFound { id } => {
+                plain(Code::LookupRequestNotFound).with("lookupId", id.as_str())
+            }
+        }
+    }
+}
+
+/// The code of a peer's failure at a stage of a payment.
+fn code_of_peer(stage: PeerStage, failure: PeerFailure) -> Code {
+    match (failure, stage) {
+        (PeerFailure::UnknownAddress, _) => Code::UmaNotFound,
+        (PeerFailure::PayeeNotReady, _) => Code::UserNotReady,
+        (PeerFailure::NotAllowed, _) => Code::CounterpartyNotAllowed,
+        (PeerFailure::Unreachable, PeerStage::Lookup) => Code::LnurlpRequestFailed,
+        (PeerFailure::Unreachable, PeerStage::PayRequest) => Code::PayreqRequestFailed,
+        (PeerFailure::KeysUnavailable, _) => Code::CounterpartyPubkeyFetchError,
+        (PeerFailure::Unreadable, PeerStage::Lookup) => Code::ParseLnurlpResponseError,
+        (PeerFailure::Unreadable, PeerStage::PayRequest) => Code::ParsePayreqResponseError,
+        (PeerFailure::UnsupportedVersion, _) => Code::UnsupportedUmaVersion,
+        (PeerFailure::NoCommonVersion, _) => Code::NoCompatibleUmaVersion,
+    }
+}
+
 /// A UMA address as a client wrote it.
 pub(crate) fn address(field: &str, text: &str) -> Result<UmaAddress, ApiError> {
-    let refused = |error: domain::uma_address::InvalidUma| service::Error::InvalidUmaAddress {
-        address: text.chars().take(80).collect(),
-        reason: format!("{error}{}", query::hint(text)),
+    let refused = |error: domain::uma_address::InvalidUma| {
+        service::Error::Uma(service::error::UmaError::InvalidAddress {
+            address: text.chars().take(80).collect(),
+            reason: format!("{error}{}", query::hint(text)),
+        })
     };
     UmaAddress::parse(text).map_err(|error| ApiError::from(refused(error)).at(field))
 }
@@ -165,10 +220,7 @@ pub async fn look_up_account(
     Path(account): Path<String>,
     Query(sender): Query<Sender>,
 ) -> Result<Response, ApiError> {
-    let id = ExternalAccountId::parse(&account).map_err(|_| {
-        let id: String = account.chars().take(80).collect();
-        ApiError::from(service::Error::AccountNotFound { id })
-    })?;
+    let id = ExternalAccountId::parse(&account).map_err(|_| ApiError::no_account(&account))?;
     let asked = sender.asks_about(Wanted::Account(id))?;
     let looked = lookups::look_up(&app, &caller.platform, asked).await?;
     Ok(ok(&LookupBody::from(&looked)))

@@ -22,6 +22,7 @@ use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::{Json, Once, ok};
 use crate::internal_accounts::{AccountView, InternalAccountBody};
 use crate::receivers::address;
+use crate::strict::BODY;
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
 use crate::webhooks::{self, TestBody};
@@ -186,10 +187,7 @@ pub async fn fund(
     Json(body): Json<FundInternalAccount>,
 ) -> Response {
     let parsed = only_sandbox(&caller.platform).and(body).and_then(|body| {
-        let id = InternalAccountId::parse(&account).map_err(|_| {
-            let id: String = account.chars().take(80).collect();
-            ApiError::from(service::Error::AccountNotFound { id })
-        })?;
+        let id = InternalAccountId::parse(&account).map_err(|_| ApiError::no_account(&account))?;
         Ok((id, body.amount))
     });
     let (id, amount) = match parsed {
@@ -229,6 +227,11 @@ pub async fn send(
     request: Once,
     Json(body): Json<SendForQuote>,
 ) -> Response {
+    let request = request.naming(&[
+        ("amount", "currencyAmount"),
+        ("currency", "currencyCode"),
+        (BODY, "quoteId"),
+    ]);
     let platform = caller.platform;
     let now = app.now(platform.ahead);
     let parsed = only_sandbox(&platform).and(body).and_then(|body| {
@@ -315,6 +318,11 @@ pub async fn receive(
     request: Once,
     Json(body): Json<ReceiveUmaPayment>,
 ) -> Response {
+    let request = request.naming(&[
+        ("amount", "receivingCurrencyAmount"),
+        ("currency", "receivingCurrencyCode"),
+        ("umaAddress", "receiverUmaAddress"),
+    ]);
     let parsed = only_sandbox(&caller.platform).and(body).and_then(|body| {
         let sender = address("senderUmaAddress", &body.sender_uma_address)?;
         let receiver = body.receiver_uma_address.as_deref();

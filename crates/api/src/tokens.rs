@@ -6,6 +6,7 @@ use axum::response::Response;
 use domain::id::TokenId;
 use domain::token::{Permission, Token};
 use serde::{Deserialize, Serialize};
+use service::error::TokenError;
 use service::once::{Reply, once};
 use service::tokens::{self, NewToken};
 use service::{App, Error};
@@ -200,6 +201,20 @@ pub async fn create(
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     response
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        let plain = |code| Self::new(code, error.to_string());
+        match &error {
+            TokenError::NotFound => plain(Code::TokenNotFound),
+            TokenError::CannotGrant { missing } => {
+                let missing: Vec<_> = missing.iter().map(|one| one.name()).collect();
+                plain(Code::Forbidden).with("missingPermissions", missing)
+            }
+            TokenError::LastManager => plain(Code::InvalidInput).with("field", "tokenId"),
+        }
+    }
 }
 
 fn id(text: &str) -> Result<TokenId, ApiError> {

@@ -18,6 +18,7 @@ use ports::rail::{Deposit, PaymentRail};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use service::App;
+use service::error::TransactionError;
 use service::expiry;
 use service::incoming;
 use store::select::Order;
@@ -590,8 +591,24 @@ pub async fn get(
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = id(&text)?;
-    let transaction = expiry::transaction(&app, caller.platform.id, id).await?;
+    let transaction = expiry::transaction(&app, &caller.platform, id).await?;
     Ok(ok(&TransactionBody::new(&transaction, app.env().rail(caller.platform.mode))))
+}
+
+impl From<TransactionError> for ApiError {
+    fn from(error: TransactionError) -> Self {
+        let plain = |code| Self::new(code, error.to_string());
+        match &error {
+            TransactionError::NotFound { id } => {
+                plain(Code::TransactionNotFound).with("transactionId", id.to_string())
+            }
+            TransactionError::NotPendingApproval { id, status } => {
+                plain(Code::TransactionNotPendingPlatformApproval)
+                    .with("transactionId", id.to_string())
+                    .with("status", status.name())
+            }
+        }
+    }
 }
 
 /// The transaction that a path names.

@@ -149,7 +149,14 @@ pub async fn transfer_out(
     Json(body): Json<TransferOut>,
 ) -> Response {
     let transfer = body.and_then(|body| Transfer::try_from(Parts::from(body)));
-    run(app, caller, request, transfer, Direction::Outgoing).await
+    run(
+        app,
+        caller,
+        request.naming(&[("accountId", "destination.accountId")]),
+        transfer,
+        Direction::Outgoing,
+    )
+    .await
 }
 
 /// Pulls money from an external account into an internal one. It is available when the transaction
@@ -168,7 +175,14 @@ pub async fn transfer_in(
     Json(body): Json<TransferIn>,
 ) -> Response {
     let transfer = body.and_then(|body| Transfer::try_from(Parts::from(body)));
-    run(app, caller, request, transfer, Direction::Incoming).await
+    run(
+        app,
+        caller,
+        request.naming(&[("accountId", "source.accountId")]),
+        transfer,
+        Direction::Incoming,
+    )
+    .await
 }
 
 async fn run(

@@ -159,6 +159,6 @@ pub(crate) fn currency(code: &str) -> Result<Currency, ApiError> {
     Currency::from_code(code).ok_or_else(|| {
         let shown: String = code.chars().take(20).collect();
         let message = format!("'{shown}' is not a currency of this server");
-        ApiError::new(Code::InvalidCurrency, message).with("currency", shown)
+        ApiError::new(Code::InvalidCurrency, message).about("currency").with("currency", shown)
     })
 }

@@ -204,7 +204,7 @@ impl Filling {
                 let account = &account;
                 external_accounts::create(unit, platform, account, external, refused, &usable, at)?;
                 funding::deposit(&app, unit, platform, internal, FUNDS_MINOR, deposit, at)?;
-                balances::tell(&app, unit)?;
+                balances::tell(app.env(), unit)?;
                 Ok(Payer { internal, external })
             };
             units.begin(make).await?;
@@ -277,7 +277,7 @@ impl Payment {
         if self.number.is_multiple_of(DEPOSIT_EVERY) {
             let amount = self.amount_minor();
             funding::deposit(app, unit, platform, payer.internal, amount, *id, *at)?;
-            return balances::tell(app, unit);
+            return balances::tell(app.env(), unit);
         }
         let transfer = Transfer {
             internal: payer.internal,
@@ -306,7 +306,7 @@ impl Payment {
         lifecycle::advance(app, unit, transaction, event, later)?;
         unit.clear_timer((id.uuid(), TimerKind::AskRail));
         // In production each payment is a unit of its own.
-        balances::tell(app, unit)
+        balances::tell(app.env(), unit)
     }
 }
 

@@ -253,6 +253,11 @@ impl IdentityCheck {
         self.status == CheckStatus::Open && now < self.draft.expires_at
     }
 
+    /// Whether its time is over at `now` and it has not ended.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.status == CheckStatus::Open && self.draft.expires_at <= now
+    }
+
     /// The one function that changes its status.
     pub fn apply(mut self, event: CheckEvent) -> Result<Moved<Self>, IllegalTransition> {
         let from = self.status;

@@ -15,7 +15,7 @@ use domain::transaction::Transaction;
 use ports::outbound::{OutboundAnswer, OutboundFailure};
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, TransactionError};
 use crate::presenter::ApprovalAnswer;
 use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
@@ -29,7 +29,7 @@ pub async fn ask(app: &App, question: Event) {
     let _slot = slots.acquire().await;
     match ask_now(app, question).await {
         Ok(()) => {}
-        Err(Error::NotPendingApproval { status, .. }) => {
+        Err(Error::Transaction(TransactionError::NotPendingApproval { status, .. })) => {
             let status = status.name();
             tracing::info!(transaction = %id, status, "an answer came too late and is ignored");
         }

@@ -21,7 +21,7 @@ use store::transactions::TransactionFilter;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{CustomerError, Error, UmaError};
 use crate::once::{Keyed, Render, Reply, once};
 use crate::{identity, owners, platforms};
 
@@ -138,7 +138,8 @@ fn plausible(identity: &Identity, now: Timestamp) -> Result<(), Error> {
 
 /// An address at the platform's own domain.
 fn own_address(platform: &Platform, text: &str) -> Result<UmaAddress, Error> {
-    let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
+    let refused =
+        |reason: String| Error::Uma(UmaError::InvalidAddress { address: text.to_owned(), reason });
     let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
     if address.domain() != platform.uma_domain.as_str() {
         let domain = &platform.uma_domain;
@@ -151,7 +152,9 @@ fn own_address(platform: &Platform, text: &str) -> Result<UmaAddress, Error> {
 fn claim(unit: &mut Unit<'_, '_>, address: &UmaAddress, customer: CustomerId) -> Result<(), Error> {
     match unit.get::<UmaClaim>(address)? {
         Some(claim) if claim.customer == customer => Ok(()),
-        Some(_) => Err(Error::UmaAddressTaken { address: address.clone() }),
+        Some(_) => {
+            Err(Error::Customer(CustomerError::UmaAddressTaken { address: address.clone() }))
+        }
         None => {
             unit.claim_uma_address(UmaClaim { address: address.clone(), customer });
             Ok(())
@@ -226,7 +229,7 @@ pub fn update(
     let platform = owners::platform(unit, platform)?;
     let mut customer = Customer::clone(&*owners::customer(unit, platform.id, id)?);
     if customer.is_deleted {
-        return Err(Error::CustomerDeleted { id });
+        return Err(Error::Customer(CustomerError::Deleted { id }));
     }
     let customer_type = customer.identity.customer_type();
     if change.customer_type != customer_type {
@@ -273,7 +276,7 @@ pub async fn delete<R: Render<Customer>>(
     once(app, keyed, render, move |unit| {
         let customer = owners::customer(unit, platform, id)?;
         if customer.is_deleted {
-            return Err(Error::CustomerDeleted { id });
+            return Err(Error::Customer(CustomerError::Deleted { id }));
         }
         if under_way {
             return Err(Error::Conflict(format!("{id} has payments under way")));

@@ -14,7 +14,7 @@ use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{Error, Missing};
+use crate::error::{AccountError, CustomerError, Error, Missing, MoneyError};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
 
@@ -79,7 +79,7 @@ pub async fn inspect(
         Ok(report) => Ok(Ok(report)),
         Err(NoReport::NoSuchAccount) => Ok(Err(Unknown::NoSuchAccount)),
         Err(NoReport::NotConnected) => Ok(Err(Unknown::NotConnected)),
-        Err(NoReport::Failed) => Err(Error::NoReport),
+        Err(NoReport::Failed) => Err(Error::Account(AccountError::NoReport)),
     }
 }
 
@@ -123,16 +123,19 @@ pub fn create(
     if let Holder::Customer(customer) = &holder
         && customer.is_deleted
     {
-        return Err(Error::CustomerDeleted { id: customer.id });
+        return Err(Error::Customer(CustomerError::Deleted { id: customer.id }));
     }
     if platform.supported(new.currency).is_none() {
-        return Err(Error::CurrencyNotEnabled { currency: new.currency, what: "any" });
+        return Err(Error::Money(MoneyError::CurrencyNotEnabled {
+            currency: new.currency,
+            what: "any",
+        }));
     }
     if platform.checks_digits() {
         let mut errors = new.info.check_digits();
         under(new.path, &mut errors);
         if !errors.is_empty() {
-            return Err(Error::InvalidAccountDetails(errors));
+            return Err(Error::Account(AccountError::InvalidDetails(errors)));
         }
     }
     let owner = holder.owner();
@@ -143,21 +146,21 @@ pub fn create(
             // One that cannot be used any more is in nobody's way (contract 6.7).
             _ if existing.status == Status::Inactive => {}
             Duplicate::Refused => {
-                return Err(Error::DuplicateExternalAccount { existing: existing.id });
+                return Err(Error::Account(AccountError::Duplicate { existing: existing.id }));
             }
             Duplicate::Used => return Ok(ExternalAccount::clone(&existing)),
         }
     }
     let report = report.as_ref().map_err(|unknown| match unknown {
-        Unknown::NoSuchAccount => Error::InvalidAccountDetails(vec![FieldError {
+        Unknown::NoSuchAccount => Error::Account(AccountError::InvalidDetails(vec![FieldError {
             field: at(new.path, "accountInfo"),
             rule: Rule::Other,
             message: "names no account that the receiving side knows".to_owned(),
-        }]),
+        }])),
         Unknown::NotConnected => Error::NotConnected { missing: Missing::PaymentRail },
     })?;
     if new.default_uma_deposit_account && report.status == Status::Inactive {
-        return Err(Error::AccountNotActive { id, status: report.status });
+        return Err(Error::Account(AccountError::NotActive { id, status: report.status }));
     }
     let account = ExternalAccount {
         id,
@@ -274,7 +277,7 @@ impl AccountsOf {
     ) -> Result<ExternalAccount, Error> {
         let account = owners::external_account(unit, platform, id)?;
         if !self.has(&account) {
-            return Err(Error::AccountNotFound { id: id.to_string() });
+            return Err(Error::Account(AccountError::NotFound { id: id.to_string() }));
         }
         Ok(ExternalAccount::clone(&account))
     }
@@ -298,7 +301,7 @@ pub fn update(
     if let Holder::Customer(customer) = &holder
         && customer.is_deleted
     {
-        return Err(Error::CustomerDeleted { id: customer.id });
+        return Err(Error::Customer(CustomerError::Deleted { id: customer.id }));
     }
     refuse_removed(&account)?;
     if change.platform_account_id != Patch::Keep {
@@ -309,7 +312,7 @@ pub fn update(
     }
     match change.default_uma_deposit_account {
         Patch::Set(true) if account.status == Status::Inactive => {
-            return Err(Error::AccountNotActive { id, status: account.status });
+            return Err(Error::Account(AccountError::NotActive { id, status: account.status }));
         }
         Patch::Set(true) => make_default(unit, &holder, id, now)?,
         Patch::Set(false) | Patch::Clear => clear_default(unit, &account, now)?,

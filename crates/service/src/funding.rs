@@ -16,7 +16,7 @@ use ledger::movements;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, MoneyError, QuoteError};
 use crate::owners::InternalAccount;
 use crate::settlement::{give_back, keeper};
 use crate::{lifecycle, limits, owners, quotes};
@@ -129,17 +129,17 @@ pub fn fund_quote(
     let quote = unit
         .get::<Quote>(&id)?
         .filter(|quote| quote.draft().platform == platform)
-        .ok_or(Error::QuoteNotFound { id })?;
+        .ok_or(Error::Quote(QuoteError::NotFound { id }))?;
     let draft = quote.draft();
     let Source::RealtimeFunding { currency, network } = draft.source else {
-        return Err(Error::QuoteNotFundedInRealTime { id });
+        return Err(Error::Quote(QuoteError::NotFundedInRealTime { id }));
     };
     if deposit.currency != currency {
-        return Err(Error::CurrencyMismatch {
+        return Err(Error::Money(MoneyError::CurrencyMismatch {
             what: "the deposit and its quote",
             left: deposit.currency,
             right: currency,
-        });
+        }));
     }
     let due = draft.price.sent.money();
     let amount = match deposit.amount_minor {
@@ -163,12 +163,14 @@ pub fn fund_quote(
             let failed = Event::Failed(FailureReason::QuoteExecutionFailed, reason);
             give_back(app, unit, &quote, rail, amount, failed, quote::Event::Failed, now)?;
         }
-        Err(Error::QuoteExpired { .. }) if quote.status() == quote::Status::Pending => {
+        Err(Error::Quote(QuoteError::Expired { .. }))
+            if quote.status() == quote::Status::Pending =>
+        {
             let reason = FailureReason::QuoteExpired;
             let failed = Event::Failed(reason, reason.status_reason());
             give_back(app, unit, &quote, rail, amount, failed, quote::Event::Expired, now)?;
         }
-        Err(Error::QuoteExpired { .. }) => {
+        Err(Error::Quote(QuoteError::Expired { .. })) => {
             let holder = keeper(unit, platform, draft.owner)?;
             let (owner, name) = (holder.owner(), holder.platform_customer_id());
             let account = InternalAccountId::of(owner, currency);

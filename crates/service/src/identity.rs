@@ -18,7 +18,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::customers::{self, Drawn, NewCustomer};
-use crate::error::Error;
+use crate::error::{CustomerError, Error};
 use crate::owners;
 use crate::presenter::Subject;
 
@@ -220,10 +220,11 @@ pub fn complete(
     outcome: Outcome,
     server_now: Timestamp,
 ) -> Result<IdentityCheck, Error> {
-    let check = unit.get::<IdentityCheck>(&id)?.ok_or(Error::IdentityCheckOver)?;
+    let check =
+        unit.get::<IdentityCheck>(&id)?.ok_or(Error::Customer(CustomerError::IdentityCheckOver))?;
     let now = owners::platform(unit, check.draft().platform)?.ahead.shows(server_now);
     if !check.is_usable(now) {
-        return Err(Error::IdentityCheckOver);
+        return Err(Error::Customer(CustomerError::IdentityCheckOver));
     }
     let mut customer =
         Customer::clone(&*owners::customer(unit, check.draft().platform, check.draft().customer)?);
@@ -251,7 +252,7 @@ pub(crate) fn expire(
     now: Timestamp,
 ) -> Result<(), Error> {
     let Some(check) = unit.get::<IdentityCheck>(&id)? else { return Ok(()) };
-    if check.status() != CheckStatus::Open {
+    if !check.is_over(now) {
         return Ok(());
     }
     let draft = check.draft();
@@ -266,9 +267,11 @@ pub async fn decide(app: &App, id: CustomerId, approves: bool) -> Result<Custome
     let event = if approves { Event::ManuallyApproved } else { Event::ManuallyRejected };
     app.store()
         .write(move |unit| {
-            let customer = unit.get::<Customer>(&id)?.ok_or(Error::CustomerNotFound { id })?;
+            let customer = unit
+                .get::<Customer>(&id)?
+                .ok_or(Error::Customer(CustomerError::NotFound { id }))?;
             if customer.is_deleted {
-                return Err(Error::CustomerDeleted { id });
+                return Err(Error::Customer(CustomerError::Deleted { id }));
             }
             let now = owners::platform(unit, customer.platform)?.ahead.shows(server_now);
             know(&unit_app, unit, Customer::clone(&customer), event, now)

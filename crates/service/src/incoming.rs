@@ -24,7 +24,7 @@ use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, TransactionError};
 use crate::incoming::credit::receipt;
 use crate::settlement::end;
 use crate::{lifecycle, owners, uma};
@@ -49,12 +49,12 @@ fn waiting(
     let found = unit.get::<Transaction>(&id)?;
     let transaction = found
         .filter(|transaction| transaction.draft().platform == platform)
-        .ok_or(Error::TransactionNotFound { id })?;
+        .ok_or(Error::Transaction(TransactionError::NotFound { id }))?;
     let approval = unit.get::<Approval>(&id)?;
     // The timer may not have been there yet: the clock decides.
-    let approval = approval
-        .filter(|approval| approval.is_open(now))
-        .ok_or(Error::NotPendingApproval { id, status: transaction.status() })?;
+    let approval = approval.filter(|approval| approval.is_open(now)).ok_or(Error::Transaction(
+        TransactionError::NotPendingApproval { id, status: transaction.status() },
+    ))?;
     Ok((Transaction::clone(&transaction), Approval::clone(&approval)))
 }
 

@@ -18,7 +18,7 @@ use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{AccountError, CustomerError, Error, InvitationError, UmaError};
 use crate::presenter::Subject;
 use crate::{limits, owners};
 
@@ -96,7 +96,8 @@ fn inviter(
     platform: &Platform,
     text: &str,
 ) -> Result<(Customer, UmaAddress), Error> {
-    let refused = |reason: String| Error::InvalidUmaAddress { address: text.to_owned(), reason };
+    let refused =
+        |reason: String| Error::Uma(UmaError::InvalidAddress { address: text.to_owned(), reason });
     let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
     let nobody = || refused(format!("{address} is no address of a customer of this platform"));
     let customer = customer_at(unit, platform.id, &address)?.ok_or_else(nobody)?;
@@ -113,7 +114,9 @@ fn customer_at(
     let found = unit.get::<Customer>(&claim.customer)?;
     let found = found.filter(|it| it.platform == platform && it.uma_address == *address);
     match found {
-        Some(customer) if customer.is_deleted => Err(Error::CustomerDeleted { id: customer.id }),
+        Some(customer) if customer.is_deleted => {
+            Err(Error::Customer(CustomerError::Deleted { id: customer.id }))
+        }
         found => Ok(found),
     }
 }
@@ -136,10 +139,11 @@ pub fn find(view: &mut View<'_>, id: InvitationId) -> Result<Option<Found>, Stor
 /// An invitation of which `asker` has the code. What belongs to real money and what does not never
 /// meet (contract 1.2): for a platform of the other mode there is no invitation.
 fn known(unit: &mut Unit<'_, '_>, asker: PlatformId, id: InvitationId) -> Result<Found, Error> {
-    let invitation = unit.get::<Invitation>(&id)?.ok_or(Error::InvitationNotFound)?;
+    let invitation =
+        unit.get::<Invitation>(&id)?.ok_or(Error::Invitation(InvitationError::NotFound))?;
     let made_by = owners::platform(unit, invitation.draft().platform)?;
     if owners::platform(unit, asker)?.mode != made_by.mode {
-        return Err(Error::InvitationNotFound);
+        return Err(Error::Invitation(InvitationError::NotFound));
     }
     Ok(Found { invitation, made_by })
 }
@@ -149,11 +153,11 @@ fn open(invitation: &Invitation, now: Timestamp) -> Result<Invitation, Error> {
     match invitation.status_at(now) {
         Status::Pending => Ok(invitation.clone()),
         status @ (Status::Claimed | Status::Expired | Status::Cancelled) => {
-            Err(Error::InvitationOver {
+            Err(Error::Invitation(InvitationError::Over {
                 status,
                 invitee: invitation.claim().map(|(invitee, _)| invitee.clone()),
                 expires_at: invitation.draft().expires_at,
-            })
+            }))
         }
     }
 }
@@ -175,7 +179,7 @@ pub fn claim(
     let draft = invitation.draft();
     let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);
     if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
-        return Err(Error::SelfPayment);
+        return Err(Error::Account(AccountError::SelfPayment));
     }
     // The inviter's platform pays this address: nobody names that of a stranger.
     if customer_at(unit, claimer, invitee)?.is_none() {
@@ -200,7 +204,7 @@ pub fn cancel(
 ) -> Result<Invitation, Error> {
     let Found { invitation, made_by } = known(unit, platform, id)?;
     if made_by.id != platform {
-        return Err(Error::InvitationOfAnother);
+        return Err(Error::Invitation(InvitationError::OfAnother));
     }
     let invitation = open(&invitation, now)?;
     end(unit, invitation, Event::Cancelled, now)

@@ -8,12 +8,13 @@ use domain::transaction::Direction;
 use ledger::account::{AccountKey, Side};
 use store::unit::Unit;
 
-use crate::error::Error;
+use crate::error::{AccountError, Error, MoneyError};
 
 /// An amount that may move: positive and not above the largest payment.
 pub fn amount(minor: i64, currency: Currency) -> Result<Money, Error> {
-    Money::positive(minor, currency)
-        .map_err(|error: AmountError| Error::InvalidAmount { reason: error.to_string() })
+    Money::positive(minor, currency).map_err(|error: AmountError| {
+        Error::Money(MoneyError::InvalidAmount { reason: error.to_string() })
+    })
 }
 
 /// Refuses a currency that the platform does not have on for this direction.
@@ -23,7 +24,7 @@ pub fn enabled(platform: &Platform, currency: Currency, way: Direction) -> Resul
         Direction::Incoming => "incoming",
         Direction::Outgoing => "outgoing",
     };
-    supported.map(drop).ok_or(Error::CurrencyNotEnabled { currency, what })
+    supported.map(drop).ok_or(Error::Money(MoneyError::CurrencyNotEnabled { currency, what }))
 }
 
 /// Refuses an amount to be sent that is outside the platform's limits (specification 2.11).
@@ -48,7 +49,7 @@ pub fn within(amount: Money, min: i64, max: i64) -> Result<(), Error> {
     if (min..=max).contains(&amount.minor()) {
         Ok(())
     } else {
-        Err(Error::AmountOutOfRange { amount, min, max })
+        Err(Error::Money(MoneyError::AmountOutOfRange { amount, min, max }))
     }
 }
 
@@ -69,7 +70,7 @@ pub fn has_room(
         .saturating_add(balance.debits_pending())
         .saturating_add(balance.credits_pending());
     if held.saturating_add(amount.minor()) > BALANCE_MAX {
-        return Err(Error::AccountFull { account, max: BALANCE_MAX });
+        return Err(Error::Account(AccountError::Full { account, max: BALANCE_MAX }));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use store::customers::UmaClaim;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{Error, Missing, PeerStage};
+use crate::error::{CustomerError, Error, Missing, PeerStage, UmaError};
 use crate::{limits, owners, pricing};
 
 /// Who asks about whom.
@@ -78,10 +78,12 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
                 return Err(Error::NotConnected { missing: Missing::UmaNetwork });
             }
             let payee = network.look_up(&inquiry, now).await;
-            let payee = payee.map_err(|failure| Error::Peer {
-                address: address.clone(),
-                stage: PeerStage::Lookup,
-                failure,
+            let payee = payee.map_err(|failure| {
+                Error::Uma(UmaError::Peer {
+                    address: address.clone(),
+                    stage: PeerStage::Lookup,
+                    failure,
+                })
             })?;
             let payee = Payee { offers: allowed(app, &platform, payee.offers, now), ..payee };
             let lookup = from_peer(id, &platform, sender.id, address, payee, now);
@@ -106,10 +108,8 @@ pub async fn knows_sender(
 ) -> Result<(), Error> {
     let inquiry = Inquiry { receiver: sender.clone(), sender: sender.clone() };
     let answer = app.env().uma_peer(mode).look_up(&inquiry, now).await;
-    answer.map(drop).map_err(|failure| Error::Peer {
-        address: sender.clone(),
-        stage: PeerStage::Lookup,
-        failure,
+    answer.map(drop).map_err(|failure| {
+        Error::Uma(UmaError::Peer { address: sender.clone(), stage: PeerStage::Lookup, failure })
     })
 }
 
@@ -121,7 +121,7 @@ fn sender(
 ) -> Result<Arc<Customer>, Error> {
     let by_address = match &asked.sender {
         Some(address) => {
-            let unknown = || Error::SenderNotFound { address: address.clone() };
+            let unknown = || Error::Uma(UmaError::SenderNotFound { address: address.clone() });
             let claim = unit.get::<UmaClaim>(address)?.ok_or_else(unknown)?;
             let customer = unit.get::<Customer>(&claim.customer)?;
             let customer = customer.filter(|one| one.platform == platform);
@@ -145,7 +145,7 @@ fn sender(
         }
     };
     if customer.is_deleted {
-        return Err(Error::CustomerDeleted { id: customer.id });
+        return Err(Error::Customer(CustomerError::Deleted { id: customer.id }));
     }
     Ok(customer)
 }
@@ -239,7 +239,7 @@ pub(crate) fn local(
     platform: &Platform,
     address: &UmaAddress,
 ) -> Result<Option<Local>, Error> {
-    let unknown = || Error::UmaNotFound { address: address.clone() };
+    let unknown = || Error::Uma(UmaError::NotFound { address: address.clone() });
     let Some(claim) = unit.get::<UmaClaim>(address)? else {
         let is_ours = address.domain() == platform.uma_domain.as_str();
         return if is_ours { Err(unknown()) } else { Ok(None) };
@@ -250,7 +250,7 @@ pub(crate) fn local(
         return Err(unknown());
     }
     if !customer.kyc.status().may_move_money() {
-        return Err(Error::PayeeNotReady { address: address.clone() });
+        return Err(Error::Uma(UmaError::PayeeNotReady { address: address.clone() }));
     }
     Ok(Some(Local { customer, platform: theirs }))
 }

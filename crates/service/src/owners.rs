@@ -11,7 +11,7 @@ use domain::time::Timestamp;
 use store::error::StoreError;
 use store::unit::Unit;
 
-use crate::error::Error;
+use crate::error::{AccountError, CustomerError, Error};
 
 /// An internal account of the calling platform.
 #[derive(Debug, Clone)]
@@ -63,10 +63,13 @@ impl Holder {
         match self {
             Self::Platform(_) => Ok(()),
             Self::Customer(customer) if customer.is_deleted => {
-                Err(Error::CustomerDeleted { id: customer.id })
+                Err(Error::Customer(CustomerError::Deleted { id: customer.id }))
             }
             Self::Customer(customer) if !customer.kyc.status().may_move_money() => {
-                Err(Error::CustomerNotReady { id: customer.id, status: customer.kyc.status() })
+                Err(Error::Customer(CustomerError::NotReady {
+                    id: customer.id,
+                    status: customer.kyc.status(),
+                }))
             }
             Self::Customer(_) => Ok(()),
         }
@@ -88,7 +91,11 @@ impl Holder {
             needed.iter().copied().filter(|name| !known.contains_key(name)).collect();
         match fields.is_empty() {
             true => Ok(()),
-            false => Err(Error::CustomerDataMissing { id: customer.id, currency, fields }),
+            false => Err(Error::Customer(CustomerError::DataMissing {
+                id: customer.id,
+                currency,
+                fields,
+            })),
         }
     }
 }
@@ -107,7 +114,7 @@ pub fn customer(
 ) -> Result<Arc<Customer>, Error> {
     unit.get::<Customer>(&id)?
         .filter(|customer| customer.platform == platform)
-        .ok_or(Error::CustomerNotFound { id })
+        .ok_or(Error::Customer(CustomerError::NotFound { id }))
 }
 
 /// The owner that an optional customer id names: the platform itself without one.
@@ -147,7 +154,7 @@ pub fn internal_account(
     platform: &Platform,
     id: InternalAccountId,
 ) -> Result<InternalAccount, Error> {
-    let not_found = || Error::AccountNotFound { id: id.to_string() };
+    let not_found = || Error::Account(AccountError::NotFound { id: id.to_string() });
     let currency = id
         .currency()
         .filter(|currency| platform.supported(*currency).is_some())
@@ -171,7 +178,7 @@ pub fn external_account(
 ) -> Result<Arc<ExternalAccount>, Error> {
     unit.get::<ExternalAccount>(&id)?
         .filter(|account| account.platform == platform)
-        .ok_or_else(|| Error::AccountNotFound { id: id.to_string() })
+        .ok_or_else(|| Error::Account(AccountError::NotFound { id: id.to_string() }))
 }
 
 /// Refuses an external account that cannot pay or be paid now: one that is not active, one whose
@@ -185,7 +192,10 @@ pub fn usable_by(
 ) -> Result<(), Error> {
     self::holder(unit, account.platform, account.owner.customer())?.may_move_money()?;
     if account.status != external_account::Status::Active {
-        return Err(Error::AccountNotActive { id: account.id, status: account.status });
+        return Err(Error::Account(AccountError::NotActive {
+            id: account.id,
+            status: account.status,
+        }));
     }
     match (account.owner, holder) {
         (Owner::Customer(theirs), Holder::Customer(customer)) if theirs != customer.id => {

@@ -19,7 +19,7 @@ use store::leases::{Duty, Lease};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, MoneyError};
 use crate::once::{Keyed, Render, Reply, once};
 use crate::tokens::NewToken;
 use crate::{owners, tokens, webhooks};
@@ -154,13 +154,13 @@ pub async fn configure<R: Render<Platform>>(
         if let Some(currencies) = &change.currencies {
             let is_kept = |currency| currencies.iter().any(|kept| kept.currency == currency);
             if let Some(currency) = in_use.iter().copied().find(|currency| !is_kept(*currency)) {
-                return Err(Error::CurrencyInUse { currency });
+                return Err(Error::Money(MoneyError::CurrencyInUse { currency }));
             }
             let is_unpriced = |currency: &Currency| {
                 platform.supported(*currency).is_none() && !unit_app.env().rates.names(*currency)
             };
             if let Some(currency) = currencies.iter().map(|it| it.currency).find(is_unpriced) {
-                return Err(Error::CurrencyUnpriced { currency });
+                return Err(Error::Money(MoneyError::CurrencyUnpriced { currency }));
             }
             platform.currencies.clone_from(currencies);
         }

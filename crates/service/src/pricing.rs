@@ -12,7 +12,7 @@ use ports::rates::{CorridorTerms, MidRate, Rates};
 use ports::uma::Invoice;
 use rust_decimal::{Decimal, RoundingStrategy};
 
-use crate::error::Error;
+use crate::error::{Error, MoneyError};
 use crate::limits;
 
 /// The price of a corridor at one instant.
@@ -38,7 +38,7 @@ pub fn corridor(
     now: Timestamp,
 ) -> Result<Corridor, Error> {
     let mid = rates.mid(sending, receiving, now);
-    let mid = mid.map_err(|_| Error::NoRate { sending, receiving })?;
+    let mid = mid.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
     at(rates, platform, sending, receiving, mid)
 }
 
@@ -55,7 +55,7 @@ pub fn corridor_to(
     let Some(msat_per_unit) = offer.msat_per_unit else {
         return corridor(rates, platform, sending, receiving, now);
     };
-    let no_rate = || Error::NoRate { sending, receiving };
+    let no_rate = || Error::Money(MoneyError::NoRate { sending, receiving });
     let bitcoin = Currency::from_code("BTC").ok_or_else(no_rate)?;
     let per_bitcoin = rates.mid(sending, bitcoin, now).map_err(|_| no_rate())?;
     let bitcoins = units(receiving)
@@ -75,12 +75,12 @@ fn at(
     mid: MidRate,
 ) -> Result<Corridor, Error> {
     let terms = rates.terms(sending, receiving);
-    let terms = terms.map_err(|_| Error::NoRate { sending, receiving })?;
+    let terms = terms.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
     let terms = overridden(terms, &platform.corridors, sending, receiving);
     let rate = (Decimal::ONE + terms.spread)
         .checked_mul(mid.value)
         .and_then(|value| Rate::new(value, sending, receiving).ok())
-        .ok_or(Error::NoRate { sending, receiving })?;
+        .ok_or(Error::Money(MoneyError::NoRate { sending, receiving }))?;
     let fees = Fees::new(terms.fixed_fee_minor, terms.variable_fee_rate)
         .map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Corridor { rate, fees, as_of: mid.as_of })
@@ -120,9 +120,11 @@ pub fn quote(
     let priced = price_with(locked, corridor.rate, corridor.fees, counterparty_minor);
     let priced = priced.map_err(|error| match error {
         PriceError::TooSmall { .. } | PriceError::TooLarge { .. } => {
-            Error::Unpriceable { reason: error.to_string() }
+            Error::Money(MoneyError::Unpriceable { reason: error.to_string() })
         }
-        PriceError::Rate(error) => Error::Unpriceable { reason: error.to_string() },
+        PriceError::Rate(error) => {
+            Error::Money(MoneyError::Unpriceable { reason: error.to_string() })
+        }
     })?;
     limits::sendable(platform, priced.sent.money())?;
     Ok(priced)
@@ -137,12 +139,13 @@ pub fn conversion(
     now: Timestamp,
 ) -> Result<Conversion, Error> {
     if platform.supported(currency).is_none() {
-        return Err(Error::CurrencyNotEnabled { currency, what: "any" });
+        return Err(Error::Money(MoneyError::CurrencyNotEnabled { currency, what: "any" }));
     }
     let Corridor { rate, fees, .. } =
         corridor(rates, platform, received.currency(), currency, now)?;
     let priced = price(Locked::Sending(Sending(received)), rate, fees);
-    let priced = priced.map_err(|error| Error::Unpriceable { reason: error.to_string() })?;
+    let priced = priced
+        .map_err(|error| Error::Money(MoneyError::Unpriceable { reason: error.to_string() }))?;
     Ok(Conversion { deposited: priced.received.money(), rate, fees: priced.own_fees() })
 }
 
@@ -216,9 +219,13 @@ pub fn receipt(
     let receiving = received.currency();
     let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
     let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
-    let no_rate = || Error::NoRate { sending: bitcoin, receiving };
-    let too_large = || Error::Unpriceable {
-        reason: format!("{received} is too large: the Lightning payment would exceed its limit"),
+    let no_rate = || Error::Money(MoneyError::NoRate { sending: bitcoin, receiving });
+    let too_large = || {
+        Error::Money(MoneyError::Unpriceable {
+            reason: format!(
+                "{received} is too large: the Lightning payment would exceed its limit"
+            ),
+        })
     };
     // Millisatoshi of one smallest unit: bitcoins of a major unit, times 10^11, by its units.
     let msat_per_unit = units(receiving)

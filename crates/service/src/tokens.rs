@@ -8,7 +8,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::auth::hash_secret;
-use crate::error::Error;
+use crate::error::{Error, TokenError};
 use crate::owners;
 
 /// A token that was just made, with the only copy of its secret.
@@ -68,7 +68,7 @@ pub fn add(
     if let Some(held) = granted_by {
         let missing = token.permissions.without(held);
         if !missing.is_empty() {
-            return Err(Error::CannotGrant { missing });
+            return Err(Error::Token(TokenError::CannotGrant { missing }));
         }
     }
     count_managers(unit, token, 1)?;
@@ -86,7 +86,7 @@ pub fn revoke(
     let token = unit
         .get::<Token>(&id)?
         .filter(|token| token.platform == platform && !token.revoked)
-        .ok_or(Error::TokenNotFound)?;
+        .ok_or(Error::Token(TokenError::NotFound))?;
     count_managers(unit, &token, -1)?;
     unit.put_token(Token { revoked: true, updated_at: now, ..Token::clone(&token) });
     Ok(())
@@ -102,7 +102,7 @@ fn count_managers(unit: &mut Unit<'_, '_>, token: &Token, change: i32) -> Result
         .manager_tokens
         .checked_add_signed(change)
         .filter(|left| *left > 0)
-        .ok_or(Error::LastManager)?;
+        .ok_or(Error::Token(TokenError::LastManager))?;
     unit.put_platform(Platform { manager_tokens, ..Platform::clone(&platform) });
     Ok(())
 }

@@ -10,7 +10,7 @@ use ledger::movements;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{AccountError, Error, MoneyError};
 use crate::owners::InternalAccount;
 use crate::{lifecycle, limits, owners};
 
@@ -58,11 +58,11 @@ fn parts(
     let currencies = [Some(external.currency), transfer.currency];
     let other = currencies.into_iter().flatten().find(|other| *other != internal.currency);
     if let Some(other) = other {
-        return Err(Error::CurrencyMismatch {
+        return Err(Error::Money(MoneyError::CurrencyMismatch {
             what: "the accounts of a transfer",
             left: internal.currency,
             right: other,
-        });
+        }));
     }
     let amount = limits::amount(transfer.amount_minor, internal.currency)?;
     match way {
@@ -93,7 +93,7 @@ pub fn transfer(
         }
         Direction::Incoming => {
             if !external.info.account_type().can_pull {
-                return Err(Error::NotPullable { id: external.id });
+                return Err(Error::Account(AccountError::NotPullable { id: external.id }));
             }
             limits::has_room(unit, internal.id, amount)?;
             (there, here, None, movements::transfer_in(platform, rail, internal.id, amount)?)

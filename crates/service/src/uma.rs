@@ -18,7 +18,7 @@ use ports::uma::{Invoice, PayRequest};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{Error, PeerStage};
+use crate::error::{AccountError, Error, MoneyError, PeerStage, UmaError};
 use crate::owners::Holder;
 use crate::{limits, lookups, owners, pricing};
 
@@ -85,7 +85,7 @@ pub(crate) fn lookup(
 ) -> Result<Arc<Lookup>, Error> {
     unit.get::<Lookup>(&id)?
         .filter(|lookup| lookup.platform == platform && !lookup.is_over(now))
-        .ok_or_else(|| Error::LookupNotFound { id: id.to_string() })
+        .ok_or_else(|| Error::Uma(UmaError::LookupNotFound { id: id.to_string() }))
 }
 
 /// Refuses a lookup that another customer asked for.
@@ -100,7 +100,7 @@ pub(crate) fn is_senders(lookup: &Lookup, sender: CustomerId) -> Result<(), Erro
 /// on.
 pub(crate) fn is_complete(lookup: &Lookup, payer: &Facts) -> Result<(), Error> {
     let fields = missing(&lookup.payer_fields, payer);
-    if fields.is_empty() { Ok(()) } else { Err(Error::PayerDataMissing { fields }) }
+    if fields.is_empty() { Ok(()) } else { Err(Error::Uma(UmaError::PayerDataMissing { fields })) }
 }
 
 /// Mandatory fields that nothing is said about.
@@ -174,10 +174,11 @@ pub(crate) fn plan(
     let payee = match &lookup.receiver {
         Receiver::Customer { address, customer } if *address == to.address => {
             if *customer == sender.id {
-                return Err(Error::SelfPayment);
+                return Err(Error::Account(AccountError::SelfPayment));
             }
             let local = lookups::local(unit, platform, address)?;
-            let local = local.ok_or_else(|| Error::UmaNotFound { address: address.clone() })?;
+            let local =
+                local.ok_or_else(|| Error::Uma(UmaError::NotFound { address: address.clone() }))?;
             theirs = Some(local.platform);
             Payee::Here { customer: local.customer }
         }
@@ -202,9 +203,9 @@ pub(crate) fn plan(
         Some(platform) => limits::enabled(platform, offer.currency, Direction::Incoming).is_ok(),
         None => true,
     };
-    let offer = *offer
-        .filter(is_taken)
-        .ok_or_else(|| Error::NotOffered { address: to.address.clone(), currency: to.currency })?;
+    let offer = *offer.filter(is_taken).ok_or_else(|| {
+        Error::Uma(UmaError::NotOffered { address: to.address.clone(), currency: to.currency })
+    })?;
     Ok(Plan {
         lookup: id,
         sender: sender.uma_address.clone(),
@@ -255,15 +256,17 @@ pub(crate) async fn agree(
             payee_fields: plan.payee_fields.clone(),
         };
         let invoice = peer.request_payment(&request, now).await;
-        let invoice = invoice.map_err(|failure| Error::Peer {
-            address: receiver.clone(),
-            stage: PeerStage::PayRequest,
-            failure,
+        let invoice = invoice.map_err(|failure| {
+            Error::Uma(UmaError::Peer {
+                address: receiver.clone(),
+                stage: PeerStage::PayRequest,
+                failure,
+            })
         })?;
         (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
         agreed = Some(Agreed { amount, invoice });
     }
-    Err(Error::NoRate { sending, receiving: offer.currency })
+    Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }))
 }
 
 /// Refuses an amount that the receiver does not take.
@@ -316,14 +319,17 @@ pub(crate) fn price(
         (Payee::Peer { .. }, Some(Agreed { amount, invoice })) if *amount == received => {
             let fields = missing(&plan.payee_fields, &counterparty);
             if !fields.is_empty() {
-                return Err(Error::PayeeDataMissing { address: to.address.clone(), fields });
+                return Err(Error::Uma(UmaError::PayeeDataMissing {
+                    address: to.address.clone(),
+                    fields,
+                }));
             }
             let (invoice, msat) = (invoice.text.clone(), invoice.msat);
             (quote::Route::Lightning { invoice, msat }, Settlement::Lightning { msat })
         }
         // The rate has moved since the invoice was asked for.
         (Payee::Peer { .. }, Some(_) | None) => {
-            return Err(Error::NoRate { sending, receiving: offer.currency });
+            return Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }));
         }
     };
     Ok(Priced {
@@ -369,20 +375,20 @@ pub(crate) fn can_be_paid(
     let found = found.ok_or_else(|| Error::Internal(format!("{customer} has vanished")))?;
     let address = &found.uma_address;
     if found.is_deleted {
-        return Err(Error::UmaNotFound { address: address.clone() });
+        return Err(Error::Uma(UmaError::NotFound { address: address.clone() }));
     }
     if !found.kyc.status().may_move_money() {
-        return Err(Error::PayeeNotReady { address: address.clone() });
+        return Err(Error::Uma(UmaError::PayeeNotReady { address: address.clone() }));
     }
     let platform = owners::platform(unit, found.platform)?;
     if limits::enabled(&platform, amount.currency(), Direction::Incoming).is_err() {
-        return Err(Error::PayeeNotReady { address: address.clone() });
+        return Err(Error::Uma(UmaError::PayeeNotReady { address: address.clone() }));
     }
     let owner = domain::id::Owner::Customer(customer);
     let account = domain::id::InternalAccountId::of(owner, amount.currency());
     // The account is another platform's, so nothing more is said about it.
     limits::has_room(unit, account, amount).map_err(|error| match error.is_failure() {
         true => error,
-        false => Error::PayeeNotReady { address: address.clone() },
+        false => Error::Uma(UmaError::PayeeNotReady { address: address.clone() }),
     })
 }

@@ -10,6 +10,7 @@ use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
 use domain::token::Token;
 use serde_json::{Value, json};
+use service::error::{CustomerError, TokenError};
 use service::platforms::{self, NewPlatform};
 use service::{App, Error, identity, owners, tokens};
 use store::customers::CustomerFilter;
@@ -250,7 +251,7 @@ async fn list_pending(app: &App) -> Result<Done, Failure> {
 
 async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<Done, Failure> {
     let customer = match identity::decide(app, options.id, approves).await {
-        Err(Error::CustomerNotFound { id }) => {
+        Err(Error::Customer(CustomerError::NotFound { id })) => {
             return Err(Failure::new(format!(
                 "there is no customer {id}: switchyard customer pending shows who waits"
             )));
@@ -375,7 +376,7 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure>
     let revoked = app
         .store()
         .write(move |unit| {
-            let token = unit.get::<Token>(&id)?.ok_or(Error::TokenNotFound)?;
+            let token = unit.get::<Token>(&id)?.ok_or(Error::Token(TokenError::NotFound))?;
             let now = owners::platform(unit, token.platform)?.ahead.shows(server_now);
             tokens::revoke(unit, token.platform, id, now)
         })
@@ -385,11 +386,11 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure>
             text: format!("revoked {id}: it authenticates nobody any more\n"),
             value: json!({ "id": id.to_string(), "isRevoked": true }),
         }),
-        Err(Error::TokenNotFound) => Err(Failure::new(format!(
+        Err(Error::Token(TokenError::NotFound)) => Err(Failure::new(format!(
             "there is no token {id}, or it was revoked before: switchyard token list shows which \
              there are"
         ))),
-        Err(Error::LastManager) => Err(Failure::new(format!(
+        Err(Error::Token(TokenError::LastManager)) => Err(Failure::new(format!(
             "{id} is the last token of its platform with MANAGE: make another with switchyard \
              token create before it is revoked"
         ))),

@@ -352,6 +352,11 @@ fn head_answers_as_get_and_options_says_what_is_allowed() {
     }
     let metrics = connection.ask("HEAD", "/metrics", &[], b"");
     assert_eq!((metrics.status, metrics.body.len()), (200, 0));
+    let metrics = connection.ask("GET", "/metrics", &[], b"");
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let of_head = |line: &&str| line.contains("method=\"HEAD\"") && line.contains("/openapi.json");
+    let counted = metrics.lines().filter(of_head);
+    assert!(counted.clone().any(|line| line.starts_with("switchyard_http_requests_total")));
     assert_eq!(connection.ask("OPTIONS", "/metrics", &[], b"").status, 204);
 }
 

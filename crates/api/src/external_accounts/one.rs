@@ -69,10 +69,7 @@ impl From<UpdatePlatformExternalAccount> for ExternalAccountChange {
 }
 
 fn id(text: &str) -> Result<ExternalAccountId, ApiError> {
-    ExternalAccountId::parse(text).map_err(|_| {
-        let id: String = text.chars().take(80).collect();
-        ApiError::from(service::Error::AccountNotFound { id })
-    })
+    ExternalAccountId::parse(text).map_err(|_| ApiError::no_account(text))
 }
 
 fn body(owned: &OwnedAccount) -> ExternalAccountBody {
@@ -125,7 +122,10 @@ async fn show(
         })
         .await?;
     let (Some(account), customer) = found else {
-        return Err(service::Error::AccountNotFound { id: id.to_string() }.into());
+        return Err(service::Error::Account(service::error::AccountError::NotFound {
+            id: id.to_string(),
+        })
+        .into());
     };
     let default = customer.and_then(|customer| customer.default_uma_deposit_account);
     Ok(ok(&ExternalAccountBody::new(&account, default == Some(account.id))))

@@ -16,6 +16,7 @@ use domain::time::Date;
 use maud::{Markup, html};
 use ports::identity::Outcome;
 use serde::Deserialize;
+use service::error::CustomerError;
 use service::{App, Error, identity};
 use store::error::StoreError;
 
@@ -263,7 +264,7 @@ pub async fn submit(
     };
     match app.store().write(work).await {
         Ok(check) => done(&check),
-        Err(Error::IdentityCheckOver) => over(),
+        Err(Error::Customer(CustomerError::IdentityCheckOver)) => over(),
         Err(error) => failed(&error),
     }
 }
@@ -296,7 +297,7 @@ fn form(app: &App, opened: &Opened, answers: &Answers, mistakes: &Mistakes) -> R
         p.quiet { "This link works once, until " (moment(check.draft().expires_at)) "." }
     };
     let status = if mistakes.is_empty() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
-    let mut response = page(status, "Identity check", content);
+    let mut response = page(status, "Identity check", &content);
     let policy = policy(check.draft().redirect_uri.as_deref());
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     response
@@ -374,10 +375,10 @@ fn done(check: &IdentityCheck) -> Response {
         response.headers_mut().insert(header::LOCATION, location);
         return response;
     }
-    page(StatusCode::OK, "Thank you", html! { p { "You can close this page." } })
+    page(StatusCode::OK, "Thank you", &html! { p { "You can close this page." } })
 }
 
 fn over() -> Response {
     let content = html! { p { "It works once, and for a day. Ask for a new one." } };
-    page(StatusCode::GONE, "This link cannot be used any more", content)
+    page(StatusCode::GONE, "This link cannot be used any more", &content)
 }

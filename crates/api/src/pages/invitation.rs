@@ -44,7 +44,7 @@ fn shown(invitation: &Invitation, status: Status) -> Response {
         Status::Cancelled => over("This invitation was cancelled"),
     };
     // The code is the secret.
-    shows_secret(page(StatusCode::OK, &title, content))
+    shows_secret(page(StatusCode::OK, &title, &content))
 }
 
 fn open(invitation: &Invitation) -> Markup {

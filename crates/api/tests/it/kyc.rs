@@ -366,13 +366,22 @@ async fn the_operator_has_the_last_word() {
     page(&anyone.open(&other).await, 410);
     let nobody = CustomerId::from_uuid(uuid::Uuid::nil());
     let refused = identity::decide(&server.app, nobody, true).await;
-    assert_eq!(refused, Err(service::Error::CustomerNotFound { id: nobody }));
+    assert_eq!(
+        refused,
+        Err(service::Error::Customer(service::error::CustomerError::NotFound { id: nobody }))
+    );
     // Nor does a deleted customer's link open anything.
     let gone = client.link("eve").await;
     client.delete_customer(&text(&gone["customerId"])).await;
     page(&anyone.open(&gone).await, 410);
     let deleted = identity::decide(&server.app, id(&gone["customerId"]), true).await;
-    assert!(matches!(deleted, Err(service::Error::CustomerDeleted { .. })), "{deleted:?}");
+    assert!(
+        matches!(
+            deleted,
+            Err(service::Error::Customer(service::error::CustomerError::Deleted { .. }))
+        ),
+        "{deleted:?}"
+    );
     server.verify();
 }
 

@@ -374,6 +374,25 @@ async fn a_quote_that_is_over_reads_expired_however_it_is_read_first() {
 }
 
 #[tokio::test]
+async fn a_quote_that_is_over_reads_expired_however_many_are_over() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 0).await;
+    // More than one unit of work ends.
+    for _ in 0..300 {
+        to_eur(&payer).await;
+    }
+    server.clock.advance_millis(1);
+    let [quote, paid] = [to_eur(&payer).await, to_eur(&payer).await];
+    server.clock.advance_millis(LIFETIME_MILLIS);
+    assert_eq!(payer.client.quote_again(&quote).await["status"], "EXPIRED");
+    assert_eq!(payer.client.transaction_of(&paid).await["status"], "EXPIRED");
+    let list = payer.client.get("/quotes?status=PENDING").await;
+    assert_eq!((statuses(&list).len(), &list.body["totalCount"]), (0, &json!(0)));
+    payer.client.stands_at(&paid, "EXPIRED", "EXPIRED").await;
+    server.verify();
+}
+
+#[tokio::test]
 async fn an_invoice_of_a_quote_asks_for_its_amount() {
     let server = Server::new();
     let payer = Payer::with(&server, 0).await;

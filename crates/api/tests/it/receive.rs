@@ -8,6 +8,7 @@ use domain::transaction::{Facts, FailureReason};
 use domain::uma_address::UmaAddress;
 use serde_json::{Value, json};
 use service::Error;
+use service::error::UmaError;
 use service::incoming::{self, PayIn};
 
 use crate::support::{Answer, Client, Server, text};
@@ -323,7 +324,9 @@ async fn what_the_platform_insists_on_must_be_said() {
         incoming::receive(&app, unit, platform, &pay_in, id, app.server_now())
     };
     let refused = server.app.store().write(receive).await.expect_err("a refusal");
-    assert!(matches!(refused, Error::PayerDataMissing { fields } if fields == ["TAX_ID"]));
+    assert!(
+        matches!(refused, Error::Uma(UmaError::PayerDataMissing { fields }) if fields == ["TAX_ID"])
+    );
     server.verify();
 }
 

@@ -20,7 +20,7 @@ use store::unit::Unit;
 
 use super::{asked, failed, go_on, set_time, stop};
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{AccountError, Error, UmaError};
 use crate::{lifecycle, limits, lookups, owners, pricing, uma};
 
 /// Begins the receiver's side of a payment within this server, which `outgoing` pays. The id was
@@ -100,7 +100,7 @@ pub fn receive(
     let holder = owners::Holder::Customer(Arc::clone(&customer));
     holder.may_move_money()?;
     if request.sender == customer.uma_address {
-        return Err(Error::SelfPayment);
+        return Err(Error::Account(AccountError::SelfPayment));
     }
     limits::enabled(&platform, request.currency, Direction::Incoming)?;
     let received = limits::amount(request.amount_minor, request.currency)?;
@@ -112,7 +112,7 @@ pub fn receive(
     payer.extend(uma::wanted(request.if_asked.clone(), &asked));
     let fields = uma::missing(&asked, &payer);
     if !fields.is_empty() {
-        return Err(Error::PayerDataMissing { fields });
+        return Err(Error::Uma(UmaError::PayerDataMissing { fields }));
     }
     let receipt = pricing::receipt(app.env().rates.as_ref(), &platform, received, now)?;
     let (destination, conversion) = destination(app, unit, &customer, received, now)?;
@@ -145,7 +145,7 @@ fn receiver(
     };
     let by_address = match &request.receiver {
         Some(address) => {
-            let unknown = || Error::UmaNotFound { address: address.clone() };
+            let unknown = || Error::Uma(UmaError::NotFound { address: address.clone() });
             let local = lookups::local(unit, platform, address)?.ok_or_else(unknown)?;
             let is_its = local.platform.id == platform.id;
             Some(Some(local.customer).filter(|_| is_its).ok_or_else(unknown)?)

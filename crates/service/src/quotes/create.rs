@@ -20,7 +20,7 @@ use super::execute::start;
 use super::rail_check::{Known, ask_before};
 use super::{Drawn, From, NewQuote, Quoted, Side, To, are_on, draw};
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{AccountError, Error};
 use crate::external_accounts::{self, Duplicate, NewExternalAccount, Report};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
@@ -147,7 +147,7 @@ fn asked(
         }
     };
     if source.account().is_some() && source.account() == destination.account() {
-        return Err(Error::SelfPayment);
+        return Err(Error::Account(AccountError::SelfPayment));
     }
     if new.immediately_execute && matches!(source, Source::RealtimeFunding { .. }) {
         return Err(Error::field(
@@ -321,7 +321,7 @@ fn source(
         From::Account { account: AccountRef::External(id), customer_id } => {
             let account = owners::external_account(unit, platform.id, *id)?;
             if !account.info.account_type().can_pull {
-                return Err(Error::NotPullable { id: *id });
+                return Err(Error::Account(AccountError::NotPullable { id: *id }));
             }
             let customer_id = customer_id.or(account.owner.customer());
             let holder = owners::holder(unit, platform.id, customer_id)?;

@@ -14,7 +14,7 @@ use store::unit::Unit;
 use super::rail_check::{Known, ask_before, refuse_objection};
 use super::{Quoted, To, are_on};
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, QuoteError};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::{incoming, lifecycle, limits, owners, uma};
 
@@ -52,7 +52,7 @@ pub async fn execute<R: Render<Quoted>>(
         let quote = unit
             .get::<Quote>(&id)?
             .filter(|quote| quote.draft().platform == platform)
-            .ok_or(Error::QuoteNotFound { id })?;
+            .ok_or(Error::Quote(QuoteError::NotFound { id }))?;
         let quote = Quote::clone(&quote);
         let quote = start(&unit_app, unit, quote, objection, other_side, now)?;
         Ok(Quoted { quote, platform: owners::platform(unit, platform)? })
@@ -72,7 +72,7 @@ pub(super) fn start(
 ) -> Result<Quote, Error> {
     let draft = quote.draft();
     let Source::Account { account: source, .. } = draft.source else {
-        return Err(Error::QuoteFundedInRealTime { id: quote.id() });
+        return Err(Error::Quote(QuoteError::FundedInRealTime { id: quote.id() }));
     };
     may_start(&quote, now)?;
     let platform = owners::platform(unit, draft.platform)?;
@@ -100,11 +100,13 @@ pub(super) fn start(
 pub(crate) fn may_start(quote: &Quote, now: Timestamp) -> Result<(), Error> {
     let (id, expires_at) = (quote.id(), quote.draft().expires_at);
     match quote.status() {
-        Status::Pending if quote.is_over(now) => Err(Error::QuoteExpired { id, expires_at }),
+        Status::Pending if quote.is_over(now) => {
+            Err(Error::Quote(QuoteError::Expired { id, expires_at }))
+        }
         Status::Pending => Ok(()),
-        Status::Expired => Err(Error::QuoteExpired { id, expires_at }),
+        Status::Expired => Err(Error::Quote(QuoteError::Expired { id, expires_at })),
         status @ (Status::Processing | Status::Completed | Status::Failed) => {
-            Err(Error::QuoteNotPending { id, status })
+            Err(Error::Quote(QuoteError::NotPending { id, status }))
         }
     }
 }

@@ -13,7 +13,7 @@ use store::readers::View;
 
 use super::To;
 use crate::app::App;
-use crate::error::{Error, Missing};
+use crate::error::{AccountError, Error, Missing, MoneyError};
 use crate::{limits, pricing};
 
 /// What is known of the amount of a payment, in smallest units.
@@ -99,17 +99,19 @@ pub(super) fn refuse_objection(
     let Some(id) = account else { return Ok(()) };
     match objection {
         None => Ok(()),
-        Some(RailFailure::InsufficientFunds) => Err(Error::InsufficientBalance {
-            account: source,
-            currency: draft.price.sent.currency(),
-            available: 0,
-            needed: draft.price.sent.minor(),
-        }),
+        Some(RailFailure::InsufficientFunds) => {
+            Err(Error::Money(MoneyError::InsufficientBalance {
+                account: source,
+                currency: draft.price.sent.currency(),
+                available: 0,
+                needed: draft.price.sent.minor(),
+            }))
+        }
         Some(RailFailure::NotConnected) => {
             Err(Error::NotConnected { missing: Missing::PaymentRail })
         }
         Some(RailFailure::AccountInvalid | RailFailure::TimedOut) => {
-            Err(Error::AccountUnreachable { id })
+            Err(Error::Account(AccountError::Unreachable { id }))
         }
     }
 }

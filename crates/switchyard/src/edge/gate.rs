@@ -241,13 +241,25 @@ impl Gate {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether bytes of the client are here; there are none once it has gone.
+    fn poll_held(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<bool>> {
+        if !self.held.is_empty() {
+            return Poll::Ready(Ok(true));
+        }
+        self.poll_receive(cx, buffer).map_ok(|count| count > 0)
+    }
+
     /// Gives hyper more of a body.
     fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.held.is_empty() && ready!(self.poll_receive(cx, buffer))? == 0 {
+        if !ready!(self.poll_held(cx, buffer))? {
             return Poll::Ready(Ok(()));
         }
         let exchange = Arc::clone(self.exchange());
@@ -276,14 +288,13 @@ impl Gate {
         Poll::Ready(Ok(()))
     }
 
-    /// Sees whether the client goes away while its request is being answered. What it sends
-    /// meanwhile waits.
+    /// Sees whether the client goes away while its request is being answered. Its later bytes wait.
     fn poll_gone(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.held.is_empty() && ready!(self.poll_receive(cx, buffer))? == 0 {
+        if !ready!(self.poll_held(cx, buffer))? {
             return Poll::Ready(Ok(()));
         }
         // Woken when the answer is written.

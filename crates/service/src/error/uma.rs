@@ -1,0 +1,112 @@
+//! Refusals about UMA addresses and their institutions.
+
+use domain::currency::Currency;
+use domain::uma_address::UmaAddress;
+use ports::uma::PeerFailure;
+
+/// A refusal about a UMA address or its institution.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum UmaError {
+    /// An address outside the platform's domain, or not an address.
+    #[error("{reason}")]
+    InvalidAddress {
+        /// The address as given.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No customer of the platform has this address.
+    #[error("no customer has the UMA address {address}")]
+    SenderNotFound {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// Nobody can be paid at this address.
+    #[error("there is nobody at {address}")]
+    NotFound {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// The address is somebody's who cannot be paid yet. Says nothing about who and why: that is
+    /// another platform's.
+    #[error("{address} cannot be paid yet")]
+    PayeeNotReady {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// Another institution did not give an answer that can be used.
+    #[error("{}", peer_failure(address, *stage, *failure))]
+    Peer {
+        /// The address that it was asked about.
+        address: UmaAddress,
+        /// What it was asked.
+        stage: PeerStage,
+        /// Why there is no answer.
+        failure: PeerFailure,
+    },
+    /// The receiver's side insists on facts about the payer that are not given.
+    #[error("senderCustomerInfo lacks {}, which the receiver's side insists on", fields.join(", "))]
+    PayerDataMissing {
+        /// Their names.
+        fields: Vec<&'static str>,
+    },
+    /// The payer's platform insists on facts about the receiver that its institution does not give.
+    #[error("the institution of {address} does not say {}, on which this platform insists",
+        fields.join(", "))]
+    PayeeDataMissing {
+        /// The address.
+        address: UmaAddress,
+        /// Their names.
+        fields: Vec<&'static str>,
+    },
+    /// The receiver cannot be paid in this currency, or in none.
+    #[error("{address} cannot be paid in {}", currency.map_or("any currency", |one| one.code()))]
+    NotOffered {
+        /// The address.
+        address: UmaAddress,
+        /// The currency, if one was named.
+        currency: Option<Currency>,
+    },
+    /// There is no such lookup, or it has expired.
+    #[error("there is no lookup {id}, or it has expired; look the receiver up again")]
+    LookupNotFound {
+        /// The id as given.
+        id: String,
+    },
+}
+
+/// What another institution was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerStage {
+    /// About a payee.
+    Lookup,
+    /// For an invoice.
+    PayRequest,
+}
+
+/// What went wrong with another institution, for people.
+fn peer_failure(address: &UmaAddress, stage: PeerStage, failure: PeerFailure) -> String {
+    let domain = address.domain();
+    let question = match stage {
+        PeerStage::Lookup => "the lookup",
+        PeerStage::PayRequest => "the pay request",
+    };
+    match failure {
+        PeerFailure::UnknownAddress => format!("there is nobody at {address}"),
+        PeerFailure::PayeeNotReady => format!("{address} cannot be paid yet"),
+        PeerFailure::NotAllowed => format!("{domain} and this server do not deal with each other"),
+        PeerFailure::Unreachable => {
+            format!("{domain} did not answer {question} in a way that can be used; try again later")
+        }
+        PeerFailure::KeysUnavailable => {
+            format!("{domain} did not show the keys that its answers are signed with")
+        }
+        PeerFailure::Unreadable => format!("the answer of {domain} to {question} cannot be read"),
+        PeerFailure::UnsupportedVersion => {
+            format!("{domain} does not support the version of UMA that it was asked with")
+        }
+        PeerFailure::NoCommonVersion => {
+            format!("{domain} and this server have no version of UMA in common")
+        }
+    }
+}
