@@ -164,7 +164,7 @@ pub struct ListEvents {
     cursor: Option<String>,
 }
 
-/// Shows the platform's events in the order in which they happened. Whoever asks again with the
+/// Shows the platform's events in the order in which they happened. A client that asks again with the
 /// cursor of the last answer misses none.
 #[utoipa::path(get, path = "/events",
     operation_id = "listEvents", tag = "Webhooks", params(ListEvents),

@@ -252,7 +252,7 @@ pub async fn list_of_customers(
             let after = page.after.map(InternalAccountId::from_uuid);
             let customers = match customer_id {
                 None => view.owners_of_accounts(id, after, page.limit)?,
-                // Whoever asks for a customer by its id also finds a deleted one.
+                // A read of a customer by its id also finds a deleted one.
                 Some(customer) => {
                     let customer = view.get::<Customer>(&customer)?;
                     let rows: Vec<_> =

@@ -46,7 +46,7 @@ pub struct CreateInvitation {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimInvitation {
-    /// UMA address of whoever was invited: a customer of the platform that claims.
+    /// UMA address of the invitee: a customer of the platform that claims.
     #[schema(format = "uma-address", max_length = 400, example = "$grace@localhost:8080")]
     invitee_uma: String,
 }
@@ -58,7 +58,7 @@ schema_of!(CreateInvitation, ClaimInvitation);
 #[serde(rename_all = "camelCase")]
 #[schema(as = Invitation)]
 pub struct InvitationBody {
-    /// What opens it: whoever has the code may claim it.
+    /// What opens it: the holder of the code may claim it.
     #[schema(example = "ab9a9hijkmnpqrst")]
     code: String,
     /// When it was made.
@@ -79,7 +79,7 @@ pub struct InvitationBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     expires_at: Option<String>,
-    /// UMA address of whoever has claimed it.
+    /// UMA address of the claimant.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     invitee_uma: Option<String>,
@@ -178,7 +178,7 @@ fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
     })
 }
 
-/// Makes an invitation for a customer's friend. The code is a secret of whoever is invited.
+/// Makes an invitation for a customer's friend. The code is a secret of the invitee.
 #[utoipa::path(post, path = "/invitations",
     operation_id = "createInvitation", tag = "Invitations", request_body = CreateInvitation,
     responses(

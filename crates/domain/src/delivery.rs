@@ -363,7 +363,7 @@ impl Delivery {
         self.progress.status
     }
 
-    /// The same as far as the next attempt depends on it, without those that were made: for whoever
+    /// The same as far as the next attempt depends on it, without those that were made: for the one who
     /// has many in memory. It is never kept.
     #[must_use]
     pub fn outline(mut self) -> Self {

@@ -138,9 +138,9 @@ pub enum Route {
 pub struct Uma {
     /// The lookup that it was made on.
     pub lookup: LookupId,
-    /// The address of whoever pays.
+    /// The address of the payer.
     pub sender: UmaAddress,
-    /// What the receiver's side is told about whoever pays.
+    /// What the receiver's side is told about the payer.
     pub payer: Facts,
     /// How the receiver is reached.
     pub route: Route,

@@ -92,7 +92,7 @@ pub enum Source {
         /// The blockchain that it comes over, if one was named (`cryptoNetwork`).
         network: Option<&'static str>,
     },
-    /// Whoever has a UMA address, here or at another institution; of incoming payments.
+    /// The holder of a UMA address, here or at another institution; of incoming payments.
     Uma {
         /// The address.
         address: UmaAddress,
@@ -129,7 +129,7 @@ pub enum Destination {
         /// Its currency.
         currency: Currency,
     },
-    /// Whoever has a UMA address, here or at another institution; of outgoing payments.
+    /// The holder of a UMA address, here or at another institution; of outgoing payments.
     Uma {
         /// The address.
         address: UmaAddress,
@@ -165,7 +165,7 @@ pub enum Settlement {
     /// Both are customers of this server, and each side has its transaction. That of the incoming
     /// side begins when the outgoing one is executed, and names it.
     Here {
-        /// The transaction of whoever pays; on incoming payments.
+        /// The payer's transaction; on incoming payments.
         outgoing: Option<TransactionId>,
     },
     /// Over Lightning, from or to another institution.
@@ -199,9 +199,9 @@ impl Settlement {
 /// What a payment between UMA addresses has besides its accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uma {
-    /// Whoever pays.
+    /// The payer.
     pub sender: UmaAddress,
-    /// Whoever is paid.
+    /// The payee.
     pub receiver: UmaAddress,
     /// What is known about the other side: the receiver of an outgoing, the sender of an incoming
     /// payment (specification 2.3 `counterpartyInformation`).

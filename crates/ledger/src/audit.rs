@@ -2,7 +2,7 @@
 //!
 //! The audit shares no arithmetic with [`crate::apply`]: it takes rows as they were found, however
 //! damaged, sums them in i128 and believes nothing. Rows are pushed into it one by one, so that
-//! whoever reads them may stream; it holds one sum per account and the entries of postings that
+//! their reader may stream; it holds one sum per account and the entries of postings that
 //! are still pending. It names identifiers, never amounts, and repairs nothing.
 //!
 //! First every posting with its changes of phase ([`Audit::pended`], [`Audit::posted`],

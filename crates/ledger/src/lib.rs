@@ -1,6 +1,6 @@
 //! The double-entry ledger: accounts, postings, movements and their audit.
 //!
-//! Pure and synchronous: it computes balances and refusals, and whoever calls it stores them.
+//! Pure and synchronous: it computes balances and refusals, and its caller stores them.
 //! Money moves only as a [`posting::Posting`], a set of debits and credits that balances in every
 //! currency it touches, made by one function per business reason in [`movements`].
 //!

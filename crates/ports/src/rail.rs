@@ -30,7 +30,7 @@ pub enum Flow {
 pub enum Party {
     /// A bank account or wallet.
     Account(Box<AccountInfo>),
-    /// Whoever has a UMA address at another institution.
+    /// The holder of a UMA address at another institution.
     Uma {
         /// The address.
         address: UmaAddress,
@@ -108,7 +108,7 @@ pub enum NoReport {
     NoSuchAccount,
     /// No partner is connected that could be asked.
     NotConnected,
-    /// Whoever would know did not answer.
+    /// The other side did not answer.
     Failed,
 }
 

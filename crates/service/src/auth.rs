@@ -35,7 +35,7 @@ pub fn hash_secret(keyring: &Keyring, client_id: &str, secret: &str) -> [u8; 32]
 /// load a hundred requests share a look; longer would gain nothing that can be measured.
 const REMEMBERED_MILLIS: i64 = 10;
 
-/// Clients that are remembered. Whoever has more of them asks the database for some.
+/// Clients that are remembered. Beyond, the database is asked.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// Clients that were authenticated a moment ago.
@@ -144,7 +144,7 @@ async fn proven(app: &App, client_id: &str, secret: &str) -> Result<Option<Calle
         Memory::Fresh(caller) => Some(caller),
         Memory::Nothing => look(app, client_id.to_owned()).await?,
         Memory::Stale(_, renewal) => {
-            // Whoever looks may wait for a deadline, and nobody else for the one who does.
+            // A read may wait for its deadline; no other request waits for the one that reads.
             app.store().check_reach()?;
             let _renewing = renewal.lock().await;
             match remembered(app, client_id, arrived) {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::owners::{self, Holder};
 use crate::presenter::{ChangedAccount, Subject};
 
-/// Tells of every balance that the unit has changed and that was not told yet. Whoever brings units
+/// Tells of every balance that the unit has changed and that was not told yet. Each path that commits units
 /// to the lane calls it at their end: [`App::write`] and [`crate::once::once`].
 pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {

@@ -26,7 +26,7 @@ use crate::presenter::Subject;
 /// Rows that are gone through in one unit: a few milliseconds of the commit lane.
 pub const PART_ROWS: usize = 50;
 
-/// Refused rows that are shown. The others are counted: whoever has five hundred has one cause, and
+/// Refused rows that are shown. The others are counted: five hundred have one cause, and
 /// the event about all of them stays below a megabyte.
 pub const REFUSALS_SHOWN_MAX: usize = 500;
 

@@ -1,5 +1,7 @@
 //! External accounts (specification 4.7, 4.8; contract 6.7).
 
+use std::sync::Arc;
+
 use domain::account_info::{AccountInfo, FieldError, Rule};
 use domain::currency::Currency;
 use domain::customer::Customer;
@@ -113,31 +115,7 @@ pub fn create(
     report: &Report,
     now: Timestamp,
 ) -> Result<ExternalAccount, Error> {
-    let mut errors = new.info.implausible(now.date());
-    if !errors.is_empty() {
-        under(new.path, &mut errors);
-        return Err(Error::Invalid(errors));
-    }
-    let platform = owners::platform(unit, platform)?;
-    let holder = owners::holder(unit, platform.id, new.customer_id)?;
-    if let Holder::Customer(customer) = &holder
-        && customer.is_deleted
-    {
-        return Err(Error::Customer(CustomerError::Deleted { id: customer.id }));
-    }
-    if platform.supported(new.currency).is_none() {
-        return Err(Error::Money(MoneyError::CurrencyNotEnabled {
-            currency: new.currency,
-            what: "any",
-        }));
-    }
-    if platform.checks_digits() {
-        let mut errors = new.info.check_digits();
-        under(new.path, &mut errors);
-        if !errors.is_empty() {
-            return Err(Error::Account(AccountError::InvalidDetails(errors)));
-        }
-    }
+    let (platform, holder) = check(unit, platform, new, now)?;
     let owner = holder.owner();
     let fingerprint = fingerprint(unit.keyring(), owner, &new.info, new.currency);
     if let Some(existing) = unit.get::<Fingerprint>(&fingerprint)? {
@@ -186,6 +164,41 @@ pub fn create(
         make_default(unit, &holder, id, now)?;
     }
     Ok(account)
+}
+
+/// Refuses an account that its platform cannot have, whatever the rail says of it.
+fn check(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    new: &NewExternalAccount,
+    now: Timestamp,
+) -> Result<(Arc<Platform>, Holder), Error> {
+    let mut errors = new.info.implausible(now.date());
+    if !errors.is_empty() {
+        under(new.path, &mut errors);
+        return Err(Error::Invalid(errors));
+    }
+    let platform = owners::platform(unit, platform)?;
+    let holder = owners::holder(unit, platform.id, new.customer_id)?;
+    if let Holder::Customer(customer) = &holder
+        && customer.is_deleted
+    {
+        return Err(Error::Customer(CustomerError::Deleted { id: customer.id }));
+    }
+    if platform.supported(new.currency).is_none() {
+        return Err(Error::Money(MoneyError::CurrencyNotEnabled {
+            currency: new.currency,
+            what: "any",
+        }));
+    }
+    if platform.checks_digits() {
+        let mut errors = new.info.check_digits();
+        under(new.path, &mut errors);
+        if !errors.is_empty() {
+            return Err(Error::Account(AccountError::InvalidDetails(errors)));
+        }
+    }
+    Ok((platform, holder))
 }
 
 /// Names the fields of an account by where they stand in the request.

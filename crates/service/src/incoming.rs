@@ -157,7 +157,7 @@ fn payee(unit: &mut Unit<'_, '_>, incoming: &Transaction) -> Result<Option<Arc<C
     })
 }
 
-/// The transaction of whoever pays, of a payment within this server.
+/// The payer's transaction, of a payment within this server.
 fn outgoing(unit: &mut Unit<'_, '_>, incoming: &Transaction) -> Result<Option<Transaction>, Error> {
     let settlement = incoming.draft().uma.as_ref().map(|uma| uma.settlement);
     let Some(Settlement::Here { outgoing: Some(id) }) = settlement else { return Ok(None) };

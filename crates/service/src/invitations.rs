@@ -1,4 +1,4 @@
-//! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: whoever promised to
+//! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: the inviter who promised to
 //! send some is told of the claim and sends it.
 
 use std::sync::Arc;
@@ -121,7 +121,7 @@ fn customer_at(
     }
 }
 
-/// An invitation, whoever asks.
+/// An invitation, for any reader.
 pub struct Found {
     /// The invitation.
     pub invitation: Arc<Invitation>,
@@ -148,7 +148,7 @@ fn known(unit: &mut Unit<'_, '_>, asker: PlatformId, id: InvitationId) -> Result
     Ok(Found { invitation, made_by })
 }
 
-/// The invitation, if it is still open at `now`. Whoever has its code may know that it is there.
+/// The invitation, if it is still open at `now`. The holder of its code may know that it is there.
 fn open(invitation: &Invitation, now: Timestamp) -> Result<Invitation, Error> {
     match invitation.status_at(now) {
         Status::Pending => Ok(invitation.clone()),

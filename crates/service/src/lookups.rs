@@ -35,7 +35,7 @@ pub struct Asked {
 /// Who shall be paid.
 #[derive(Debug, Clone)]
 pub enum Wanted {
-    /// Whoever has this address.
+    /// The holder of this address.
     Address(UmaAddress),
     /// An external account of the platform.
     Account(ExternalAccountId),
@@ -269,7 +269,7 @@ pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
         .collect()
 }
 
-/// What a platform asks about whoever pays its customers, in any currency: the payer has not chosen
+/// What a platform asks about the payers of its customers, in any currency: the payer has not chosen
 /// one yet.
 fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));

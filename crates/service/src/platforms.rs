@@ -191,7 +191,7 @@ pub async fn configure<R: Render<Platform>>(
     .await
 }
 
-/// Whether the domain that a platform wants is that of another one whose money is real: whoever
+/// Whether the domain that a platform wants is that of another one whose money is real: the one who
 /// gave out its addresses would be paid what is meant for the other's customers.
 async fn is_of_another(app: &App, id: PlatformId, change: &ConfigChange) -> Result<bool, Error> {
     let Some(domain) = change.uma_domain.clone() else { return Ok(false) };
@@ -254,7 +254,7 @@ pub async fn set_event_names(app: &App, id: PlatformId, names: EventNames) -> Re
     change(app, id, move |platform| platform.event_names = names).await
 }
 
-/// Sets what a platform's rail is told about it, or takes it away. Whoever calls has asked the rail
+/// Sets what a platform's rail is told about it, or takes it away. The caller has asked the rail
 /// whether it understands it.
 pub async fn set_rail_settings(
     app: &App,

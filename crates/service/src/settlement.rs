@@ -140,7 +140,7 @@ pub(crate) fn keeper(
     })
 }
 
-/// Posts what a transaction has in suspense to the internal account of whoever paid.
+/// Posts what a transaction has in suspense to the internal account of the payer.
 pub(crate) fn return_from_suspense(
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
@@ -148,7 +148,7 @@ pub(crate) fn return_from_suspense(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let draft = transaction.draft();
-    // Money that was pulled goes back to whoever's account it came from, who need not be the
+    // Money that was pulled goes back to the account that it came from, who need not be the
     // customer that it was to be sent for.
     let source = draft.source.as_ref().and_then(Source::account);
     let owner = match source.and_then(AccountRef::external) {

@@ -45,7 +45,7 @@ pub(crate) enum Payee {
         /// The customer.
         customer: Arc<Customer>,
     },
-    /// Whoever another institution says.
+    /// The one that another institution names.
     Peer {
         /// What the lookup gave.
         callback: String,
@@ -57,11 +57,11 @@ pub(crate) enum Payee {
 pub(crate) struct Plan {
     /// The lookup.
     pub lookup: LookupId,
-    /// The address of whoever pays.
+    /// The address of the payer.
     pub sender: UmaAddress,
     /// How the receiver can be paid in the currency that was chosen.
     pub offer: Offer,
-    /// What is said about whoever pays.
+    /// The facts about the payer.
     pub payer: Facts,
     /// Who is paid.
     pub payee: Payee,
@@ -124,7 +124,7 @@ pub(crate) fn asked_by(
     CounterpartyField::asked_for(supported)
 }
 
-/// What the platform of whoever pays asks about the receiver: it sends in one currency, and pays
+/// What the payer's platform asks about the receiver: it sends in one currency, and pays
 /// out in another.
 pub(crate) fn asked_by_payer(
     unit: &mut Unit<'_, '_>,
@@ -198,7 +198,7 @@ pub(crate) fn plan(
         Some(currency) => offers.find(|offer| offer.currency == currency),
         None => offers.next(),
     };
-    // Whoever is paid here may have turned the currency off since it was looked up.
+    // The payee here may have turned the currency off since it was looked up.
     let is_taken = |offer: &&Offer| match &theirs {
         Some(platform) => limits::enabled(platform, offer.currency, Direction::Incoming).is_ok(),
         None => true,
@@ -308,7 +308,7 @@ pub(crate) fn price(
     is_offered(&offer, received)?;
     let mut counterparty = match (&plan.payee, invoice) {
         (Payee::Peer { .. }, Some(invoice)) => invoice.payee.clone(),
-        // Whoever is paid here is described once its platform agrees.
+        // The payee here is described once its platform agrees.
         (Payee::Here { .. }, _) | (Payee::Peer { .. }, None) => Facts::new(),
     };
     counterparty.extend(to.counterparty.clone());

@@ -5,7 +5,7 @@ use service::{App, approvals};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Runs until `shutdown`; whoever is being asked then may still answer.
+/// Runs until `shutdown`; a platform that is being asked may still answer.
 pub async fn run(app: App, shutdown: CancellationToken) {
     let mut asked = JoinSet::new();
     loop {

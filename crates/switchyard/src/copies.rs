@@ -60,7 +60,7 @@ pub fn refuse_taken(path: &Path) -> Result<(), Failure> {
 pub enum Older {
     /// It is brought to this program's schema, to be served by it.
     Upgraded,
-    /// It is refused: whoever keeps it may want to go back to that program.
+    /// It is refused: its keeper may want to go back to that program.
     Refused,
 }
 

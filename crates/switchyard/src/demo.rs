@@ -2,34 +2,26 @@
 //! the same HTTP that clients use, and checked at every step.
 
 mod endpoint;
+mod ledger;
 
 use std::path::Path;
 use std::time::Duration;
 
 use adapters::entropy::SystemEntropy;
 use adapters::outbound::choose_cryptography;
-use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
-use domain::transaction::Transaction;
-use ledger::account::{AccountKey, Balance, Side};
-use ledger::posting::Resolution;
-use ledger::t_accounts;
 use ports::entropy::Entropy as _;
 use reqwest::{Client, Method};
 use serde_json::{Map, Value, json};
+use service::Env;
 use service::webhooks::signature::PublicKeys;
-use service::{App, Env};
-use store::books::{PostingRow, RowPhase};
-use store::error::StoreError;
 use store::keyring::Keyring;
-use store::readers::View;
-use store::select::{Order, PageRequest};
-use store::transactions::TransactionFilter;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Failure, aligned, emit, print};
+use crate::command::{Failure, emit, print};
 use crate::config::{ClientCredentials, EXIT_OK, KeySource, Listen, SecretKey};
 use crate::database::Database;
 use crate::demo::endpoint::Endpoint;
+use crate::demo::ledger::{Names, books};
 use crate::first_start::FirstStart;
 use crate::keyfile::{self, KEY_BYTES};
 use crate::wiring::Opened;
@@ -38,17 +30,14 @@ use crate::{config, first_start, serve, shutdown, telemetry, verify, wiring};
 /// The rail of the story settles within a second; this is patient with a busy machine.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Between two looks at a payment that is under way.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// Between two reads of a payment that is under way.
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// An answer of this machine to itself that takes longer will not come.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Between two events that reach an endpoint of this machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
-
-/// Transactions of the story, and some.
-const TRANSACTIONS_MAX: u32 = 100;
 
 /// Where a list has the one row that the story asked for.
 const FIRST_ROW: &str = "data.0.";
@@ -393,17 +382,17 @@ impl Story {
     /// The transaction once it is under way no more.
     async fn ended(&self, id: &str) -> Result<Value, Failure> {
         let path = format!("/transactions/{id}");
-        let look = async {
+        let read = async {
             loop {
                 let transaction = self.ask(Method::GET, &path, None, None).await?.expect(200)?;
                 let status = text(&transaction, "status")?;
                 if !["PENDING", "PROCESSING"].contains(&status.as_str()) {
                     return Ok(());
                 }
-                pause(LOOK_AGAIN_AFTER).await;
+                pause(READ_AGAIN_AFTER).await;
             }
         };
-        tokio::time::timeout(SETTLED_WITHIN, look)
+        tokio::time::timeout(SETTLED_WITHIN, read)
             .await
             .unwrap_or_else(|_| Err(Failure::new(format!("{id} did not end in time"))))?;
         self.get(&path, &["status", "settledAt", "refund"]).await?.expect(200)
@@ -517,117 +506,7 @@ fn same(given: &Value, expected: &Value) -> Result<(), Failure> {
     Err(Failure::new(format!("expected {expected}, got {given}")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a client that polls waits between two looks")]
+#[expect(clippy::disallowed_methods, reason = "a client that polls waits between two reads")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
-}
-
-/// Names for the accounts of the story.
-#[derive(Clone, Copy)]
-struct Names {
-    customer: Owner,
-}
-
-impl Names {
-    fn new(customer: &str) -> Result<Self, Failure> {
-        let customer = CustomerId::parse(customer)
-            .map_err(|error| Failure::new(format!("the customer's id is none: {error}")))?;
-        Ok(Self { customer: Owner::Customer(customer) })
-    }
-
-    fn of(self, account: &AccountKey) -> String {
-        let is_customers = |id: InternalAccountId| id.owner_uuid() == self.customer.uuid();
-        match (account, account.currency()) {
-            (AccountKey::Internal(id), Some(currency)) if is_customers(*id) => {
-                format!("Ada {currency}")
-            }
-            // One platform has the whole story, so its id says nothing.
-            (AccountKey::Rail { rail, currency, .. }, _) => format!("rail {rail} {currency}"),
-            (AccountKey::Exchange { currency, .. }, _) => format!("exchange {currency}"),
-            (AccountKey::Fees { currency, .. }, _) => format!("fees {currency}"),
-            (AccountKey::Suspense { currency, .. }, _) => format!("suspense {currency}"),
-            (account, _) => account.to_string(),
-        }
-    }
-}
-
-/// What the story did to the ledger: its postings, and the accounts with their balances.
-async fn books(app: &App, platform: PlatformId, names: Names) -> Result<String, Failure> {
-    let (transactions, accounts) = app
-        .store()
-        .read::<_, StoreError, _>(move |view| {
-            let page =
-                PageRequest { limit: TRANSACTIONS_MAX, after: None, order: Order::Ascending };
-            let all = view.transactions(platform, &TransactionFilter::default(), page)?;
-            let mut transactions = Vec::new();
-            for transaction in all.rows {
-                let postings = view.postings(transaction.id())?;
-                transactions.push((transaction, postings));
-            }
-            let accounts = balances(view, &transactions)?;
-            Ok((transactions, accounts))
-        })
-        .await?;
-    let mut text = "\nTHE LEDGER: what was posted, and the accounts after it\n\n".to_owned();
-    for (_, postings) in &transactions {
-        for posting in postings {
-            text += &format!("  {}\n", said(posting, names));
-        }
-    }
-    let rows: Vec<_> = accounts
-        .into_iter()
-        .map(|(account, balance)| (names.of(&account), account, balance))
-        .collect();
-    Ok(text + "\n" + &for_terminals(&t_accounts::table(&rows)))
-}
-
-/// Every account that the postings touch, with its balance.
-fn balances(
-    view: &mut View<'_>,
-    transactions: &[(std::sync::Arc<Transaction>, Vec<PostingRow>)],
-) -> Result<Vec<(AccountKey, Balance)>, StoreError> {
-    let entries =
-        transactions.iter().flat_map(|(_, postings)| postings).flat_map(|row| &row.entries);
-    let keys: std::collections::BTreeSet<_> = entries.map(|entry| entry.account()).collect();
-    let mut balances = Vec::new();
-    for key in keys {
-        let account = view.ledger_account(&key)?;
-        balances.push((key, account.map_or(Balance::ZERO, |account| account.balance)));
-    }
-    Ok(balances)
-}
-
-/// A posting as a bookkeeper says it.
-fn said(posting: &PostingRow, names: Names) -> String {
-    let phase = match posting.phase {
-        RowPhase::Posted => "posted",
-        RowPhase::Pending => "pending",
-        RowPhase::Resolves(_, Resolution::Post) => "settled: what was pending is posted",
-        RowPhase::Resolves(_, Resolution::Void) => "refused: what was pending is void",
-    };
-    let entry = |entry: &ledger::posting::Entry| {
-        let side = match entry.side() {
-            Side::Debit => "Dr",
-            Side::Credit => "Cr",
-        };
-        // The account's name ends with the currency already.
-        let amount = entry.amount().to_string();
-        let digits = amount.split(' ').next().unwrap_or_default();
-        format!("{side} {} {digits}", names.of(&entry.account()))
-    };
-    let entries: Vec<_> = posting.entries.iter().map(entry).collect();
-    format!("{:<13} {phase:<9} {}", posting.movement.name(), entries.join(", "))
-        .trim_end()
-        .to_owned()
-}
-
-/// A Markdown table with columns that are aligned where no renderer does it.
-fn for_terminals(markdown: &str) -> String {
-    let is_rule = |line: &&str| !line.starts_with("|--");
-    let row = |line: &str| {
-        let mut cells = line.trim_matches('|').split('|').map(str::trim);
-        std::array::from_fn(|_| cells.next().unwrap_or_default().to_owned())
-    };
-    let rows: Vec<[String; 6]> = markdown.lines().filter(is_rule).map(row).collect();
-    aligned(&rows)
 }

@@ -22,7 +22,7 @@ use crate::telemetry;
 /// to see that its database stands still: where this is why, requests are turned away already.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a write that succeeded shows that the next one will: whoever asks all the time costs no
+/// How long a write that succeeded shows that the next one will: a caller that asks all the time costs no
 /// flush each.
 const WRITTEN_HOLDS: Duration = Duration::from_secs(1);
 
@@ -91,7 +91,7 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
         tracing::error!(%error, "the database cannot be read");
         return Some("the database cannot be read");
     }
-    // One tries, and whoever asks meanwhile learns from that.
+    // One request tries, and those that come meanwhile learn from it.
     let mut written = health.written.lock().await;
     if written.is_some_and(|at| at.elapsed() < WRITTEN_HOLDS) {
         return None;

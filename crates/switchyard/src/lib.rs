@@ -3,7 +3,7 @@
 //!
 //! Guarantees: no client can hold a connection, a buffer or a stop of the server for longer than
 //! [`edge::Limits`] says; no secret is logged or taken from the command line, and the two that are
-//! printed are printed once, to whoever asked for them ([`first_start`], [`operator`]).
+//! printed are printed once, to their caller ([`first_start`], [`operator`]).
 //! This crate decides nothing about payments.
 
 pub mod config;

@@ -2,7 +2,7 @@
 //! that makes them is, however it ended.
 //!
 //! A second process waits for the end of the first one and removes what is left. Where that one was
-//! killed too, the next copy into the folder removes it: an unfinished copy is locked by whoever
+//! killed too, the next copy into the folder removes it: an unfinished copy is locked by the process that
 //! makes it.
 
 use std::ffi::{OsStr, OsString};

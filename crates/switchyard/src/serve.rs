@@ -57,13 +57,7 @@ pub async fn run_beside(
         (is_of_this_machine || !is_loopback(listener)).then_some(admin)
     });
     let peer_address = options.peer_address_at(for_servers);
-    if config.database.is_shared() && peer_address.is_none() && options.peer_url.is_none() {
-        tracing::info!(
-            "other servers on this database cannot forward requests to this one: give it an \
-             address in their network with --admin-listen, and with --peer-url if that is every \
-             address of this machine, or say --peer-url none"
-        );
-    }
+    hint_at_peer_address(config, options, peer_address.is_some());
     let is_local =
         is_of_this_machine && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
     let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
@@ -79,19 +73,46 @@ pub async fn run_beside(
         None => first_start::greet_again(&opened.app, &config.database, &base_url).await?,
     }
     let app = opened.app.clone();
+    let routes = routes(&app);
+    let listeners = listeners(options, &app, (listener, admin), routes, &shutdown);
+    until_with(shutdown, listeners, app).await;
+    wiring::close(opened).await;
+    // What did not end in time may still write until the process has ended.
+    std::mem::forget(held);
+    tracing::info!("stopped");
+    Ok(EXIT_OK)
+}
+
+/// Says how the servers of a database find each other, where this one cannot be found.
+fn hint_at_peer_address(config: &Config, options: &Serve, has_address: bool) {
+    if config.database.is_shared() && !has_address && options.peer_url.is_none() {
+        tracing::info!(
+            "other servers on this database cannot forward requests to this one: give it an \
+             address in their network with --admin-listen, and with --peer-url if that is every \
+             address of this machine, or say --peer-url none"
+        );
+    }
+}
+
+/// The routes of each listener: clients and operators share one, or operators and other servers
+/// have their own.
+fn listeners(
+    options: &Serve,
+    app: &App,
+    (listener, admin): (TcpListener, Option<(TcpListener, Listen)>),
+    routes: Router,
+    shutdown: &CancellationToken,
+) -> Vec<(TcpListener, Router, Limits)> {
     let local = || api::router(app.clone());
     let Routers { clients, servers } = match options.forwards() {
-        true => forwarding::routers(&app, local, admin.is_some()),
+        true => forwarding::routers(app, local, admin.is_some()),
         false => Routers { clients: local(), servers: Router::new().fallback(health::not_found) },
     };
     let limits = options.connections.within(descriptors::limits());
     let endpoints = Endpoints::new(app.clone(), shutdown.clone());
-    let clients = clients.merge(routes(&app));
-    let listeners = match admin {
-        None => {
-            drop(servers);
-            vec![(listener, clients.merge(endpoints.for_operators()), limits)]
-        }
+    let clients = clients.merge(routes);
+    match admin {
+        None => vec![(listener, clients.merge(endpoints.for_operators()), limits)],
         Some((admin, _)) => {
             let (limits, operators) = descriptors::apart(limits);
             vec![
@@ -99,15 +120,7 @@ pub async fn run_beside(
                 (admin, servers.merge(endpoints.for_operators()), operators),
             ]
         }
-    };
-    // It holds the application, which would keep the database open.
-    drop(endpoints);
-    until_with(shutdown, listeners, app).await;
-    wiring::close(opened).await;
-    // What did not end in time may still write until the process has ended.
-    std::mem::forget(held);
-    tracing::info!("stopped");
-    Ok(EXIT_OK)
+    }
 }
 
 /// Takes the address that `option` gave, and tells which one it became if the system was to choose

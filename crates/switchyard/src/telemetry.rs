@@ -44,7 +44,7 @@ pub fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, St
     Ok(filter.add_directive(NEVER.parse().expect("it is a target and a level")))
 }
 
-/// Says a line to whoever has called the program. If it cannot be said, nobody is there to hear it.
+/// Prints a line for the caller of the program. If it cannot be said, nothing is there to read it.
 pub fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

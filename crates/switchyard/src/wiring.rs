@@ -131,7 +131,7 @@ pub fn open_to_serve(
     Ok(opened)
 }
 
-/// Gives up an application and waits until its database is closed. Whoever still holds a handle
+/// Gives up an application and waits until its database is closed. A handle that is still held
 /// keeps it open: that is waited for no longer than the time says, as what was answered is on disk.
 pub async fn close(Opened { app, threads }: Opened) {
     drop(app);
@@ -168,7 +168,7 @@ pub fn keyring(key: &KeySource) -> Result<Option<Keyring>, Failure> {
     Ok(key.map(|key| Keyring::new(&key)))
 }
 
-/// Like [`keyring`], for commands that do without a key. One that was named must be there: whoever
+/// Like [`keyring`], for commands that do without a key. One that was named must be there: the operator who
 /// named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
     let found = keyring(key)?;

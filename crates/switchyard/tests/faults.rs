@@ -333,7 +333,7 @@ async fn a_connection_that_is_cut_at_a_commit_now_and_then_is_no_clients_concern
             let before = cuts(proxy.counts(), moment);
             proxy.cut_commits(moment, Chosen::Next(1));
             until("a commit is cut", async || Ok(cuts(proxy.counts(), moment) > before)).await?;
-            // Whoever was in the batch that was cut has its answer by then.
+            // Each request of the batch that was cut has its answer by then.
             site.recorder.more(2 * CLIENTS as u64).await?;
         }
     }
@@ -397,7 +397,7 @@ const FROZEN_ON: Duration = Duration::from_secs(9);
 /// A request that is turned away costs nobody anything, but for the processor.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 
-/// Shorter than any deadline: whoever takes longer has waited for the database.
+/// Shorter than any deadline: one that takes longer has waited for the database.
 const NOBODY_WAITS: Duration = Duration::from_secs(1);
 
 /// Requests that come before it is noticed that the database is frozen.
@@ -475,7 +475,7 @@ async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()>
     let load = site.load();
     site.recorder.more(40).await?;
 
-    // The answer to a commit is lost, and whoever looks for it finds the network in pieces.
+    // The answer to a commit is lost, and the search for it finds the network in pieces.
     let before = cuts(proxy.counts(), Moment::After);
     proxy.set(Traffic::Refused);
     proxy.cut_commits(Moment::After, Chosen::Next(1));

@@ -258,7 +258,7 @@ async fn a_backup_of_an_older_release_is_restored() -> Result<()> {
     let server = place.installation("new.db").start()?;
     Api::new(&[server.base()])?.ready().await?;
 
-    // Whoever makes a backup before an upgrade may want to go back.
+    // An operator who makes a backup before an upgrade may want to go back.
     Connection::open(place.path("live.db"))?.execute_batch(AS_OLDER_RELEASE)?;
     let before = format!("{backup} before.db");
     place.refused(&before, 1, "has schema 3 and this program has schema")?;

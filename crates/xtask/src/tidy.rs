@@ -4,10 +4,13 @@
 //! wrong, and what to do instead; each has a test that a bad sample is caught.
 
 mod documents;
+mod imports;
 mod manifests;
 mod rust;
+mod shape;
 mod source;
 mod sql;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -27,7 +30,10 @@ const RULES: &[Rule] = &[
     ("async", rust::async_functions),
     ("leftovers", rust::leftovers),
     ("line-length", rust::line_length),
-    ("file-length", rust::file_length),
+    ("file-length", shape::file_length),
+    ("function-length", shape::function_length),
+    ("circles", imports::circles),
+    ("words", words::words),
     ("sql", sql::clock_and_chance),
     ("migrations", sql::migrations),
     ("decisions", documents::decisions),

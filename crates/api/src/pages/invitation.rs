@@ -13,7 +13,7 @@ use store::error::StoreError;
 use super::{later, moment, nothing, page};
 use crate::compression::shows_secret;
 
-/// Shows an invitation to whoever has its link.
+/// Shows an invitation to the holder of its link.
 pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
     let Some(code) = Code::parse(&code) else { return nothing() };
     let id = app.store().keyring().invitation(&code);

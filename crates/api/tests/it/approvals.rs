@@ -16,7 +16,7 @@ use crate::support::{Call, Client, Server, text};
 use crate::uma::{Payee, asks, to_payee};
 use crate::webhooks::{is_ecdsa, is_standard};
 
-/// What a payer's platform asks about whoever it pays.
+/// What a payer's platform asks about the payee.
 const TAX_ID: [&str; 1] = ["TAX_ID"];
 
 /// A server on which a customer of one platform pays one of another, whose platform is asked.
@@ -44,7 +44,7 @@ impl Asking {
         Self { server, payer, payee, receiver }
     }
 
-    /// Begins a payment: the transaction of whoever pays, and of whoever is paid.
+    /// Begins a payment: the transactions of the payer and of the payee.
     async fn pay(&self) -> (Value, Value) {
         let body = to_payee(&self.payer, &self.payee, 1_000).await;
         let quote = self.payer.client.quote(&body).await;
@@ -124,7 +124,7 @@ async fn the_question_is_the_signed_event_of_the_payment() {
     let [delivery] = log.as_array().expect("deliveries").as_slice() else { panic!("{log}") };
     assert_eq!((&delivery["eventId"], &delivery["status"]), (&body["id"], &json!("DELIVERED")));
     assert_eq!(delivery["attempts"][0]["responseStatus"], 200);
-    // Whoever delivers the rest leaves it alone.
+    // The deliveries leave it alone.
     deliver(&asking.server, &mut Dispatcher::new(asking.server.app.clone())).await;
     let again = asking.receiver.take();
     assert!(again.iter().all(|it| it.header("webhook-id") != body["id"]), "{again:?}");
@@ -132,7 +132,7 @@ async fn the_question_is_the_signed_event_of_the_payment() {
 }
 
 /// What becomes of a payment whose platform gives this answer, where the payer's insists on these
-/// facts. Gives the payment of whoever pays.
+/// facts. Gives the payment of the payer.
 async fn check(
     answer: Answer,
     mandatory: &[&str],

@@ -553,7 +553,7 @@ async fn a_path_takes_the_methods_that_the_document_names() {
             let allowed = answer.headers["allow"].to_str().expect("text");
             assert_eq!(allowed.split(", ").collect::<Vec<_>>(), documented, "{what}");
         }
-        // Whoever asks which ones need not say who they are.
+        // The question needs no credentials.
         let path = format!("/{}{path}", api::VERSION);
         let answer = stage.client.send_to("OPTIONS", &path, Call::default()).await;
         assert_eq!((answer.status, &answer.body), (204, &Value::Null), "OPTIONS {path}");

@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-/// The account as it is shown to whoever looks.
+/// The account as it is shown to its reader.
 async fn shown(client: &Client, path: &str, account: &str) -> Value {
     let answer = client.get(path).await;
     let rows = answer.expect(200)["data"].as_array().expect("rows");

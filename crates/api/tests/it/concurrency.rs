@@ -267,7 +267,7 @@ async fn a_client_that_goes_away_leaves_the_whole_effect_or_none() {
         assert!(made == effects || made == effects + 1);
         assert!(!answered || made == effects + 1);
         assert_eq!(payer.balance().await, 10_000 - 100 * i64::try_from(made).expect("few"));
-        // Whoever comes back with the key has one effect in all.
+        // A client that comes back with the key has one effect in all.
         let again = payer.client.post_once("/transfer-out", &key, &body).await;
         again.expect(201);
         let was_done = made == effects + 1;

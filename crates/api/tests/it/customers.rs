@@ -512,7 +512,7 @@ async fn a_deleted_customer_stays_readable_and_ends() {
     let body = crate::support::usd_external(Some(&id), "111");
     let refused = client.post("/customers/external-accounts", &body).await;
     refused.refused(410, "CUSTOMER_DELETED");
-    // Its accounts can still be read, by whoever asks for them by its id.
+    // Its accounts can still be read, by a client that asks by its id.
     let query = format!("?customerId={id}");
     let internal = client.get(&format!("/customers/internal-accounts{query}&limit=100")).await;
     assert_eq!(internal.expect(200)["totalCount"], 27);

@@ -368,7 +368,7 @@ async fn a_payment_within_this_server_goes_on_to_the_deposit_account() {
     }
 }
 
-/// The order to the bank is one, whoever gives it and however often.
+/// The order to the bank is one, from any server and however often.
 #[tokio::test]
 async fn a_server_that_takes_over_does_not_pay_twice() {
     let server = Server::new();

@@ -64,7 +64,7 @@ async fn sixteen_at_once_on_one_key_pay_once() {
         let key = format!("round-{round}");
         let mut calls = tokio::task::JoinSet::new();
         for number in 0..16 {
-            // Half of them with another amount: whoever is first decides.
+            // Half of them with another amount: the first one decides.
             let body = transfer(&payer.usd, &bank, 100 + number % 2);
             let (client, key) = (payer.client.clone(), key.clone());
             calls.spawn(async move { client.post_once("/transfer-out", &key, &body).await });

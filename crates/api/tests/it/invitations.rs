@@ -107,7 +107,7 @@ async fn an_invitation_is_shown_as_it_was_made() {
     let lasting = inviter.invite(json!({ "expiresAt": last })).await;
     assert_eq!(lasting["expiresAt"], "9999-12-31T23:59:59.000Z");
     assert_eq!(inviter.client.invitation(&lasting["code"]).await, lasting);
-    // Whoever has the code may read it, in any case.
+    // The holder of the code may read it, in any case.
     let other = server.platform().await;
     assert_eq!(other.invitation(&whole["code"]).await, whole);
     let loud = json!(text(&whole["code"]).to_uppercase());

@@ -122,7 +122,7 @@ async fn guessing_of_secrets_is_slowed() {
     slowed(&get(&right, "203.0.113.1").await, 60);
     unknown(&get(&server.anonymous(), "203.0.113.1").await, "nobody");
     get(&right, "203.0.113.2").await.expect(200);
-    // A network of IPv6 is one address, and whoever guesses has all of them.
+    // A network of IPv6 is one address, and a guesser has all of them.
     for number in 0..20 {
         unknown(
             &get(&server.client(client.platform, "x", "y"), &format!("2001:db8::{number}")).await,
@@ -472,7 +472,7 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
         ));
     }
     // Every operation on something with an id is among them. Codes of invitations and addresses are
-    // no platform's own: whoever has one may use it.
+    // no platform's own: its holder may use it.
     let shared = ["{invitationCode}", "{receiverUmaAddress}"];
     let document = api::document(&server.app);
     for (template, item) in document["paths"].as_object().expect("paths") {

@@ -267,7 +267,7 @@ async fn the_platform_decides_in_time() {
         server.verify();
         server.pass(4_999).await;
         payee.stands_at(&payment, "PENDING", None).await;
-        // Whoever waits to be paid is not deleted before that is decided.
+        // A payee that waits is not deleted before that is decided.
         let customer = format!("/customers/{}", payee.customer);
         payee.client.delete(&customer).await.refused(409, "CONFLICT");
         if !how.is_empty() {

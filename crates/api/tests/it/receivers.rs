@@ -195,7 +195,7 @@ async fn another_institutions_answer_is_passed_on() {
     ] {
         let answer = look_up(&client, &at(user), &payer).await;
         assert_eq!(answer.refused(status, code)["umaAddress"], at(user), "{user}");
-        // Whoever could not be asked may answer the next time.
+        // An institution that was unreachable may answer the next time.
         let is_final = answer.headers.get("x-should-retry").is_some_and(|value| value == "false");
         assert_eq!(is_final, status != 424, "{user}");
     }

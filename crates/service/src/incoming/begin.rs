@@ -69,7 +69,7 @@ pub(crate) fn begin_here(
 /// What another institution wants to pay.
 #[derive(Debug, Clone)]
 pub struct PayIn {
-    /// The address of whoever pays.
+    /// The address of the payer.
     pub sender: UmaAddress,
     /// What its institution says about it.
     pub payer: Facts,

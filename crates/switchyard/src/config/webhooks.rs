@@ -70,7 +70,7 @@ pub struct Webhooks {
     /// while others reach this server.
     ///
     /// Without it they can only while the server listens on a loopback address and --public-url is
-    /// none but this machine's. Whoever has a token can then send requests to services of these
+    /// none but this machine's. The holder of a token can then send requests to services of these
     /// networks. Live platforms never can.
     #[arg(
         long,

@@ -65,7 +65,7 @@ fn said(mut command: Command, script: &Path, cases: &Path) -> BTreeMap<String, (
     said.into_iter().map(|(name, [standard, ecdsa])| (name, (standard, ecdsa))).collect()
 }
 
-/// Deliveries, each with the keys of whoever checks it and what must come of it.
+/// Deliveries, each with the keys of its checker and what must come of it.
 #[derive(Default)]
 pub struct Cases {
     given: Vec<Value>,

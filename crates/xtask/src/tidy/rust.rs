@@ -9,9 +9,6 @@ const COLUMNS_MAX: usize = 100;
 /// A literal longer than this cannot be broken by rustfmt, and breaking it by hand rarely helps.
 const LITERAL_COLUMNS_MAX: usize = 60;
 
-/// Lines of a file under `src`: what one can hold in mind after reading it once.
-const FILE_LINES_MAX: usize = 1_200;
-
 /// Crates in which money and time are exact.
 const WITHOUT_FLOATS: &[&str] = &["domain", "ledger", "store", "ports", "service"];
 
@@ -113,25 +110,6 @@ pub fn line_length(tree: &Tree) -> Vec<Finding> {
     })
 }
 
-/// Files can be read in one sitting.
-pub fn file_length(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in tree.with_extension("rs") {
-        let count = file.text.lines().count();
-        let is_source = file.path.split('/').nth(2) == Some("src");
-        if is_source && count > FILE_LINES_MAX {
-            let wrong = format!("{count} lines, {FILE_LINES_MAX} are allowed");
-            findings.push(Finding::new(
-                &file.path,
-                FILE_LINES_MAX + 1,
-                wrong,
-                "make it a folder of smaller modules",
-            ));
-        }
-    }
-    findings
-}
-
 fn files_of<'a>(tree: &'a Tree, crates: &'a [&str]) -> impl Iterator<Item = &'a File> {
     tree.with_extension("rs")
         .filter(|file| file.crate_name().is_some_and(|name| crates.contains(&name)))
@@ -226,19 +204,5 @@ mod tests {
         let path = "crates/api/src/lib.rs";
         let found = places(line_length, &[(path, &text)]);
         assert_eq!(found, [2, 3, 5].map(|line| format!("{path}:{line}")));
-    }
-
-    #[test]
-    fn long_files_are_split() {
-        let (fits, long) = ("\n".repeat(FILE_LINES_MAX), "\n".repeat(FILE_LINES_MAX + 1));
-        let found = places(
-            file_length,
-            &[
-                ("crates/api/src/lib.rs", &fits),
-                ("crates/api/src/quotes.rs", &long),
-                ("crates/api/tests/it/quotes.rs", &long),
-            ],
-        );
-        assert_eq!(found, [format!("crates/api/src/quotes.rs:{}", FILE_LINES_MAX + 1)]);
     }
 }

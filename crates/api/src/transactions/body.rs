@@ -1,0 +1,459 @@
+//! A transaction as it is shown.
+
+use std::collections::BTreeMap;
+
+use domain::id::Owner;
+use domain::id::{QuoteId, TransactionId};
+use domain::money::Sending;
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use domain::transaction::{
+    AccountRef, Conversion, Destination, Direction, RateDetails, Source, Status, StatusReason,
+    Terms, Transaction,
+};
+use ports::rail::{Deposit, PaymentRail};
+use rust_decimal::Decimal;
+use serde::Serialize;
+use service::App;
+use utoipa::ToSchema;
+
+use crate::instructions::{InstructionsBody, of_rail};
+use crate::wire::{AmountBody, Number, Text};
+
+/// Fee parts and multipliers (specification 2.4). Amounts are in the smallest unit of the sending
+/// currency; multipliers are in millisatoshi per smallest unit.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RateDetails)]
+pub struct RateDetailsBody {
+    /// Millisatoshi per smallest sending unit, after the variable fee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    service_api_multiplier: Option<Number>,
+    /// Fixed fee.
+    #[schema(minimum = 0)]
+    service_api_fixed_fee: i64,
+    /// Variable fee as a fraction of the sending amount.
+    #[schema(value_type = f64, minimum = 0)]
+    service_api_variable_fee_rate: Number,
+    /// Variable fee.
+    #[schema(minimum = 0)]
+    service_api_variable_fee_amount: i64,
+    /// Millisatoshi per smallest receiving unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    counterparty_multiplier: Option<Number>,
+    /// Fee of the counterparty, in the smallest receiving unit; on quotes and outgoing payments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    counterparty_fixed_fee: Option<i64>,
+}
+
+impl RateDetailsBody {
+    /// What an incoming payment shows: what its receiver's side takes.
+    fn of_incoming(details: &RateDetails) -> Self {
+        let both: Self = details.into();
+        Self { counterparty_multiplier: None, counterparty_fixed_fee: None, ..both }
+    }
+}
+
+/// Facts about the other side of a payment, by names such as `FULL_NAME`.
+#[derive(ToSchema)]
+pub struct Facts(pub BTreeMap<String, String>);
+
+impl From<&RateDetails> for RateDetailsBody {
+    fn from(details: &RateDetails) -> Self {
+        let multiplier = |value: Decimal| Some(Number(value));
+        Self {
+            service_api_multiplier: details.multipliers.and_then(|two| multiplier(two.service_api)),
+            service_api_fixed_fee: details.fixed_fee.minor(),
+            service_api_variable_fee_rate: Number(details.variable_fee_rate),
+            service_api_variable_fee_amount: details.variable_fee.minor(),
+            counterparty_multiplier: details
+                .multipliers
+                .and_then(|two| multiplier(two.counterparty)),
+            counterparty_fixed_fee: Some(details.counterparty_fee.minor()),
+        }
+    }
+}
+
+/// Where money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(tag = "sourceType")]
+#[schema(as = TransactionSource)]
+pub enum SourceBody {
+    /// An account.
+    #[serde(rename = "ACCOUNT")]
+    Account(AccountSourceBody),
+    /// A deposit that was made for the payment.
+    #[serde(rename = "REALTIME_FUNDING")]
+    RealtimeFunding(RealtimeSourceBody),
+    /// Whoever has a UMA address.
+    #[serde(rename = "UMA_ADDRESS")]
+    UmaAddress(UmaSourceBody),
+}
+
+/// Whoever has a UMA address that money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UmaTransactionSource)]
+pub struct UmaSourceBody {
+    /// The address.
+    uma_address: String,
+}
+
+/// An account that money comes from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AccountTransactionSource)]
+pub struct AccountSourceBody {
+    /// An internal or external account.
+    #[schema(value_type = String)]
+    account_id: Text<AccountRef>,
+    /// Its currency.
+    currency: &'static str,
+}
+
+/// A deposit that was made for the payment.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RealtimeFundingTransactionSource)]
+pub struct RealtimeSourceBody {
+    /// Currency of the deposit.
+    currency: &'static str,
+    /// Who sends.
+    #[schema(value_type = String)]
+    customer_id: Text<Owner>,
+}
+
+impl SourceBody {
+    fn new(source: &Source, owner: Owner) -> Self {
+        match source {
+            Source::Account { account, currency } => Self::Account(AccountSourceBody {
+                account_id: Text(*account),
+                currency: currency.code(),
+            }),
+            Source::RealtimeFunding { currency, .. } => Self::RealtimeFunding(RealtimeSourceBody {
+                currency: currency.code(),
+                customer_id: Text(owner),
+            }),
+            Source::Uma { address } => {
+                Self::UmaAddress(UmaSourceBody { uma_address: address.to_string() })
+            }
+        }
+    }
+}
+
+/// Where money goes.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(tag = "destinationType")]
+#[schema(as = TransactionDestination)]
+pub enum DestinationBody {
+    /// An account.
+    #[serde(rename = "ACCOUNT")]
+    Account(AccountDestinationBody),
+    /// Whoever has a UMA address.
+    #[serde(rename = "UMA_ADDRESS")]
+    UmaAddress(UmaDestinationBody),
+}
+
+/// Whoever has a UMA address that money goes to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UmaTransactionDestination)]
+pub struct UmaDestinationBody {
+    /// The address.
+    uma_address: String,
+    /// The currency that arrives.
+    currency: &'static str,
+}
+
+/// An account that money goes to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AccountTransactionDestination)]
+pub struct AccountDestinationBody {
+    /// An internal or external account.
+    #[schema(value_type = String)]
+    account_id: Text<AccountRef>,
+    /// Its currency.
+    currency: &'static str,
+}
+
+impl From<&Destination> for DestinationBody {
+    fn from(destination: &Destination) -> Self {
+        match destination {
+            Destination::Account { account, currency } => Self::Account(AccountDestinationBody {
+                account_id: Text(*account),
+                currency: currency.code(),
+            }),
+            Destination::Uma { address, currency } => Self::UmaAddress(UmaDestinationBody {
+                uma_address: address.to_string(),
+                currency: currency.code(),
+            }),
+        }
+    }
+}
+
+/// The text that goes with the bank payment.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ReconciliationInstructions)]
+pub struct ReconciliationBody {
+    /// Unique on this server.
+    #[schema(example = "SY-8B3E7NT0G0000000")]
+    reference: String,
+}
+
+/// Money on its way back, or back (contract 6.12).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Refund)]
+pub struct RefundBody {
+    /// The reference of the payment.
+    reference: String,
+    /// `COMPLETED`: what was set aside was released, or what had come was given back.
+    status: &'static str,
+    /// Why.
+    reason: &'static str,
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    initiated_at: Text<Timestamp>,
+    /// When the money was back.
+    #[schema(value_type = String, format = DateTime)]
+    settled_at: Text<Timestamp>,
+}
+
+/// Why a payment failed or was rejected, or why what was received stayed in the internal account.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = StatusReason)]
+pub struct StatusReasonBody {
+    /// For programs: the `failureReason`, a finer code, or a rail's own. The set is open.
+    #[schema(example = "FUNDING_AMOUNT_MISMATCH")]
+    code: String,
+    /// For people, without personal data.
+    #[schema(example = "the deposit was not of the amount that the quote asks for")]
+    message: String,
+}
+
+impl From<&StatusReason> for StatusReasonBody {
+    fn from(reason: &StatusReason) -> Self {
+        Self { code: reason.code().to_owned(), message: reason.message().to_owned() }
+    }
+}
+
+/// What a received amount becomes for a deposit account in another currency.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DepositConversion)]
+pub struct ConversionBody {
+    /// What reaches the account.
+    deposited_amount: AmountBody,
+    /// Received major units per deposited major unit.
+    #[schema(value_type = f64, exclusive_minimum = 0)]
+    exchange_rate: Number,
+    /// What the conversion costs, in the smallest unit of the received currency.
+    #[schema(minimum = 0)]
+    fees: i64,
+}
+
+impl From<&Conversion> for ConversionBody {
+    fn from(conversion: &Conversion) -> Self {
+        Self {
+            deposited_amount: conversion.deposited.into(),
+            exchange_rate: Number(conversion.rate.value()),
+            fees: conversion.fees.minor(),
+        }
+    }
+}
+
+/// A payment (specification 2.3).
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Transaction)]
+pub struct TransactionBody {
+    /// System id.
+    #[schema(value_type = String, example = "Transaction:019542f5-b3e7-7d02-8000-000000000005")]
+    id: Text<TransactionId>,
+    /// Where it is in its life.
+    status: &'static str,
+    /// Which way money moves, seen from the platform.
+    #[serde(rename = "type")]
+    direction: &'static str,
+    /// Where money comes from; absent for a bare deposit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    source: Option<SourceBody>,
+    /// Where it goes.
+    destination: DestinationBody,
+    /// Sender of an outgoing, recipient of an incoming payment; the platform itself for its own.
+    #[schema(value_type = String)]
+    customer_id: Text<Owner>,
+    /// The platform's own name for that customer.
+    platform_customer_id: String,
+    /// What leaves the source; on outgoing payments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    sent_amount: Option<AmountBody>,
+    /// What arrives.
+    received_amount: AmountBody,
+    /// Sending major units per receiving major unit, if a quote fixed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>, nullable = false)]
+    exchange_rate: Option<Number>,
+    /// All fees, in the smallest unit of the sending currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 0)]
+    fees: Option<i64>,
+    /// The quote that it was made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    quote_id: Option<Text<QuoteId>>,
+    /// Who pays, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    sender_uma_address: Option<String>,
+    /// Who is paid, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    receiver_uma_address: Option<String>,
+    /// What is known about the other side, between UMA addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false, value_type = Option<Facts>)]
+    counterparty_information: Option<BTreeMap<&'static str, String>>,
+    /// Fee parts; of an incoming payment in the currency that arrives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    rate_details: Option<RateDetailsBody>,
+    /// What the received amount becomes; on incoming payments whose deposit account is in another
+    /// currency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    conversion: Option<ConversionBody>,
+    /// When it was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false, format = DateTime)]
+    settled_at: Option<Text<Timestamp>>,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Text<Timestamp>,
+    /// When its status last changed.
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Text<Timestamp>,
+    /// The memo.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    description: Option<String>,
+    /// The text that goes with the bank payment; in every status but `CREATED`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    reconciliation_instructions: Option<ReconciliationBody>,
+    /// How to make the deposit; only on payments that are funded in real time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    payment_instructions: Vec<InstructionsBody>,
+    /// Why it failed; also on payments that were refunded after they had failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    failure_reason: Option<&'static str>,
+    /// Why it failed or was rejected, finer than `failureReason`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    status_reason: Option<StatusReasonBody>,
+    /// Money on its way back, or back; on outgoing payments that did not arrive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    refund: Option<RefundBody>,
+}
+
+impl TransactionBody {
+    /// The body of a platform's transactions as use cases give them.
+    pub fn of(app: &App, platform: &Platform) -> impl Fn(&Transaction) -> Self + Send + use<> {
+        let (app, mode) = (app.clone(), platform.mode);
+        move |transaction| Self::new(transaction, app.env().rail(mode))
+    }
+
+    /// The body of a transaction whose platform has its money moved on `rail`.
+    pub fn new(transaction: &Transaction, rail: &dyn PaymentRail) -> Self {
+        let draft = transaction.draft();
+        let terms = draft.terms.as_ref();
+        let uma = draft.uma.as_ref();
+        let incoming = uma.and_then(|uma| uma.rate_details.as_ref());
+        Self {
+            id: Text(draft.id),
+            status: transaction.status().name(),
+            direction: draft.direction.name(),
+            source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
+            destination: (&draft.destination).into(),
+            customer_id: Text(draft.owner),
+            platform_customer_id: draft.platform_customer_id.clone(),
+            sent_amount: draft.sent.map(|sent| sent.money().into()),
+            received_amount: draft.received.money().into(),
+            exchange_rate: terms.map(|terms| Number(terms.rate.value())),
+            fees: terms.map(|terms| terms.fees.minor()),
+            quote_id: terms.map(|terms: &Terms| Text(terms.quote)),
+            sender_uma_address: uma.map(|uma| uma.sender.to_string()),
+            receiver_uma_address: uma.map(|uma| uma.receiver.to_string()),
+            counterparty_information: uma.map(|uma| uma.counterparty.clone()),
+            rate_details: terms
+                .map(|terms| (&terms.rate_details).into())
+                .or_else(|| incoming.map(RateDetailsBody::of_incoming)),
+            conversion: uma.and_then(|uma| uma.conversion.as_ref()).map(ConversionBody::from),
+            settled_at: transaction.settled_at().map(Text),
+            created_at: Text(transaction.created_at()),
+            updated_at: Text(transaction.updated_at()),
+            description: draft.description.clone(),
+            reconciliation_instructions: transaction
+                .reference()
+                .map(|reference| ReconciliationBody { reference }),
+            payment_instructions: payment_instructions(transaction, rail),
+            failure_reason: transaction.failure().map(|reason| reason.name()),
+            status_reason: transaction.reason().map(StatusReasonBody::from),
+            refund: refund(transaction),
+        }
+    }
+}
+
+/// How to make the deposit that a payment waits for, the same as on its quote.
+fn payment_instructions(
+    transaction: &Transaction,
+    rail: &dyn PaymentRail,
+) -> Vec<InstructionsBody> {
+    match (&transaction.draft().source, transaction.reference()) {
+        (Some(Source::RealtimeFunding { currency, network }), Some(reference)) => {
+            let deposit = Deposit {
+                currency: *currency,
+                reference: &reference,
+                amount: transaction.draft().sent.map(Sending::money),
+                since: transaction.created_at(),
+            };
+            of_rail(rail, &deposit, *network, None)
+        }
+        (Some(_) | None, _) => Vec::new(),
+    }
+}
+
+/// The refund of an outgoing payment that did not arrive: whatever had been set aside or had come
+/// for it went back in the same change of state. One whose money was still to be pulled from
+/// outside has none.
+fn refund(transaction: &Transaction) -> Option<RefundBody> {
+    if transaction.draft().direction == Direction::Incoming {
+        return None;
+    }
+    let source = transaction.draft().source.as_ref().and_then(Source::account);
+    let was_pulled = source.and_then(AccountRef::external).is_some();
+    // What the receiving side refuses, and what goes back, has come before.
+    let had_come = [Status::Rejected, Status::Refunded];
+    if was_pulled && !had_come.into_iter().any(|status| transaction.reached(status).is_some()) {
+        return None;
+    }
+    let ended = [Status::Failed, Status::Rejected];
+    let initiated_at = ended.into_iter().find_map(|status| transaction.reached(status))?;
+    let settled_at = transaction.reached(Status::Refunded).unwrap_or(initiated_at);
+    Some(RefundBody {
+        reference: transaction.reference()?,
+        status: "COMPLETED",
+        reason: "TRANSACTION_FAILED",
+        initiated_at: Text(initiated_at),
+        settled_at: Text(settled_at),
+    })
+}

@@ -1,0 +1,221 @@
+//! The commands of operators: platforms, customers and tokens.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use domain::currency::Currency;
+use domain::event::EventNames;
+use domain::id::{CustomerId, PlatformId, TokenId};
+use domain::token::{Permission, Permissions};
+use domain::uma_address::UmaDomain;
+use rust_decimal::Decimal;
+
+use super::super::checks::{
+    parse_currency, parse_fixed_fee, parse_permission, parse_spread, parse_variable_fee_rate,
+};
+
+/// What to do with platforms.
+#[derive(Debug, Clone, Subcommand)]
+pub enum PlatformCommand {
+    /// Lists all platforms.
+    #[command(after_help = "Example:\n  switchyard platform list")]
+    List,
+
+    /// Makes a platform. It has no token yet: see switchyard token create.
+    #[command(after_help = "Example:\n  \
+        switchyard platform create --name \"Example Pay\" --uma-domain pay.example.com")]
+    Create(CreatePlatform),
+
+    /// Sets what a platform charges for a corridor, in place of the built-in price.
+    #[command(
+        after_help = "Example, 0.5 % on the rate and 2.00 USD for each payment from USD into another currency:\n  \
+        switchyard platform set-pricing --platform PlatformConfig:... --from USD \
+        --spread 0.005 --fixed-fee 200"
+    )]
+    SetPricing(SetPricing),
+
+    /// Sets rows of a platform's own for what payments and accounts do in the sandbox.
+    #[command(
+        after_help = "docs/sandbox.md says how rows are written. They come before the built-in \
+        ones, and hold at once, also on servers that run:\n  \
+        switchyard platform set-scenarios --platform PlatformConfig:... --file rows.toml"
+    )]
+    SetScenarios(SetScenarios),
+
+    /// Sets how a platform's events are named from now on.
+    #[command(after_help = "Example, for receivers written against the hosted API:\n  \
+        switchyard platform set-events --platform PlatformConfig:... --names dotted")]
+    SetEvents(SetEvents),
+}
+
+/// Options of `platform set-events`.
+#[derive(Debug, Clone, Args)]
+pub struct SetEvents {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// plain: INVITATION_CLAIMED, as in the specification. dotted: INVITATION.CLAIMED, with the
+    /// state in the name, as docs/webhooks.md lists them.
+    #[arg(long, value_parser = event_names, value_name = "plain|dotted")]
+    pub names: EventNames,
+}
+
+fn event_names(text: &str) -> Result<EventNames, String> {
+    EventNames::from_name(text).ok_or_else(|| "events are named plain or dotted".to_owned())
+}
+
+/// Options of `platform set-scenarios`.
+#[derive(Debug, Clone, Args)]
+pub struct SetScenarios {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// The file with the rows. Without it, the built-in rows alone hold.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// Options of `platform create`.
+#[derive(Debug, Clone, Args)]
+pub struct CreatePlatform {
+    /// Its name, for the operator.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub name: String,
+
+    /// For real money. Without it, a sandbox.
+    ///
+    /// This release connects to no payment rail and not to the UMA network. A live platform has
+    /// customers, identity checks by the operator, accounts, quotes and payments between accounts
+    /// of this server; it refuses external accounts, transfers in and out, quotes that are funded
+    /// in real time, and addresses of other institutions. docs/operating.md has the list.
+    #[arg(long)]
+    pub live: bool,
+
+    /// Domain of its customers' UMA addresses.
+    #[arg(long, value_name = "DOMAIN", value_parser = UmaDomain::parse)]
+    pub uma_domain: UmaDomain,
+
+    /// It is a regulated institution, which checks its customers itself.
+    #[arg(long)]
+    pub regulated: bool,
+}
+
+/// Options of `platform set-pricing`.
+#[derive(Debug, Clone, Args)]
+pub struct SetPricing {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// The currency that pays; any, when left out.
+    #[arg(long, value_name = "CURRENCY", value_parser = parse_currency)]
+    pub from: Option<Currency>,
+
+    /// The currency that is paid; any, when left out.
+    #[arg(long, value_name = "CURRENCY", value_parser = parse_currency)]
+    pub to: Option<Currency>,
+
+    /// Fraction by which the rate is worse than the market's, such as 0.005.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_spread)]
+    #[arg(allow_negative_numbers = true, required_unless_present_any = PRICE_OTHER_THAN_SPREAD)]
+    pub spread: Option<Decimal>,
+
+    /// Fee per payment in the smallest unit of the currency that pays, such as 200 for 2.00 USD.
+    #[arg(long, value_name = "UNITS", value_parser = parse_fixed_fee)]
+    #[arg(allow_negative_numbers = true)]
+    pub fixed_fee: Option<i64>,
+
+    /// Fee as a fraction of the amount charged, such as 0.003.
+    #[arg(long, value_name = "FRACTION", value_parser = parse_variable_fee_rate)]
+    #[arg(allow_negative_numbers = true)]
+    pub variable_fee_rate: Option<Decimal>,
+}
+
+/// One part of a price at least must be set, or there is nothing to do.
+const PRICE_OTHER_THAN_SPREAD: [&str; 2] = ["fixed_fee", "variable_fee_rate"];
+
+/// What to do with customers.
+#[derive(Debug, Clone, Subcommand)]
+pub enum CustomerCommand {
+    /// Lists the customers whose identity waits for a decision, without their personal data.
+    #[command(after_help = "Example:\n  switchyard customer pending")]
+    Pending,
+
+    /// Approves a customer's identity: its money can move. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer approve Customer:...")]
+    Approve(DecideCustomer),
+
+    /// Refuses a customer's identity. The platform is told.
+    #[command(after_help = "Example:\n  switchyard customer reject Customer:...")]
+    Reject(DecideCustomer),
+}
+
+/// Options of `customer approve` and `customer reject`.
+#[derive(Debug, Clone, Args)]
+pub struct DecideCustomer {
+    /// Id of the customer.
+    #[arg(value_parser = CustomerId::parse)]
+    pub id: CustomerId,
+}
+
+/// What to do with API tokens.
+#[derive(Debug, Clone, Subcommand)]
+pub enum TokenCommand {
+    /// Lists tokens, without their secrets.
+    #[command(after_help = "Example:\n  switchyard token list")]
+    List(ListTokens),
+
+    /// Makes a token and prints its secret, once.
+    #[command(after_help = "Example:\n  switchyard token create --platform PlatformConfig:... \
+        --name reporting --permissions VIEW")]
+    Create(CreateToken),
+
+    /// Revokes a token at once and for good.
+    #[command(after_help = "Example:\n  switchyard token revoke Token:...")]
+    Revoke(RevokeToken),
+}
+
+/// Options of `token list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListTokens {
+    /// Id of the platform; all, when left out.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: Option<PlatformId>,
+
+    /// Also those that were revoked.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Options of `token create`.
+#[derive(Debug, Clone, Args)]
+pub struct CreateToken {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Its name, for the operator.
+    #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub name: String,
+
+    /// What it may do, with commas between: VIEW, TRANSACT, MANAGE. None implies another.
+    #[arg(long, required = true, value_delimiter = ',', value_parser = parse_permission)]
+    permissions: Vec<Permission>,
+}
+
+impl CreateToken {
+    /// What the token may do; at least one thing.
+    pub fn permissions(&self) -> Permissions {
+        self.permissions.iter().copied().collect()
+    }
+}
+
+/// Options of `token revoke`.
+#[derive(Debug, Clone, Args)]
+pub struct RevokeToken {
+    /// Id of the token.
+    #[arg(value_parser = TokenId::parse)]
+    pub id: TokenId,
+}
