@@ -276,18 +276,19 @@ create table postings (
 create unique index postings_resolved_once on postings (transaction_id, resolves)
     where resolves is not null;
 
--- A platform's events in the order in which they were committed, those of one batch in bundles
--- (docs/decisions/0031): a row stands under the ordinal of its last event. What events are about
--- stands in `heads`, their bodies are sealed together. The id of an event follows from its resource
--- and number, which no other event has: that each is counted up from the one before is what its
--- writer has read.
+-- A platform's events in the order in which they were committed. The id of an event follows from its
+-- resource and number, which no other event has. The body is compressed, then sealed.
 create table events (
-    ordinal {int8} not null check (ordinal >= 1),
     platform {bytes} not null,
-    heads {bytes} not null,
+    ordinal {int8} not null check (ordinal >= 1),
+    kind {text} not null,
+    resource {bytes} not null,
+    number {int8} not null check (number >= 1),
+    at {int8} not null,
     sealed {bytes} not null,
     primary key (platform, ordinal)
 ) {wide};
+create index events_by_kind on events (platform, kind, ordinal);
 
 -- How many events a platform has (`head`), up to which there are deliveries (`taken`),
 -- how many it had when its endpoint was set (`opened`), and whether that is to have those that
@@ -325,7 +326,7 @@ create table leases (
 ) {strict};
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
--- bytes of an answer stand here or are a part of an event that was committed with it. On SQLite they
+-- bytes of an answer are compressed, then sealed. On SQLite they
 -- stand by segment (docs/decisions/0037).
 create table idempotency (
     {segment}
@@ -333,10 +334,8 @@ create table idempotency (
     status {int8} not null check (status between 200 and 499),
     version {int8} not null,
     scope {bytes} not null,
-    sealed {bytes},
-    part_of {bytes},
-    primary key ({by_segment}scope),
-    check ((sealed is null) <> (part_of is null))
+    sealed {bytes} not null,
+    primary key ({by_segment}scope)
 ) {strict};
 
 -- Turns of those who write, where several servers can: whoever holds the row of member 0 has the

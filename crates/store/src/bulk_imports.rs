@@ -8,10 +8,10 @@ use domain::bulk_import::{
 use domain::id::JobId;
 use serde::{Deserialize, Serialize};
 
+use crate::compressed::{compress, decompress};
 use crate::customers::StoredIdentity;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::packed;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
@@ -154,7 +154,7 @@ impl Record for Part {
         let stored = serde_json::to_vec(&StoredContent::of(&self.content))
             .expect("a part has text keys only");
         let id = self.key().bytes();
-        let sealed = keyring.seal(Self::TABLE, &id, &packed::pack(&stored, &[]));
+        let sealed = keyring.seal(Self::TABLE, &id, &compress(&stored));
         let is_done = matches!(self.content, PartContent::Done(_));
         vec![id.into(), self.import.into(), self.number.into(), is_done.into(), sealed.into()]
     }
@@ -166,7 +166,7 @@ impl Record for Part {
         }
         let is_done = row.flag()?;
         let stored = keyring.open(Self::TABLE, &id, &row.bytes()?)?;
-        let content = packed::unpack(&stored, &[])
+        let content = decompress(&stored)
             .and_then(|stored| serde_json::from_slice::<StoredContent>(&stored).ok())
             .and_then(StoredContent::into_domain)
             .filter(|content| matches!(content, PartContent::Done(_)) == is_done)

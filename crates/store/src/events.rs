@@ -5,35 +5,34 @@
 //! lane is the only writer, so whoever has read the events up to a number has missed none of them,
 //! and whoever goes on from there meets them all.
 
-use std::collections::BTreeSet;
-
-use domain::event::{Event, EventKind};
+use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
+use domain::time::Timestamp;
+use uuid::Uuid;
 
+use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Change, Row, Shape, Value, Write};
 use crate::unit::Unit;
 
-pub(crate) mod bundle;
-
-use bundle::{Bundle, EVENTS, EVENTS_MAX};
+/// The table of events.
+pub(crate) static EVENTS: Shape = Shape::new(
+    "events",
+    &["platform", "ordinal", "kind", "resource", "number", "at", "sealed"],
+    2,
+    None,
+);
 
 /// Where an event stands among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The platform that is told.
+    /// The platform that is notified.
     pub platform: PlatformId,
-    /// The place among all that the platform is told, from 1.
+    /// The place among all of the platform's events, from 1.
     pub ordinal: i64,
-}
-
-impl Place {
-    pub(crate) fn key(self) -> Vec<Value> {
-        vec![self.platform.into(), self.ordinal.into()]
-    }
 }
 
 /// An event with its place among all of its platform's, from 1.
@@ -50,6 +49,77 @@ impl Numbered {
     pub fn place(&self) -> Place {
         Place { platform: self.event.platform, ordinal: self.ordinal }
     }
+}
+
+/// The plain columns of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) place: Place,
+    pub(crate) kind: EventKind,
+    pub(crate) resource: Uuid,
+    pub(crate) number: u32,
+    pub(crate) at: Timestamp,
+}
+
+impl Header {
+    fn of(numbered: &Numbered) -> Self {
+        let Event { kind, resource, number, at, .. } = numbered.event;
+        Self { place: numbered.place(), kind, resource, number, at }
+    }
+
+    /// Reads the plain columns of a row.
+    pub(crate) fn read(row: &mut Row) -> Result<Self, StoreError> {
+        let place = Place { platform: row.id()?, ordinal: row.int()? };
+        let kind = row.named(EventKind::from_name)?;
+        Ok(Self { place, kind, resource: row.uuid()?, number: row.count()?, at: row.time()? })
+    }
+
+    /// The sealed body belongs to all plain columns, so that none can be changed alone.
+    pub(crate) fn context(self) -> Vec<u8> {
+        let platform = self.place.platform.uuid();
+        let parts: [&[u8]; 6] = [
+            platform.as_bytes(),
+            &self.place.ordinal.to_be_bytes(),
+            self.resource.as_bytes(),
+            &self.number.to_be_bytes(),
+            &self.at.millis().to_be_bytes(),
+            self.kind.name().as_bytes(),
+        ];
+        parts.concat()
+    }
+
+    /// Opens the body, which stands behind the plain columns.
+    pub(crate) fn open(self, row: &mut Row, keyring: &Keyring) -> Result<Numbered, StoreError> {
+        let body = keyring.open(EVENTS.table, &self.context(), &row.bytes()?)?;
+        let body = decompress(&body).ok_or(StoreError::Sealed { place: EVENTS.table })?;
+        let Self { place: Place { platform, ordinal }, kind, resource, number, at } = self;
+        let id = event_id(resource, number);
+        let event = Event { id, platform, kind, resource, number, at, body };
+        Ok(Numbered { ordinal, event })
+    }
+}
+
+fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
+    let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
+    Header::read(row)?.open(row, keyring)
+}
+
+/// The write that adds events.
+pub(crate) fn write(events: &[Numbered], keyring: &Keyring) -> Write {
+    let row = |numbered: &Numbered| {
+        let header = Header::of(numbered);
+        let body = compress(&numbered.event.body);
+        vec![
+            header.place.platform.into(),
+            header.place.ordinal.into(),
+            Value::name(header.kind.name()),
+            header.resource.into(),
+            header.number.into(),
+            header.at.into(),
+            keyring.seal(EVENTS.table, &header.context(), &body).into(),
+        ]
+    };
+    Write { shape: &EVENTS, change: Change::Insert, rows: events.iter().map(row).collect() }
 }
 
 /// What is to become of events that a platform has not been told of.
@@ -151,39 +221,17 @@ impl Record for Outbox {
     }
 }
 
-/// The events that stand at these places.
-pub(crate) fn at_places(
-    connection: &mut dyn Connection,
-    keyring: &Keyring,
-    places: impl IntoIterator<Item = Place>,
-) -> Result<Vec<Numbered>, StoreError> {
-    let mut places: BTreeSet<_> = places.into_iter().collect();
-    let keys: Vec<_> = places.iter().copied().map(Place::key).collect();
-    let mut events = Vec::new();
-    connection.rows(&EVENTS, &keys, &mut |values| {
-        let bundle = Bundle::read(values)?;
-        // It comes once for each of its events that is wanted.
-        if bundle.places().any(|place| places.contains(&place)) {
-            let opened = bundle.open(keyring)?;
-            events.extend(opened.into_iter().filter(|it| places.remove(&it.place())));
-        }
-        Ok(())
-    })?;
-    Ok(events)
-}
+pub(crate) const AT_PLACE: &str = "select platform, ordinal, kind, resource, number, at, sealed \
+    from events where platform = $1 and ordinal = $2";
 
-/// Events of a platform that are looked through for those of one kind at a time: a page of a kind
-/// that is rare costs no more than this.
-const LOOKED_THROUGH_MAX: i64 = 10_000;
+pub(crate) const FEED: &str = "select platform, ordinal, kind, resource, number, at, sealed \
+    from events where platform = $1 and ordinal > $2 and ordinal <= $3 order by ordinal limit $4";
 
-/// How many of them are read before it is asked whether there are enough.
-const LOOKED_THROUGH_AT_ONCE: i64 = 1_000;
+pub(crate) const FEED_OF_KIND: &str = "select platform, ordinal, kind, resource, number, at, \
+    sealed from events where platform = $1 and kind = $2 and ordinal > $3 and ordinal <= $4 \
+    order by ordinal limit $5";
 
-pub(crate) const FEED: &str = "select platform, ordinal, heads, sealed from events \
-    where platform = $1 and ordinal > $2 and ordinal < $3 order by ordinal limit $4";
-
-pub(crate) const WHEN: &str = "select ordinal, heads from events \
-    where platform = $1 and ordinal >= $2 order by ordinal limit 1";
+pub(crate) const WHEN: &str = "select at from events where platform = $1 and ordinal = $2";
 
 pub(crate) const OUTBOXES_WITH_NEWS: &str = "select platform, head, taken, opened, endpoint, \
     news from outboxes where news = 1 or (endpoint = 'OPEN' and taken < head)";
@@ -205,8 +253,13 @@ pub struct Feed {
 impl View<'_> {
     /// The event that stands at a place.
     pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
-        let found = at_places(self.connection, self.keyring, [place])?;
-        Ok(found.into_iter().next().map(|numbered| numbered.event))
+        let (mut found, keyring) = (None, self.keyring);
+        let key = [place.platform.into(), place.ordinal.into()];
+        self.connection.query(AT_PLACE, &key, EVENTS.columns.len(), &mut |values| {
+            found = Some(read(values, keyring)?.event);
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     /// A platform's events behind a number, all or those of a kind, in the order in which they were
@@ -219,47 +272,28 @@ impl View<'_> {
         limit: u32,
     ) -> Result<Feed, StoreError> {
         let head = self.get::<Outbox>(&platform)?.map_or(0, |outbox| outbox.head);
-        let (max, at_once) = match kind {
-            Some(_) => (LOOKED_THROUGH_MAX, LOOKED_THROUGH_AT_ONCE),
-            None => (i64::from(limit), i64::from(limit)),
-        };
-        let to = head.min(after.saturating_add(max)).max(after);
-        let (limit, mut events, mut until) = (limit as usize, Vec::new(), after);
-        while until < to && events.len() < limit {
-            let from = until;
-            until = to.min(from.saturating_add(at_once));
-            self.feed_between(platform, from, until, kind, &mut events)?;
-        }
-        events.truncate(limit);
-        let last = events.last().filter(|_| events.len() == limit);
-        let until = last.map_or(until, |numbered: &Numbered| numbered.ordinal);
-        Ok(Feed { events, until, head })
-    }
-
-    /// Adds a platform's events behind a number and up to another.
-    fn feed_between(
-        &mut self,
-        platform: PlatformId,
-        from: i64,
-        until: i64,
-        kind: Option<EventKind>,
-        events: &mut Vec<Numbered>,
-    ) -> Result<(), StoreError> {
-        // The bundle of the last one may end behind it.
-        let end = until.saturating_add(EVENTS_MAX as i64);
-        let parameters = [platform.into(), from.into(), end.into(), (until - from).into()];
-        let keyring = self.keyring;
-        let is_asked = |ordinal: i64, of: EventKind| {
-            (from < ordinal && ordinal <= until) && kind.is_none_or(|kind| kind == of)
-        };
-        self.connection.query(FEED, &parameters, EVENTS.columns.len(), &mut |values| {
-            let bundle = Bundle::read(values)?;
-            if bundle.heads().any(|(ordinal, head)| is_asked(ordinal, head.kind)) {
-                let opened = bundle.open(keyring)?.into_iter();
-                events.extend(opened.filter(|it| is_asked(it.ordinal, it.event.kind)));
-            }
+        let (platform, range) = (Value::from(platform), [after, head, i64::from(limit)]);
+        let [after_value, head_value, limit_value] = range.map(Value::from);
+        let (mut events, keyring) = (Vec::new(), self.keyring);
+        let each = &mut |values| {
+            events.push(read(values, keyring)?);
             Ok(())
-        })
+        };
+        let columns = EVENTS.columns.len();
+        match kind {
+            None => {
+                let parameters = [platform, after_value, head_value, limit_value];
+                self.connection.query(FEED, &parameters, columns, each)?;
+            }
+            Some(kind) => {
+                let kind = Value::name(kind.name());
+                let parameters = [platform, kind, after_value, head_value, limit_value];
+                self.connection.query(FEED_OF_KIND, &parameters, columns, each)?;
+            }
+        }
+        let last = events.last().filter(|_| events.len() == limit as usize);
+        let until = last.map_or(head.max(after), |numbered: &Numbered| numbered.ordinal);
+        Ok(Feed { events, until, head })
     }
 
     /// The number of the last event that a platform had before a time, as far as its clock went
@@ -267,17 +301,15 @@ impl View<'_> {
     pub fn last_before(
         &mut self,
         platform: PlatformId,
-        time: domain::time::Timestamp,
+        time: Timestamp,
     ) -> Result<i64, StoreError> {
         let head = self.get::<Outbox>(&platform)?.map_or(0, |outbox| outbox.head);
         let (mut before, mut from) = (0, head + 1);
         while from - before > 1 {
             let middle = before + (from - before) / 2;
             let mut at = None;
-            self.connection.query(WHEN, &[platform.into(), middle.into()], 2, &mut |values| {
-                let row = &mut Row::new(EVENTS.table, &["ordinal", "heads"], values);
-                let (last, heads) = (row.int()?, row.bytes()?);
-                at = bundle::head_at(&heads, last, middle).map(|head| head.at);
+            self.connection.query(WHEN, &[platform.into(), middle.into()], 1, &mut |values| {
+                at = Some(Row::new(EVENTS.table, &["at"], values).time()?);
                 Ok(())
             })?;
             match at {

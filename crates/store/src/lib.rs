@@ -52,7 +52,7 @@ mod lane;
 mod looks;
 mod migrate;
 mod outcome;
-mod packed;
+mod compressed;
 mod pause;
 mod postgres;
 mod sealed;
@@ -92,7 +92,9 @@ pub fn statements(is_embedded: bool) -> Vec<String> {
         timers::NEXT_DUE,
         timers::NEARER,
         timers::NEARER_UP_TO,
+        events::AT_PLACE,
         events::FEED,
+        events::FEED_OF_KIND,
         events::WHEN,
         events::OUTBOXES_WITH_NEWS,
         events::OPEN_OUTBOXES,
@@ -102,7 +104,7 @@ pub fn statements(is_embedded: bool) -> Vec<String> {
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
     for shape in shapes() {
         let texts = shape.texts();
-        let always = [&texts.select, &texts.row, &texts.insert, &texts.delete];
+        let always = [&texts.select, &texts.insert, &texts.delete];
         all.extend(always.into_iter().cloned());
         all.extend(texts.update.iter().chain(&texts.upsert).cloned());
     }
@@ -128,7 +130,7 @@ pub fn embedded_statements() -> Vec<String> {
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
-    let appended = [&books::POSTINGS, &events::bundle::EVENTS, &timers::TIMERS, &tallies::TALLIES];
+    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
     record::Tables::shapes().into_iter().chain(appended).collect()
 }
 

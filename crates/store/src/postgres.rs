@@ -849,26 +849,6 @@ impl Connection for Postgres {
         Ok(seen.is_some_and(|seen| last == seen || last == ours))
     }
 
-    fn rows(
-        &mut self,
-        shape: &'static Shape,
-        keys: &[Vec<Value>],
-        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        if let [key] = keys {
-            // As in `fetch`.
-            return self.query(&shape.texts().row, key, shape.width(), each);
-        }
-        let texts = self.texts(shape);
-        let texts = self.after(texts)?;
-        for keys in keys.chunks(ROWS_MAX) {
-            let columns = columns_of(keys, shape.key);
-            let result = self.stream(&texts.rows, &arrays(&columns), shape.width(), each);
-            self.after(result)?;
-        }
-        Ok(())
-    }
-
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
         self.in_transaction()?;
         self.changes(&writes);

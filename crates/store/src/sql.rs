@@ -257,10 +257,6 @@ pub struct Shape {
     pub versioned: bool,
     /// Whether its rows say who there is and not what happens: they change seldom.
     pub nouns: bool,
-    /// Whether a row stands for every key up to its own, from behind the row before it: the row
-    /// with a key is then the first that does not stand before it, among those that have its other
-    /// columns. Whether it covers the key, its reader knows.
-    pub covers: bool,
     /// What an upsert does with a row that is there: the text behind the key that is.
     pub merge: Option<&'static str>,
     /// Whether rows, of which there are many and which only come, stand in the order of time on the
@@ -275,8 +271,6 @@ pub struct Texts {
     /// Rows by the first column of the key, in the order of the key: all columns and, where there
     /// is one, the version.
     pub select: String,
-    /// The row with a key: all columns and, where there is one, the version.
-    pub row: String,
     /// All columns, at version 1.
     pub insert: String,
     /// All columns behind the key, then the key, then the version that was read.
@@ -312,22 +306,10 @@ impl Shape {
             key,
             versioned: false,
             nouns: false,
-            covers: false,
             merge,
             segmented: false,
             texts: OnceLock::new(),
         }
-    }
-
-    /// A table whose rows are only added and removed, and cover keys ([`Shape::covers`]).
-    pub const fn covering(
-        table: &'static str,
-        columns: &'static [&'static str],
-        key: usize,
-    ) -> Self {
-        let mut shape = Self::new(table, columns, key, None);
-        shape.covers = true;
-        shape
     }
 
     /// A table of records: the first column is the key, and there is a version.
@@ -360,7 +342,7 @@ impl Shape {
     }
 
     fn make_texts(&self) -> Texts {
-        let Self { table, columns, key, covers, .. } = *self;
+        let Self { table, columns, key, .. } = *self;
         let list = columns.join(", ");
         let numbered: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
         let numbered = numbered.join(", ");
@@ -373,20 +355,12 @@ impl Shape {
             pairs.join(between)
         };
         let (keys, rest) = columns.split_at(key);
-        let meets_key = match keys.split_last() {
-            Some((last, before)) if covers => {
-                let before = pairs(before, 1, " and ");
-                format!("{before} and {last} >= ${key} order by {last} limit 1")
-            }
-            Some(_) | None => pairs(keys, 1, " and "),
-        };
         Texts {
             select: format!(
                 "select {list}{version} from {table} where {} = $1 order by {}",
                 keys[0],
                 keys.join(", ")
             ),
-            row: format!("select {list}{version} from {table} where {meets_key}"),
             insert: format!(
                 "insert into {table} ({list}{version}) values ({numbered}{first_version})"
             ),
@@ -557,20 +531,6 @@ pub trait Connection: Send {
     ) -> Result<bool, StoreError> {
         self.fetch_all(wanted, each)?;
         Ok(false)
-    }
-
-    /// Hands over the rows with these keys, in no order: all columns, then the version where there
-    /// is one. A key has a value for each of its columns.
-    fn rows(
-        &mut self,
-        shape: &'static Shape,
-        keys: &[Vec<Value>],
-        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        for key in keys {
-            self.query(&shape.texts().row, key, shape.width(), each)?;
-        }
-        Ok(())
     }
 
     /// Makes changes, in their order.

@@ -25,10 +25,9 @@ use crate::books::{self, PostingRow, Postings};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
-use crate::events::bundle::Bundles;
-use crate::events::{self, Numbered, Place};
+use crate::events::{self, Numbered};
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::{self, Answer, Body, Part, Scope};
+use crate::idempotency::{Answer, Scope};
 use crate::keyring::Keyring;
 use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
@@ -75,11 +74,6 @@ impl Changes {
         }
     }
 
-    /// Its events.
-    pub(crate) fn take_events(&mut self) -> Vec<Numbered> {
-        std::mem::take(&mut self.events)
-    }
-
     /// Brings a platform's timers nearer: those that are here at once, the rest when this is
     /// written, which is before the ones that are here.
     fn bring_nearer(&mut self, platform: PlatformId, millis: i64) {
@@ -108,7 +102,6 @@ impl Changes {
 struct Missing {
     rows: Wanted,
     postings: BTreeSet<TransactionId>,
-    events: BTreeSet<Place>,
 }
 
 /// What became of a unit that was run.
@@ -227,13 +220,7 @@ pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
     cache: &'a mut Cache,
-    /// Events that are still to be written, batch by batch.
-    before: Vec<Arc<[Numbered]>>,
     changes: Changes,
-    /// The batch's events as they are written.
-    bundles: Bundles,
-    /// Events that were read for answers that are parts of them.
-    events: BTreeMap<Place, Option<Event>>,
     missing: Missing,
     /// How repeats are found of what nobody remembers.
     repeats: Repeats,
@@ -254,17 +241,13 @@ impl<'a> Batch<'a> {
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
         cache: &'a mut Cache,
-        before: Vec<Arc<[Numbered]>>,
         repeats: Repeats,
     ) -> Self {
         Self {
             connection,
             keyring,
             cache,
-            before,
             changes: Changes::default(),
-            bundles: Bundles::default(),
-            events: BTreeMap::new(),
             missing: Missing::default(),
             repeats,
         }
@@ -284,9 +267,6 @@ impl<'a> Batch<'a> {
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
-                for event in &local.events {
-                    self.bundles.add(event, self.keyring);
-                }
                 self.changes.merge(local);
                 Ran::Kept
             }
@@ -321,7 +301,7 @@ impl<'a> Batch<'a> {
 
     /// Fetches what units wait for.
     pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
-        let Missing { rows, mut postings, events } = std::mem::take(&mut self.missing);
+        let Missing { rows, mut postings } = std::mem::take(&mut self.missing);
         // Whoever wants a payment goes on with what it has moved.
         let payments = rows.transactions.iter().copied();
         postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
@@ -330,7 +310,7 @@ impl<'a> Batch<'a> {
         for (transaction, rows) in postings.into_rows() {
             self.cache.postings.insert(transaction, Arc::new(rows));
         }
-        self.fetch_events(events)
+        Ok(())
     }
 
     /// Fetches what units wait for on a connection that only reads.
@@ -340,21 +320,14 @@ impl<'a> Batch<'a> {
         self.connection.rollback()
     }
 
-    fn fetch_events(&mut self, places: BTreeSet<Place>) -> Result<(), StoreError> {
-        let found = events::at_places(self.connection, self.keyring, places.iter().copied())?;
-        self.events.extend(places.into_iter().map(|place| (place, None)));
-        self.events.extend(found.into_iter().map(|found| (found.place(), Some(found.event))));
-        Ok(())
-    }
-
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
-        let Self { keyring, cache, mut changes, bundles, .. } = self;
+        let Self { keyring, cache, mut changes, .. } = self;
         let (mut writes, mut tallies) = changes.tables.writes(&mut cache.rows, keyring);
         let memberships = std::mem::take(&mut tallies.memberships);
         let lags = tallies.settle(cache, keyring, &mut changes.tables.counted, &mut writes);
         writes.push(books::write(changes.postings.values().flatten()));
-        writes.push(bundles.write(keyring));
+        writes.push(events::write(&changes.events, keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
         let transactions = changes.tables.transactions.keys().copied().collect();
@@ -567,12 +540,9 @@ impl Unit<'_, '_> {
         self.put(part);
     }
 
-    /// Keeps the first answer to an idempotency key. The caller has read that there is none. Bytes
-    /// that an event of this unit has too are kept once.
+    /// Keeps the first answer to an idempotency key. The caller has read that there is none.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
-        let part = self.local.events.iter().find_map(|it| Part::of(it, body));
-        let body = part.map_or_else(|| Body::Own(body.to_vec()), Body::PartOf);
-        self.put(Answer { scope, at, status, body });
+        self.put(Answer { scope, at, status, body: body.to_vec() });
     }
 
     /// Status and bytes of the first answer to a request, if there is one.
@@ -581,12 +551,8 @@ impl Unit<'_, '_> {
             self.taken_for_new.push(*scope);
             return Ok(None);
         }
-        let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
-        let body = match &answer.body {
-            Body::Own(bytes) => bytes.clone(),
-            Body::PartOf(part) => self.part_of_event(*part)?,
-        };
-        Ok(Some((answer.status, body)))
+        let answer = self.get::<Answer>(scope)?;
+        Ok(answer.map(|answer| (answer.status, answer.body.clone())))
     }
 
     /// Whether a key is taken for new without looking for it.
@@ -596,24 +562,6 @@ impl Unit<'_, '_> {
             && self.local.tables.idempotency.get(scope).is_none()
             && self.batch.changes.tables.idempotency.get(scope).is_none()
             && self.batch.cache.rows.idempotency.get(scope).is_none()
-    }
-
-    fn part_of_event(&mut self, part: Part) -> Result<Vec<u8>, StoreError> {
-        let near = self.local.events.iter().chain(&self.batch.changes.events);
-        let before = self.batch.before.iter().flat_map(|events| events.iter());
-        let near = near.chain(before).find(|numbered| numbered.place() == part.place);
-        let near = near.map(|numbered| Some(&numbered.event));
-        if let Some(event) = near.or_else(|| self.batch.events.get(&part.place).map(Option::as_ref))
-        {
-            let bytes = event.and_then(|event| part.cut(&event.body));
-            return bytes.ok_or_else(|| idempotency::torn(part));
-        }
-        if self.batch.connection.is_remote() {
-            self.batch.missing.events.insert(part.place);
-            return self.wait();
-        }
-        self.batch.fetch_events([part.place].into())?;
-        self.part_of_event(part)
     }
 
     pub(crate) fn push_event(&mut self, event: Numbered) {

@@ -13,7 +13,7 @@
 mod parties;
 mod payment;
 mod states;
-mod told;
+mod events;
 mod money;
 mod numbers;
 mod people;
@@ -30,11 +30,11 @@ use ledger::audit::Sums;
 use uuid::Uuid;
 
 use self::balances::Accounts;
+use self::events::Numbering;
 use self::money::Books;
 use self::numbers::Numbers;
 use self::parties::Parties;
 use self::people::Others;
-use self::told::Counted;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -266,7 +266,7 @@ struct Run<'a> {
     here: BTreeMap<Uuid, states::Side>,
     numbers: Numbers,
     /// How the events of each platform are numbered.
-    told: BTreeMap<PlatformId, Counted>,
+    numbering: BTreeMap<PlatformId, Numbering>,
     /// Events that are about no payment and no account.
     others: Others,
     accounts: Accounts,
@@ -305,7 +305,7 @@ pub(crate) fn statements() -> Vec<String> {
     fixed
         .chain(parties::statements())
         .chain(payment::statements())
-        .chain(told::statements())
+        .chain(events::statements())
         .chain(people::statements())
         .chain(approvals::statements())
         .chain(deliveries::statements())
@@ -334,7 +334,7 @@ const PASSES: [Pass; 13] = [
     timers,
     payment::check,
     states::check_other_sides,
-    told::check,
+    events::check,
     money::check,
     deliveries::check,
     numbers::check,
@@ -367,7 +367,7 @@ fn judge(
         last_reference: String::new(),
         here: BTreeMap::new(),
         numbers: Numbers::default(),
-        told: BTreeMap::new(),
+        numbering: BTreeMap::new(),
         others: Others::default(),
         accounts: Accounts::default(),
     };

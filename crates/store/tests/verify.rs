@@ -655,40 +655,24 @@ fn events_in(engine: &dyn Engine) -> Vec<Numbered> {
     events
 }
 
-/// Events of a bundle, in a database that is rewritten: few, so that most bundles are left alone by
-/// what is done to one event.
-const BUNDLED: usize = 3;
-
 /// Statements that put these events in place of all that are there, each at its place. This is the
-/// format in words of its own: heads of resource, number, kind and time, and sealed together the
-/// lengths of the bodies and the bodies themselves, as they are packed when packing does not pay.
+/// format in words of its own: a body is compressed, and sealed for all plain columns.
 fn rewritten(events: &[Numbered]) -> String {
-    let mut events: Vec<_> = events.iter().collect();
-    events.sort_by_key(|numbered| numbered.place());
     let mut sql = "delete from events;".to_owned();
-    let follows = |one: &&Numbered, next: &&Numbered| {
-        (one.event.platform, one.ordinal + 1) == (next.event.platform, next.ordinal)
-    };
-    let runs = events.chunk_by(follows).flat_map(|run| run.chunks(BUNDLED));
-    for bundle in runs {
-        let (mut heads, mut lengths, mut bodies) = (Vec::new(), Vec::new(), vec![0]);
-        for Numbered { event, .. } in bundle {
-            heads.extend_from_slice(event.resource.as_bytes());
-            heads.extend_from_slice(&event.number.to_be_bytes());
-            heads.push(event.kind as u8);
-            heads.extend_from_slice(&event.at.millis().to_be_bytes());
-            lengths.extend_from_slice(&u32::try_from(event.body.len()).unwrap().to_be_bytes());
-            bodies.extend_from_slice(&event.body);
-        }
-        let last = bundle.last().unwrap().place();
-        let (platform, ordinal) = (last.platform.uuid(), last.ordinal);
-        let context = [&platform.as_bytes()[..], &ordinal.to_be_bytes(), &heads].concat();
-        let sealed = keyring().seal("events", &context, &[lengths, bodies].concat());
-        let [platform, heads, sealed] = [platform.as_bytes(), &heads[..], &sealed[..]].map(literal);
+    for Numbered { ordinal, event } in events {
+        let (platform, resource) = (event.platform.uuid(), event.resource);
+        let (kind, number, at) = (event.kind.name(), event.number, event.at.millis());
+        let numbers = [&number.to_be_bytes()[..], &at.to_be_bytes()].concat();
+        let place = [&platform.as_bytes()[..], &ordinal.to_be_bytes()].concat();
+        let context = [&place, &resource.as_bytes()[..], &numbers, kind.as_bytes()].concat();
+        let body = zstd::bulk::compress(&event.body, 1).unwrap();
+        let sealed = keyring().seal("events", &context, &body);
+        let [platform, resource, sealed] =
+            [platform.as_bytes(), resource.as_bytes(), &sealed[..]].map(literal);
         write!(
             sql,
-            "insert into events (platform, ordinal, heads, sealed) \
-             values ({platform}, {ordinal}, {heads}, {sealed});"
+            "insert into events (platform, ordinal, kind, resource, number, at, sealed) \
+             values ({platform}, {ordinal}, '{kind}', {resource}, {number}, {at}, {sealed});"
         )
         .unwrap();
     }
@@ -841,8 +825,8 @@ const CORRUPTERS: &[Corrupter] = &[
         Kind::Sqlite,
         corrupter(
             &["M2"],
-            "insert into idempotency (segment, at, status, version, scope, sealed, part_of) \
-             select segment + 1, at, status, version, scope, sealed, part_of from idempotency",
+            "insert into idempotency (segment, at, status, version, scope, sealed) \
+             select segment + 1, at, status, version, scope, sealed from idempotency",
         ),
     ),
     // Payments that accounts do not list any more, one that an account has and is nowhere, and what
@@ -1170,11 +1154,6 @@ const CORRUPTERS: &[Corrupter] = &[
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
-    // An answer that is part of an event that is not there.
-    corrupter(
-        &["I1"],
-        "update idempotency set sealed = null, part_of = zeroblob(32) where status = 201",
-    ),
     // A payee who is paid by nobody, a payer who pays nobody, and money that stays between them.
     corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
     corrupter(
@@ -1398,7 +1377,7 @@ fn every_damage_is_named(kind: Kind) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-fn events_may_be_bundled_otherwise(kind: Kind) {
+fn events_may_be_written_anew(kind: Kind) {
     let report = told_otherwise(kind, |_| {});
     let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
     assert!(report.is_sound(), "{found:#?}");
@@ -1485,9 +1464,10 @@ fn what_had_indexes_in_an_older_release_is_listed() {
 }
 
 fn many_breaks_are_counted_and_few_are_named(kind: Kind) {
-    let (mut sql, columns) = (String::new(), "(platform, ordinal, heads, sealed)");
+    let mut sql = String::new();
+    let columns = "(platform, ordinal, kind, resource, number, at, sealed)";
     for number in 0..150 {
-        let values = format!("$ada, {number} + 1, zeroblob(28), x''");
+        let values = format!("$ada, {number} + 1, 'NONE', $ada, 1, 0, x''");
         write!(sql, "insert into events {columns} values ({values});").unwrap();
     }
     let report = damaged(kind, &sql, None);
@@ -1601,7 +1581,7 @@ macro_rules! on_every_engine {
 on_every_engine! {
     a_sound_database_is_found_sound
     every_damage_is_named
-    events_may_be_bundled_otherwise
+    events_may_be_written_anew
     no_predicate_is_without_a_corrupter
     without_a_key_what_is_sealed_is_skipped
     a_wrong_key_is_an_error_and_not_a_thousand_breaks

@@ -12,7 +12,6 @@
 //! together, in their turn ([`Writer`]). While others write as often as we do, that is all that is
 //! done.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -28,7 +27,6 @@ use super::writer::{
 use super::{Item, Listeners};
 use crate::cache::Cache;
 use crate::error::StoreError;
-use crate::events::Numbered;
 use crate::outcome::stop;
 use crate::reach::{Reach, Step};
 use crate::sql::{Connection, Turn};
@@ -72,9 +70,8 @@ pub(super) struct Ahead {
     outcomes: UnboundedReceiver<Outcome>,
     scribe: JoinHandle<()>,
     units_min: usize,
-    /// The events of each batch that was handed over and is not durable yet: answers to later units
-    /// may be parts of them.
-    flights: VecDeque<Arc<[Numbered]>>,
+    /// Batches that were handed over and are not durable yet.
+    flights: usize,
     /// How many of these batches must be durable before the lane may forget again.
     remembered: usize,
     /// How many batches will still look for idempotency keys that the lane does not remember.
@@ -100,14 +97,14 @@ impl Ahead {
             .spawn(move || scribe.run())
             .map_err(cannot)?;
         let units_min = if writer.is_remote { REMOTE_UNITS_MIN } else { UNITS_MIN };
-        let (flights, remembered, wary) = (VecDeque::new(), 0, 0);
+        let (flights, remembered, wary) = (0, 0, 0);
         Ok(Self { runtime, tray, outcomes, scribe, units_min, flights, remembered, wary })
     }
 
     /// Works the queue off until it is closed.
     pub(super) fn run(mut self, mut writer: Writer, mut queue: Queue) {
         loop {
-            let goes_on = if self.flights.is_empty() && writer.has_company() {
+            let goes_on = if self.flights == 0 && writer.has_company() {
                 writer.next(&mut queue)
             } else {
                 self.next(&mut writer, &mut queue)
@@ -126,10 +123,9 @@ impl Ahead {
     fn next(&mut self, writer: &mut Writer, queue: &mut Queue) -> bool {
         self.age(&mut writer.cache);
         let Writer { reader, keyring, cache, reach, .. } = &mut *writer;
-        let before = self.flights.iter().map(Arc::clone).collect();
         let repeats = if self.wary > 0 { Repeats::LookedFor } else { Repeats::LeftToTheTable };
         self.wary = self.wary.saturating_sub(1);
-        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, before, repeats));
+        let mut open = Open::new(Batch::new(&mut **reader, keyring, cache, repeats));
         let (mut outcome, mut is_full) = (None, false);
         let end = loop {
             match outcome.take().or_else(|| self.look()) {
@@ -137,14 +133,14 @@ impl Ahead {
                 Some(Outcome::Durable(batches)) => {
                     self.landed(batches);
                     // Whoever writes is not kept waiting for units that come only now.
-                    is_full = self.flights.is_empty() && !open.items.is_empty();
+                    is_full = self.flights == 0 && !open.items.is_empty();
                     continue;
                 }
                 None => {}
             }
             let shares = self.tray.shares() + open.shares;
             let next = if is_full { None } else { queue.take(shares) };
-            let is_writing = !self.flights.is_empty();
+            let is_writing = self.flights > 0;
             let units_min = if is_writing { self.units_min } else { 1 };
             if let Some(item) = next {
                 open.take(item);
@@ -166,7 +162,7 @@ impl Ahead {
                 measure_queue(queue);
                 let (prepared, mut changes) = batch.prepare();
                 let news = changes.take_news();
-                self.flights.push_back(changes.take_events().into());
+                self.flights += 1;
                 changes.remember(&mut writer.cache);
                 self.tray.put(Job { prepared, news, items, shares });
                 return true;
@@ -175,7 +171,7 @@ impl Ahead {
             // The batches before do not depend on it.
             End::Unread(why) => self.land().unwrap_or((Vec::new(), why)),
         };
-        self.flights.clear();
+        self.flights = 0;
         self.remembered = 0;
         units.extend(self.tray.clear().into_iter().flat_map(|job| job.items));
         units.append(&mut items);
@@ -196,13 +192,13 @@ impl Ahead {
     fn age(&mut self, cache: &mut Cache) {
         if self.remembered == 0 {
             cache.age();
-            self.remembered = self.flights.len();
+            self.remembered = self.flights;
         }
     }
 
     /// Keeps in mind that the first of the batches under way are durable.
     fn landed(&mut self, batches: usize) {
-        self.flights.drain(..batches);
+        self.flights -= batches;
         self.remembered = self.remembered.saturating_sub(batches);
     }
 
@@ -230,7 +226,7 @@ impl Ahead {
 
     /// Waits until all batches are durable, or one is not written.
     fn land(&mut self) -> Option<(Vec<Box<dyn Item>>, Why)> {
-        while !self.flights.is_empty() {
+        while self.flights > 0 {
             match self.outcomes.blocking_recv() {
                 Some(Outcome::Durable(batches)) => self.landed(batches),
                 Some(Outcome::Not(items, why)) => return Some((items, why)),

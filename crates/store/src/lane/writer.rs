@@ -273,7 +273,7 @@ fn run_and_write(
     shelf: &Shelf<Transaction>,
     items: &mut [Box<dyn Item>],
 ) -> Result<Changes, StoreError> {
-    let mut batch = Batch::new(&mut *connection, keyring, cache, Vec::new(), Repeats::LookedFor);
+    let mut batch = Batch::new(&mut *connection, keyring, cache, Repeats::LookedFor);
     batch.expect(items.iter().filter_map(|item| item.scope()))?;
     let mut ran = run_in_order(&mut batch, items);
     while ran < items.len() {

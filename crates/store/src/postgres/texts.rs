@@ -11,8 +11,6 @@ use crate::sql::{Change, Shape};
 pub(super) struct Texts {
     /// All columns, then the version, of the rows whose first column is in `$1`.
     pub(super) fetch: String,
-    /// All columns, then the version, of the rows with the keys whose columns are the parameters.
-    pub(super) rows: String,
     insert: String,
     update: Option<String>,
     upsert: Option<String>,
@@ -32,7 +30,7 @@ fn with_version(shape: &Shape) -> Vec<&'static str> {
 impl Texts {
     /// `types` are those of the columns of [`probe`].
     pub(super) fn new(shape: &Shape, types: &[&Type]) -> Result<Self, StoreError> {
-        let Shape { table, columns, key, covers, .. } = *shape;
+        let Shape { table, columns, key, .. } = *shape;
         let all = with_version(shape);
         let names = types.iter().zip(&all).map(|(kind, column)| array_of(table, column, kind));
         let types = names.collect::<Result<Vec<_>, _>>()?;
@@ -65,12 +63,6 @@ impl Texts {
                 types[0],
                 keys.join(", ")
             ),
-            rows: format!(
-                "select {} from {table}, {} where {}",
-                all.iter().map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", "),
-                rows(key),
-                if covers { covers_key(table, keys) } else { meets(keys) }
-            ),
             update: shape.versioned.then(|| {
                 format!(
                     "update {table} set {}, version = {table}.version + 1 from {} \
@@ -91,7 +83,7 @@ impl Texts {
     /// Every statement.
     #[cfg(test)]
     pub(super) fn all(&self) -> Vec<String> {
-        let always = [&self.fetch, &self.rows, &self.insert, &self.delete];
+        let always = [&self.fetch, &self.insert, &self.delete];
         always.into_iter().chain(&self.update).chain(&self.upsert).cloned().collect()
     }
 
@@ -105,22 +97,6 @@ impl Texts {
             Change::Delete => Some((&self.delete, shape.key)),
         }
     }
-}
-
-/// Whether a row of a table covers a key of `u` ([`Shape::covers`]).
-fn covers_key(table: &str, keys: &[&str]) -> String {
-    let (last, before) = keys.split_last().expect("a table has a key");
-    let meets = |table: &str| {
-        let pairs: Vec<_> =
-            before.iter().map(|column| format!("{table}.{column} = u.{column}")).collect();
-        pairs.join(" and ")
-    };
-    format!(
-        "{} and {table}.{last} = (select min(later.{last}) from {table} as later \
-         where {} and later.{last} >= u.{last})",
-        meets(table),
-        meets("later")
-    )
 }
 
 /// The name of an array of this type.

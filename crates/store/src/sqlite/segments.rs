@@ -413,7 +413,7 @@ mod tests {
     fn add(writer: &mut Boxed, numbers: Range<u32>) {
         let row = |number| {
             let sealed = Value::from(vec![7; 4]);
-            vec![Value::from(&scope(number)[..]), 1_i64.into(), 201_i64.into(), sealed, Value::Null]
+            vec![Value::from(&scope(number)[..]), 1_i64.into(), 201_i64.into(), sealed]
         };
         let rows = numbers.map(row).collect();
         let write = Write { shape: Answer::shape(), change: Change::Insert, rows };
@@ -622,7 +622,7 @@ mod tests {
         for further in [7, 30] {
             place.run(&format!(
                 "insert into idempotency select {further} + segment, at, status, version, scope, \
-                 sealed, part_of from idempotency where segment = 2 limit 5"
+                 sealed from idempotency where segment = 2 limit 5"
             ));
             let told = "5 rows of idempotency have the scope of an earlier one";
             assert_eq!(place.findings(), [told], "{further}");

@@ -1,5 +1,4 @@
-//! What platforms were told, and what became of it on its way to them: the numbers of events, and
-//! deliveries (E6, W1 to W3).
+//! The numbers of events, and their deliveries (E6, W1 to W3).
 
 use std::collections::BTreeMap;
 
@@ -10,12 +9,11 @@ use domain::network;
 use domain::platform::Mode;
 use uuid::Uuid;
 
+use super::events::Numbering;
 use super::parties::whole;
-use super::told::Counted;
 use super::{Predicate, Run, shown};
 use crate::deliveries::{facet, strands};
 use crate::error::StoreError;
-use crate::events::bundle::{Head, head_at};
 use crate::events::{Endpoint, Outbox};
 use crate::record::Record;
 use crate::sql::{Row, Value};
@@ -26,12 +24,21 @@ const OUTBOXES: &str = "select platform, head, taken, opened, endpoint, news fro
 
 const DELIVERED: &str = "select deliveries.id, deliveries.resource, deliveries.number, \
     deliveries.platform, deliveries.ordinal, deliveries.kind, deliveries.status, \
-    events.ordinal, events.heads from deliveries left join events \
-    on events.platform = deliveries.platform and events.ordinal = \
-    (select min(later.ordinal) from events as later \
-    where later.platform = deliveries.platform and later.ordinal >= deliveries.ordinal)";
-const DELIVERED_COLUMNS: &[&str] =
-    &["id", "resource", "number", "platform", "ordinal", "kind", "status", "ordinal", "heads"];
+    events.resource, events.number, events.kind, events.at from deliveries left join events \
+    on events.platform = deliveries.platform and events.ordinal = deliveries.ordinal";
+const DELIVERED_COLUMNS: &[&str] = &[
+    "id",
+    "resource",
+    "number",
+    "platform",
+    "ordinal",
+    "kind",
+    "status",
+    "events.resource",
+    "events.number",
+    "events.kind",
+    "events.at",
+];
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
     let fixed = [MODES, OUTBOXES, DELIVERED].map(str::to_owned).into_iter();
@@ -56,18 +63,18 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
 
 /// E6: every outbox knows how many events there are.
 fn check_numbers(run: &mut Run<'_>, outboxes: &BTreeMap<Uuid, Outbox>) {
-    let Run { findings, told, .. } = run;
-    let mut told = std::mem::take(told);
+    let Run { findings, numbering, .. } = run;
+    let mut numbering = std::mem::take(numbering);
     for (platform, outbox) in outboxes {
         let platform = PlatformId::from_uuid(*platform);
-        let counted = told.remove(&platform).unwrap_or(Counted { last: 0, is_whole: true });
+        let counted = numbering.remove(&platform).unwrap_or(Numbering { last: 0, is_whole: true });
         findings.saw(Predicate::E6, 1);
-        let agrees = counted == Counted { last: outbox.head, is_whole: true };
+        let agrees = counted == Numbering { last: outbox.head, is_whole: true };
         findings.demand(Predicate::E6, agrees, || {
             format!("the events of {platform} are not numbered from 1 to {}", outbox.head)
         });
     }
-    for platform in told.into_keys() {
+    for platform in numbering.into_keys() {
         findings.broke(Predicate::E6, format!("{platform} has events and no count of them"));
     }
 }
@@ -93,11 +100,8 @@ fn check_events_of_deliveries(
             if is_of_none {
                 return Ok(None);
             }
-            // Heads that cannot be read are E1's to name.
-            let (last, heads) = (row.int()?, row.bytes()?);
-            let Some(Head { resource, number, kind, at }) = head_at(&heads, last, ordinal) else {
-                return Ok(None);
-            };
+            let (resource, number) = (row.uuid()?, row.count()?);
+            let (kind, at) = (row.named(EventKind::from_name)?, row.time()?);
             let event = Event {
                 id: event_id(resource, number),
                 platform: PlatformId::from_uuid(platform),

@@ -16,11 +16,8 @@ use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events::bundle::{Bundle, EVENTS};
-use crate::events::{Numbered, Place};
 use crate::external_accounts::read_owner;
-use crate::idempotency::{Answer, Body, Part};
-use crate::keyring::Keyring;
+use crate::idempotency::Answer;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 use crate::strands::Strand;
@@ -325,8 +322,7 @@ fn uma_addresses(run: &mut Run<'_>) -> Result<(), StoreError> {
     })
 }
 
-/// I1, chunk by chunk: stored answers are many. Those that are a part of an event are looked up
-/// there.
+/// I1, chunk by chunk: stored answers are many.
 fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
     let Some(keyring) = run.keyring else { return Ok(()) };
     let mut after = None;
@@ -334,7 +330,6 @@ fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
         let Run { connection, findings, .. } = run;
         let chunk =
             catalogue::chunk(*connection, Answer::shape(), after.as_deref(), ANSWERS_AT_ONCE)?;
-        let mut parts = Vec::new();
         for values in chunk.rows {
             let name = format!("answer {}", shown(values.first()));
             findings.saw(Predicate::I1, 1);
@@ -344,14 +339,10 @@ fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
                     findings.demand(Predicate::I1, may_be_repeated, || {
                         format!("{name} has a status that is not kept")
                     });
-                    if let Body::PartOf(part) = answer.body {
-                        parts.push((name, part));
-                    }
                 }
                 Err(error) => findings.unreadable(Predicate::I1, name, &error),
             }
         }
-        parts_of_events(run, keyring, &parts)?;
         if chunk.last.is_none() {
             return Ok(());
         }
@@ -359,36 +350,8 @@ fn answers(run: &mut Run<'_>) -> Result<(), StoreError> {
     }
 }
 
-/// Answers that are read together, and whose events are fetched together.
+/// Answers that are read together.
 const ANSWERS_AT_ONCE: usize = 256;
-
-fn parts_of_events(
-    run: &mut Run<'_>,
-    keyring: &Keyring,
-    parts: &[(String, Part)],
-) -> Result<(), StoreError> {
-    let places: BTreeSet<_> = parts.iter().map(|(_, part)| part.place).collect();
-    let keys: Vec<_> = places.iter().copied().map(Place::key).collect();
-    let mut lengths = BTreeMap::new();
-    run.connection.rows(&EVENTS, &keys, &mut |values| {
-        // Events that cannot be read are E1's and E3's to name.
-        if let Ok(bundle) = Bundle::read(values)
-            && !bundle.places().any(|place| lengths.contains_key(&place))
-            && let Ok(events) = bundle.open(keyring)
-        {
-            let lengths_of = |it: &Numbered| (it.place(), it.event.body.len());
-            lengths.extend(events.iter().map(lengths_of));
-        }
-        Ok(())
-    })?;
-    for (name, part) in parts {
-        let length = lengths.get(&part.place);
-        run.findings.demand(Predicate::I1, length.is_some_and(|length| part.fits(*length)), || {
-            format!("{name} is part of an event that is not there")
-        });
-    }
-    Ok(())
-}
 
 /// Reads every row of a table as the rest of the program does, if there is a key: what is sealed
 /// must open (S2), and the rest must be what the program can read.

@@ -15,8 +15,8 @@ use domain::kyc::{CheckStatus, IdentityCheck};
 use domain::time::Timestamp;
 use uuid::Uuid;
 
+use super::events::RawEvent;
 use super::parties::{readable, whole};
-use super::told::RawEvent;
 use super::{Predicate, Run};
 use crate::error::StoreError;
 use crate::record::Record;

@@ -247,7 +247,7 @@ macro_rules! suite {
                 records: every_record_comes_back_as_it_was_written
                     changed_records_come_back_as_they_were_changed
                     a_key_that_nobody_remembers_has_its_answer
-                    answers_that_are_parts_of_events_come_back
+                    answers_come_back
                     what_was_never_written_is_not_there;
                 units: a_unit_sees_those_before_it_in_its_batch
                     a_refused_unit_leaves_nothing

@@ -16,9 +16,8 @@ use ledger::account::AccountKey;
 use ledger::movements;
 use store::books::{LedgerAccount, Told};
 use store::customers::UmaClaim;
-use store::events::Place;
 use store::external_accounts::Fingerprint;
-use store::idempotency::{Answer, Body, Part};
+use store::idempotency::Answer;
 use store::record::Record;
 use store::unit::Unit;
 
@@ -232,11 +231,9 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
-        let answer =
-            Answer { scope: [number; 16], at: at(1), status, body: Body::Own(body.into()) };
+        let answer = Answer { scope: [number; 16], at: at(1), status, body: body.into() };
         check(open_with_platform::<P>().await, answer, |unit, answer| {
-            let Body::Own(body) = answer.body else { unreachable!("it has bytes of its own") };
-            unit.keep_answer(answer.scope, answer.at, answer.status, &body);
+            unit.keep_answer(answer.scope, answer.at, answer.status, &answer.body);
         })
         .await;
     }
@@ -256,21 +253,13 @@ pub fn said_in(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}")).unwrap()
 }
 
-pub async fn answers_that_are_parts_of_events_come_back<P: Provider>() {
+pub async fn answers_come_back<P: Provider>() {
     const ANSWERS: u8 = 5;
     let opened = open_with_platform::<P>().await;
     for number in 1..=ANSWERS {
         opened.write(move |unit| answer_like_event(unit, number)).await;
     }
     let opened = opened.reopen();
-    for number in 1..=ANSWERS {
-        let scope = [number; 16];
-        let stored = opened.read(move |view| Ok(view.get::<Answer>(&scope)?)).await.unwrap();
-        let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
-        let place = Place { platform: platform_id(1), ordinal: number.into() };
-        let length = said.len() as u32 - 2;
-        assert_eq!(stored.body, Body::PartOf(Part { place, start: 1, length }));
-    }
     // They come together, and one is for something that is new in their batch.
     let held = hold(&opened).await;
     let new = opened.store.write(|unit| answer_like_event(unit, ANSWERS + 1));

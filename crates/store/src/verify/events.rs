@@ -1,15 +1,10 @@
-//! What platforms were told of payments, and that every event can be read (E1 to E4).
+//! Events of payments, and that every event can be read (E1 to E4).
 //!
-//! Events stand in bundles, in the order in which they were committed, so the engine takes their
-//! heads out of them and sorts these by what they are about, with the transactions between them and
-//! without bodies. Those of internal accounts and of what is no payment are kept here for later,
-//! one small entry for each.
-
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+//! The engine sorts events by what they are about, with the transactions between them and without
+//! bodies. Those of internal accounts and of what is no payment are kept here for later, one small
+//! entry for each.
 
 use domain::event::EventKind;
-use domain::id::PlatformId;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use uuid::Uuid;
@@ -17,40 +12,27 @@ use uuid::Uuid;
 use super::payment::read_steps;
 use super::{Findings, Predicate, Run, shown};
 use crate::error::StoreError;
-use crate::events::bundle::{Bundle, EVENTS, EVENTS_MAX, HEAD, Head};
+use crate::events::{EVENTS, Header};
 use crate::sql::{Row, Value};
 
-/// Bytes of the identifier with which a head begins.
-const RESOURCE: usize = 16;
+/// Each transaction, before its events.
+const STEPS: &str = "select id as resource, 0 as number, 0 as ordinal, platform, null as kind, \
+    null as at, direction, history from transactions \
+    union all select resource, number, ordinal, platform, kind, at, null, null from events \
+    order by resource, number, ordinal";
+const STEP_COLUMNS: &[&str] =
+    &["resource", "number", "ordinal", "platform", "kind", "at", "direction", "history"];
 
-/// Each transaction, before the heads of its events: it has nothing where those have the rest of
-/// theirs, and no history stands there. A bundle has a slot for each of its events.
-static STEPS: LazyLock<String> = LazyLock::new(|| {
-    let (number, rest) = (RESOURCE + 1, HEAD - RESOURCE);
-    format!(
-        "with recursive slots as \
-         (select 0 as slot union all select slot + 1 from slots where slot < {EVENTS_MAX} - 1) \
-         select id as resource, substr(id, 1, 0) as rest, 0 as ordinal, platform, direction, \
-         history from transactions \
-         union all select substr(heads, slot * {HEAD} + 1, {RESOURCE}), \
-         substr(heads, slot * {HEAD} + {number}, {rest}), \
-         ordinal - length(heads) / {HEAD} + slot + 1, platform, null, null \
-         from events inner join slots on slot < length(heads) / {HEAD} \
-         order by resource, rest, ordinal"
-    )
-});
-const STEP_COLUMNS: &[&str] = &["resource", "rest", "ordinal", "platform", "direction", "history"];
-
-const BUNDLES: &str =
-    "select platform, ordinal, heads, sealed from events order by platform, ordinal";
+const BODIES: &str = "select platform, ordinal, kind, resource, number, at, sealed from events \
+    order by platform, ordinal";
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [STEPS.clone(), BUNDLES.to_owned()].into_iter()
+    [STEPS, BODIES].map(str::to_owned).into_iter()
 }
 
 /// How a platform's events are numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct Numbering {
     /// The number of the last one.
     pub(super) last: i64,
     /// Whether they begin at 1, and each follows the one before it.
@@ -67,14 +49,14 @@ pub(super) struct RawEvent {
     pub(super) at: Timestamp,
 }
 
-/// What a transaction says of its steps.
+/// The steps of a transaction.
 struct Steps {
     platform: Uuid,
     kind: EventKind,
     at: Vec<Timestamp>,
 }
 
-/// A payment and what was told of it.
+/// A payment and its events.
 struct Payment {
     id: Uuid,
     /// Nothing if the row is missing or cannot be read.
@@ -93,14 +75,14 @@ impl Payment {
 /// Checks E1 to E4, and what S4 says about events of payments.
 pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     check_steps(run)?;
-    check_bundles(run)
+    check_bodies(run)
 }
 
 fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
     let Run { connection, findings, others, accounts, .. } = run;
     let mut payment = Payment::new(Uuid::nil());
     let mut last = None;
-    connection.query(&STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
+    connection.query(STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
         let is_transaction = matches!(values.last(), Some(Value::Bytes(_)));
         let row = &mut Row::new(EVENTS.table, STEP_COLUMNS, values);
         // A transaction whose id is none is T1's to name.
@@ -114,8 +96,8 @@ fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
             payment.is_unreadable = payment.steps.is_none();
             return Ok(());
         }
-        // A bundle whose heads cannot be read is named where it is opened.
-        let Ok(event) = event(resource, row) else { return Ok(()) };
+        // A row that cannot be read is named where its body is opened.
+        let Ok(event) = event(row) else { return Ok(()) };
         let is_new = last.replace((resource, event.number)) != Some((resource, event.number));
         findings.demand(Predicate::E2, is_new, || {
             format!("event {} of {resource} is there more than once", event.number)
@@ -136,8 +118,8 @@ fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
 
 /// A transaction, from behind its id.
 fn steps(row: &mut Row) -> Result<Steps, StoreError> {
-    let (_, _) = (row.bytes()?, row.int()?);
-    let platform = row.uuid()?;
+    let (_, _, platform) = (row.int()?, row.int()?, row.uuid()?);
+    let (_, _) = (row.text_or_null()?, row.int_or_null()?);
     let kind = match row.named(Direction::from_name)? {
         Direction::Incoming => EventKind::IncomingPayment,
         Direction::Outgoing => EventKind::OutgoingPayment,
@@ -145,14 +127,14 @@ fn steps(row: &mut Row) -> Result<Steps, StoreError> {
     Ok(Steps { platform, kind, at: read_steps(row)?.into_iter().map(|(_, at)| at).collect() })
 }
 
-/// An event, from behind what it is about.
-fn event(resource: Uuid, row: &mut Row) -> Result<RawEvent, StoreError> {
-    let head = Head::decode(&[resource.as_bytes(), &row.bytes()?[..]].concat());
-    let Head { number, kind, at, .. } = head.ok_or_else(|| row.corrupt("no head of an event"))?;
-    Ok(RawEvent { number, ordinal: row.int()?, platform: row.uuid()?, kind, at })
+/// An event, from behind its resource.
+fn event(row: &mut Row) -> Result<RawEvent, StoreError> {
+    let (number, ordinal, platform) = (row.count()?, row.int()?, row.uuid()?);
+    let (kind, at) = (row.named(EventKind::from_name)?, row.time()?);
+    Ok(RawEvent { number, ordinal, platform, kind, at })
 }
 
-/// E1 and E4 of a payment, and that what is told of it goes to its own platform (S4).
+/// E1 and E4 of a payment, and that its events go to its own platform (S4).
 fn check_payment(findings: &mut Findings, payment: &Payment) {
     let name = format!("Transaction:{}", payment.id);
     let Some(steps) = &payment.steps else {
@@ -185,48 +167,37 @@ fn check_payment(findings: &mut Findings, payment: &Payment) {
     }
 }
 
-/// E1 to E3: every bundle can be read and opens, and its bodies say the ids that their resources
-/// and numbers give. What is counted meanwhile is E6's to judge.
-fn check_bundles(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, keyring, findings, told, .. } = run;
-    connection.query(BUNDLES, &[], EVENTS.columns.len(), &mut |values| {
+/// E1 to E3: every event can be read and opens, and its body says the id that its resource and
+/// number give. The numbering that is noted meanwhile is E6's to judge.
+fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Run { connection, keyring, findings, numbering, .. } = run;
+    connection.query(BODIES, &[], EVENTS.columns.len(), &mut |values| {
         let platform = shown(values.first());
-        let bundle = match Bundle::read(values) {
-            Ok(bundle) => bundle,
+        let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
+        let header = match Header::read(row) {
+            Ok(header) => header,
             Err(error) => {
-                findings.unreadable(Predicate::E1, format!("events of {platform}"), &error);
+                findings.unreadable(Predicate::E1, format!("an event of {platform}"), &error);
                 return Ok(());
             }
         };
-        count(told, &bundle);
+        let Header { place, number, resource, .. } = header;
+        let before = Numbering { last: 0, is_whole: true };
+        let counted = numbering.entry(place.platform).or_insert(before);
+        counted.is_whole &= counted.last.checked_add(1) == Some(place.ordinal);
+        counted.last = place.ordinal;
         let Some(keyring) = keyring else { return Ok(()) };
-        for predicate in [Predicate::E2, Predicate::E3] {
-            findings.saw(predicate, bundle.heads().count());
-        }
-        let Ok(events) = bundle.open(keyring) else {
-            for (_, Head { number, resource, .. }) in bundle.heads() {
-                findings
-                    .broke(Predicate::E3, format!("event {number} of {resource} does not open"));
-            }
+        findings.saw(Predicate::E2, 1);
+        findings.saw(Predicate::E3, 1);
+        let Ok(event) = header.open(row, keyring).map(|numbered| numbered.event) else {
+            findings.broke(Predicate::E3, format!("event {number} of {resource} does not open"));
             return Ok(());
         };
-        for event in events.into_iter().map(|numbered| numbered.event) {
-            let id = format!("\"id\":\"{}\"", event.id);
-            let says_it = event.body.windows(id.len()).any(|window| window == id.as_bytes());
-            findings.demand(Predicate::E2, says_it, || {
-                format!(
-                    "event {} of {} has an id that is not its own",
-                    event.number, event.resource
-                )
-            });
-        }
+        let id = format!("\"id\":\"{}\"", event.id);
+        let says_it = event.body.windows(id.len()).any(|window| window == id.as_bytes());
+        findings.demand(Predicate::E2, says_it, || {
+            format!("event {number} of {resource} has an id that is not its own")
+        });
         Ok(())
     })
-}
-
-/// Counts the events of a bundle, which comes behind those of its platform that were counted.
-fn count(told: &mut BTreeMap<PlatformId, Counted>, bundle: &Bundle) {
-    let counted = told.entry(bundle.platform()).or_insert(Counted { last: 0, is_whole: true });
-    counted.is_whole &= counted.last.checked_add(1) == Some(bundle.first());
-    counted.last = bundle.last();
 }
