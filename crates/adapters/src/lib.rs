@@ -12,3 +12,4 @@ pub mod outbound;
 pub mod rates;
 pub mod rails;
 pub mod uma;
+pub mod modes;

@@ -2,7 +2,7 @@
 //!
 //! Stored answers, signatures and tests of `Idempotency-Key` know nothing of it: it comes last.
 //! An answer that shows a secret is never compressed. The length of a compressed answer says what
-//! is repeated in it, and somebody who watches lengths could guess the secret (BREACH).
+//! is repeated in it, and an observer of lengths could guess the secret (BREACH).
 
 use axum::Router;
 use axum::body::HttpBody;

@@ -5,7 +5,7 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use domain::customer::{Identity, KycStatus};
-use domain::event::{Event, EventKind, EventNames, dotted_identity, dotted_import, dotted_payment};
+use domain::event::{Event, EventKind, dotted_identity, dotted_import, dotted_payment};
 use domain::id::EventId;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
@@ -13,21 +13,15 @@ use domain::{bulk_import, transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use service::expiry;
-use service::presenter::{Context, Subject};
+use service::presenter::Subject;
 use service::{App, Error};
 use store::error::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::approvals::QuestionBody;
 use crate::auth::Caller;
-use crate::bulk::BulkImportBody;
-use crate::customers::CustomerBody;
 use crate::error::{ApiError, Code};
 use crate::extract::ok;
-use crate::internal_accounts::ChangedAccountBody;
-use crate::invitations::InvitationBody;
 use crate::page::Cursors;
-use crate::transactions::TransactionBody;
 use crate::validate::Checks;
 use crate::wire::{Text, json};
 
@@ -39,37 +33,6 @@ struct Envelope<'a, D> {
     kind: &'static str,
     timestamp: Text<Timestamp>,
     data: &'a D,
-}
-
-/// What an event tells that is about nothing.
-#[derive(Serialize)]
-struct Empty {}
-
-/// The bytes of an event of a platform.
-pub(crate) fn render(context: &Context<'_>, subject: Subject<'_>) -> Vec<u8> {
-    let Context { event, platform, rail, public_url } = *context;
-    let kind = match platform.event_names {
-        EventNames::Plain => event.kind.name(),
-        EventNames::Dotted => dotted(subject),
-    };
-    match subject {
-        Subject::Transaction(transaction) => {
-            envelope(event, kind, &TransactionBody::new(transaction, rail))
-        }
-        Subject::Approval(transaction, asked) => {
-            let transaction = TransactionBody::new(transaction, rail);
-            envelope(event, kind, &QuestionBody::new(transaction, asked))
-        }
-        Subject::Account(changed) => envelope(event, kind, &ChangedAccountBody::new(rail, changed)),
-        Subject::Invitation(invitation) => {
-            envelope(event, kind, &InvitationBody::new(invitation, public_url, event.at))
-        }
-        Subject::Import(import, refused) => {
-            envelope(event, kind, &BulkImportBody::new(import, refused))
-        }
-        Subject::Customer(customer) => envelope(event, kind, &CustomerBody::from(customer)),
-        Subject::Nothing => envelope(event, kind, &Empty {}),
-    }
 }
 
 /// The dotted name of every event about an account.
@@ -103,7 +66,7 @@ pub(crate) fn types(kind: EventKind) -> Vec<&'static str> {
 }
 
 /// The dotted name of an event about a subject.
-fn dotted(subject: Subject<'_>) -> &'static str {
+pub(crate) fn dotted(subject: Subject<'_>) -> &'static str {
     match subject {
         Subject::Transaction(transaction) | Subject::Approval(transaction, _) => {
             dotted_payment(transaction.draft().direction, transaction.status())
@@ -119,7 +82,7 @@ fn dotted(subject: Subject<'_>) -> &'static str {
     }
 }
 
-fn envelope<D: Serialize>(event: &Event, kind: &'static str, data: &D) -> Vec<u8> {
+pub(crate) fn envelope<D: Serialize>(event: &Event, kind: &'static str, data: &D) -> Vec<u8> {
     json(&Envelope { id: Text(event.id), kind, timestamp: Text(event.at), data })
 }
 
@@ -164,8 +127,8 @@ pub struct ListEvents {
     cursor: Option<String>,
 }
 
-/// Shows the platform's events in the order in which they happened. A client that asks again with the
-/// cursor of the last answer misses none.
+/// Shows the platform's events in the order in which they happened. A client that asks again with
+/// the cursor of the last answer misses none.
 #[utoipa::path(get, path = "/events",
     operation_id = "listEvents", tag = "Webhooks", params(ListEvents),
     responses((status = 200, description = "Events, oldest first.", body = FeedBody)))]

@@ -1,4 +1,4 @@
-//! How somebody can pay in (specification 2.5, 2.10; contract 6.6).
+//! Ways to pay in (specification 2.5, 2.10; contract 6.6).
 
 use domain::account_info::Holder;
 use ports::rail::{Deposit, FundingInstruction, PaymentRail};

@@ -17,7 +17,7 @@ pub const LIMIT_DEFAULT: u32 = 20;
 /// Rows of a page at most (specification 8).
 pub const LIMIT_MAX: u32 = 100;
 
-/// Bytes of a cursor's seal: enough that nobody guesses one.
+/// Bytes of a cursor's seal: enough that none is guessed.
 const SEAL_BYTES: usize = 12;
 
 /// A page of a list.

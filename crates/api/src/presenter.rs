@@ -1,17 +1,53 @@
 //! The bodies that use cases write and read, in JSON: [`Presenter`] for this API.
 
+use domain::event::EventNames;
+use serde::Serialize;
 use service::Error;
 use service::presenter::{ApprovalAnswer, Context, Presenter, Subject};
 
-use crate::{approvals, bulk, events};
+use crate::approvals::{self, QuestionBody};
+use crate::bulk::{self, BulkImportBody};
+use crate::customers::CustomerBody;
+use crate::events::{dotted, envelope};
+use crate::internal_accounts::ChangedAccountBody;
+use crate::invitations::InvitationBody;
+use crate::transactions::TransactionBody;
 
 /// Writes and reads the bodies of this API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JsonPresenter;
 
+/// The data of an event about nothing.
+#[derive(Serialize)]
+struct Empty {}
+
 impl Presenter for JsonPresenter {
     fn event(&self, context: &Context<'_>, subject: Subject<'_>) -> Vec<u8> {
-        events::render(context, subject)
+        let Context { event, platform, rail, public_url } = *context;
+        let kind = match platform.event_names {
+            EventNames::Plain => event.kind.name(),
+            EventNames::Dotted => dotted(subject),
+        };
+        match subject {
+            Subject::Transaction(transaction) => {
+                envelope(event, kind, &TransactionBody::new(transaction, rail))
+            }
+            Subject::Approval(transaction, asked) => {
+                let transaction = TransactionBody::new(transaction, rail);
+                envelope(event, kind, &QuestionBody::new(transaction, asked))
+            }
+            Subject::Account(changed) => {
+                envelope(event, kind, &ChangedAccountBody::new(rail, changed))
+            }
+            Subject::Invitation(invitation) => {
+                envelope(event, kind, &InvitationBody::new(invitation, public_url, event.at))
+            }
+            Subject::Import(import, refused) => {
+                envelope(event, kind, &BulkImportBody::new(import, refused))
+            }
+            Subject::Customer(customer) => envelope(event, kind, &CustomerBody::from(customer)),
+            Subject::Nothing => envelope(event, kind, &Empty {}),
+        }
     }
 
     fn approval_answer(&self, body: &[u8]) -> ApprovalAnswer {

@@ -239,7 +239,7 @@ pub async fn get(
     Ok(ok(&TokenBody::new(&token, None)))
 }
 
-/// Deletes a token: from the answer on it authenticates nobody.
+/// Deletes a token: from the answer on it authenticates no client.
 #[utoipa::path(delete, path = "/tokens/{tokenId}",
     operation_id = "deleteToken", tag = "Tokens",
     params(("tokenId" = String, Path, description = "System id of the token.")),

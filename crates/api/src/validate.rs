@@ -132,7 +132,7 @@ pub(crate) fn is_web_address(text: &str) -> bool {
         && has_sound_port
 }
 
-/// Refuses a name that nobody can see, or that no person or register has.
+/// Refuses a name that is invisible, or that no person or register has.
 pub(crate) fn is_name(text: &str) -> bool {
     readable(text).is_ok()
         && text.trim() == text

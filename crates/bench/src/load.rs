@@ -101,7 +101,7 @@ impl Outcome {
 }
 
 /// What is counted while a phase runs.
-struct Tally {
+struct Counts {
     measuring_from: Instant,
     measuring_to: Instant,
     measured: u64,
@@ -111,7 +111,7 @@ struct Tally {
     refusals: BTreeMap<u16, (u64, String)>,
 }
 
-impl Tally {
+impl Counts {
     fn new(begin: Instant, phase: &Phase) -> Result<Self> {
         let measuring_from = begin + phase.warm_up;
         Ok(Self {
@@ -167,18 +167,18 @@ pub fn run<S: Session + 'static>(
 
 async fn run_sessions<S: Session + 'static>(phase: &Phase, sessions: Vec<S>) -> Result<Outcome> {
     let begin = now();
-    let tally = Rc::new(RefCell::new(Tally::new(begin, phase)?));
+    let counts = Rc::new(RefCell::new(Counts::new(begin, phase)?));
     let schedule = match phase.pace {
         Pace::Closed => None,
         Pace::Open { per_second } => Some(Schedule::start(begin, phase, per_second)?),
     };
     let mut tasks = Vec::new();
     for session in sessions {
-        let (tally, schedule) = (Rc::clone(&tally), schedule.clone());
+        let (counts, schedule) = (Rc::clone(&counts), schedule.clone());
         tasks.push(tokio::task::spawn_local(async move {
             match schedule {
-                None => closed(session, &tally).await,
-                Some(schedule) => open(session, &schedule, &tally).await,
+                None => closed(session, &counts).await,
+                Some(schedule) => open(session, &schedule, &counts).await,
             }
         }));
     }
@@ -186,32 +186,32 @@ async fn run_sessions<S: Session + 'static>(phase: &Phase, sessions: Vec<S>) -> 
         task.await??;
     }
     let took = now().duration_since(begin);
-    let tally = tally.replace(Tally::new(begin, phase)?);
-    if let Some((status, (count, answer))) = tally.refusals.first_key_value() {
-        let all: u64 = tally.refusals.values().map(|(count, _)| count).sum();
+    let counts = counts.replace(Counts::new(begin, phase)?);
+    if let Some((status, (count, answer))) = counts.refusals.first_key_value() {
+        let all: u64 = counts.refusals.values().map(|(count, _)| count).sum();
         bail!(
             "{all} of {} operations were refused, {count} of them with {status}: {answer}",
-            tally.all + all
+            counts.all + all
         );
     }
-    ensure!(tally.measured > 0, "no operation ended while measuring");
+    ensure!(counts.measured > 0, "no operation ended while measuring");
     Ok(Outcome {
-        measured: tally.measured,
-        all: tally.all,
+        measured: counts.measured,
+        all: counts.all,
         duration: phase.duration,
         took,
-        latencies: tally.latencies,
+        latencies: counts.latencies,
     })
 }
 
 /// Operates until the time for measuring is over; what has begun then still ends.
-async fn closed<S: Session>(mut session: S, tally: &RefCell<Tally>) -> Result<()> {
-    let end = tally.borrow().measuring_to;
+async fn closed<S: Session>(mut session: S, counts: &RefCell<Counts>) -> Result<()> {
+    let end = counts.borrow().measuring_to;
     let mut began = now();
     while began < end {
         let verdict = session.operate().await?;
         let ended = now();
-        tally.borrow_mut().add(verdict, began, ended, ended)?;
+        counts.borrow_mut().add(verdict, began, ended, ended)?;
         began = ended;
     }
     Ok(())
@@ -267,11 +267,11 @@ fn due_at(begin: Instant, per_second: f64, number: u64) -> Instant {
 async fn open<S: Session>(
     mut session: S,
     schedule: &Schedule,
-    tally: &RefCell<Tally>,
+    counts: &RefCell<Counts>,
 ) -> Result<()> {
     while let Some(meant) = schedule.next().await {
         let verdict = session.operate().await?;
-        tally.borrow_mut().add(verdict, meant, now(), meant)?;
+        counts.borrow_mut().add(verdict, meant, now(), meant)?;
     }
     Ok(())
 }
@@ -309,17 +309,17 @@ mod tests {
     fn percentiles_are_those_of_all_operations() {
         let begin = now();
         let phase = phase(Pace::Closed);
-        let mut tally = Tally::new(begin, &phase).expect("a tally");
+        let mut counts = Counts::new(begin, &phase).expect("a counts");
         for millis in 1..=1_000_u64 {
             let ended = begin + Duration::from_millis(millis);
-            tally.add(Verdict::Done, begin, ended, begin).expect("it is counted");
+            counts.add(Verdict::Done, begin, ended, begin).expect("it is counted");
         }
         let outcome = Outcome {
-            measured: tally.measured,
-            all: tally.all,
+            measured: counts.measured,
+            all: counts.all,
             duration: phase.duration,
             took: phase.duration,
-            latencies: tally.latencies,
+            latencies: counts.latencies,
         };
         assert_eq!(outcome.measured, 1_000);
         assert!((outcome.per_second() - 5_000.0).abs() < 1e-6);
@@ -333,12 +333,12 @@ mod tests {
     fn what_is_outside_the_time_for_measuring_is_not_measured() {
         let begin = now();
         let phase = Phase { warm_up: Duration::from_millis(100), ..phase(Pace::Closed) };
-        let mut tally = Tally::new(begin, &phase).expect("a tally");
+        let mut counts = Counts::new(begin, &phase).expect("a counts");
         for millis in [99, 100, 299, 300] {
             let at = begin + Duration::from_millis(millis);
-            tally.add(Verdict::Done, begin, at, at).expect("it is counted");
+            counts.add(Verdict::Done, begin, at, at).expect("it is counted");
         }
-        assert_eq!((tally.measured, tally.all), (2, 4));
+        assert_eq!((counts.measured, counts.all), (2, 4));
     }
 
     #[test]

@@ -6,10 +6,9 @@
 
 use crate::id::{PlatformId, TransactionId};
 use crate::platform::COUNTERPARTY_FIELDS;
-use crate::states;
 use crate::time::Timestamp;
 use crate::transaction::FailureReason;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 
 /// How long a platform has to decide, in milliseconds (contract 7.3): the payer waits. Putting the
 /// decision off opens the same time once more.
@@ -293,7 +292,7 @@ impl Approval {
 
 /// Every arrow.
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(&Status::ALL, &Event::ALL, arrow, Status::name, Event::name)
+    arrows_of(&Status::ALL, &Event::ALL, arrow, Status::name, Event::name)
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 
 use crate::customer::Identity;
 use crate::id::{JobId, PlatformId};
-use crate::states;
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 
 /// Status of an import (contract 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,7 +254,7 @@ pub enum PartContent {
 
 /// Every arrow, for people and tests.
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(
+    arrows_of(
         &Status::ALL,
         &Event::ALL,
         |from, event| from.after(*event),

@@ -9,9 +9,8 @@ use uuid::{Builder, Uuid};
 
 use crate::event::{Event as Told, EventKind};
 use crate::id::{DeliveryId, PlatformId};
-use crate::states;
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 
 /// Status of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -363,8 +362,8 @@ impl Delivery {
         self.progress.status
     }
 
-    /// The same as far as the next attempt depends on it, without those that were made: for the one who
-    /// has many in memory. It is never kept.
+    /// The same as far as the next attempt depends on it, without those that were made: for the one
+    /// who has many in memory. It is never kept.
     #[must_use]
     pub fn outline(mut self) -> Self {
         self.progress.attempts = Vec::new();
@@ -464,13 +463,7 @@ pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
         Event::GivenUp(Some(attempt)),
         Event::SentAgain,
     ];
-    states::arrows(
-        &Status::ALL,
-        &events,
-        |from, event| from.after(event),
-        Status::name,
-        Event::name,
-    )
+    arrows_of(&Status::ALL, &events, |from, event| from.after(event), Status::name, Event::name)
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use crate::account_info::AccountInfo;
 use crate::currency::Currency;
 use crate::id::{ExternalAccountId, Owner, PlatformId};
-use crate::states;
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 
 /// Status of an external account (specification 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,7 +188,7 @@ impl ExternalAccount {
 
 /// Every arrow, for people and tests.
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(
+    arrows_of(
         &Status::ALL,
         &Event::ALL,
         |from, event| from.after(*event),

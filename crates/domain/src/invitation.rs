@@ -5,9 +5,8 @@
 use crate::code::Code;
 use crate::id::{CustomerId, InvitationId, PlatformId};
 use crate::money::Money;
-use crate::states;
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 use crate::uma_address::UmaAddress;
 
 /// Status of an invitation (specification 3.4).
@@ -203,13 +202,7 @@ impl Invitation {
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
     let invitee = UmaAddress::parse("$invitee@example.com").expect("it is of the right form");
     let events = Event::all(invitee);
-    states::arrows(
-        &Status::ALL,
-        &events,
-        |from, event| from.after(event),
-        Status::name,
-        Event::name,
-    )
+    arrows_of(&Status::ALL, &events, |from, event| from.after(event), Status::name, Event::name)
 }
 
 #[cfg(test)]

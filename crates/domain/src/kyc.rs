@@ -4,9 +4,8 @@
 use crate::code::Code;
 use crate::customer::KycStatus;
 use crate::id::{CustomerId, IdentityCheckId, PlatformId};
-use crate::states;
 use crate::time::Timestamp;
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 
 /// What can happen to what is known of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,7 +271,7 @@ impl IdentityCheck {
 
 /// Every arrow of what is known, but those that a regulated platform states.
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(
+    arrows_of(
         &KycStatus::ALL,
         &Event::ALL,
         |from, event| from.after(*event),
@@ -283,7 +282,7 @@ pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
 
 /// Every arrow of a check.
 pub(crate) fn check_arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(
+    arrows_of(
         &CheckStatus::ALL,
         &CheckEvent::ALL,
         |from, event| check_arrow(from, *event),

@@ -58,8 +58,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     GLOBAL_V6.contains(&address) && !SPECIAL_V6.iter().any(|net| net.contains(&address))
 }
 
-/// Whether an address is on the public internet: what this machine, its neighbours or nobody has is
-/// not.
+/// Whether an address is on the public internet: what this machine, its neighbours or no machine
+/// has is not.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

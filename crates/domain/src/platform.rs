@@ -190,7 +190,7 @@ pub enum Decision {
 
 impl Platform {
     /// Who decides on an incoming payment: the platform, by its webhook. Without one, everybody
-    /// may pay where no money is real, and nobody where it is (contract 13, row 33).
+    /// may pay where no money is real, and none where it is (contract 13, row 33).
     pub fn first_decision(&self) -> Decision {
         match (&self.webhook_endpoint, self.mode) {
             (Some(_), _) => Decision::Asked,

@@ -3,10 +3,9 @@
 use crate::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::Money;
 use crate::pricing::{Locked, Price};
-use crate::states;
 use crate::time::Timestamp;
 use crate::transaction::{Destination, Facts, RateDetails, Source};
-use crate::transition::{IllegalTransition, Moved};
+use crate::transition::{IllegalTransition, Moved, arrows_of};
 use crate::uma_address::UmaAddress;
 
 /// Status of a quote (specification 3.2).
@@ -288,7 +287,7 @@ impl Quote {
 
 /// Every arrow, for people and tests.
 pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
-    states::arrows(
+    arrows_of(
         &Status::ALL,
         &Event::ALL,
         |from, event| from.after(*event),

@@ -6,25 +6,6 @@ use crate::{
     approval, bulk_import, delivery, external_account, failure, invitation, kyc, quote, transaction,
 };
 
-/// The arrows of a machine, each by the names of the status before, the event and the status after.
-pub(crate) fn arrows<S: Copy, E>(
-    states: &[S],
-    events: &[E],
-    after: impl Fn(S, &E) -> Option<S>,
-    state_name: impl Fn(S) -> &'static str,
-    event_name: impl Fn(&E) -> &'static str,
-) -> Vec<[&'static str; 3]> {
-    let mut all = Vec::new();
-    for from in states {
-        for event in events {
-            if let Some(to) = after(*from, event) {
-                all.push([state_name(*from), event_name(event), state_name(to)]);
-            }
-        }
-    }
-    all
-}
-
 /// Writes the arrows of a machine as a table.
 fn table(page: &mut String, title: &str, note: &str, arrows: &[[&'static str; 3]]) {
     // Writing to a string cannot fail.

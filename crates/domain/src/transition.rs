@@ -51,3 +51,22 @@ impl fmt::Display for IllegalTransition {
         write!(f, "{} is {} and cannot be {}", self.machine, self.state, self.event)
     }
 }
+
+/// The arrows of a machine, each by the names of the status before, the event and the status after.
+pub(crate) fn arrows_of<S: Copy, E>(
+    states: &[S],
+    events: &[E],
+    after: impl Fn(S, &E) -> Option<S>,
+    state_name: impl Fn(S) -> &'static str,
+    event_name: impl Fn(&E) -> &'static str,
+) -> Vec<[&'static str; 3]> {
+    let mut all = Vec::new();
+    for from in states {
+        for event in events {
+            if let Some(to) = after(*from, event) {
+                all.push([state_name(*from), event_name(event), state_name(to)]);
+            }
+        }
+    }
+    all
+}

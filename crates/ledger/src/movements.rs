@@ -90,7 +90,8 @@ impl fmt::Display for Movement {
 pub enum Source {
     /// An internal account in the sending currency.
     Internal(InternalAccountId),
-    /// The platform's suspense in the sending currency: the quote was funded in real time ([`funding`]).
+    /// The platform's suspense in the sending currency: the quote was funded in real time
+    /// ([`funding`]).
     Suspense,
 }
 

@@ -149,7 +149,7 @@ pub enum RailAnswer {
     },
 }
 
-/// How somebody can pay in: an account or wallet of ours elsewhere (specification 2.5, 2.10).
+/// A way to pay in: an account or wallet of ours elsewhere (specification 2.5, 2.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FundingInstruction {
     /// The kind of account.

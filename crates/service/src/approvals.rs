@@ -3,7 +3,7 @@
 //! It carries the event of the payment, signed like every delivery. It is made once, by the server
 //! that committed the payment and as soon as it is committed, beside the deliveries and their
 //! retries, which can never delay it. What is lost in a crash is not asked again: the timer of the
-//! payment ends it, and nothing is ever approved because nobody said no.
+//! payment ends it, and nothing is ever approved for want of a refusal.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
     .await?
 }
 
-/// What an answer decides (contract 7.3). A 409 is an error too: nobody was asked before.
+/// What an answer decides (contract 7.3). A 409 is an error too: this is the first request.
 fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &ApprovalAnswer) -> Decision {
     match answer.as_ref().map(|answer| answer.status) {
         Ok(200) if said.has_shape => Decision::AnsweredYes,

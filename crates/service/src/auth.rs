@@ -60,7 +60,7 @@ enum Memory {
     Nothing,
 }
 
-/// When somebody asks who a client is.
+/// The time of an authentication.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     /// When the request came.
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waited_for_a_look_that_took_long_needs_none_of_their_own() {
+    fn requests_that_waited_for_a_long_read_need_none_of_their_own() {
         let at = Timestamp::from_millis;
         for (began, arrived, now, accepted) in [
             // A moment ago.
@@ -212,7 +212,7 @@ mod tests {
             (100, 100, 140, true),
             // They came while it was under way: what they ask about may have changed since.
             (100, 101, 140, false),
-            // The clock was set back since: nobody can tell how old it is.
+            // The clock was set back since: its age is unknown.
             (100, 40, 50, false),
         ] {
             let asked = Asked { arrived: at(arrived), now: at(now) };

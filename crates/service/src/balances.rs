@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::owners::{self, Holder};
 use crate::presenter::{ChangedAccount, Subject};
 
-/// Tells of every balance that the unit has changed and that was not told yet. Each path that commits units
-/// to the lane calls it at their end: [`App::write`] and [`crate::once::once`].
+/// Tells of every balance that the unit has changed and that was not told yet. Each path that
+/// commits units calls it at their end: [`App::write`] and [`crate::once::once`].
 pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;

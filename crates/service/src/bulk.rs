@@ -1,6 +1,6 @@
 //! Imports of many customers (contract 6.5): a job that goes through one part of the file at a
 //! time. A part and its progress are one unit, so each row is gone through exactly once, whatever
-//! happens in between, and nobody waits for more than a part.
+//! happens in between, and no request waits for more than a part.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::leadership::Leadership;
 use crate::owners;
 use crate::presenter::Subject;
 
-/// Rows that are gone through in one unit: a few milliseconds of the commit lane.
+/// Rows that are gone through in one unit: a few milliseconds of the writer.
 pub const PART_ROWS: usize = 50;
 
 /// Refused rows that are shown. The others are counted: five hundred have one cause, and

@@ -57,7 +57,7 @@ pub fn draw(app: &App, ahead: Ahead) -> Drawn {
 
 impl Drawn {
     /// The same, with the address that a platform's name for a customer always leads to. The key is
-    /// in it, so that nobody can tell the address by the name.
+    /// in it, so that the name does not tell the address.
     pub(crate) fn named(mut self, keyring: &Keyring, platform: PlatformId, name: &str) -> Self {
         let platform = platform.uuid();
         let parts = [platform.as_bytes().as_slice(), name.as_bytes()];
@@ -130,7 +130,7 @@ pub(crate) fn add(
     Ok(customer)
 }
 
-/// Refuses an identity that nobody can have at `now`, by the platform's clock.
+/// Refuses an impossible identity at `now`, by the platform's clock.
 fn plausible(identity: &Identity, now: Timestamp) -> Result<(), Error> {
     let errors = identity.implausible(now.date());
     if errors.is_empty() { Ok(()) } else { Err(Error::Invalid(errors)) }
@@ -299,7 +299,7 @@ pub async fn delete<R: Render<Customer>>(
 }
 
 /// Whether a payment of the customer is being made, or one to the customer waits for its money or
-/// for the platform's decision. Quotes that nobody has executed do not count: they will be refused.
+/// for the platform's decision. Quotes that were not executed do not count: they will be refused.
 fn under_way(
     view: &mut View<'_>,
     platform: PlatformId,

@@ -116,9 +116,8 @@ impl Env {
         at: Timestamp,
         subject: Subject<'_>,
     ) -> Event {
-        let id = event_id(resource, number);
-        let platform_id = platform.id;
-        let event = Event { id, platform: platform_id, kind, resource, number, at, body: vec![] };
+        let (id, owner) = (event_id(resource, number), platform.id);
+        let event = Event { id, platform: owner, kind, resource, number, at, body: vec![] };
         self.rendered(platform, event, subject)
     }
 

@@ -31,7 +31,7 @@ pub use uma::{PeerStage, UmaError};
 /// A connection to the outside world that a platform does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// Nobody moves its money to or from accounts elsewhere.
+    /// No payment rail moves its money to or from accounts elsewhere.
     #[error(
         "this live platform is connected to no payment rail: external accounts cannot be added, \
          paid or pulled from, and no deposit can be announced"
@@ -54,6 +54,10 @@ impl Missing {
         }
     }
 }
+
+/// Events that one request sends again at most: some seconds of deliveries. A client that has
+/// missed more asks for one time after the other.
+pub const REPLAYED_MAX: usize = 10_000;
 
 /// A refusal or a failure.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -113,7 +117,7 @@ pub enum Error {
     /// More events than one request sends again.
     #[error(
         "there are more than {max} events in this time: ask for a shorter one, or for some types",
-        max = crate::webhooks::again::REPLAYED_MAX
+        max = REPLAYED_MAX
     )]
     ReplayTooLong,
     /// An endpoint did not take an event.

@@ -121,7 +121,7 @@ pub fn create(
     if let Some(existing) = unit.get::<Fingerprint>(&fingerprint)? {
         let existing = owners::external_account(unit, platform.id, existing.external_account)?;
         match duplicate {
-            // One that cannot be used any more is in nobody's way (contract 6.7).
+            // One that cannot be used any more is in no one's way (contract 6.7).
             _ if existing.status == Status::Inactive => {}
             Duplicate::Refused => {
                 return Err(Error::Account(AccountError::Duplicate { existing: existing.id }));

@@ -187,8 +187,9 @@ pub fn fund_quote(
     Ok(Transaction::clone(&transaction))
 }
 
-/// Whether everything but the money is as it was when the quote was made: nobody was deleted and
-/// the destination can still be paid. Money that has arrived cannot be refused, only given back.
+/// Whether everything but the money is as it was when the quote was made: no customer was deleted
+/// and the destination can still be paid. Money that has arrived cannot be refused, only given
+/// back.
 pub(crate) fn can_run(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<bool, Error> {
     let draft = quote.draft();
     let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;

@@ -3,8 +3,8 @@
 //!
 //! Guarantees: no address has more than [`WRONG_MAX`] guesses a minute, whatever clients it names.
 //! A client of which so many were guessed wrong is closed to every address that has guessed wrong
-//! within the minute, and open to all others, so that nobody can lock its owner out from elsewhere.
-//! Memory is bounded by `KEYS_MAX` for each of the two.
+//! within the minute, and open to all others, so that its owner cannot be locked out from
+//! elsewhere. Memory is bounded by `KEYS_MAX` for each of the two.
 //!
 //! Limits: each process counts for itself, and requests under way at the same time are counted when
 //! they are answered.

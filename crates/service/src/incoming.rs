@@ -101,7 +101,7 @@ fn settle(
     }
 }
 
-/// Ends an incoming payment on which nobody has decided in time. Does nothing to one that does not
+/// Ends an incoming payment that was not decided in time. Does nothing to one that does not
 /// wait any more, and waits on where the decision was put off.
 pub(crate) fn time_out(
     app: &App,
@@ -123,7 +123,7 @@ pub(crate) fn time_out(
     Ok(())
 }
 
-/// What the payer's platform asks about the receiver of a payment, and nobody has said yet.
+/// What the payer's platform asks about the receiver of a payment, and does not know yet.
 fn asked(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,

@@ -1,5 +1,5 @@
-//! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: the inviter who promised to
-//! send some is told of the claim and sends it.
+//! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: the inviter who
+//! promised to send some is told of the claim and sends it.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub fn create(
     Ok(invitation)
 }
 
-/// The platform's customer with this address. Another platform's customer is nobody.
+/// The platform's customer with this address. Another platform's customer does not count.
 fn inviter(
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
@@ -99,8 +99,8 @@ fn inviter(
     let refused =
         |reason: String| Error::Uma(UmaError::InvalidAddress { address: text.to_owned(), reason });
     let address = UmaAddress::parse(text).map_err(|error| refused(error.to_string()))?;
-    let nobody = || refused(format!("{address} is no address of a customer of this platform"));
-    let customer = customer_at(unit, platform.id, &address)?.ok_or_else(nobody)?;
+    let unknown = || refused(format!("{address} is no address of a customer of this platform"));
+    let customer = customer_at(unit, platform.id, &address)?.ok_or_else(unknown)?;
     Ok((Customer::clone(&customer), address))
 }
 
@@ -181,7 +181,7 @@ pub fn claim(
     if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
         return Err(Error::Account(AccountError::SelfPayment));
     }
-    // The inviter's platform pays this address: nobody names that of a stranger.
+    // The inviter's platform pays this address: no platform names that of a stranger.
     if customer_at(unit, claimer, invitee)?.is_none() {
         let message = format!(
             "{invitee} is no address of a customer of this platform; create the customer first"

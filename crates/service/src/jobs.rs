@@ -17,8 +17,8 @@ use crate::leadership::{self, Leadership};
 use crate::rail_orders::{Order, order};
 use crate::{bulk, expiry, external_accounts, owners, rail_answers};
 
-/// Timers taken at a time: what several transactions take while others go to the lane and back, so
-/// that it does not run out of them. How many of them go beside requests, the lane decides.
+/// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
+/// and back.
 const TIMERS_MAX: usize = 256;
 
 /// Timers of a step at most: some tenths of a second of a busy server, as long as one that is to
@@ -32,7 +32,7 @@ const SHARED_TIMERS_MAX: usize = 512;
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
 
-/// The same where a row cannot be read: somebody must look at it first, and each try costs those
+/// The same where a row cannot be read: an operator must repair it first, and each try costs those
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 
@@ -49,8 +49,8 @@ pub struct Step {
     pub is_ours: bool,
 }
 
-/// Runs the jobs that are due now, unless another server leads. One step at a time: a job is not begun twice
-/// by one server.
+/// Runs the jobs that are due now, unless another server leads. One step at a time: a job is not
+/// begun twice by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
     let _alone = app.steps().lock().await;
     let Some(leadership) = leadership::hold(app).await? else {
@@ -80,10 +80,11 @@ struct Rest {
 }
 
 impl Work {
-    /// Takes what is due. Where the database is this server's own and more is due than is taken at
-    /// a time, more is taken as soon as half of it is done, with what has become due meanwhile, so
-    /// that the lane has jobs beside requests all the time: what is accepted there is settled about
-    /// as fast. A step of what was due at its beginning would wait for its last before the next.
+    /// Takes due timers. Where the database is this server's own and more is due than is taken at a
+    /// time, more is taken as soon as half of it is done, with what has become due meanwhile, so
+    /// that the writer has jobs beside requests all the time: what is accepted there is settled
+    /// about as fast. A step of what was due at its beginning would wait for its last before the
+    /// next.
     async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<Rest, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
@@ -121,7 +122,7 @@ impl Work {
     }
 }
 
-/// What is due, with as many timers as are wanted.
+/// The due timers, up to a limit.
 async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
     let max = u32::try_from(limit).unwrap_or(u32::MAX);
     let due = app.store().ask(move |view| view.due_timers(now, max)).await;
@@ -159,7 +160,8 @@ async fn with_orders(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> 
     Ok(ordered)
 }
 
-/// The orders of timers, which the lane knows: what is due was changed a moment ago.
+/// The orders of timers. They are read by the writer, which has changed most of the rows just
+/// before.
 async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
     if due.is_empty() {
         return Ok(Vec::new());

@@ -232,8 +232,8 @@ pub(crate) struct Local {
 /// The customer of this server who has an address; nothing if the address is another
 /// institution's.
 ///
-/// An address that a customer gave up reaches nobody, nor does one of a platform in the other mode:
-/// money that is real and money that is not never meet.
+/// An address that a customer gave up reaches no customer, nor does one of a platform in the other
+/// mode: money that is real and money that is not never meet.
 pub(crate) fn local(
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
@@ -269,8 +269,8 @@ pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
         .collect()
 }
 
-/// What a platform asks about the payers of its customers, in any currency: the payer has not chosen
-/// one yet.
+/// What a platform asks about the payers of its customers, in any currency: the payer has not
+/// chosen one yet.
 fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
     CounterpartyField::asked_for(incoming)

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use domain::id::PlatformId;
 use tokio::sync::Semaphore;
 
-/// Approval requests to one platform that are under way at a time. One that answers in 100 ms decides on a
-/// thousand payments a second, and one that hangs takes up no more connections than these.
+/// Approval requests to one platform that are under way at a time. One that answers in 100 ms
+/// decides on a thousand payments a second, and one that hangs takes up no more connections than
+/// these.
 const APPROVALS_AT_ONCE_MAX: usize = 100;
 
 /// The approval requests under way to each platform.

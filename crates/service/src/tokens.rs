@@ -20,13 +20,13 @@ pub struct NewToken {
     pub secret: String,
 }
 
-/// Bytes of a secret: as many as nobody guesses.
+/// Bytes of a secret: too many to be guessed.
 const SECRET_BYTES: usize = 32;
 
 /// Bytes of a client id.
 const CLIENT_ID_BYTES: usize = 16;
 
-/// Draws a token. It authenticates nobody before [`add`].
+/// Draws a token. It authenticates no client before [`add`].
 pub fn draw(app: &App, platform: &Platform, name: String, permissions: Permissions) -> NewToken {
     let client_id = hex::encode(app.random::<CLIENT_ID_BYTES>());
     let secret = hex::encode(app.random::<SECRET_BYTES>());
@@ -76,7 +76,7 @@ pub fn add(
     Ok(())
 }
 
-/// Deletes a token: from the answer on it authenticates nobody.
+/// Deletes a token: from the answer on it authenticates no client.
 pub fn revoke(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,

@@ -141,7 +141,7 @@ const IDENTIFIER: &str = "IDENTIFIER";
 
 /// What counts of what a platform says about its customer. A regulated one answers for its
 /// customers and may say otherwise what is known of them; for the others we have checked them
-/// (contract 6.3). Nobody says another address than the customer's.
+/// (contract 6.3). No other address than the customer's is accepted.
 pub(crate) fn stated(platform: &Platform, customer: &Customer, said: &Facts) -> Facts {
     let known = customer.facts();
     let is_said = |name: &str| name != IDENTIFIER && says(said, name);

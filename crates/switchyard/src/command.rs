@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use store::error::StoreError;
 
-use crate::config::{ConfigError, EXIT_FAILURE, EXIT_USAGE};
+use crate::exit::{ConfigError, EXIT_FAILURE, EXIT_USAGE};
 use crate::keyfile::KeyFileError;
 use crate::telemetry;
 

@@ -27,17 +27,9 @@ pub use self::connections::Connections;
 pub use self::webhooks::Webhooks;
 use crate::command::{is_for_programs, say_failure};
 use crate::database::Database;
+pub use crate::exit::{ConfigError, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::keyfile::KEY_BYTES;
 use crate::telemetry::LogFormat;
-
-/// What was asked for is done.
-pub const EXIT_OK: u8 = 0;
-
-/// What was asked for failed, or `verify` found something broken.
-pub const EXIT_FAILURE: u8 = 1;
-
-/// The command line or the configuration is wrong: trying again does not help.
-pub const EXIT_USAGE: u8 = 2;
 
 /// Holds the server's secret key itself, for systems that hand secrets to processes this way.
 pub const SECRET_KEY_VARIABLE: &str = "SWITCHYARD_SECRET_KEY";
@@ -99,25 +91,6 @@ impl fmt::Debug for ClientCredentials {
     }
 }
 
-/// A configuration that nothing can be started with: one line that says what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError(String);
-
-impl ConfigError {
-    /// A configuration that is found to be wrong when it is used, such as a file of rates.
-    pub fn new(line: impl Into<String>) -> Self {
-        Self(line.into())
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 /// Why there is nothing to do.
 #[derive(Debug)]
 pub enum Refusal {
@@ -136,7 +109,7 @@ impl Refusal {
                 EXIT_USAGE
             }
             Self::Usage(error) => {
-                // If even this cannot be printed, there is nobody to tell.
+                // If even this cannot be printed, there is no reader.
                 let _ = error.print();
                 if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }
             }

@@ -10,7 +10,7 @@ use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::error::StoreError;
 
 use crate::command::Failure;
-use crate::config::ConfigError;
+use crate::exit::ConfigError;
 use crate::files::{folder_of, sync_folder};
 use crate::scratch::Scratch;
 

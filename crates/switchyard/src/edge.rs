@@ -138,7 +138,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// connection, and the reset may overtake the answer.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The rest of a body that nobody reads is taken up to this size, so that its connection serves the
+/// The unread rest of a body is taken up to this size, so that its connection serves the
 /// next request: as much as the largest body of JSON.
 const UNREAD_BYTES_MAX: usize = 256 * 1024;
 
@@ -319,7 +319,7 @@ fn is_clients_fault(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Says why there is no room, to a client whose request nobody will read.
+/// Says why there is no room, to a client whose request will not be read.
 async fn turn_away(mut stream: TcpStream, slot: OwnedSemaphorePermit) {
     let message = "this server has as many connections as it can serve: try again";
     let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).into_bytes();

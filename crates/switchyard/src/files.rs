@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// What SQLite keeps beside a database that is in use or was not closed.
 pub const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Permissions that nobody but the owner needs.
+/// Permissions that only the owner needs.
 #[cfg(unix)]
 const OF_OTHERS: u32 = 0o077;
 

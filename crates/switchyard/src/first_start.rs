@@ -180,7 +180,7 @@ curl -sS -u "$SY_USER" "$SY/transactions/$TRANSACTION"; echo
 mod tests {
     use super::*;
 
-    /// What the README shows is what the binary prints, but for the credentials, which nobody has.
+    /// What the README shows is what the binary prints, but for the credentials.
     #[test]
     fn the_readme_shows_what_is_printed() {
         let first = FirstStart {

@@ -49,8 +49,8 @@ use self::peer::{Peer, Trust};
 use crate::health;
 
 /// Requests that are forwarded at a time; more are executed here. Each needs a connection
-/// ([`crate::descriptors`]) here and one of the leader's, which has clients of its own. As an answer
-/// takes some ten milliseconds, so many are more than one server commits.
+/// ([`crate::descriptors`]) here and one of the leader's, which has clients of its own. As an
+/// answer takes some ten milliseconds, so many are more than one server commits.
 const FORWARDED_MAX: usize = 256;
 
 /// The longest body that is forwarded; longer ones are few and executed here. It is kept until

@@ -18,12 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::telemetry;
 
-/// An instance that answers later than this serves nobody well. It is longer than the store takes
-/// to see that its database stands still: where this is why, requests are turned away already.
+/// An instance that answers later than this serves no client well. It is longer than the store
+/// takes to see that its database stands still: where this is why, requests are turned away
+/// already.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a write that succeeded shows that the next one will: a caller that asks all the time costs no
-/// flush each.
+/// How long a write that succeeded shows that the next one will: a caller that asks all the time
+/// costs no flush each.
 const WRITTEN_HOLDS: Duration = Duration::from_secs(1);
 
 /// The format of [`telemetry::scrape`].
@@ -70,7 +71,7 @@ async fn healthz() -> Response {
     answer(StatusCode::OK, json!({ "status": "ok" }))
 }
 
-/// Requests will be served: reading works, something can be written, and nobody has asked to stop.
+/// Requests will be served: reading works, something can be written, and no stop was requested.
 async fn readyz(State(health): State<Health>) -> Response {
     let reason = match tokio::time::timeout(READY_TIMEOUT, why_not_ready(&health)).await {
         Ok(None) => return answer(StatusCode::OK, json!({ "status": "ready" })),
@@ -185,7 +186,7 @@ mod tests {
                 tokio::spawn(async move {
                     let list = store.read(move |_| {
                         begun.fetch_add(1, Ordering::SeqCst);
-                        // Nobody sends: it waits for the end.
+                        // Nothing is sent: it waits for the end.
                         let _ = ended.lock().unwrap_or_else(PoisonError::into_inner).recv();
                         Ok::<_, StoreError>(())
                     });

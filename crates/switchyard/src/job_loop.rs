@@ -1,4 +1,4 @@
-//! The one loop that waits for time to pass: it does what is due, then sleeps until the next timer,
+//! The one loop that waits for time to pass: it runs due jobs, then sleeps until the next timer,
 //! until a commit sets one, or for a moment.
 
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Duration {
-    tracing::error!(%error, "what is due could not be looked at, trying again");
+    tracing::error!(%error, "due jobs could not be read, trying again");
     FAILURE_PAUSE
 }
 

@@ -8,6 +8,7 @@
 
 pub mod config;
 pub mod database;
+pub mod exit;
 pub mod command;
 pub mod keyfile;
 pub mod telemetry;

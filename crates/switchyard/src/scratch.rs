@@ -2,8 +2,8 @@
 //! that makes them is, however it ended.
 //!
 //! A second process waits for the end of the first one and removes what is left. Where that one was
-//! killed too, the next copy into the folder removes it: an unfinished copy is locked by the process that
-//! makes it.
+//! killed too, the next copy into the folder removes it: an unfinished copy is locked by the
+//! process that makes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -67,7 +67,7 @@ impl Scratch {
             watcher = watch(path);
             let file =
                 owners(File::options().read(true).write(true).create_new(true)).open(path)?;
-            // Nobody else knows the name yet, so that this cannot be refused.
+            // No other process knows the name yet, so that this cannot be refused.
             let _ = file.try_lock();
             Ok(file)
         })?;

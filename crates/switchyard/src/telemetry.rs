@@ -122,7 +122,7 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Gauge,
         "switchyard_commit_queue_units",
         Unit::Count,
-        "Units of work that wait for the commit lane.",
+        "Units of work in the commit queue.",
     ),
     (
         Kind::Histogram,
@@ -134,7 +134,7 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Counter,
         "switchyard_commit_conflicts_total",
         Unit::Count,
-        "Batches that lost against somebody else's transaction, or had a request that was answered \
+        "Batches that lost against another server's transaction, or had a request that was answered \
          long before, and were tried again.",
     ),
     (
@@ -207,7 +207,7 @@ const SECONDS_BUCKETS: &[f64] =
 /// A batch is one unit when the server is idle and some hundreds when it is busy.
 const UNITS_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
-/// Samples of histograms wait in memory until this is over, whether somebody scrapes or not.
+/// Samples of histograms wait in memory until this is over, whether they are scraped or not.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 struct Metrics {

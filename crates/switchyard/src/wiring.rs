@@ -1,26 +1,17 @@
 //! Joins the adapters to the application: the only place that knows both.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adapters::clock::SystemClock;
 use adapters::entropy::SystemEntropy;
-use adapters::identity::{OperatorDecides, TesterDecides};
+use adapters::modes::Modes;
 use adapters::outbound::GuardedClient;
-use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
-use adapters::uma;
-use adapters::uma::sandbox::SandboxPeer;
 use api::presenter::JsonPresenter;
-use domain::platform::Mode;
 use ports::entropy::Entropy;
-use ports::identity::Identification;
-use ports::rail::PaymentRail;
-use ports::rates::Rates;
-use ports::uma::UmaPeer;
 use service::env::Delivering;
 use service::{App, Env};
 use store::keyring::Keyring;
@@ -32,7 +23,7 @@ use crate::database::{Database, Held};
 use crate::files::take_from_others;
 use crate::keyfile::{self, KEY_BYTES};
 
-/// How long a quote can be executed where nobody asks for quotes over HTTP, in seconds.
+/// How long a quote can be executed where no quotes are asked for over HTTP, in seconds.
 const QUOTE_LIFETIME_SECONDS: i64 = 300;
 
 /// What was queued when the last handle went is some commits, each a few milliseconds.
@@ -61,26 +52,21 @@ pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env
     Ok(Env { webhooks: delivering, ..env(rates, options.quote_lifetime_seconds, public_url) })
 }
 
-/// The world outside a command that serves nobody.
+/// The world outside a command that serves no clients.
 pub fn default_env() -> Env {
     env(FixedRates::builtin(), QUOTE_LIFETIME_SECONDS, USUAL_URL.to_owned())
 }
 
 fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> Env {
-    let sandbox: Arc<dyn PaymentRail> = Arc::new(SandboxRail::default());
-    let live: Arc<dyn PaymentRail> = Arc::new(Unconnected);
-    let rates: Arc<dyn Rates> = Arc::new(rates);
-    let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
-    let nobody: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
-    let tester: Arc<dyn Identification> = Arc::new(TesterDecides);
-    let operator: Arc<dyn Identification> = Arc::new(OperatorDecides);
+    let Modes { rates, rails, uma_peers, identification } =
+        Modes::new(rates, Arc::new(SandboxRail::default()));
     Env {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         rates,
-        rails: HashMap::from([(Mode::Sandbox, sandbox), (Mode::Live, live)]),
-        uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
-        identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
+        rails,
+        uma_peers,
+        identification,
         outbound: Arc::new(GuardedClient::default()),
         presenter: Arc::new(JsonPresenter),
         public_url,
@@ -115,7 +101,7 @@ fn open_held(
     Ok(Opened { app: App::new(store, env), threads })
 }
 
-/// Like [`open`], for a server. Unless servers share the database, nobody beside it changes
+/// Like [`open`], for a server. Unless servers share the database, no process beside it changes
 /// payments: others are kept away ([`Database::hold`], which has given `held`), and operators'
 /// commands leave them alone.
 pub fn open_to_serve(
@@ -168,8 +154,8 @@ pub fn keyring(key: &KeySource) -> Result<Option<Keyring>, Failure> {
     Ok(key.map(|key| Keyring::new(&key)))
 }
 
-/// Like [`keyring`], for commands that do without a key. One that was named must be there: the operator who
-/// named it does not expect to do without.
+/// Like [`keyring`], for commands that do without a key. One that was named must be there: the
+/// operator who named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
     let found = keyring(key)?;
     match key {

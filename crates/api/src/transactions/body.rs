@@ -88,12 +88,12 @@ pub enum SourceBody {
     /// A deposit that was made for the payment.
     #[serde(rename = "REALTIME_FUNDING")]
     RealtimeFunding(RealtimeSourceBody),
-    /// Whoever has a UMA address.
+    /// The holder of a UMA address.
     #[serde(rename = "UMA_ADDRESS")]
     UmaAddress(UmaSourceBody),
 }
 
-/// Whoever has a UMA address that money comes from.
+/// The holder of a UMA address that money comes from.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UmaTransactionSource)]
@@ -152,12 +152,12 @@ pub enum DestinationBody {
     /// An account.
     #[serde(rename = "ACCOUNT")]
     Account(AccountDestinationBody),
-    /// Whoever has a UMA address.
+    /// The holder of a UMA address.
     #[serde(rename = "UMA_ADDRESS")]
     UmaAddress(UmaDestinationBody),
 }
 
-/// Whoever has a UMA address that money goes to.
+/// The holder of a UMA address that money goes to.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UmaTransactionDestination)]

@@ -12,7 +12,7 @@ use crate::support::{Answer, Call, Client, Server, text};
 
 /// How many answers have each status, after checking the code of the others.
 #[track_caller]
-fn tally(answers: &[Answer], good: u16, (bad, code): (u16, &str)) -> (usize, usize) {
+fn counts(answers: &[Answer], good: u16, (bad, code): (u16, &str)) -> (usize, usize) {
     let (fine, refused): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer.status == good);
     for answer in &refused {
@@ -39,7 +39,7 @@ async fn an_account_is_drained_to_the_last_unit_and_no_further() {
         });
     }
     let answers: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
-    let (paid, refused) = tally(&answers, 201, (400, "INSUFFICIENT_BALANCE"));
+    let (paid, refused) = counts(&answers, 201, (400, "INSUFFICIENT_BALANCE"));
     assert_eq!((paid, refused), (100, 92));
     assert_eq!(payer.balance().await, 0);
     server.verify();
@@ -105,7 +105,7 @@ async fn twenty_executions_of_a_quote_are_one() {
             tasks.spawn(async move { client.execute(&quote).await });
         }
         let answers = tasks.join_all().await;
-        assert_eq!(tally(&answers, 200, (409, "CONFLICT")), (1, 19));
+        assert_eq!(counts(&answers, 200, (409, "CONFLICT")), (1, 19));
         assert_eq!(payer.balance().await, 999_000);
         server.pass(1_000).await;
         payer.client.stands_at(&quote, "COMPLETED", "COMPLETED").await;
@@ -155,7 +155,7 @@ async fn twenty_deposits_for_a_quote_are_one() {
         tasks.spawn(async move { client.deposit(&quote, Some(10_000 + number % 2)).await });
     }
     let answers = tasks.join_all().await;
-    assert_eq!(tally(&answers, 200, (409, "CONFLICT")), (1, 19));
+    assert_eq!(counts(&answers, 200, (409, "CONFLICT")), (1, 19));
     let ends = payer.client.quote_again(&quote).await;
     let (usd, eur) = (payer.balance().await, payer.client.balance(&eur).await);
     match ends["status"].as_str() {
@@ -209,7 +209,7 @@ async fn two_quotes_on_one_balance_cannot_both_be_paid() {
     let (one, two) = (payer.client.quote(&body).await, payer.client.quote(&body).await);
     let (first, second) = tokio::join!(payer.client.execute(&one), payer.client.execute(&two));
     let answers = [first, second];
-    assert_eq!(tally(&answers, 200, (400, "INSUFFICIENT_BALANCE")), (1, 1));
+    assert_eq!(counts(&answers, 200, (400, "INSUFFICIENT_BALANCE")), (1, 1));
     assert_eq!(payer.balance().await, 400);
     server.verify();
 }

@@ -164,7 +164,7 @@ async fn a_manager_is_told_every_bad_value_at_once() {
         "webhookEndpoint",
     ];
     assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), wrong);
-    // A platform that gives out addresses of the sandbox's institutions takes them from everybody else.
+    // A platform that gives out addresses of the sandbox's institutions takes them from all others.
     for domain in ["sandbox.uma.money", "Sandbox.Grid.uma.money"] {
         let answer = client.patch("/config", &json!({ "umaDomain": domain })).await;
         assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "umaDomain", "{domain}");

@@ -7,13 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use adapters::clock::ManualClock;
 use adapters::entropy::SeededEntropy;
-use adapters::identity::{OperatorDecides, TesterDecides};
+use adapters::modes::Modes;
 use adapters::outbound::GuardedClient;
-use adapters::rails::Unconnected;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
-use adapters::uma;
-use adapters::uma::sandbox::SandboxPeer;
 use api::presenter::JsonPresenter;
 use axum::Router;
 use axum::body::Body;
@@ -30,10 +27,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::{BodyExt, Full};
 use jsonschema::Validator;
-use ports::identity::Identification;
 use ports::rail::PaymentRail;
-use ports::rates::Rates;
-use ports::uma::UmaPeer;
 use serde_json::{Value, json};
 use service::env::Delivering;
 use service::platforms::NewPlatform;
@@ -259,19 +253,14 @@ fn engine(place: &Place) -> Box<dyn Engine> {
 
 /// The world of a server that has its database for itself.
 fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
-    let rates: Arc<dyn Rates> = Arc::new(FixedRates::builtin());
-    let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
-    let nobody: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
+    let Modes { rates, rails, uma_peers, identification } = Modes::new(FixedRates::builtin(), rail);
     Env {
         clock: Arc::new(clock.clone()),
         entropy: Arc::new(SeededEntropy::new(seed)),
         rates,
-        rails: HashMap::from([(Mode::Sandbox, rail), (Mode::Live, Arc::new(Unconnected))]),
-        uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, nobody)]),
-        identification: HashMap::from([
-            (Mode::Sandbox, Arc::new(TesterDecides) as Arc<dyn Identification>),
-            (Mode::Live, Arc::new(OperatorDecides)),
-        ]),
+        rails,
+        uma_peers,
+        identification,
         outbound: Arc::new(GuardedClient::default()),
         presenter: Arc::new(JsonPresenter),
         public_url: "https://pay.test".to_owned(),

@@ -50,7 +50,7 @@ pub enum AccountError {
         /// Most, in smallest units.
         max: i64,
     },
-    /// Nobody could say whether an account exists.
+    /// The rail could not say whether an account exists.
     #[error(
         "the bank did not answer whether the account exists; nothing was changed, try again later"
     )]

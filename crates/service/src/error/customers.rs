@@ -31,7 +31,7 @@ pub enum CustomerError {
         /// Its status.
         status: KycStatus,
     },
-    /// The platform's configuration asks for facts that nobody has given about the customer.
+    /// The platform's configuration asks for facts that the customer lacks.
     #[error("{id} lacks {}, which {currency} asks of a customer; add them to the customer",
         fields.join(", "))]
     DataMissing {

@@ -18,7 +18,7 @@ pub enum InvitationError {
     Over {
         /// How.
         status: invitation::Status,
-        /// Who has claimed it, if somebody has.
+        /// The claimant, if there is one.
         invitee: Option<UmaAddress>,
         /// Until when it could be claimed, if there was such a time.
         expires_at: Option<Timestamp>,

@@ -21,13 +21,13 @@ pub enum UmaError {
         /// The address.
         address: UmaAddress,
     },
-    /// Nobody can be paid at this address.
+    /// No customer can be paid at this address.
     #[error("there is nobody at {address}")]
     NotFound {
         /// The address.
         address: UmaAddress,
     },
-    /// The address is somebody's who cannot be paid yet. Says nothing about who and why: that is
+    /// The customer at the address cannot be paid yet. Says nothing about who and why: that is
     /// another platform's.
     #[error("{address} cannot be paid yet")]
     PayeeNotReady {

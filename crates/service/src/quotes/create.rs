@@ -168,7 +168,7 @@ fn asked(
 }
 
 /// Refuses a deposit in real time where the platform's rails give no instructions for it (contract
-/// 6.9.1): nobody could make it.
+/// 6.9.1): it could not be made.
 fn can_be_funded(
     app: &App,
     platform: &Platform,

@@ -10,14 +10,10 @@ use store::events::{Endpoint, Numbered};
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, REPLAYED_MAX};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners;
 use crate::webhooks::look_again;
-
-/// Events that are sent again by one request, at most: some seconds of deliveries. Whoever has
-/// missed more asks for one time after the other.
-pub const REPLAYED_MAX: usize = 10_000;
 
 /// Events that are read, and kept, together.
 const AT_ONCE: u32 = 500;

@@ -171,7 +171,7 @@ pub enum Command {
 
     /// Moves everything to another database, which must be empty, and proves that it is there.
     ///
-    /// Stop every server first: the database that is moved is refused while somebody uses it. When
+    /// Stop every server first: the database that is moved is refused while a server uses it. When
     /// all rows are copied, both sides are read again: every table must be the same, every account
     /// must have the balance that its entries come to, and every check of verify must hold. Only
     /// then can the target be opened. A copy that was interrupted goes on when it is started again.
@@ -287,7 +287,7 @@ pub struct Serve {
     /// --admin-listen, unless that is every address of this machine, or its own while --listen is
     /// for others].
     ///
-    /// One of the servers writes most: it does what is due. The others pass requests on to it that
+    /// One of the servers leads: it runs due jobs. The others forward requests to it that
     /// change something, with what they are authorized by and unencrypted, so the network between
     /// them must be theirs alone. With none, this one passes nothing on and is passed nothing.
     #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL", hide_env_values = true)]

@@ -28,7 +28,7 @@ pub struct Connections {
     /// address of --listen while that is this machine's own, else 127.0.0.1:9090].
     ///
     /// /metrics and what servers say to each other are nowhere else; /healthz and /readyz are here
-    /// too. Let nobody else reach it.
+    /// too. Let no one else reach it.
     #[arg(long, value_name = "HOST:PORT", env = "SWITCHYARD_ADMIN_LISTEN", hide_env_values = true)]
     pub admin_listen: Option<Listen>,
 

@@ -49,7 +49,7 @@ fn options(command: &Command) -> Vec<&Arg> {
 }
 
 /// The refusal of a command line. A bad value that came from a variable is blamed on the variable:
-/// nobody has written the option that it stands for.
+/// the option is absent that it stands for.
 pub(super) fn blamed(
     error: clap::Error,
     definition: &Command,

@@ -7,7 +7,7 @@ use domain::delivery::Schedule;
 use ports::outbound::Reach;
 use service::env::Delivering;
 
-/// A longer pause than half an hour is promised to nobody (contract 7.4).
+/// A longer pause than half an hour is promised to no receiver (contract 7.4).
 const LONGEST_SECONDS_MAX: i64 = 1_800;
 
 /// Longer than this an endpoint that hangs only holds connections (contract 7.4).
