@@ -1,8 +1,8 @@
 //! Copies of the embedded database, also while a server writes to it.
 //!
 //! A copy is of one instant: its pages are read inside one transaction, so what is written
-//! meanwhile neither shows in it nor makes it start again, and nobody waits for it
-//! (docs/decisions/0016).
+//! meanwhile neither shows in it nor makes it start again, and no commit waits for it
+//! (docs/decisions/0014).
 
 use std::fs::OpenOptions;
 use std::path::Path;

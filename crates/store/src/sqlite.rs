@@ -38,7 +38,7 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 
 /// Memory for pages of the connection that writes, in KiB. With SQLite's own 2 MB it would read
 /// most pages of balances and indexes again in each batch, and write some before their time. SQLite
-/// goes through all pages that are there after most commits (docs/decisions/0033), so that more
+/// goes through all pages that are there after most commits (docs/performance.md), so that more
 /// than those of some thousand accounts cost more than they save.
 const WRITER_CACHE_KIB: i64 = 8 << 10;
 

@@ -2,8 +2,8 @@
 //! survives a crash.
 //!
 //! Every timer is a platform's, whose clock can be ahead of the server's. It is kept by when it is
-//! due on the server's clock, so that one look at one clock finds what is due; when a platform's
-//! clock is moved on, its timers come nearer in the same transaction (docs/decisions/0020).
+//! due on the server's clock, so that one read by one clock finds what is due; when a platform's
+//! clock is moved on, its timers come nearer in the same transaction (docs/decisions/0013).
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ pub(super) fn setup(purpose: Purpose) -> String {
 
 /// What the planner is told where all that is asked for is found by its key or along an index: each
 /// statement has one plan, which goes by these and is right however many rows there are
-/// (docs/decisions/0029). A setting that the server does not know is left to it.
+/// (docs/performance.md). A setting that the server does not know is left to it.
 const PLANS: &str = "select count(set_config(name, value, false)) from (values \
     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'), ('jit', 'off'), \

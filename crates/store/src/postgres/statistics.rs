@@ -2,7 +2,7 @@
 //!
 //! Out of the box it does so whenever a tenth of a table has changed, which in those that grow
 //! with every payment is each minute for as long as they are young. It takes seconds of a core, for
-//! which requests wait, and what it finds changes no plan of theirs (docs/decisions/0029, 0035).
+//! which requests wait, and what it finds changes no plan of theirs (docs/performance.md).
 //!
 //! This is no part of the schema: engines with the same protocol that do without such settings
 //! refuse them, and nothing depends on it.

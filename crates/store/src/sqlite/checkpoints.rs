@@ -8,7 +8,7 @@
 //! Before a log is begun anew, the file must be flushed with all that was moved, which SQLite
 //! leaves to whoever moves the last page. The pages of a long log lie all over a large file and
 //! take the disk a tenth of a second, so that the thread flushes them first, and the writer only
-//! what is moved after that (docs/decisions/0034).
+//! what is moved after that (docs/performance.md).
 
 use std::cell::Cell;
 use std::fs::File;
