@@ -179,7 +179,7 @@ fn entries(
             fixed: corridor.fees.fixed_minor(),
             variable_rate: Number(corridor.fees.variable_rate()),
         },
-        updated_at: corridor.as_of.to_string(),
+        updated_at: corridor.basis.as_of.to_string(),
     };
     Ok(rails(destination).into_iter().map(entry).collect())
 }

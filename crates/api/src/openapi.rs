@@ -12,6 +12,7 @@ use domain::currency::Currency;
 use domain::customer::{KycStatus, OWNER_TYPES};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::rail::Rail;
+use domain::rate_basis::{PriceRule, RateSource};
 use domain::token::Permission;
 use domain::{bulk_import, external_account, invitation, postcode, quote, transaction};
 use serde_json::{Map, Value, json};
@@ -405,6 +406,8 @@ pub fn names(document: &mut Value) {
             all(&transaction::FailureReason::ALL, transaction::FailureReason::name),
         ),
         ("ExchangeRate", "destinationPaymentRail", all(Rail::ALL, Rail::name)),
+        ("RateBasis", "midRateSource", all(RateSource::ALL, RateSource::name)),
+        ("RateBasis", "priceRule", all(PriceRule::ALL, PriceRule::name)),
         ("Refund", "status", vec!["PENDING", "COMPLETED", "FAILED"]),
         ("Refund", "reason", vec!["TRANSACTION_FAILED", "USER_CANCELLATION"]),
         ("BulkImportJob", "status", imports.clone()),

@@ -207,7 +207,7 @@ impl QuoteBody {
             fees_included: price.total_fees().minor(),
             transaction_id: draft.transaction.to_string(),
             payment_instructions,
-            rate_details: (&draft.rate_details).into(),
+            rate_details: RateDetailsBody::of_quote(draft),
         }
     }
 }

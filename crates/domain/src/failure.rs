@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use crate::rail::RailWords;
+
 /// Why a transaction failed: one of the eight values of specification 2.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureReason {
@@ -147,6 +149,16 @@ impl StatusReason {
     /// A reason in the words of its source.
     pub const fn given(code: String, message: String) -> Self {
         Self { code: Cow::Owned(code), message: Cow::Owned(message) }
+    }
+
+    /// The reason as the rail says it, as far as it does.
+    #[must_use]
+    pub fn in_words_of(self, rail: &RailWords) -> Self {
+        let own = |said: Option<&str>| said.map(|said| Cow::Owned(said.to_owned()));
+        Self {
+            code: own(rail.code()).unwrap_or(self.code),
+            message: own(rail.text()).unwrap_or(self.message),
+        }
     }
 
     /// For programs.

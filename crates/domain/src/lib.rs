@@ -14,6 +14,7 @@ pub mod clock;
 pub mod currency;
 pub mod money;
 pub mod rate;
+pub mod rate_basis;
 pub mod pricing;
 pub mod rail;
 pub mod country;

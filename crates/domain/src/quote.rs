@@ -2,7 +2,8 @@
 
 use crate::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::Money;
-use crate::pricing::{Locked, Price};
+use crate::pricing::{Locked, Price, PriceError, price_with};
+use crate::rate_basis::RateBasis;
 use crate::time::Timestamp;
 use crate::transaction::{Destination, Facts, RateDetails, Source};
 use crate::transition::{IllegalTransition, Moved, arrows_of};
@@ -166,6 +167,8 @@ pub struct Draft {
     pub price: Price,
     /// Fee parts as shown.
     pub rate_details: RateDetails,
+    /// What its rate was made from.
+    pub basis: RateBasis,
     /// Until when it can be executed or funded.
     pub expires_at: Timestamp,
     /// What the payment is for, one of [`PURPOSES`].
@@ -228,6 +231,13 @@ impl Quote {
     /// What it was made from.
     pub fn draft(&self) -> &Draft {
         &self.draft
+    }
+
+    /// Prices it again from the figures that are kept: the same price, whenever it is asked.
+    pub fn priced_again(&self) -> Result<Price, PriceError> {
+        let Draft { price, locked, rate_details, basis, .. } = &self.draft;
+        let rate = basis.rate(price.sent.currency(), price.received.currency())?;
+        price_with(*locked, rate, price.fees, rate_details.counterparty_fee.minor())
     }
 
     /// System id.
@@ -299,6 +309,83 @@ pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::currency::Currency;
+    use crate::id::{ExternalAccountId, InternalAccountId};
+    use crate::money::{Receiving, Sending};
+    use crate::pricing::Fees;
+    use crate::rate_basis::{PriceRule, RateSource};
+    use crate::transaction::AccountRef;
+    use proptest::prelude::*;
+    use rust_decimal::Decimal;
+    use uuid::Uuid;
+
+    fn draft(locked: Locked, price: Price, counterparty_fee: Money, basis: RateBasis) -> Draft {
+        let platform = PlatformId::from_uuid(Uuid::from_u128(1 << 16));
+        let (sending, currency) = (price.sent.currency(), price.received.currency());
+        let owner = Owner::Platform(platform);
+        let source = AccountRef::Internal(InternalAccountId::of(owner, sending));
+        let account = AccountRef::External(ExternalAccountId::from_uuid(Uuid::from_u128(9)));
+        let rate_details = RateDetails {
+            fixed_fee: price.fixed_fee,
+            variable_fee: price.variable_fee,
+            variable_fee_rate: price.fees.variable_rate(),
+            counterparty_fee,
+            multipliers: None,
+        };
+        Draft {
+            id: QuoteId::from_uuid(Uuid::from_u128(7)),
+            platform,
+            owner,
+            transaction: TransactionId::from_uuid(Uuid::from_u128(8)),
+            source: Source::Account { account: source, currency: sending },
+            destination: Destination::Account { account, currency },
+            locked,
+            price,
+            rate_details,
+            basis,
+            expires_at: Timestamp::from_millis(300_000),
+            purpose: None,
+            uma: None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_kept_figures_price_a_quote_again(
+            mid in 1..1_000_000_000_000_i64,
+            scale in 0..12_u32,
+            spread in 0..100_000_i64,
+            (fixed, variable) in (0..1_000_i64, 0..50_000_i64),
+            (minor, is_sending) in (1..1_000_000_000_i64, any::<bool>()),
+            counterparty in prop_oneof![Just(0), 0..100_i64],
+            pair in prop::sample::select(vec![("USD", "EUR"), ("USD", "VND"), ("BTC", "USD")]),
+        ) {
+            let currency = |code| Currency::from_code(code).expect("known currency");
+            let (sending, receiving) = (currency(pair.0), currency(pair.1));
+            let basis = RateBasis {
+                mid: Decimal::new(mid, scale),
+                as_of: Timestamp::from_millis(0),
+                source: RateSource::RatesFile,
+                spread: Decimal::new(spread, 6),
+                rule: PriceRule::Platform,
+            };
+            let Ok(rate) = basis.rate(sending, receiving) else { return Ok(()) };
+            let fees = Fees::new(fixed, Decimal::new(variable, 6)).expect("fees");
+            let amount = |currency| Money::positive(minor, currency).expect("an amount");
+            let locked = match is_sending {
+                true => Locked::Sending(Sending(amount(sending))),
+                false => Locked::Receiving(Receiving(amount(receiving))),
+            };
+            let Ok(price) = price_with(locked, rate, fees, counterparty) else { return Ok(()) };
+            let fee = Money::new(counterparty, receiving).expect("a fee");
+            let quote = Quote::pending(draft(locked, price, fee, basis));
+            prop_assert_eq!(quote.priced_again(), Ok(price));
+            // Another figure gives another price: nothing else is looked at.
+            let other = RateBasis { mid: basis.mid + basis.mid, ..basis };
+            let other = Quote::pending(draft(locked, price, fee, other));
+            prop_assert_ne!(other.priced_again(), Ok(price));
+        }
+    }
 
     #[test]
     fn the_arrows_are_those_of_the_contract() {

@@ -84,6 +84,80 @@ impl Rail {
     }
 }
 
+/// A rail's own words about a payment, kept for support and for inquiries at the rail.
+///
+/// They come from outside: each is one line of limited length. They may hold personal data, so
+/// they are sealed in the database; only the code is ever logged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct RailWords {
+    code: Option<String>,
+    text: Option<String>,
+    reference: Option<String>,
+}
+
+/// Characters of a code: ISO 20022 allows a proprietary one 35.
+const CODE_MAX: usize = 35;
+
+/// Characters of a text: several lines of additional information in ISO 20022.
+const TEXT_MAX: usize = 500;
+
+/// Characters of a reference: longer than any identifier of a bank or chain.
+const REFERENCE_MAX: usize = 140;
+
+impl RailWords {
+    /// Nothing was said.
+    pub const NONE: Self = Self { code: None, text: None, reference: None };
+
+    /// The code and text of an answer, and the rail's own reference of the payment.
+    pub fn new(code: Option<&str>, text: Option<&str>, reference: Option<&str>) -> Self {
+        Self {
+            code: code.and_then(code_of),
+            text: text.and_then(|text| one_line(text, TEXT_MAX)),
+            reference: reference.and_then(|reference| one_line(reference, REFERENCE_MAX)),
+        }
+    }
+
+    /// For programs, such as `R03` or `AC04`.
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
+    }
+
+    /// For people.
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
+    }
+
+    /// Under which the rail knows the payment.
+    pub fn reference(&self) -> Option<&str> {
+        self.reference.as_deref()
+    }
+
+    /// Both answers of one rail, the later one second. Code and text belong together, so the later
+    /// answer replaces both; a reference stays until another one is given.
+    #[must_use]
+    pub fn followed_by(self, later: &Self) -> Self {
+        let reference = later.reference.clone().or(self.reference);
+        if later.code.is_none() && later.text.is_none() {
+            return Self { reference, ..self };
+        }
+        Self { code: later.code.clone(), text: later.text.clone(), reference }
+    }
+}
+
+/// A code from outside: visible ASCII alone, so that it can stand in a log.
+fn code_of(text: &str) -> Option<String> {
+    let code: String = text.chars().filter(char::is_ascii_graphic).take(CODE_MAX).collect();
+    (!code.is_empty()).then_some(code)
+}
+
+/// Text from outside on one line, cut to `max` characters; nothing if none is left.
+fn one_line(text: &str, max: usize) -> Option<String> {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    let line: String = words.join(" ").chars().take(max).collect();
+    (!line.is_empty()).then_some(line)
+}
+
 impl fmt::Display for Rail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -94,6 +168,15 @@ impl fmt::Display for Rail {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn words_from_outside_are_one_line_of_limited_length() {
+        let long = "x".repeat(1_000);
+        let words = RailWords::new(Some(" R\u{0}03\n"), Some("a\r\nb\u{1b}c"), Some(&long));
+        assert_eq!((words.code(), words.text()), (Some("R03"), Some("a b c")));
+        assert_eq!(words.reference().map(str::len), Some(REFERENCE_MAX));
+        assert_eq!(RailWords::new(Some(" \n"), Some(""), None), RailWords::NONE);
+    }
 
     #[test]
     fn names_and_numbers_are_unique() {

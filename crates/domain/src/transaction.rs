@@ -1,17 +1,22 @@
 //! Transactions: payments as the client sees them (specification 2.3, 3.1; contract 6.10).
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod reference;
+mod sides;
+mod status;
 
-use crate::currency::Currency;
 use crate::id::{ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::{Money, Receiving, Sending};
 use crate::pricing::Multipliers;
+use crate::rail::RailWords;
 use crate::rate::Rate;
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved};
-use crate::uma_address::UmaAddress;
 
+use self::status::arrow;
+
+pub use self::reference::{reference, referenced};
+pub use self::sides::{AccountRef, Conversion, Destination, Facts, Settlement, Source, Uma};
+pub use self::status::{Event, Status, Step};
 pub use crate::failure::{FailureReason, StatusReason};
 
 /// Which way money moves, seen from the platform.
@@ -36,354 +41,6 @@ impl Direction {
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Incoming, Self::Outgoing].into_iter().find(|direction| direction.name() == name)
     }
-}
-
-/// An account that money comes from or goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AccountRef {
-    /// A balance held here.
-    Internal(InternalAccountId),
-    /// A bank account or wallet elsewhere.
-    External(ExternalAccountId),
-}
-
-impl AccountRef {
-    /// The internal account, if it is one.
-    pub fn internal(self) -> Option<InternalAccountId> {
-        match self {
-            Self::Internal(id) => Some(id),
-            Self::External(_) => None,
-        }
-    }
-
-    /// The external account, if it is one.
-    pub fn external(self) -> Option<ExternalAccountId> {
-        match self {
-            Self::Internal(_) => None,
-            Self::External(id) => Some(id),
-        }
-    }
-}
-
-impl fmt::Display for AccountRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Internal(id) => id.fmt(f),
-            Self::External(id) => id.fmt(f),
-        }
-    }
-}
-
-/// Where money comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// An account. A deposit that was simulated or received without an account on our side has no
-    /// source at all.
-    Account {
-        /// The account.
-        account: AccountRef,
-        /// Its currency.
-        currency: Currency,
-    },
-    /// A deposit that is made for one quote, just in time (contract 6.9.1).
-    RealtimeFunding {
-        /// Currency of the deposit.
-        currency: Currency,
-        /// The blockchain that it comes over, if one was named (`cryptoNetwork`).
-        network: Option<&'static str>,
-    },
-    /// The holder of a UMA address, here or at another institution; of incoming payments.
-    Uma {
-        /// The address.
-        address: UmaAddress,
-    },
-}
-
-impl Source {
-    /// The currency that is paid in; unknown where somebody else converts.
-    pub fn currency(&self) -> Option<Currency> {
-        match self {
-            Self::Account { currency, .. } | Self::RealtimeFunding { currency, .. } => {
-                Some(*currency)
-            }
-            Self::Uma { .. } => None,
-        }
-    }
-
-    /// The account, if the source is one of ours to name.
-    pub fn account(&self) -> Option<AccountRef> {
-        match self {
-            Self::Account { account, .. } => Some(*account),
-            Self::RealtimeFunding { .. } | Self::Uma { .. } => None,
-        }
-    }
-}
-
-/// Where money goes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Destination {
-    /// An account.
-    Account {
-        /// The account.
-        account: AccountRef,
-        /// Its currency.
-        currency: Currency,
-    },
-    /// The holder of a UMA address, here or at another institution; of outgoing payments.
-    Uma {
-        /// The address.
-        address: UmaAddress,
-        /// The currency that arrives.
-        currency: Currency,
-    },
-}
-
-impl Destination {
-    /// The currency that arrives.
-    pub fn currency(&self) -> Currency {
-        match self {
-            Self::Account { currency, .. } | Self::Uma { currency, .. } => *currency,
-        }
-    }
-
-    /// The account, if the destination is one of ours to name.
-    pub fn account(&self) -> Option<AccountRef> {
-        match self {
-            Self::Account { account, .. } => Some(*account),
-            Self::Uma { .. } => None,
-        }
-    }
-}
-
-/// Facts about the other side of a payment, by the names of
-/// [`crate::platform::COUNTERPARTY_FIELDS`].
-pub type Facts = BTreeMap<&'static str, String>;
-
-/// How money gets from one UMA address to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Settlement {
-    /// Both are customers of this server, and each side has its transaction. That of the incoming
-    /// side begins when the outgoing one is executed, and names it.
-    Here {
-        /// The payer's transaction; on incoming payments.
-        outgoing: Option<TransactionId>,
-    },
-    /// Over Lightning, from or to another institution.
-    Lightning {
-        /// What is paid, in millisatoshi.
-        msat: Money,
-    },
-}
-
-impl Settlement {
-    /// The names of the ways in storage.
-    pub const NAMES: [&str; 2] = ["HERE", "LIGHTNING"];
-
-    /// The name in storage.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Here { .. } => Self::NAMES[0],
-            Self::Lightning { .. } => Self::NAMES[1],
-        }
-    }
-
-    /// What is paid over Lightning, if anything is.
-    pub const fn msat(self) -> Option<Money> {
-        match self {
-            Self::Here { .. } => None,
-            Self::Lightning { msat } => Some(msat),
-        }
-    }
-}
-
-/// What a payment between UMA addresses has besides its accounts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Uma {
-    /// The payer.
-    pub sender: UmaAddress,
-    /// The payee.
-    pub receiver: UmaAddress,
-    /// What is known about the other side: the receiver of an outgoing, the sender of an incoming
-    /// payment (specification 2.3 `counterpartyInformation`).
-    pub counterparty: Facts,
-    /// How the money gets there.
-    pub settlement: Settlement,
-    /// What the receiver's side of an incoming payment costs, in the currency that arrives.
-    pub rate_details: Option<RateDetails>,
-    /// What an incoming payment becomes for a deposit account in another currency than what was
-    /// received.
-    pub conversion: Option<Conversion>,
-}
-
-/// A received amount converted for a deposit account (specification 2.8; contract 13, row 36).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Conversion {
-    /// What reaches the account.
-    pub deposited: Money,
-    /// From the received currency to the account's.
-    pub rate: Rate,
-    /// What the platform takes, in the received currency.
-    pub fees: Money,
-}
-
-/// Status of a transaction (specification 3.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// A counterparty has looked the payee up.
-    Created,
-    /// There is a quote or a transfer, and no money has left.
-    Pending,
-    /// Funded and under way.
-    Processing,
-    /// Delivered. What was delivered may come back.
-    Completed,
-    /// The receiving side said no; nothing is owed.
-    Rejected,
-    /// We could not.
-    Failed,
-    /// Money that had arrived or left was given back.
-    Refunded,
-    /// The time to pay was over.
-    Expired,
-}
-
-impl Status {
-    /// Every status, in the order of the specification.
-    pub const ALL: [Self; 8] = [
-        Self::Created,
-        Self::Pending,
-        Self::Processing,
-        Self::Completed,
-        Self::Rejected,
-        Self::Failed,
-        Self::Refunded,
-        Self::Expired,
-    ];
-
-    /// The name that the API uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Created => "CREATED",
-            Self::Pending => "PENDING",
-            Self::Processing => "PROCESSING",
-            Self::Completed => "COMPLETED",
-            Self::Rejected => "REJECTED",
-            Self::Failed => "FAILED",
-            Self::Refunded => "REFUNDED",
-            Self::Expired => "EXPIRED",
-        }
-    }
-
-    /// The status with this API name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
-    }
-
-    /// Where the event leads from this status, if the machine has an arrow for it.
-    pub fn after(self, event: &Event) -> Option<Self> {
-        arrow(self, event.name())
-    }
-
-    /// Whether the machine has an arrow from this status to `next`.
-    pub fn may_become(self, next: Self) -> bool {
-        Event::ALL.iter().any(|event| self.after(event) == Some(next))
-    }
-}
-
-/// What can happen to a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A pay request was accepted.
-    Quoted,
-    /// Funded and handed to the rail.
-    Started,
-    /// The rail has delivered.
-    Settled,
-    /// The receiving side refused.
-    Refused(StatusReason),
-    /// We could not deliver: why as the specification lists it, and finer.
-    Failed(FailureReason, StatusReason),
-    /// What was delivered has come back.
-    Returned,
-    /// Money that had come for the payment was given back.
-    Refunded,
-    /// The deposit account did not take what was received: it stays in the internal account.
-    Kept(StatusReason),
-    /// The time to pay is over.
-    Expired,
-}
-
-impl Event {
-    /// One of every event, for tables and tests.
-    pub const ALL: [Self; 9] = [
-        Self::Quoted,
-        Self::Started,
-        Self::Settled,
-        Self::Refused(StatusReason::REJECTED_BY_RECEIVER),
-        Self::Failed(FailureReason::OfframpFailed, StatusReason::ACCOUNT_INVALID),
-        Self::Returned,
-        Self::Refunded,
-        Self::Kept(StatusReason::REJECTED_BY_RECEIVER),
-        Self::Expired,
-    ];
-
-    /// The event's name in documents and refusals.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Quoted => "quoted",
-            Self::Started => "started",
-            Self::Settled => "settled",
-            Self::Refused(_) => "refused",
-            Self::Failed(..) => "failed",
-            Self::Returned => "returned",
-            Self::Refunded => "refunded",
-            Self::Kept(_) => "kept",
-            Self::Expired => "expired",
-        }
-    }
-
-    /// What happens to money when the arrow is taken, for `docs/states.md`.
-    pub const fn money(&self) -> &'static str {
-        match self {
-            Self::Quoted | Self::Expired => "none",
-            Self::Started => "pending, or posted at once between internal accounts",
-            Self::Settled => "pending becomes posted, or what came is posted",
-            Self::Refused(_) | Self::Failed(..) => "pending becomes voided",
-            Self::Returned => "posted is reversed by a posting of its own",
-            Self::Refunded => "what waits in suspense goes to the internal account",
-            Self::Kept(_) => "the deposit is voided or reversed, and stays in the internal account",
-        }
-    }
-}
-
-/// The arrows of the machine, by the name of the event: the one table that [`Transaction::apply`],
-/// `verify` and the documents share.
-fn arrow(from: Status, event: &str) -> Option<Status> {
-    use Status::{Completed, Created, Expired, Failed, Pending, Processing, Refunded, Rejected};
-    match (from, event) {
-        (Created, "quoted") => Some(Pending),
-        (Pending, "started") => Some(Processing),
-        (Processing, "settled") => Some(Completed),
-        // What came in has come in, whatever became of its deposit.
-        (Processing | Completed, "kept") => Some(Completed),
-        (Pending | Processing, "refused") => Some(Rejected),
-        (Created | Pending | Processing, "failed") | (Completed, "returned") => Some(Failed),
-        (Failed, "refunded") => Some(Refunded),
-        (Created | Pending, "expired") => Some(Expired),
-        (
-            Created | Pending | Processing | Completed | Rejected | Failed | Refunded | Expired,
-            _,
-        ) => None,
-    }
-}
-
-/// One step of a transaction's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// The status that it reached.
-    pub status: Status,
-    /// When.
-    pub at: Timestamp,
 }
 
 /// What a quote fixed for its transaction.
@@ -471,6 +128,7 @@ pub struct Transaction {
     history: Vec<Step>,
     failure: Option<FailureReason>,
     reason: Option<StatusReason>,
+    rail: RailWords,
 }
 
 /// A stored transaction whose parts contradict each other.
@@ -487,7 +145,7 @@ impl Transaction {
     /// A new transaction, `PENDING` since its id was drawn: a quote or a transfer exists.
     pub fn pending(draft: Draft) -> Self {
         let first = Step { status: Status::Pending, at: draft.id.created_at() };
-        Self { draft, history: vec![first], failure: None, reason: None }
+        Self { draft, history: vec![first], failure: None, reason: None, rail: RailWords::NONE }
     }
 
     /// Puts a stored transaction together again and checks what the machine guarantees. For the
@@ -497,6 +155,7 @@ impl Transaction {
         history: Vec<Step>,
         failure: Option<FailureReason>,
         reason: Option<StatusReason>,
+        rail: RailWords,
     ) -> Result<Self, Inconsistent> {
         let inconsistent = |what: String| Err(Inconsistent { id: draft.id, what });
         let Some(first) = history.first() else {
@@ -524,7 +183,7 @@ impl Transaction {
         if was_not_made != reason.is_some() && !was_kept {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
-        Ok(Self { draft, history, failure, reason })
+        Ok(Self { draft, history, failure, reason, rail })
     }
 
     /// What it was made from.
@@ -564,6 +223,18 @@ impl Transaction {
     /// Why it failed or was rejected, finer than [`Transaction::failure`].
     pub fn reason(&self) -> Option<&StatusReason> {
         self.reason.as_ref()
+    }
+
+    /// The rail's own words about it, from the latest answer that had any.
+    pub fn rail_words(&self) -> &RailWords {
+        &self.rail
+    }
+
+    /// The transaction with what its rail has said in its own words.
+    #[must_use]
+    pub fn said_by_rail(mut self, words: &RailWords) -> Self {
+        self.rail = self.rail.followed_by(words);
+        self
     }
 
     /// When it was made.
@@ -630,9 +301,8 @@ impl Transaction {
             Event::Failed(failure, reason) => {
                 (self.failure, self.reason) = (Some(failure), Some(reason));
             }
-            Event::Returned => {
-                self.failure = Some(FailureReason::OfframpFailed);
-                self.reason = Some(StatusReason::RETURNED);
+            Event::Returned(reason) => {
+                (self.failure, self.reason) = (Some(FailureReason::OfframpFailed), Some(reason));
             }
             Event::Refused(reason) | Event::Kept(reason) => self.reason = Some(reason),
             Event::Quoted | Event::Started | Event::Settled | Event::Refunded | Event::Expired => {}
@@ -642,56 +312,11 @@ impl Transaction {
     }
 }
 
-/// Crockford's base 32: no I, L, O, U, so that it survives being read aloud.
-const REFERENCE_DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-
-/// What every reference begins with.
-const REFERENCE_PREFIX: &str = "SY-";
-
-/// Digits of a reference, five bits each: 42 bits of milliseconds (until the year 2109), the 12
-/// bits of the counter, and 46 of the 62 random bits of an id.
-const REFERENCE_LENGTH: u32 = 20;
-
-/// Random bits of an id that its reference does not hold.
-const UNREFERENCED_BITS: u32 = 16;
-
-/// The reconciliation reference of a transaction: 20 letters and digits that a bank statement
-/// carries whole, made from the id. It leads back to the id ([`referenced`]), so nothing has to be
-/// looked up by it.
-pub fn reference(id: TransactionId) -> String {
-    let id = id.uuid().as_u128();
-    let (millis, counter) = (id >> 80, (id >> 64) & 0xfff);
-    let random = (id & ((1 << 62) - 1)) >> UNREFERENCED_BITS;
-    let bits = (millis << 58 | counter << 46 | random) & ((1 << 100) - 1);
-    let digits = (0..REFERENCE_LENGTH).rev().map(|index| {
-        let digit = (bits >> (5 * index)) & 0x1f;
-        char::from(REFERENCE_DIGITS[digit as usize])
-    });
-    REFERENCE_PREFIX.chars().chain(digits).collect()
-}
-
-/// The ids that have this reference: all from the first to the last. Nothing that is drawn on one
-/// server or on several shares its reference with another (46 random bits in one millisecond). None
-/// if this is no reference.
-pub fn referenced(text: &str) -> Option<(TransactionId, TransactionId)> {
-    let digits = text.strip_prefix(REFERENCE_PREFIX)?;
-    if digits.len() != REFERENCE_LENGTH as usize {
-        return None;
-    }
-    let bits = digits.bytes().try_fold(0_u128, |bits, byte| {
-        let digit = REFERENCE_DIGITS.iter().position(|digit| *digit == byte)?;
-        Some(bits << 5 | digit as u128)
-    })?;
-    let (millis, counter, random) = (bits >> 58, (bits >> 46) & 0xfff, bits & ((1 << 46) - 1));
-    let first = millis << 80 | 0x7 << 76 | counter << 64 | 0b10 << 62 | random << UNREFERENCED_BITS;
-    let last = first | ((1 << UNREFERENCED_BITS) - 1);
-    let id = |bits| TransactionId::from_uuid(uuid::Uuid::from_u128(bits));
-    Some((id(first), id(last)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::currency::Currency;
+    use crate::uma_address::UmaAddress;
     use uuid::Uuid;
 
     fn transaction() -> Transaction {
@@ -790,6 +415,21 @@ mod tests {
     }
 
     #[test]
+    fn later_words_of_a_rail_replace_earlier_ones_and_its_reference_stays() {
+        let taken = RailWords::new(Some("ACSP"), None, Some("TX-1"));
+        let refused = RailWords::new(Some("AC04"), Some("Closed account"), None);
+        let words = transaction().said_by_rail(&taken).said_by_rail(&refused);
+        let words = words.said_by_rail(&RailWords::NONE).rail_words().clone();
+        assert_eq!(words, RailWords::new(Some("AC04"), Some("Closed account"), Some("TX-1")));
+        let at = Timestamp::from_millis(1);
+        let reason = StatusReason::RETURNED.in_words_of(&words);
+        let returned = in_status(Status::Completed).apply(Event::Returned(reason), at);
+        let returned = returned.expect("an arrow").into_now();
+        let reason = returned.reason().expect("why it came back");
+        assert_eq!((reason.code(), reason.message()), ("AC04", "Closed account"));
+    }
+
+    #[test]
     fn final_statuses_have_no_arrow() {
         for status in [Status::Rejected, Status::Refunded, Status::Expired] {
             for next in Status::ALL {
@@ -808,6 +448,7 @@ mod tests {
                 steps.iter().copied().map(step).collect(),
                 failure,
                 failure.map(FailureReason::status_reason),
+                RailWords::NONE,
             )
         };
         use Status::{Completed, Failed, Pending, Processing, Rejected};
@@ -823,38 +464,15 @@ mod tests {
         assert!(restore(&[Pending, Failed], None).is_err());
         assert!(restore(&[Pending], Some(FailureReason::QuoteExpired)).is_err());
         let late = Step { status: Pending, at: Timestamp::from_millis(1) };
-        assert!(Transaction::restore(transaction().draft, vec![late], None, None).is_err());
+        assert!(
+            Transaction::restore(transaction().draft, vec![late], None, None, RailWords::NONE)
+                .is_err()
+        );
         let rejected = |reason| {
             let steps = [Pending, Rejected].map(step).to_vec();
-            Transaction::restore(transaction().draft, steps, None, reason)
+            Transaction::restore(transaction().draft, steps, None, reason, RailWords::NONE)
         };
         assert!(rejected(Some(StatusReason::REJECTED_BY_RECEIVER)).is_ok());
         assert!(rejected(None).is_err());
-    }
-
-    #[test]
-    fn references_are_readable_and_differ() {
-        let mut ids = crate::id::IdSequence::default();
-        let now = Timestamp::from_millis(1_760_000_000_000);
-        let first = reference(TransactionId::from_uuid(ids.next(now, 0)));
-        let second = reference(TransactionId::from_uuid(ids.next(now, 0)));
-        assert_ne!(first, second);
-        assert_eq!(first.len(), 23);
-    }
-
-    #[test]
-    fn references_lead_back_to_their_ids() {
-        let mut ids = crate::id::IdSequence::default();
-        for (millis, random) in [(0, 0), (1_760_000_000_000, u64::MAX), (4_398_046_511_103, 77)] {
-            let id = ids.next(Timestamp::from_millis(millis), random);
-            let reference = reference(TransactionId::from_uuid(id));
-            let (first, last) = referenced(&reference).expect("a reference");
-            assert!((first.uuid()..=last.uuid()).contains(&id), "{reference}");
-            assert_eq!(super::reference(first), reference);
-            assert_eq!(super::reference(last), reference);
-        }
-        for wrong in ["", "SY-", "SY-1", "SY-0000000000000000000I", "sy-00000000000000000000"] {
-            assert_eq!(referenced(wrong), None, "{wrong}");
-        }
     }
 }

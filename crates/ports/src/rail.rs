@@ -9,7 +9,7 @@ use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
 use domain::id::TransactionId;
 use domain::money::Money;
-use domain::rail::Rail;
+use domain::rail::{Rail, RailWords};
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 
@@ -149,6 +149,21 @@ pub enum RailAnswer {
     },
 }
 
+/// An answer of a rail about an order, with the rail's own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RailReply {
+    /// What became of the order.
+    pub answer: RailAnswer,
+    /// How the rail says it: kept with the payment, and shown where it was not made.
+    pub words: RailWords,
+}
+
+impl From<RailAnswer> for RailReply {
+    fn from(answer: RailAnswer) -> Self {
+        Self { answer, words: RailWords::NONE }
+    }
+}
+
 /// A way to pay in: an account or wallet of ours elsewhere (specification 2.5, 2.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FundingInstruction {
@@ -216,5 +231,5 @@ pub trait PaymentRail: Send + Sync {
     }
 
     /// Gives the order, or, if it was given before, asks how it went.
-    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer>;
+    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply>;
 }

@@ -1,6 +1,7 @@
 //! Rates and the price list.
 
 use domain::currency::Currency;
+use domain::rate_basis::RateSource;
 use domain::time::Timestamp;
 use rust_decimal::Decimal;
 
@@ -11,6 +12,8 @@ pub struct MidRate {
     pub value: Decimal,
     /// When the market was there.
     pub as_of: Timestamp,
+    /// Who said so.
+    pub source: RateSource,
 }
 
 /// What a corridor costs where the platform has no rule of its own.

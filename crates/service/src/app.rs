@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::auth;
 use crate::balances;
+use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
@@ -75,7 +76,9 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        self.store().write(self.telling(work)).await
+        let (done, ended) = self.store().write(self.telling(work)).await?;
+        ended::log(&ended);
+        Ok(done)
     }
 
     /// Like [`App::write`], behind whatever requests wait for: for jobs.
@@ -84,14 +87,16 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        self.store().write_behind(self.telling(work)).await
+        let (done, ended) = self.store().write_behind(self.telling(work)).await?;
+        ended::log(&ended);
+        Ok(done)
     }
 
-    /// The unit that does `work` and then tells of balances.
+    /// The unit that does `work` and then tells of balances; with the payments that it has ended.
     fn telling<T, F>(
         &self,
         mut work: F,
-    ) -> impl FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + use<T, F>
+    ) -> impl FnMut(&mut Unit<'_, '_>) -> Result<(T, Vec<Ended>), Error> + Send + use<T, F>
     where
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
@@ -99,7 +104,7 @@ impl App {
         move |unit| {
             let done = work(unit)?;
             balances::tell(app.env(), unit)?;
-            Ok(done)
+            Ok((done, ended::by(unit)))
         }
     }
 

@@ -270,7 +270,7 @@ pub(crate) fn stop(
             | Event::Started
             | Event::Settled
             | Event::Refused(_)
-            | Event::Returned
+            | Event::Returned(_)
             | Event::Refunded
             | Event::Kept(_)
             | Event::Expired => event.clone(),

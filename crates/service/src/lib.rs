@@ -8,6 +8,7 @@
 
 pub mod error;
 pub mod presenter;
+mod ended;
 pub mod env;
 mod slots;
 pub mod app;

@@ -8,6 +8,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::balances;
+use crate::ended::{self, Ended};
 use crate::error::Error;
 
 /// A request that may be repeated.
@@ -47,10 +48,11 @@ where
     F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
 {
     let (now, unit_app) = (app.server_now(), app.clone());
-    app.store()
+    let written = app
+        .store()
         .write_once(keyed.scope, move |unit| {
             if let Some(reply) = stored(unit, keyed)? {
-                return Ok(reply);
+                return Ok((reply, Vec::new()));
             }
             let result =
                 work(unit).and_then(|done| balances::tell(unit_app.env(), unit).map(|()| done));
@@ -60,13 +62,17 @@ where
                 }
                 unit.discard();
             }
+            let ended = ended::by(unit);
             let (status, body) = render(&result);
             if let Some(scope) = keyed.scope {
                 unit.keep_answer(scope, now, status, &body);
             }
-            Ok(Reply { status, body, replayed: false })
+            Ok((Reply { status, body, replayed: false }, ended))
         })
-        .await
+        .await;
+    let (reply, ended): (Reply, Vec<Ended>) = written?;
+    ended::log(&ended);
+    Ok(reply)
 }
 
 fn stored(unit: &mut Unit<'_, '_>, keyed: Keyed) -> Result<Option<Reply>, StoreError> {

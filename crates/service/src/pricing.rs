@@ -6,6 +6,7 @@ use domain::money::{AMOUNT_MAX, Money, Sending};
 use domain::platform::{CorridorRule, Platform};
 use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price, price_with};
 use domain::rate::{Rate, round_to_digits};
+use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
 use domain::transaction::{Conversion, RateDetails};
 use ports::rates::{CorridorTerms, MidRate, Rates};
@@ -22,8 +23,8 @@ pub struct Corridor {
     pub rate: Rate,
     /// The fees.
     pub fees: Fees,
-    /// When the market was there.
-    pub as_of: Timestamp,
+    /// What the rate was made from.
+    pub basis: RateBasis,
 }
 
 /// Millisatoshi in one bitcoin.
@@ -62,7 +63,11 @@ pub fn corridor_to(
         .and_then(|units| msat_per_unit.checked_mul(units))
         .and_then(|msat| msat.checked_div(Decimal::from(MSAT_PER_BITCOIN)));
     let value = bitcoins.and_then(|bitcoins| bitcoins.checked_mul(per_bitcoin.value));
-    let mid = MidRate { value: value.ok_or_else(no_rate)?, as_of: per_bitcoin.as_of };
+    let mid = MidRate {
+        value: value.ok_or_else(no_rate)?,
+        as_of: per_bitcoin.as_of,
+        source: RateSource::Counterparty,
+    };
     at(rates, platform, sending, receiving, mid)
 }
 
@@ -76,14 +81,20 @@ fn at(
 ) -> Result<Corridor, Error> {
     let terms = rates.terms(sending, receiving);
     let terms = terms.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
-    let terms = overridden(terms, &platform.corridors, sending, receiving);
-    let rate = (Decimal::ONE + terms.spread)
-        .checked_mul(mid.value)
-        .and_then(|value| Rate::new(value, sending, receiving).ok())
-        .ok_or(Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let (terms, rule) = overridden(terms, &platform.corridors, sending, receiving);
+    let basis = RateBasis {
+        // As many digits as every reader of JSON keeps, so that what is shown can be recomputed.
+        mid: round_to_digits(mid.value),
+        as_of: mid.as_of,
+        source: mid.source,
+        spread: terms.spread,
+        rule,
+    };
+    let rate = basis.rate(sending, receiving);
+    let rate = rate.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
     let fees = Fees::new(terms.fixed_fee_minor, terms.variable_fee_rate)
         .map_err(|error| Error::Internal(error.to_string()))?;
-    Ok(Corridor { rate, fees, as_of: mid.as_of })
+    Ok(Corridor { rate, fees, basis })
 }
 
 /// Smallest units of one major unit.
@@ -96,17 +107,21 @@ fn overridden(
     rules: &[CorridorRule],
     sending: Currency,
     receiving: Currency,
-) -> CorridorTerms {
+) -> (CorridorTerms, PriceRule) {
     let rules = || rules.iter().filter(|rule| rule.matches(sending, receiving));
-    CorridorTerms {
-        spread: rules().find_map(|rule| rule.spread).unwrap_or(list.spread),
-        fixed_fee_minor: rules()
-            .find_map(|rule| rule.fixed_fee_minor)
-            .unwrap_or(list.fixed_fee_minor),
-        variable_fee_rate: rules()
-            .find_map(|rule| rule.variable_fee_rate)
-            .unwrap_or(list.variable_fee_rate),
-    }
+    let spread = rules().find_map(|rule| rule.spread);
+    let fixed_fee_minor = rules().find_map(|rule| rule.fixed_fee_minor);
+    let variable_fee_rate = rules().find_map(|rule| rule.variable_fee_rate);
+    let rule = match (spread, fixed_fee_minor, variable_fee_rate) {
+        (None, None, None) => PriceRule::Default,
+        (_, _, _) => PriceRule::Platform,
+    };
+    let terms = CorridorTerms {
+        spread: spread.unwrap_or(list.spread),
+        fixed_fee_minor: fixed_fee_minor.unwrap_or(list.fixed_fee_minor),
+        variable_fee_rate: variable_fee_rate.unwrap_or(list.variable_fee_rate),
+    };
+    (terms, rule)
 }
 
 /// Prices a payment over a corridor, within the platform's limits. The payee's institution takes

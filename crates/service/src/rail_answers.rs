@@ -2,12 +2,13 @@
 
 use domain::id::TransactionId;
 use domain::quote::{self, Quote};
+use domain::rail::RailWords;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Direction, Event, FailureReason, Source, Status, StatusReason, Transaction,
 };
 use ledger::movements;
-use ports::rail::{Flow, RailAnswer, RailFailure};
+use ports::rail::{Flow, RailAnswer, RailFailure, RailReply};
 use store::timers::Timer;
 use store::unit::Unit;
 
@@ -23,7 +24,7 @@ pub(crate) fn keep_answer(
     unit: &mut Unit<'_, '_>,
     timer: &Timer,
     asked: Flow,
-    answer: &RailAnswer,
+    reply: &RailReply,
     other_side: TransactionId,
     now: Timestamp,
 ) -> Result<(), Error> {
@@ -31,7 +32,8 @@ pub(crate) fn keep_answer(
     let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
     let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
     if transaction.status() == Status::Completed {
-        return watch(app, unit, Transaction::clone(&transaction), timer, asked, answer, now);
+        let transaction = keep_words(unit, &transaction, &reply.words);
+        return watch(app, unit, transaction, timer, asked, reply, now);
     }
     if !is_open {
         unit.clear_timer(timer.key());
@@ -42,7 +44,8 @@ pub(crate) fn keep_answer(
         // and its timer asks about that one.
         return Ok(());
     }
-    let mut transaction = Transaction::clone(&transaction);
+    let mut transaction = keep_words(unit, &transaction, &reply.words);
+    let answer = &reply.answer;
     let is_new = transaction.status() == Status::Pending;
     let has_moved = match answer {
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
@@ -68,7 +71,7 @@ pub(crate) fn keep_answer(
             }
             if !from_peer {
                 let transaction = end(app, unit, transaction, Event::Settled, now)?;
-                return watch(app, unit, transaction, timer, asked, answer, now);
+                return watch(app, unit, transaction, timer, asked, reply, now);
             }
             // What goes on to a deposit account is asked about by the same timer, set anew.
             unit.clear_timer(timer.key());
@@ -80,7 +83,7 @@ pub(crate) fn keep_answer(
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Returned => {
-            let event = undone(&transaction, asked, answer);
+            let event = undone(&transaction, asked, reply);
             if let Event::Kept(reason) = event {
                 incoming::refuse_deposit(app, unit, transaction, reason, now)?;
             } else if from_peer {
@@ -94,6 +97,19 @@ pub(crate) fn keep_answer(
     Ok(())
 }
 
+/// Keeps the rail's own words with the payment, also where nothing else changes.
+fn keep_words(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    words: &RailWords,
+) -> Transaction {
+    let kept = transaction.clone().said_by_rail(words);
+    if kept.rail_words() != transaction.rail_words() {
+        unit.keep_rail_words(kept.clone());
+    }
+    kept
+}
+
 /// Keeps what the rail says about a payment that was delivered: that it may still come back, or
 /// that it has.
 fn watch(
@@ -102,9 +118,10 @@ fn watch(
     transaction: Transaction,
     timer: &Timer,
     asked: Flow,
-    answer: &RailAnswer,
+    reply: &RailReply,
     now: Timestamp,
 ) -> Result<(), Error> {
+    let answer = &reply.answer;
     match answer {
         RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
             if asked == Flow::PayOut =>
@@ -114,10 +131,11 @@ fn watch(
             return Ok(());
         }
         RailAnswer::Returned if asked == Flow::PayOut => {
+            let reason = StatusReason::RETURNED.in_words_of(&reply.words);
             if transaction.draft().deposit_account().is_some() {
-                incoming::take_deposit_back(app, unit, transaction, now)?;
+                incoming::take_deposit_back(app, unit, transaction, reason, now)?;
             } else {
-                settlement::take_back(app, unit, transaction, now)?;
+                settlement::take_back(app, unit, transaction, reason, now)?;
             }
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
@@ -167,14 +185,15 @@ fn pulled(
 }
 
 /// The event of a payment whose rail did not move the money, or took it back at once.
-fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer) -> Event {
+fn undone(transaction: &Transaction, asked: Flow, reply: &RailReply) -> Event {
+    let in_its_words = |reason: StatusReason| reason.in_words_of(&reply.words);
     let is_deposit = asked == Flow::PayOut && transaction.draft().deposit_account().is_some();
     let failed = |failure, reason| match is_deposit {
-        true => Event::Kept(reason),
-        false => Event::Failed(failure_reason(transaction, failure), reason),
+        true => Event::Kept(in_its_words(reason)),
+        false => Event::Failed(failure_reason(transaction, failure), in_its_words(reason)),
     };
     let is_pulled = asked == Flow::PullIn;
-    match answer {
+    match &reply.answer {
         RailAnswer::Failed(failure) => {
             failed(*failure, status_reason(transaction, asked, *failure))
         }
@@ -186,12 +205,14 @@ fn undone(transaction: &Transaction, asked: Flow, answer: &RailAnswer) -> Event 
         {
             failed(RailFailure::AccountInvalid, StatusReason::DEBIT_REJECTED)
         }
-        RailAnswer::Refused if is_pulled => Event::Refused(StatusReason::DEBIT_REJECTED),
+        RailAnswer::Refused if is_pulled => {
+            Event::Refused(in_its_words(StatusReason::DEBIT_REJECTED))
+        }
         RailAnswer::Refused
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Pending { .. } => {
-            let reason = StatusReason::REJECTED_BY_RECEIVER;
+            let reason = in_its_words(StatusReason::REJECTED_BY_RECEIVER);
             if is_deposit { Event::Kept(reason) } else { Event::Refused(reason) }
         }
     }

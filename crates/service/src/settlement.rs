@@ -5,7 +5,9 @@ use domain::money::{Money, Sending};
 use domain::quote::{self, Quote};
 use domain::rail::Rail;
 use domain::time::Timestamp;
-use domain::transaction::{AccountRef, Direction, Event, Source, Status, Transaction};
+use domain::transaction::{
+    AccountRef, Direction, Event, Source, Status, StatusReason, Transaction,
+};
 use ledger::movements::{self, Movement};
 use ledger::posting::Resolution;
 use store::books::{self, PostingRow};
@@ -91,13 +93,14 @@ pub(crate) fn take_back(
     app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
+    reason: StatusReason,
     now: Timestamp,
 ) -> Result<(), Error> {
     let draft = transaction.draft().clone();
     let corrupt = || Error::Internal(format!("{} has come back and was never delivered", draft.id));
     let settled = books::settled(&unit.postings(draft.id)?).ok_or_else(corrupt)?;
     let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::internal);
-    let transaction = lifecycle::advance(app, unit, transaction, Event::Returned, now)?;
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Returned(reason), now)?;
     let mut waits = source.is_none();
     let posting = match source {
         Some(account) => {

@@ -11,6 +11,7 @@ use domain::money::{Money, Receiving};
 use domain::platform::{CounterpartyField, Platform};
 use domain::pricing::{Locked, Price};
 use domain::quote;
+use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
@@ -280,6 +281,8 @@ pub(crate) struct Priced {
     pub price: Price,
     /// Fee parts as shown.
     pub rate_details: transaction::RateDetails,
+    /// What its rate was made from.
+    pub basis: RateBasis,
     /// What the quote keeps.
     pub of_quote: quote::Uma,
     /// What its transaction keeps.
@@ -335,6 +338,7 @@ pub(crate) fn price(
     Ok(Priced {
         price,
         rate_details: pricing::rate_details(rates, &price, invoice, now),
+        basis: corridor.basis,
         of_quote: quote::Uma {
             lookup: plan.lookup,
             sender: plan.sender.clone(),

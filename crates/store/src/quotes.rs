@@ -6,6 +6,7 @@ use domain::money::{Money, Receiving, Sending};
 use domain::pricing::{Fees, Locked, Price};
 use domain::quote::{Draft, PURPOSES, Quote, Route, Status, Step, Uma};
 use domain::rate::Rate;
+use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Settlement};
 use domain::uma_address::UmaAddress;
@@ -43,10 +44,43 @@ struct Stored {
     counterparty_fee: i64,
     #[serde(flatten)]
     details: StoredRateDetails,
+    basis: StoredBasis,
     #[serde(skip_serializing_if = "Option::is_none")]
     purpose: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uma: Option<StoredUma>,
+}
+
+/// What the rate was made from.
+#[derive(Serialize, Deserialize)]
+struct StoredBasis {
+    mid: Decimal,
+    at: i64,
+    source: String,
+    spread: Decimal,
+    rule: String,
+}
+
+impl StoredBasis {
+    fn of(basis: &RateBasis) -> Self {
+        Self {
+            mid: basis.mid,
+            at: basis.as_of.millis(),
+            source: basis.source.name().to_owned(),
+            spread: basis.spread,
+            rule: basis.rule.name().to_owned(),
+        }
+    }
+
+    fn into_domain(self) -> Option<RateBasis> {
+        Some(RateBasis {
+            mid: self.mid,
+            as_of: Timestamp::from_millis(self.at),
+            source: RateSource::from_name(&self.source)?,
+            spread: self.spread,
+            rule: PriceRule::from_name(&self.rule)?,
+        })
+    }
 }
 
 /// What a quote to a UMA address has besides; its lookup and its millisatoshi are in columns.
@@ -174,6 +208,7 @@ impl Record for Quote {
             rate: price.rate.value(),
             counterparty_fee: price.counterparty_fee.minor(),
             details: StoredRateDetails::of(&draft.rate_details),
+            basis: StoredBasis::of(&draft.basis),
             purpose: draft.purpose.map(str::to_owned),
             uma: draft.uma.as_ref().map(StoredUma::of),
         };
@@ -269,6 +304,7 @@ impl Record for Quote {
                 },
                 price,
                 rate_details: details,
+                basis: stored.basis.into_domain()?,
                 expires_at,
                 purpose,
                 uma,

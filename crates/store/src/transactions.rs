@@ -6,6 +6,7 @@ use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::pricing::Multipliers;
+use domain::rail::RailWords;
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
@@ -49,6 +50,35 @@ struct Stored {
     /// Code and message of why it failed or was rejected.
     #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
     reason: Option<(String, String)>,
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    rail: Option<StoredRailWords>,
+}
+
+/// A rail's own words.
+#[derive(Serialize, Deserialize)]
+struct StoredRailWords {
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+}
+
+impl StoredRailWords {
+    fn of(words: &RailWords) -> Option<Self> {
+        let own = |said: Option<&str>| said.map(str::to_owned);
+        (*words != RailWords::NONE).then(|| Self {
+            code: own(words.code()),
+            text: own(words.text()),
+            reference: own(words.reference()),
+        })
+    }
+
+    fn into_domain(self) -> RailWords {
+        let Self { code, text, reference } = self;
+        RailWords::new(code.as_deref(), text.as_deref(), reference.as_deref())
+    }
 }
 
 /// Whether an account is internal; its id and currency are in columns of their own.
@@ -387,6 +417,7 @@ impl Record for Transaction {
             reason: self
                 .reason()
                 .map(|reason| (reason.code().to_owned(), reason.message().to_owned())),
+            rail: StoredRailWords::of(self.rail_words()),
         };
         let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
         let source = draft.source.as_ref();
@@ -468,6 +499,7 @@ impl Record for Transaction {
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let reason = stored.reason.map(|(code, message)| StatusReason::given(code, message));
+        let rail = stored.rail.map_or(RailWords::NONE, StoredRailWords::into_domain);
         let parts = || {
             let source = match stored.source {
                 Some(source) => Some(source.into_domain(source_account, sending_currency)?),
@@ -540,7 +572,7 @@ impl Record for Transaction {
         if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
         }
-        let transaction = Self::restore(draft, history, failure, reason)
+        let transaction = Self::restore(draft, history, failure, reason, rail)
             .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree =
             (transaction.created_at(), transaction.updated_at()) == (created_at, updated_at);

@@ -495,6 +495,11 @@ impl Unit<'_, '_> {
         self.put(moved.into_now());
     }
 
+    /// Keeps what a rail has said of a transaction whose status stays.
+    pub fn keep_rail_words(&mut self, transaction: Transaction) {
+        self.put(transaction);
+    }
+
     /// Adds a new question to a platform about an incoming payment.
     pub fn add_approval(&mut self, approval: Approval) {
         self.put(approval);
@@ -624,6 +629,11 @@ impl Unit<'_, '_> {
             || self.batch.changes.tables.transactions.get(&id).is_some();
         let before = self.batch.cache.rows.transactions.get(&id);
         added && before.is_none_or(|found| found.row.is_none())
+    }
+
+    /// The transactions that this unit has changed, in the order of their keys.
+    pub fn changed_transactions(&self) -> impl Iterator<Item = &Transaction> {
+        self.local.tables.transactions.rows().map(|row| &**row)
     }
 
     /// The ledger accounts that this unit has changed, in the order of their keys.

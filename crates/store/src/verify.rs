@@ -85,7 +85,7 @@ predicates! {
     L6 "accounts have their key's currency, and entries are on their transaction's platform's",
     L7 "postings are numbered from 1 without a gap; what is resolved is pending",
     L8 "no posting is older than its transaction, or younger than its end",
-    L9 "fees are part of what is sent, and an exchange moves what its quote says",
+    L9 "a quote's amounts follow from its rate and fees, and its exchange moves them",
     L10 "the fees that were earned are those of the completed quotes that did not come back",
     H1 "every pending posting is resolved at most once",
     H2 "what an account counts as pending is what its unresolved postings say",

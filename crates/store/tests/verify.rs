@@ -176,7 +176,12 @@ fn transfers(unit: &mut Unit<'_, '_>) -> Result {
     unit.resolve(transaction_id(OUT_RETURNED), Resolution::Post, at(220))?;
     advance(unit, OUT_RETURNED, &[Event::Started, Event::Settled], at(220))?;
     unit.post(transaction_id(OUT_RETURNED), &movements::reverse(&posting), at(230))?;
-    advance(unit, OUT_RETURNED, &[Event::Returned, Event::Refunded], at(230))?;
+    advance(
+        unit,
+        OUT_RETURNED,
+        &[Event::Returned(StatusReason::RETURNED), Event::Refunded],
+        at(230),
+    )?;
     let mut pulled = deposit(TRANSFERRED_IN, 1, 1, 700, "USD").draft().clone();
     pulled.source = Some(from(AccountRef::External(account_id(DOLLARS)), "USD"));
     begin(unit, domain::transaction::Transaction::pending(pulled))?;
@@ -286,7 +291,7 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
         advance_quote(unit, number, &[QuoteEvent::Delivered], at(235))?;
         let settled = books::settled(&unit.postings(transaction_id(number))?).unwrap();
         unit.post(transaction_id(number), &movements::reverse(&settled), at(240))?;
-        advance(unit, number, &[Event::Returned], at(240))?;
+        advance(unit, number, &[Event::Returned(StatusReason::RETURNED)], at(240))?;
     }
     advance(unit, QUOTE_RETURNED, &[Event::Refunded], at(240))?;
     gave_back(unit, QUOTE_FUNDED_RETURNED, 10_000)?;

@@ -29,10 +29,16 @@ use crate::wiring::{self, Opened};
 struct Done {
     text: String,
     value: Value,
+    /// The id of what was changed; nothing for commands that only show.
+    changed: Option<String>,
 }
 
 impl Done {
-    fn print(&self) -> Result<u8, Failure> {
+    /// Logs the change that the command has made, and prints what it has done.
+    fn tell(&self, command: &str) -> Result<u8, Failure> {
+        if let Some(object) = &self.changed {
+            tracing::info!(command, object, "operator made a change");
+        }
         print(&self.text)?;
         emit(&self.value)?;
         Ok(EXIT_OK)
@@ -49,6 +55,13 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         | PlatformCommand::SetScenarios(_)
         | PlatformCommand::SetEvents(_) => open_existing(config)?,
     };
+    let name = match command {
+        PlatformCommand::List => "platform list",
+        PlatformCommand::Create(_) => "platform create",
+        PlatformCommand::SetPricing(_) => "platform set-pricing",
+        PlatformCommand::SetScenarios(_) => "platform set-scenarios",
+        PlatformCommand::SetEvents(_) => "platform set-events",
+    };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
@@ -57,31 +70,41 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
     };
     wiring::close(opened).await;
-    done?.print()
+    done?.tell(name)
 }
 
 /// `switchyard customer …`.
 pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, Failure> {
     let opened = open_existing(config)?;
+    let name = match command {
+        CustomerCommand::Pending => "customer pending",
+        CustomerCommand::Approve(_) => "customer approve",
+        CustomerCommand::Reject(_) => "customer reject",
+    };
     let done = match command {
         CustomerCommand::Pending => list_pending(&opened.app).await,
         CustomerCommand::Approve(options) => decide(&opened.app, options, true).await,
         CustomerCommand::Reject(options) => decide(&opened.app, options, false).await,
     };
     wiring::close(opened).await;
-    done?.print()
+    done?.tell(name)
 }
 
 /// `switchyard token …`.
 pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failure> {
     let opened = open_existing(config)?;
+    let name = match command {
+        TokenCommand::List(_) => "token list",
+        TokenCommand::Create(_) => "token create",
+        TokenCommand::Revoke(_) => "token revoke",
+    };
     let done = match command {
         TokenCommand::List(options) => list_tokens(&opened.app, options).await,
         TokenCommand::Create(options) => create_token(&opened.app, options).await,
         TokenCommand::Revoke(options) => revoke_token(&opened.app, options).await,
     };
     wiring::close(opened).await;
-    done?.print()
+    done?.tell(name)
 }
 
 fn open(config: &Config) -> Result<Opened, Failure> {
@@ -130,7 +153,7 @@ async fn list_platforms(app: &App) -> Result<Done, Failure> {
     let rows: Vec<_> =
         std::iter::once(header).chain(platforms.iter().map(|platform| row(platform))).collect();
     let values: Vec<_> = platforms.iter().map(|platform| described(platform)).collect();
-    Ok(Done { text: aligned(&rows), value: json!({ "platforms": values }) })
+    Ok(Done { text: aligned(&rows), value: json!({ "platforms": values }), changed: None })
 }
 
 /// A platform for programs.
@@ -171,7 +194,7 @@ async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Fa
     if platform.mode == Mode::Live {
         text += LIVE;
     }
-    Ok(Done { text, value: described(&platform) })
+    Ok(Done { text, value: described(&platform), changed: Some(platform.id.to_string()) })
 }
 
 async fn set_pricing(app: &App, options: &SetPricing) -> Result<Done, Failure> {
@@ -212,7 +235,9 @@ async fn set_pricing(app: &App, options: &SetPricing) -> Result<Done, Failure> {
         })
     };
     let values: Vec<_> = platform.corridors.iter().map(value).collect();
-    Ok(Done { text, value: json!({ "platform": platform.id.to_string(), "prices": values }) })
+    let id = platform.id.to_string();
+    let value = json!({ "platform": id, "prices": values });
+    Ok(Done { text, value, changed: Some(id) })
 }
 
 async fn list_pending(app: &App) -> Result<Done, Failure> {
@@ -246,7 +271,7 @@ async fn list_pending(app: &App) -> Result<Done, Failure> {
             ]
         }));
     }
-    Ok(Done { text: aligned(&rows), value: json!({ "customers": values }) })
+    Ok(Done { text: aligned(&rows), value: json!({ "customers": values }), changed: None })
 }
 
 async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<Done, Failure> {
@@ -260,7 +285,8 @@ async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<D
     };
     let (id, status) = (customer.id.to_string(), customer.kyc.status().name());
     let text = format!("{id} is {status} now\n");
-    Ok(Done { text, value: json!({ "id": id, "kycStatus": status }) })
+    let value = json!({ "id": id, "kycStatus": status });
+    Ok(Done { text, value, changed: Some(id) })
 }
 
 async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<Done, Failure> {
@@ -287,7 +313,7 @@ async fn set_scenarios(app: &App, options: &SetScenarios) -> Result<Done, Failur
         None => format!("{id} has the built-in rows alone\n"),
     };
     let value = json!({ "platform": id, "hasOwnRows": options.file.is_some() });
-    Ok(Done { text, value })
+    Ok(Done { text, value, changed: Some(id) })
 }
 
 async fn set_events(app: &App, options: &SetEvents) -> Result<Done, Failure> {
@@ -295,7 +321,8 @@ async fn set_events(app: &App, options: &SetEvents) -> Result<Done, Failure> {
     platforms::set_event_names(app, platform.id, options.names).await?;
     let (id, names) = (platform.id.to_string(), options.names.name());
     let text = format!("{id} names its events {names} from now on\n");
-    Ok(Done { text, value: json!({ "platform": id, "eventNames": names }) })
+    let value = json!({ "platform": id, "eventNames": names });
+    Ok(Done { text, value, changed: Some(id) })
 }
 
 async fn list_tokens(app: &App, options: &ListTokens) -> Result<Done, Failure> {
@@ -320,7 +347,7 @@ async fn list_tokens(app: &App, options: &ListTokens) -> Result<Done, Failure> {
             values.extend(page.rows.iter().map(|token| described_token(token)));
         }
     }
-    Ok(Done { text: aligned(&rows), value: json!({ "tokens": values }) })
+    Ok(Done { text: aligned(&rows), value: json!({ "tokens": values }), changed: None })
 }
 
 /// A token for programs, without its secret.
@@ -368,7 +395,7 @@ async fn create_token(app: &App, options: &CreateToken) -> Result<Done, Failure>
     );
     let mut value = described_token(&new.token);
     value["clientSecret"] = new.secret.into();
-    Ok(Done { text, value })
+    Ok(Done { text, value, changed: Some(new.token.id.to_string()) })
 }
 
 async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure> {
@@ -385,6 +412,7 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure>
         Ok(()) => Ok(Done {
             text: format!("revoked {id}: it authenticates nobody any more\n"),
             value: json!({ "id": id.to_string(), "isRevoked": true }),
+            changed: Some(id.to_string()),
         }),
         Err(Error::Token(TokenError::NotFound)) => Err(Failure::new(format!(
             "there is no token {id}, or it was revoked before: switchyard token list shows which \

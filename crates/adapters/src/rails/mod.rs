@@ -9,7 +9,7 @@ use std::future::ready;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
-    Pending, RailAnswer, RailFailure,
+    Pending, RailAnswer, RailFailure, RailReply,
 };
 
 /// The rail of a live platform that no partner has been connected to: it takes no order and says
@@ -30,8 +30,8 @@ impl PaymentRail for Unconnected {
         Box::pin(ready(Err(RailFailure::NotConnected)))
     }
 
-    fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailAnswer> {
-        Box::pin(ready(RailAnswer::Failed(RailFailure::NotConnected)))
+    fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
+        Box::pin(ready(RailAnswer::Failed(RailFailure::NotConnected).into()))
     }
 
     /// An account that nobody can check or pay would wait for ever.

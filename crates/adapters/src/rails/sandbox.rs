@@ -11,7 +11,7 @@ use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NetworkFee, NoReport,
-    PaymentRail, Pending, RailAnswer, RailFailure,
+    PaymentRail, Pending, RailFailure, RailReply,
 };
 
 use super::invoice;
@@ -109,9 +109,9 @@ impl PaymentRail for SandboxRail {
         self.settles_after_millis.max(0)
     }
 
-    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
+    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         let tables = Tables::of(order.settings.as_deref());
-        Box::pin(ready(tables.answer(order, self.settles_after_millis, now)))
+        Box::pin(ready(tables.reply(order, self.settles_after_millis, now)))
     }
 
     fn inspect<'a>(
@@ -167,7 +167,7 @@ pub fn markdown() -> String {
 mod tests {
     use super::*;
     use crate::rails::tests::{account, answer_of, order};
-    use ports::rail::{Cause, Flow, Party};
+    use ports::rail::{Cause, Flow, Party, RailAnswer};
 
     /// How long the suffix 005 takes (contract 6.18: about 30 seconds).
     const TIMES_OUT_AFTER_MILLIS: i64 = 30_000;
@@ -175,6 +175,10 @@ mod tests {
     const SINCE: Timestamp = Timestamp::from_millis(1_763_683_200_000);
 
     fn ask(rail: SandboxRail, order: &Instruction, after_millis: i64) -> RailAnswer {
+        reply(rail, order, after_millis).answer
+    }
+
+    fn reply(rail: SandboxRail, order: &Instruction, after_millis: i64) -> RailReply {
         answer_of(rail.ask(order, SINCE.plus_millis(after_millis)))
     }
 
@@ -272,6 +276,23 @@ mod tests {
         for after in [SETTLES_AFTER_MILLIS, back_after] {
             assert_eq!(ask(SandboxRail::default(), &order, after), RailAnswer::Settled);
         }
+    }
+
+    #[test]
+    fn the_rail_has_a_reference_for_each_order_and_says_what_a_row_says() {
+        let rows = "[[payments]]\nsuffix = '789'\n\
+            path = [{ state = 'FAILED', reason = 'ACCOUNT_INVALID', code = 'R03', \
+            text = 'No account' }]\n";
+        let order = Instruction {
+            settings: Some(rows.into()),
+            ..order("USD_ACCOUNT", "accountNumber", "123456789", Cause::Transfer)
+        };
+        let out = reply(SandboxRail::default(), &order, 0).words;
+        assert_eq!((out.code(), out.text()), (Some("R03"), Some("No account")));
+        let pulled = Instruction { flow: Flow::PullIn, ..order };
+        let pulled = reply(SandboxRail::default(), &pulled, 0).words;
+        assert!(out.reference().is_some() && pulled.reference().is_some());
+        assert_ne!(out.reference(), pulled.reference());
     }
 
     #[test]

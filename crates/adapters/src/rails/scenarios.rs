@@ -16,8 +16,9 @@ use domain::clock::AHEAD_MAX_MILLIS;
 use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
 use domain::platform::{REJECTED_SUFFIX, REVIEWED_SUFFIX};
+use domain::rail::RailWords;
 use domain::time::Timestamp;
-use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure};
+use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure, RailReply};
 use serde::Deserialize;
 
 use crate::uma::sandbox::is_known;
@@ -53,11 +54,13 @@ struct Payment {
     path: PaymentPath,
 }
 
-/// The states of a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The states of a payment, and how the bank puts the last one.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct PaymentPath {
     pending: Wait,
     end: End,
+    code: Option<String>,
+    text: Option<String>,
 }
 
 /// How long a payment stays undecided.
@@ -85,15 +88,36 @@ enum End {
 }
 
 /// What an order that no row fits does.
-const SUCCEEDS: PaymentPath = PaymentPath { pending: Wait::Usual, end: End::Settled };
+const SUCCEEDS: PaymentPath =
+    PaymentPath { pending: Wait::Usual, end: End::Settled, code: None, text: None };
 
 /// What an order to or from nobody does.
-const NOBODY: PaymentPath =
-    PaymentPath { pending: Wait::Millis(0), end: End::Failed(RailFailure::AccountInvalid) };
+const NOBODY: PaymentPath = PaymentPath {
+    pending: Wait::Millis(0),
+    end: End::Failed(RailFailure::AccountInvalid),
+    code: None,
+    text: None,
+};
 
 impl PaymentPath {
     /// What the rail says about an order that was first due at `order.since`.
-    fn answer(self, order: &Instruction, usual_millis: i64, now: Timestamp) -> RailAnswer {
+    fn reply(&self, order: &Instruction, usual_millis: i64, now: Timestamp) -> RailReply {
+        let answer = self.answer(order, usual_millis, now);
+        let is_last = match answer {
+            RailAnswer::Pending { .. } | RailAnswer::SettledForNow { .. } => false,
+            RailAnswer::Settled
+            | RailAnswer::Returned
+            | RailAnswer::Refused
+            | RailAnswer::Failed(_) => true,
+        };
+        let said = |words: &Option<String>| words.clone().filter(|_| is_last);
+        let (code, text) = (said(&self.code), said(&self.text));
+        let reference = reference(order);
+        let words = RailWords::new(code.as_deref(), text.as_deref(), Some(&reference));
+        RailReply { answer, words }
+    }
+
+    fn answer(&self, order: &Instruction, usual_millis: i64, now: Timestamp) -> RailAnswer {
         let pending_millis = match self.pending {
             Wait::Usual => usual_millis.max(0),
             Wait::Millis(millis) => millis,
@@ -121,7 +145,7 @@ impl PaymentPath {
     }
 
     /// What happens, for people.
-    fn sentence(self) -> String {
+    fn sentence(&self) -> String {
         let waits = match self.pending {
             Wait::Millis(millis) if millis > 0 => {
                 format!("stays pending {}, then ", duration(millis))
@@ -143,6 +167,17 @@ impl PaymentPath {
         };
         waits + &end
     }
+}
+
+/// The reference under which the sandbox's bank knows an order.
+fn reference(order: &Instruction) -> String {
+    let way = match order.flow {
+        Flow::PayOut => "O",
+        Flow::PullIn => "I",
+    };
+    // The end of an id is its random part.
+    let key = order.key.uuid().as_u128() as u64;
+    format!("SBX{way}{key:016X}")
 }
 
 impl Payment {
@@ -259,7 +294,7 @@ impl Scenarios {
     }
 
     fn payment(&self, order: &Instruction) -> Option<PaymentPath> {
-        self.payments.iter().find(|row| row.fits(order)).map(|row| row.path)
+        self.payments.iter().find(|row| row.fits(order)).map(|row| row.path.clone())
     }
 
     fn account(&self, account: &AccountInfo) -> Option<&AccountPath> {
@@ -293,8 +328,8 @@ impl Tables {
     }
 
     /// What the rail says about an order.
-    pub(super) fn answer(&self, order: &Instruction, usual: i64, now: Timestamp) -> RailAnswer {
-        self.path(order).answer(order, usual, now)
+    pub(super) fn reply(&self, order: &Instruction, usual: i64, now: Timestamp) -> RailReply {
+        self.path(order).reply(order, usual, now)
     }
 
     /// Why the rail does not take an order, if it does not.
@@ -341,6 +376,8 @@ struct PaymentStep {
     state: String,
     reason: Option<String>,
     seconds: Option<i64>,
+    code: Option<String>,
+    text: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -438,17 +475,23 @@ fn payment_path(steps: &[PaymentStep]) -> Result<PaymentPath, String> {
         _ => Err("give a reason: INSUFFICIENT_FUNDS, ACCOUNT_INVALID or TIMED_OUT".to_owned()),
     };
     let end = match rest {
-        [PaymentStep { state, reason: None, seconds: None }] if state == "SETTLED" => End::Settled,
-        [PaymentStep { state, reason: None, seconds: None }] if state == "REFUSED" => End::Refused,
-        [PaymentStep { state, reason, seconds: None }] if state == "FAILED" => {
+        [PaymentStep { state, reason: None, seconds: None, .. }] if state == "SETTLED" => {
+            End::Settled
+        }
+        [PaymentStep { state, reason: None, seconds: None, .. }] if state == "REFUSED" => {
+            End::Refused
+        }
+        [PaymentStep { state, reason, seconds: None, .. }] if state == "FAILED" => {
             End::Failed(named(reason)?)
         }
-        [PaymentStep { state, reason, seconds: None }] if state == "NOT_TAKEN" && waits == 0 => {
+        [PaymentStep { state, reason, seconds: None, .. }]
+            if state == "NOT_TAKEN" && waits == 0 =>
+        {
             End::NotTaken(named(reason)?)
         }
         [
-            PaymentStep { state: first, reason: None, seconds: Some(seconds) },
-            PaymentStep { state: then, reason: None, seconds: None },
+            PaymentStep { state: first, reason: None, seconds: Some(seconds), .. },
+            PaymentStep { state: then, reason: None, seconds: None, .. },
         ] if first == "SETTLED" && then == "RETURNED" => {
             End::Returned { after_millis: millis(*seconds)? }
         }
@@ -459,7 +502,15 @@ fn payment_path(steps: &[PaymentStep]) -> Result<PaymentPath, String> {
                 .to_owned());
         }
     };
-    Ok(PaymentPath { pending, end })
+    let said_early = steps.split_last().is_some_and(|(_, earlier)| {
+        earlier.iter().any(|step| step.code.is_some() || step.text.is_some())
+    });
+    if said_early {
+        return Err("code and text belong to the last state".to_owned());
+    }
+    let words = |of: fn(&PaymentStep) -> &Option<String>| rest.last().and_then(|it| of(it).clone());
+    let (code, text) = (words(|step| &step.code), words(|step| &step.text));
+    Ok(PaymentPath { pending, end, code, text })
 }
 
 impl AccountRow {
@@ -521,7 +572,7 @@ fn duration(millis: i64) -> String {
 pub(crate) fn of_user(user: &str) -> String {
     let rows = &Scenarios::builtin().payments;
     let row = rows.iter().find(|row| row.user.as_deref() == Some(user));
-    row.map_or(SUCCEEDS, |row| row.path).sentence()
+    row.map_or(SUCCEEDS, |row| row.path.clone()).sentence()
 }
 
 /// The built-in table and how to write one of one's own, in Markdown.
@@ -540,7 +591,7 @@ pub(super) fn markdown() -> String {
         let fits = |row: &&Payment| {
             row.suffix.as_deref() == Some(suffix) && row.cause.is_none_or(|own| own == cause)
         };
-        table.payments.iter().find(fits).map_or(SUCCEEDS, |row| row.path).sentence()
+        table.payments.iter().find(fits).map_or(SUCCEEDS, |row| row.path.clone()).sentence()
     };
     let suffixes: BTreeSet<_> =
         table.payments.iter().filter_map(|row| row.suffix.as_deref()).collect();
@@ -588,7 +639,8 @@ unit of what moves (with or without its `currency`), or both, for a `cause` of `
 `seconds` (without them, as long as payments usually take), then one of: `SETTLED`; `SETTLED` for
 some seconds and `RETURNED`, for what is paid out; `REFUSED`; `FAILED` for a `reason`. `NOT_TAKEN`
 for a reason stands alone: the order is refused before money is set aside. Reasons are
-`INSUFFICIENT_FUNDS`, `ACCOUNT_INVALID` and `TIMED_OUT`. A row of `accounts` fits a suffix; its path
+`INSUFFICIENT_FUNDS`, `ACCOUNT_INVALID` and `TIMED_OUT`. The last state may have a `code` and a
+`text`, the bank's own words, which `statusReason` of a payment that was not made then shows. A row of `accounts` fits a suffix; its path
 is states of `status` and `verification`, all but the last with `seconds`. `UNKNOWN` and `FAILS`
 stand alone: there is no such account, and nobody answers.
 

@@ -65,8 +65,8 @@ fn without_a_partner_nothing_is_taken_and_nothing_is_paid() {
     for cause in [Cause::Transfer, Cause::Quote] {
         let order = order("USD_ACCOUNT", "accountNumber", "123456789012", cause);
         assert_eq!(answer_of(Unconnected.check(&order)), Err(RailFailure::NotConnected));
-        let answer = answer_of(Unconnected.ask(&order, order.since));
-        assert_eq!(answer, RailAnswer::Failed(RailFailure::NotConnected));
+        let reply = answer_of(Unconnected.ask(&order, order.since));
+        assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::NotConnected));
     }
     assert!(!Unconnected.is_connected());
     let account = account("USD_ACCOUNT", "accountNumber", "123456789012");

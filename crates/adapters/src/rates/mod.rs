@@ -33,6 +33,7 @@ use std::path::Path;
 
 use domain::currency::Currency;
 use domain::rate::{Rate, RateError};
+use domain::rate_basis::RateSource;
 use domain::time::Timestamp;
 use ports::rates::{CorridorTerms, MidRate, NoRate, Rates};
 use rust_decimal::Decimal;
@@ -45,6 +46,7 @@ use self::price_table::{PriceTable, Problem};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedRates {
     written_at: Timestamp,
+    source: RateSource,
     corridors: BTreeMap<(Currency, Currency), Corridor>,
 }
 
@@ -58,7 +60,7 @@ struct Corridor {
 impl FixedRates {
     /// The table that comes with this program.
     pub fn builtin() -> Self {
-        let rates = Self::price(&builtin_table());
+        let rates = Self::price(&builtin_table(), RateSource::BuiltIn);
         rates.expect("a test prices every corridor of the built-in table")
     }
 
@@ -85,11 +87,11 @@ impl FixedRates {
     }
 
     fn read(text: &str) -> Result<Self, Problem> {
-        Self::price(&PriceTable::read(text, Some(&builtin_table()))?)
+        Self::price(&PriceTable::read(text, Some(&builtin_table()))?, RateSource::RatesFile)
     }
 
     /// Prices every corridor.
-    fn price(table: &PriceTable) -> Result<Self, Problem> {
+    fn price(table: &PriceTable, source: RateSource) -> Result<Self, Problem> {
         let mut corridors = BTreeMap::new();
         for sending in table.currencies() {
             for receiving in table.currencies() {
@@ -116,7 +118,7 @@ impl FixedRates {
                 corridors.insert((sending, receiving), corridor);
             }
         }
-        Ok(Self { written_at: table.as_of, corridors })
+        Ok(Self { written_at: table.as_of, source, corridors })
     }
 }
 
@@ -132,7 +134,8 @@ impl Rates for FixedRates {
         receiving: Currency,
         now: Timestamp,
     ) -> Result<MidRate, NoRate> {
-        Ok(MidRate { value: self.corridor(sending, receiving)?.mid, as_of: now })
+        let value = self.corridor(sending, receiving)?.mid;
+        Ok(MidRate { value, as_of: now, source: self.source })
     }
 
     fn terms(&self, sending: Currency, receiving: Currency) -> Result<CorridorTerms, NoRate> {

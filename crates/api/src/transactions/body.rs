@@ -6,6 +6,9 @@ use domain::id::Owner;
 use domain::id::{QuoteId, TransactionId};
 use domain::money::Sending;
 use domain::platform::Platform;
+use domain::quote;
+use domain::rail::RailWords;
+use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{
     AccountRef, Conversion, Destination, Direction, RateDetails, Source, Status, StatusReason,
@@ -47,9 +50,51 @@ pub struct RateDetailsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0)]
     counterparty_fixed_fee: Option<i64>,
+    /// What the exchange rate was made from; on quotes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false)]
+    rate_basis: Option<RateBasisBody>,
+}
+
+/// What an exchange rate was made from: `midRate` made worse by `spread` is the `exchangeRate`,
+/// rounded half-up to the digits that are shown.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RateBasis)]
+pub struct RateBasisBody {
+    /// The middle of the market: sending major units per one receiving major unit.
+    #[schema(value_type = f64, exclusive_minimum = 0)]
+    mid_rate: Number,
+    /// When the market was there.
+    #[schema(value_type = String, format = DateTime)]
+    mid_rate_at: Text<Timestamp>,
+    /// Where the middle of the market comes from.
+    mid_rate_source: &'static str,
+    /// Fraction by which the rate is worse.
+    #[schema(value_type = f64)]
+    spread: Number,
+    /// Whose rule decided spread and fees: the platform's own, or the default.
+    price_rule: &'static str,
+}
+
+impl From<&RateBasis> for RateBasisBody {
+    fn from(basis: &RateBasis) -> Self {
+        Self {
+            mid_rate: Number(basis.mid),
+            mid_rate_at: Text(basis.as_of),
+            mid_rate_source: basis.source.name(),
+            spread: Number(basis.spread),
+            price_rule: basis.rule.name(),
+        }
+    }
 }
 
 impl RateDetailsBody {
+    /// What a quote shows: also what its rate was made from.
+    pub fn of_quote(quote: &quote::Draft) -> Self {
+        Self { rate_basis: Some((&quote.basis).into()), ..(&quote.rate_details).into() }
+    }
+
     /// What an incoming payment shows: what its receiver's side takes.
     fn of_incoming(details: &RateDetails) -> Self {
         let both: Self = details.into();
@@ -73,6 +118,7 @@ impl From<&RateDetails> for RateDetailsBody {
                 .multipliers
                 .and_then(|two| multiplier(two.counterparty)),
             counterparty_fixed_fee: Some(details.counterparty_fee.minor()),
+            rate_basis: None,
         }
     }
 }
@@ -233,11 +279,19 @@ pub struct StatusReasonBody {
     /// For people, without personal data.
     #[schema(example = "the deposit was not of the amount that the quote asks for")]
     message: String,
+    /// Under which the rail knows the payment: for inquiries there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, required = false, example = "SBXO8F3A5E2B41C09D76")]
+    reference: Option<String>,
 }
 
-impl From<&StatusReason> for StatusReasonBody {
-    fn from(reason: &StatusReason) -> Self {
-        Self { code: reason.code().to_owned(), message: reason.message().to_owned() }
+impl StatusReasonBody {
+    fn new(reason: &StatusReason, rail: &RailWords) -> Self {
+        Self {
+            code: reason.code().to_owned(),
+            message: reason.message().to_owned(),
+            reference: rail.reference().map(str::to_owned),
+        }
     }
 }
 
@@ -407,7 +461,9 @@ impl TransactionBody {
                 .map(|reference| ReconciliationBody { reference }),
             payment_instructions: payment_instructions(transaction, rail),
             failure_reason: transaction.failure().map(|reason| reason.name()),
-            status_reason: transaction.reason().map(StatusReasonBody::from),
+            status_reason: transaction
+                .reason()
+                .map(|reason| StatusReasonBody::new(reason, transaction.rail_words())),
             refund: refund(transaction),
         }
     }

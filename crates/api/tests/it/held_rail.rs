@@ -6,7 +6,7 @@ use adapters::rails::sandbox::SandboxRail;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
-    Pending, RailAnswer, RailFailure,
+    Pending, RailFailure, RailReply,
 };
 use tokio::sync::Semaphore;
 
@@ -43,7 +43,7 @@ impl PaymentRail for HeldRail {
         self.answers.inspect(inquiry, now)
     }
 
-    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailAnswer> {
+    fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         Box::pin(async move {
             self.asked.add_permits(1);
             self.let_go.acquire().await.expect("it stays open").forget();

@@ -31,6 +31,7 @@ mod deposits;
 mod approvals;
 mod returns;
 mod sandbox;
+mod log;
 mod scenarios;
 mod transactions;
 mod transfers;

@@ -130,9 +130,22 @@ async fn check(server: &Server, payer: &Payer, sending: &str, receiving: &str) {
         assert_eq!(details["counterpartyFixedFee"], 0, "{what}");
         assert_eq!(digits(&answer, "exchangeRate"), digits(&example, "exchangeRate"), "{what}");
         multipliers(&answer, terms, &what);
+        rate_is_made_of_its_basis(&answer, &what);
     }
     assert!(made > 20, "{sending} to {receiving}: {made} quotes");
     server.verify();
+}
+
+/// The middle of the market, made worse by the spread, is the rate.
+fn rate_is_made_of_its_basis(answer: &Answer, what: &str) {
+    let basis = &answer.body["rateDetails"]["rateBasis"];
+    let [mid, spread] = ["midRate", "spread"].map(|field| digits(answer, field));
+    assert!(mid.normalize().mantissa() < 1_000_000_000_000_000, "{what}: {mid}");
+    let offered = domain::rate::round_to_shown(mid * (Decimal::ONE + spread));
+    assert_eq!(offered, digits(answer, "exchangeRate"), "{what}");
+    assert_eq!(basis["midRateSource"], "BUILT_IN", "{what}");
+    let rule = text(&basis["priceRule"]);
+    assert!(["PLATFORM", "DEFAULT"].contains(&rule.as_str()), "{what}: {rule}");
 }
 
 /// Has the platform support these currencies without limits.

@@ -208,3 +208,45 @@ async fn an_operators_rows_hold_at_once_and_for_one_platform() {
     assert_eq!(pay(&payer, &bank, 666).await, "COMPLETED");
     server.verify();
 }
+
+#[tokio::test]
+async fn a_payment_says_in_the_banks_own_words_why_it_was_not_made() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let rows = "[[payments]]\namount = 10\npath = [{ state = 'FAILED', \
+                reason = 'ACCOUNT_INVALID', code = 'R03', text = 'No account' }]\n\
+                [[payments]]\namount = 20\npath = [{ state = 'SETTLED', seconds = 60 }, \
+                { state = 'RETURNED', code = 'AC04' }]\n";
+    let platform = payer.client.platform;
+    let set = platforms::set_rail_settings(&server.app, platform, Some(rows.into())).await;
+    set.expect("they are set");
+    let bank = added(&payer, "789").await;
+    let paid = async |minor: i64| {
+        let out = transfer(&payer.usd, &text(&bank["id"]), minor);
+        let out = payer.client.post("/transfer-out", &out).await.expect(201).clone();
+        server.pass(1_000).await;
+        out["id"].clone()
+    };
+    let failed = payer.client.transaction(&paid(10).await).await;
+    assert_eq!(failed["failureReason"], "OFFRAMP_FAILED");
+    let reason = &failed["statusReason"];
+    assert_eq!((&reason["code"], &reason["message"]), (&json!("R03"), &json!("No account")));
+    let reference = text(&reason["reference"]);
+    assert!(reference.starts_with("SBXO"), "{reference}");
+
+    // A payment that was made keeps the reference, and shows it when it comes back.
+    let id = paid(20).await;
+    let made = payer.client.transaction(&id).await;
+    assert_eq!((&made["status"], &made["statusReason"]), (&json!("COMPLETED"), &Value::Null));
+    let key = domain::id::TransactionId::parse(&text(&id)).expect("an id");
+    let kept = server.app.store().get::<domain::transaction::Transaction>(key).await;
+    let kept = kept.expect("a read").expect("it is there");
+    let kept = kept.rail_words().reference().expect("a reference").to_owned();
+    server.pass(60_000).await;
+    let back = payer.client.transaction(&id).await;
+    let reason = &back["statusReason"];
+    assert_eq!(back["status"], "REFUNDED");
+    assert_eq!((&reason["code"], &reason["reference"]), (&json!("AC04"), &json!(kept)));
+    assert_eq!(reason["message"], "the receiving institution sent the money back");
+    server.verify();
+}

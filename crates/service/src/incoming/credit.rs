@@ -104,6 +104,7 @@ pub(crate) fn take_deposit_back(
     app: &App,
     unit: &mut Unit<'_, '_>,
     transaction: Transaction,
+    reason: StatusReason,
     now: Timestamp,
 ) -> Result<(), Error> {
     let (id, draft) = (transaction.id(), transaction.draft());
@@ -118,7 +119,7 @@ pub(crate) fn take_deposit_back(
         unit.post(id, &movements::reverse_into_suspense(draft.platform, &settled, own)?, now)?;
         unit.post(id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
     }
-    keep(app, unit, transaction, account, StatusReason::RETURNED, now)?;
+    keep(app, unit, transaction, account, reason, now)?;
     Ok(())
 }
 

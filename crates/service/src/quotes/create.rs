@@ -237,19 +237,21 @@ fn make(
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
     let rates = app.env().rates.as_ref();
     let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);
-    let (price, rate_details, of_quote, of_transaction) = match (plan, &new.to) {
+    let (price, (rate_details, basis), of_quote, of_transaction) = match (plan, &new.to) {
         (Some(plan), To::Uma(to)) => {
             let what = (sending, locked);
             let priced = uma::price(app, &platform, what, to, plan, agreed, now)?;
             // An invoice that cannot be paid any more is no use, however long the quote is open.
             expires_at = priced.expires_at.map_or(expires_at, |end| end.min(expires_at));
             let (of_quote, of_transaction) = (priced.of_quote, priced.of_transaction);
-            (priced.price, priced.rate_details, Some(of_quote), Some(of_transaction))
+            let details = (priced.rate_details, priced.basis);
+            (priced.price, details, Some(of_quote), Some(of_transaction))
         }
         (_, _) => {
             let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
             let price = pricing::quote(&platform, corridor, locked, 0)?;
-            (price, pricing::rate_details(rates, &price, None, now), None, None)
+            let details = pricing::rate_details(rates, &price, None, now);
+            (price, (details, corridor.basis), None, None)
         }
     };
     let quote = Quote::pending(quote::Draft {
@@ -262,6 +264,7 @@ fn make(
         locked,
         price,
         rate_details,
+        basis,
         expires_at,
         purpose: new.purpose,
         uma: of_quote,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::currency::Currency;
 use domain::id::{InternalAccountId, Owner, PlatformId};
+use domain::quote::Quote;
 use domain::transaction;
 use ledger::account::{AccountKey, Counters, Side};
 use ledger::audit::{Audit, RawEntry};
@@ -289,6 +290,14 @@ fn terms_are_kept(
             )
         });
     }
+}
+
+/// L9: a quote's amounts follow from the rate, spread and fees that are kept with it.
+pub(super) fn is_priced_as_it_says(findings: &mut Findings, quote: &Quote) {
+    let is_same = quote.priced_again().is_ok_and(|price| price == quote.draft().price);
+    findings.demand(Predicate::L9, is_same, || {
+        format!("{} has amounts that its own rate and fees do not give", quote.id())
+    });
 }
 
 /// T7.

@@ -480,7 +480,10 @@ pub(super) fn check_contents(run: &mut Run<'_>, payment: &Payment, is_sound: boo
     }
     for quote in &payment.quotes {
         let name = format!("Quote:{}", quote.id);
-        contents.check::<Quote>(name, quote.id, &quote.sealed, &quote.values);
+        let read = contents.check::<Quote>(name, quote.id, &quote.sealed, &quote.values);
+        if let Some(read) = read {
+            money::is_priced_as_it_says(contents.findings, &read);
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, Supporte
 use domain::pricing::{Fees, Locked, Multipliers, price};
 use domain::quote::{self, Quote};
 use domain::rate::Rate;
+use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
@@ -510,6 +511,13 @@ pub fn quote(
         locked,
         price,
         rate_details,
+        basis: RateBasis {
+            mid: rate.value(),
+            as_of: at(number as i64),
+            source: RateSource::RatesFile,
+            spread: Decimal::ZERO,
+            rule: PriceRule::Platform,
+        },
         expires_at: at(number as i64 + QUOTE_SECONDS),
         purpose: Some("GIFT"),
         uma: None,
