@@ -13,14 +13,14 @@ use crate::validate::FACT_MAX;
 /// The payment, and what the platform is to say about its customer who is paid.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct QuestionBody {
+pub struct ApprovalRequestBody {
     #[serde(flatten)]
     transaction: TransactionBody,
     requested_receiver_customer_info_fields: Vec<CounterpartyFieldBody>,
 }
 
-impl QuestionBody {
-    /// The question about a payment.
+impl ApprovalRequestBody {
+    /// The approval request about a payment.
     pub fn new(transaction: TransactionBody, asked: &[CounterpartyField]) -> Self {
         let requested_receiver_customer_info_fields = asked.iter().map(Into::into).collect();
         Self { transaction, requested_receiver_customer_info_fields }

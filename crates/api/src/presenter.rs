@@ -5,7 +5,7 @@ use serde::Serialize;
 use service::Error;
 use service::presenter::{ApprovalAnswer, Context, Presenter, Subject};
 
-use crate::approvals::{self, QuestionBody};
+use crate::approvals::{self, ApprovalRequestBody};
 use crate::bulk::{self, BulkImportBody};
 use crate::customers::CustomerBody;
 use crate::events::{dotted, envelope};
@@ -34,7 +34,7 @@ impl Presenter for JsonPresenter {
             }
             Subject::Approval(transaction, asked) => {
                 let transaction = TransactionBody::new(transaction, rail);
-                envelope(event, kind, &QuestionBody::new(transaction, asked))
+                envelope(event, kind, &ApprovalRequestBody::new(transaction, asked))
             }
             Subject::Account(changed) => {
                 envelope(event, kind, &ChangedAccountBody::new(rail, changed))

@@ -12,7 +12,7 @@
 mod beneficiary;
 mod field;
 mod plausible;
-mod reference;
+pub mod reference;
 mod table;
 
 use std::collections::BTreeMap;
@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 pub use self::beneficiary::{Beneficiary, BeneficiaryDraft, BeneficiaryType, beneficiary_fields};
 pub use self::field::{Field, FieldError, FieldValue, Presence, Role, Rule, Shape};
 pub(crate) use self::field::{FieldReader, birth_error};
-pub use self::reference::markdown;
 pub use self::table::{AccountType, Holder, has_rail, types};
 use crate::currency::Currency;
 use crate::rail::Rail;
@@ -867,7 +866,7 @@ mod tests {
 
     #[test]
     fn the_reference_lists_everything() {
-        let page = markdown();
+        let page = reference::markdown();
         for kind in types() {
             assert!(page.contains(&format!("\n## {}\n", kind.name)), "{}", kind.name);
             for field in kind.fields {

@@ -6,8 +6,6 @@
 //!
 //! Not here: Nigeria's account numbers, whose check digit needs a bank code that no client sends.
 
-use crate::account_info::{AccountInfo, FieldError, Rule};
-
 /// A check that a [`crate::account_info::Field`] can ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
@@ -41,7 +39,7 @@ impl Check {
         }
     }
 
-    fn refusal(self) -> String {
+    pub(crate) fn refusal(self) -> String {
         match self {
             Self::PixKey => "is not the CPF or CNPJ that pixKeyType says it is".to_owned(),
             Self::AbaRouting
@@ -53,38 +51,21 @@ impl Check {
         }
     }
 
-    fn holds(self, text: &str, account: &AccountInfo) -> bool {
+    /// Whether it holds for an identifier; `key_type` is the account's `pixKeyType`.
+    pub(crate) fn holds(self, text: &str, key_type: Option<&str>) -> bool {
         match self {
             Self::AbaRouting => aba_routing(text),
             Self::Iban => iban(text),
             Self::Clabe => clabe(text),
             Self::BrazilianTaxNumber => cpf(text) || cnpj(text),
-            Self::PixKey => {
-                match account.text("pixKeyType").map(str::to_ascii_uppercase).as_deref() {
-                    Some("CPF") => cpf(text),
-                    Some("CNPJ") => cnpj(text),
-                    _ => true,
-                }
-            }
+            Self::PixKey => match key_type.map(str::to_ascii_uppercase).as_deref() {
+                Some("CPF") => cpf(text),
+                Some("CNPJ") => cnpj(text),
+                _ => true,
+            },
             Self::Base58 => base58(text),
             Self::Bech32 => bech32(text),
         }
-    }
-}
-
-impl AccountInfo {
-    /// The fields whose check digits are wrong. Patterns were checked when the value was made.
-    pub fn check_digits(&self) -> Vec<FieldError> {
-        let fields = self.account_type().fields.iter();
-        fields
-            .filter_map(|field| Some((field, field.check?, self.text(field.name)?)))
-            .filter(|(_, check, text)| !check.holds(text, self))
-            .map(|(field, check, _)| FieldError {
-                field: field.name.to_owned(),
-                rule: Rule::Checksum,
-                message: check.refusal(),
-            })
-            .collect()
     }
 }
 

@@ -9,6 +9,6 @@ fn docs_states_are_written_from_the_machines() {
 
 #[test]
 fn docs_account_types_are_written_from_the_table() {
-    let page = domain::account_info::markdown();
+    let page = domain::account_info::reference::markdown();
     expect_file!["../../../docs/account-types.md"].assert_eq(&page);
 }

@@ -21,13 +21,13 @@ use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
 use crate::{incoming, owners, webhooks};
 
-/// Asks a platform, and keeps what it answered if that still counts. `question` is the event of the
+/// Asks a platform, and keeps what it answered if that still counts. `request` is the event of the
 /// payment as it was committed. Whatever goes wrong here leaves the payment to its time.
-pub async fn ask(app: &App, question: Event) {
-    let id = TransactionId::from_uuid(question.resource);
-    let slots = app.approval_slots().of(question.platform);
+pub async fn ask(app: &App, request: Event) {
+    let id = TransactionId::from_uuid(request.resource);
+    let slots = app.approval_slots().of(request.platform);
     let _slot = slots.acquire().await;
-    match ask_now(app, question).await {
+    match ask_now(app, request).await {
         Ok(()) => {}
         Err(Error::Transaction(TransactionError::NotPendingApproval { status, .. })) => {
             let status = status.name();
@@ -39,20 +39,20 @@ pub async fn ask(app: &App, question: Event) {
     }
 }
 
-async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
-    let (id, platform) = (TransactionId::from_uuid(question.resource), question.platform);
+async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
+    let (id, platform) = (TransactionId::from_uuid(request.resource), request.platform);
     let found = app.store().look(move |view| {
         Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Approval>(&id)?))
     });
     let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };
     let now = app.now(platform.ahead);
     if !approval.is_open(now) {
-        return app.write(move |unit| webhooks::keep_question(unit, &question, None, now)).await;
+        return app.write(move |unit| webhooks::keep_question(unit, &request, None, now)).await;
     }
     let left = approval.decide_by().millis().saturating_sub(now.millis());
     let (signer, left) =
         (Signer::of(app, &platform, now), Duration::from_millis(left.unsigned_abs()));
-    let Exchange { attempt, answer, .. } = exchange(app, &platform, &signer, &question, left).await;
+    let Exchange { attempt, answer, .. } = exchange(app, &platform, &signer, &request, left).await;
     let (received_at, platform) = (app.server_now(), platform.id);
     let said = match &answer {
         Ok(answer) => app.env().presenter.approval_answer(&answer.body),
@@ -74,7 +74,7 @@ async fn ask_now(app: &App, question: Event) -> Result<(), Error> {
             unit.discard();
         }
         // Also what came too late has been attempted.
-        webhooks::keep_question(unit, &question, Some(&attempt), now)?;
+        webhooks::keep_question(unit, &request, Some(&attempt), now)?;
         Ok(decided.map(drop::<Transaction>))
     })
     .await?

@@ -32,7 +32,7 @@ pub fn hash_secret(keyring: &Keyring, client_id: &str, secret: &str) -> [u8; 32]
 
 /// How long a client is remembered at most, in milliseconds: what another server or an operator's
 /// command has revoked is refused after that. What this process revokes is refused at once. Under
-/// load a hundred requests share a look; longer would gain nothing that can be measured.
+/// load a hundred requests share a read; longer would gain nothing that can be measured.
 const REMEMBERED_MILLIS: i64 = 10;
 
 /// Clients that are remembered. Beyond, the database is asked.
@@ -47,7 +47,7 @@ struct Known {
     /// [`store::callers::Callers::changes`] before the client was read.
     changes: u64,
     at: Timestamp,
-    /// Held by the request that looks again, so that of those that find what is known too old at
+    /// Held by the request that reads again, so that of those that find the memory too old at
     /// the same time only one does.
     renewal: Arc<Mutex<()>>,
 }
@@ -69,8 +69,9 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether a look that began at `at` is new enough: for everybody a moment later, and however
-    /// long it took for those who were there before it began, as their own would see no more.
+    /// Whether a read that began at `at` is new enough: for all requests a moment later, and
+    /// however long it took for those who were there before it began, as their own would see no
+    /// more.
     fn accepts(self, at: Timestamp) -> bool {
         let age = self.now.millis().saturating_sub(at.millis());
         (0..REMEMBERED_MILLIS).contains(&age) || (self.arrived <= at && at <= self.now)
@@ -142,15 +143,15 @@ async fn proven(app: &App, client_id: &str, secret: &str) -> Result<Option<Calle
     let arrived = app.server_now();
     let caller = match remembered(app, client_id, arrived) {
         Memory::Fresh(caller) => Some(caller),
-        Memory::Nothing => look(app, client_id.to_owned()).await?,
+        Memory::Nothing => read(app, client_id.to_owned()).await?,
         Memory::Stale(_, renewal) => {
             // A read may wait for its deadline; no other request waits for the one that reads.
             app.store().check_reach()?;
             let _renewing = renewal.lock().await;
             match remembered(app, client_id, arrived) {
                 Memory::Fresh(caller) => Some(caller),
-                Memory::Stale(known, _) => look_again(app, &known).await?,
-                Memory::Nothing => look(app, client_id.to_owned()).await?,
+                Memory::Stale(known, _) => read_again(app, &known).await?,
+                Memory::Nothing => read(app, client_id.to_owned()).await?,
             }
         }
     };
@@ -166,7 +167,7 @@ fn remembered(app: &App, client_id: &str, arrived: Timestamp) -> Memory {
 }
 
 /// Asks the database for a client, and remembers it.
-async fn look(app: &App, client_id: String) -> Result<Option<Caller>, StoreError> {
+async fn read(app: &App, client_id: String) -> Result<Option<Caller>, StoreError> {
     let (changes, now) = (app.store().callers().changes(), app.server_now());
     let found = app.store().look(move |view| find(view, &client_id)).await?;
     if let Some(caller) = &found {
@@ -176,8 +177,8 @@ async fn look(app: &App, client_id: String) -> Result<Option<Caller>, StoreError
 }
 
 /// Asks the database for a client whose ids are known: neither the id of a token nor its platform
-/// ever changes. Where that is across a network, both rows come with what others look at.
-async fn look_again(app: &App, known: &Caller) -> Result<Option<Caller>, StoreError> {
+/// ever changes. Where that is across a network, both rows come with the reads of others.
+async fn read_again(app: &App, known: &Caller) -> Result<Option<Caller>, StoreError> {
     let (changes, now) = (app.store().callers().changes(), app.server_now());
     let (token, platform) = tokio::try_join!(
         app.store().get::<Token>(known.token.id),

@@ -16,7 +16,7 @@ use crate::{owners, webhooks};
 /// How long a request waits for due work of its platform.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How often a request looks whether the server that has the lease has done it.
+/// How often a request checks that the leader has done it.
 const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Steps that a request makes at most, or waits for.

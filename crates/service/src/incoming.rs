@@ -39,7 +39,7 @@ fn set_time(unit: &mut Unit<'_, '_>, platform: &Platform, approval: &Approval, n
     unit.set_timer(Timer::new(platform, subject, TimerKind::DecidePayment, due_at, now));
 }
 
-/// The platform's incoming payment that waits for its decision, and the question.
+/// The platform's incoming payment that waits for its decision, and the approval request.
 fn waiting(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
@@ -73,7 +73,7 @@ pub fn decide(
     settle(app, unit, transaction, approval, decision, receiver, now)
 }
 
-/// Keeps what happened to a question, and does to its payment what it means.
+/// Moves an approval request, and its payment with it.
 fn settle(
     app: &App,
     unit: &mut Unit<'_, '_>,

@@ -25,6 +25,6 @@ pub async fn run(app: App, shutdown: CancellationToken) {
 
 fn told(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a question to a platform broke off");
+        tracing::error!(%error, "an approval request to a platform broke off");
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// found within it, and a duty that another server has left is taken up.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The longest sleep where other servers set timers all the time. A look costs one small question.
+/// The longest sleep where other servers set timers all the time. A read is one small query.
 const SHARED_SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// After a failure of ours: short enough for what lasts a moment, long enough not to fill a log.
@@ -39,7 +39,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
                 () = app.store().timers_set().notified(), if is_ours => {}
             }
         };
-        // Being woken and having slept enough mean the same: look again.
+        // Being woken and having slept enough mean the same: read again.
         let _ = tokio::time::timeout(pause, woken).await;
     }
 }

@@ -37,10 +37,10 @@ const ASKED_WITHIN: Duration = Duration::from_secs(10);
 /// and some, for one that is stopped at a breakpoint.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Between two looks at a feed that had nothing new.
+/// Between two reads of a feed that had nothing new.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
-/// The first pause after a question that had no answer, and the longest: each is twice the one
+/// The first pause after a request that had no answer, and the longest: each is twice the one
 /// before.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_LONGEST: Duration = Duration::from_secs(15);
@@ -296,7 +296,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a client that polls waits between two looks")]
+#[expect(clippy::disallowed_methods, reason = "a client that polls waits between two reads")]
 async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }

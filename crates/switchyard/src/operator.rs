@@ -1,5 +1,5 @@
 //! `switchyard platform`, `customer` and `token`: what only the operator does. They may run beside
-//! the server, which sees their changes with its next look at the database.
+//! the server, which sees their changes with its next read of the database.
 
 use std::sync::Arc;
 

@@ -18,8 +18,8 @@ use crate::{
     telemetry, wiring,
 };
 
-/// A step of the jobs is a look at the rail and a commit, and deliveries end soon. What it does not
-/// finish is due again after the next start.
+/// A step of the jobs is a request to the rail and a commit, and deliveries end soon. What it does
+/// not finish is due again after the next start.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that a platform has to answer, and a commit. Payments whose platform was not heard fail
@@ -183,7 +183,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     }
     upkeep.abort();
     answered.cancel();
-    let duties = async {
+    let leading = async {
         tokio::join!(
             finish("jobs", jobs, JOBS_TIMEOUT),
             finish("deliveries", deliveries, JOBS_TIMEOUT),
@@ -194,9 +194,9 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
                 tracing::warn!(%error, "another server takes over when the lease has run out");
             }
         };
-        finish("the lease", tokio::spawn(given_up), JOBS_TIMEOUT).await;
+        finish("the leader lease", tokio::spawn(given_up), JOBS_TIMEOUT).await;
     };
-    tokio::join!(duties, finish("questions", asking, ASKING_TIMEOUT));
+    tokio::join!(leading, finish("approval requests", asking, ASKING_TIMEOUT));
 }
 
 /// Waits for a loop that was told to stop.

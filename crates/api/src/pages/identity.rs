@@ -192,7 +192,7 @@ fn id(app: &App, code: &str) -> Option<IdentityCheckId> {
     Code::parse(code).map(|code| app.store().keyring().identity_check(&code))
 }
 
-async fn look(app: &App, id: IdentityCheckId) -> Result<Option<Opened>, StoreError> {
+async fn read(app: &App, id: IdentityCheckId) -> Result<Option<Opened>, StoreError> {
     app.store()
         .look(move |view| {
             let Some(check) = view.get::<IdentityCheck>(&id)? else { return Ok(None) };
@@ -211,7 +211,7 @@ async fn look(app: &App, id: IdentityCheckId) -> Result<Option<Opened>, StoreErr
 /// The check behind a link that can still be used, or the page that says why there is none.
 async fn usable(app: &App, code: &str) -> Result<Opened, Response> {
     let id = id(app, code).ok_or_else(nothing)?;
-    match look(app, id).await {
+    match read(app, id).await {
         Ok(Some(opened)) if opened.is_usable(app) => Ok(opened),
         Ok(Some(_)) => Err(over()),
         Ok(None) => Err(nothing()),

@@ -50,7 +50,7 @@ async fn a_lookup_shows_every_field() {
 }
 
 #[tokio::test]
-async fn whoever_wants_to_pay_is_named_by_id_or_by_address() {
+async fn the_payer_is_named_by_id_or_by_address() {
     let server = Server::new();
     let client = server.platform().await;
     let (payer, payee) = (client.customer().await, client.customer().await);
@@ -251,7 +251,7 @@ async fn a_platform_that_sends_nothing_is_told_no_rates() {
 }
 
 #[tokio::test]
-async fn whoever_may_look_or_pay_may_look_up() {
+async fn a_token_that_may_view_or_pay_may_look_up() {
     let server = Server::new();
     let client = server.platform().await;
     let (payer, payee) = (client.customer().await, client.customer().await);

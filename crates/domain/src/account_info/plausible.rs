@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::AccountInfo;
 use super::field::{FieldError, FieldValue, Rule};
 use super::table::{AccountType, OUTSIDE_SEPA};
 use crate::checks;
@@ -19,6 +20,23 @@ use crate::uma_address::UmaDomain;
 const BIC_OF_BANK: usize = 8;
 /// The branch of a BIC that means the head office, as leaving it out does.
 const HEAD_OFFICE: &str = "XXX";
+
+impl AccountInfo {
+    /// The fields whose check digits are wrong. Patterns were checked when the value was made.
+    pub fn check_digits(&self) -> Vec<FieldError> {
+        let fields = self.account_type().fields.iter();
+        let key_type = self.text("pixKeyType");
+        fields
+            .filter_map(|field| Some((field, field.check?, self.text(field.name)?)))
+            .filter(|(_, check, text)| !check.holds(text, key_type))
+            .map(|(field, check, _)| FieldError {
+                field: field.name.to_owned(),
+                rule: Rule::Checksum,
+                message: check.refusal(),
+            })
+            .collect()
+    }
+}
 
 /// Reports everything about an account that fits the patterns of its type and still cannot be.
 pub(super) fn check(
