@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use service::App;
 use service::webhooks::again::{self, Replay};
 use store::deliveries::DeliveryFilter;
-use store::select::Order;
+use store::list::Order;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 

@@ -20,8 +20,8 @@ use service::error::AccountError;
 use service::external_accounts::{self, NewExternalAccount};
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
+use store::list::PageRequest;
 use store::readers::View;
-use store::select::PageRequest;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
@@ -542,7 +542,7 @@ pub async fn list_of_customers(
                 .map(|account| with_default(view, account).map(std::sync::Arc::new))
                 .collect::<Result<_, _>>()?;
             let (has_more, total) = (page.has_more, page.total);
-            Ok::<_, StoreError>(store::select::Page { rows, has_more, total })
+            Ok::<_, StoreError>(store::list::Page { rows, has_more, total })
         })
         .await?;
     let body = |row: &Row| ExternalAccountBody::new(&row.account, row.is_default);

@@ -14,6 +14,7 @@ use service::App;
 use service::presenter::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
+use store::list::COUNT_MAX;
 use store::readers::View;
 use store::unit::Unit;
 use utoipa::{IntoParams, ToSchema};
@@ -257,7 +258,7 @@ pub async fn list_of_customers(
                     let customer = view.get::<Customer>(&customer)?;
                     let rows: Vec<_> =
                         customer.into_iter().filter(|one| one.platform == id).collect();
-                    store::select::Page { total: rows.len() as u64, rows, has_more: false }
+                    store::list::Page { total: Some(rows.len() as u64), rows, has_more: false }
                 }
             };
             let mut accounts = Vec::new();
@@ -286,8 +287,9 @@ pub async fn list_of_customers(
                 || (customers.has_more && !currencies.is_empty());
             accounts.truncate(page.limit as usize);
             let rows = accounts.into_iter().map(std::sync::Arc::new).collect();
-            let total = customers.total * currencies.len() as u64;
-            Ok::<_, StoreError>(store::select::Page { rows, has_more, total })
+            let total = customers.total.map(|customers| customers * currencies.len() as u64);
+            let total = total.filter(|total| *total <= COUNT_MAX);
+            Ok::<_, StoreError>(store::list::Page { rows, has_more, total })
         })
         .await?;
     let rail = app.env().rail(platform.mode);

@@ -6,7 +6,7 @@ use domain::id::PlatformId;
 use serde::Serialize;
 use service::App;
 use store::keyring::Purpose;
-use store::select::{Order, Page, PageRequest};
+use store::list::{Order, Page, PageRequest};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -32,8 +32,10 @@ pub struct List<B> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub next_cursor: Option<String>,
-    /// How many rows match in all.
-    pub total_count: u64,
+    /// How many rows match in all: exact up to 10,000, left out above. `GET /tokens` always has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub total_count: Option<u64>,
 }
 
 /// A list that is given as a whole.

@@ -10,7 +10,7 @@ use service::error::TokenError;
 use service::once::{Reply, once};
 use service::tokens::{self, NewToken};
 use service::{App, Error};
-use store::select::Order;
+use store::list::Order;
 use store::tokens::TokenFilter;
 use utoipa::{IntoParams, ToSchema};
 

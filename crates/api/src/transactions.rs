@@ -15,7 +15,7 @@ use service::App;
 use service::error::TransactionError;
 use service::expiry;
 use service::incoming;
-use store::select::Order;
+use store::list::Order;
 use store::transactions::{Named, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use domain::country::Country;
 use ports::uma::Provider;
 use serde::{Deserialize, Serialize};
 use service::App;
-use store::select::{Order, Page};
+use store::list::{Order, Page};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -121,7 +121,7 @@ pub async fn list(
     if order == Order::Descending {
         found.reverse();
     }
-    let total = found.len() as u64;
+    let total = Some(found.len() as u64);
     let after = page.after.and_then(|last| found.iter().position(|it| place(it) == last));
     let mut rows = found.split_off(after.map_or(0, |position| position + 1));
     let limit = page.limit as usize;

@@ -195,7 +195,8 @@ impl Server {
             let mut open = 0;
             for status in ["PENDING", "PROCESSING"] {
                 let page = client.get(&format!("/transactions?status={status}&limit=1"))?;
-                open += page["totalCount"].as_u64().context("a page has a total")?;
+                // More than are counted have no total.
+                open += page["totalCount"].as_u64().unwrap_or(1);
             }
             if open == 0 {
                 return Ok(began.elapsed());

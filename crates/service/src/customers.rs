@@ -15,8 +15,8 @@ use domain::uma_address::UmaAddress;
 use store::customers::UmaClaim;
 use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
+use store::list::PageRequest;
 use store::readers::View;
-use store::select::PageRequest;
 use store::transactions::TransactionFilter;
 use store::unit::Unit;
 
@@ -315,7 +315,7 @@ fn under_way(
             direction,
             ..TransactionFilter::default()
         };
-        if view.transactions(platform, &filter, first)?.total > 0 {
+        if !view.transactions(platform, &filter, first)?.rows.is_empty() {
             return Ok(true);
         }
     }

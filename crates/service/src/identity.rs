@@ -12,7 +12,7 @@ use domain::platform::Platform;
 use domain::time::Timestamp;
 use ports::identity::Outcome;
 use store::customers::CustomerFilter;
-use store::select::PageRequest;
+use store::list::PageRequest;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 

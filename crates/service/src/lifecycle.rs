@@ -17,7 +17,7 @@ use crate::presenter::Subject;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     tell(app, unit, &transaction)?;
-    unit.add_transaction(transaction)?;
+    unit.add_transaction(transaction);
     Ok(())
 }
 
@@ -32,7 +32,7 @@ pub fn begin_asking(
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
     unit.ask(told(app, &platform, &transaction, subject))?;
-    unit.add_transaction(transaction)?;
+    unit.add_transaction(transaction);
     Ok(())
 }
 
@@ -76,7 +76,7 @@ pub fn begin_quote(
 ) -> Result<(), Error> {
     let due_at = quote.draft().expires_at;
     unit.set_timer(Timer::new(platform, quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
-    unit.add_quote(quote)?;
+    unit.add_quote(quote);
     Ok(())
 }
 

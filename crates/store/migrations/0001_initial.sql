@@ -4,23 +4,9 @@
 -- key, {wide} one whose rows are too large for that (SQLite keeps only a quarter of a page of such a
 -- row in place) and has an index beside it.
 --
--- Tables that grow with every payment name no other table as a reference: what each row refers to
--- was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the engines would
--- look it up again for each row.
---
--- Indexes named `_passing` and `_lasting` are one in two parts, by whether the status is one that a
--- row soon leaves (`strands::Parts`). The first part may be empty when PostgreSQL makes a plan and
--- would be as good as any other: each says that its first column is not null, which statements
--- about another column do not. SQLite would leave that out where the column's type says it already,
--- so that a check does.
---
--- No list of values has more than two: for longer ones SQLite makes a table of its own each time
--- that a row is written, which takes longer than the row.
---
--- In tables that grow with every payment, integers stand before all else: PostgreSQL begins each at
--- a multiple of eight bytes and leaves those before it empty. In those whose rows change, what
--- changes stands together behind them: of a second version on the same page, PostgreSQL's log has
--- what lies between the first byte that is another and the last.
+-- Tables that grow with every payment refer to other tables without a foreign key: each row that
+-- they name was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the
+-- engines would look it up again for each row.
 --
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
@@ -88,17 +74,17 @@ create table external_accounts (
     platform {bytes} not null references platforms (id),
     owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
-    status {text} not null
-        check (status in ('PENDING', 'ACTIVE') or status in ('UNDER_REVIEW', 'INACTIVE')),
+    status {text} not null check (status in ('PENDING', 'ACTIVE', 'UNDER_REVIEW', 'INACTIVE')),
     currency {text} not null,
     created_at {int8} not null,
     updated_at {int8} not null,
     sealed {bytes} not null,
     version {int8} not null
 ) {wide};
-create index external_accounts_by_platform
+create index external_accounts_by_platform on external_accounts (platform, owner_kind, id);
+create index external_accounts_by_currency
     on external_accounts (platform, owner_kind, currency, id);
-create index external_accounts_by_owner on external_accounts (owner, owner_kind, currency, id);
+create index external_accounts_by_owner on external_accounts (owner, id);
 
 -- Keyed hashes of what identifies an account on its rail: an owner has each account once.
 create table external_account_fingerprints (
@@ -107,140 +93,77 @@ create table external_account_fingerprints (
     version {int8} not null
 ) {strict};
 
+-- `source_account` and `destination_account` are the uuid of an account, or one that stands for a
+-- UMA address on this platform.
 create table quotes (
-    created_at {int8} not null,
-    expires_at {int8} not null,
-    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
-    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
-    msat {int8} check (msat between 1 and 9000000000000000),
-    updated_at {int8} not null,
-    version {int8} not null,
-    status {text} not null
-        check (status in ('PENDING', 'PROCESSING') or status in ('COMPLETED', 'FAILED')
-            or status = 'EXPIRED'),
-    history {bytes} not null,
     id {bytes} not null primary key,
     platform {bytes} not null,
     owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
     transaction_id {bytes} not null,
+    status {text} not null
+        check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'EXPIRED')),
     source_account {bytes},
-    destination_account {bytes} check (destination_account is not null),
-    own_account {bytes} check (own_account is not null),
-    payer {bytes},
+    destination_account {bytes} not null,
     sending_currency {text} not null,
+    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
+    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
     receiving_currency {text} not null,
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
     lookup {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
-    sealed {bytes} not null
+    msat {int8} check (msat between 1 and 9000000000000000),
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    expires_at {int8} not null,
+    history {bytes} not null,
+    sealed {bytes} not null,
+    version {int8} not null
 ) {strict};
 create index quotes_by_platform on quotes (platform, status, id);
-create index quotes_by_own_account_passing on quotes (own_account, status, id)
-    where own_account is not null and status in ('PENDING', 'PROCESSING');
-create index quotes_by_own_account_lasting on quotes (own_account, status, id)
-    where own_account is not null and status not in ('PENDING', 'PROCESSING');
-create index quotes_by_destination_passing on quotes (destination_account, status, id)
-    where destination_account is not null and status in ('PENDING', 'PROCESSING');
-create index quotes_by_destination_lasting on quotes (destination_account, status, id)
-    where destination_account is not null and status not in ('PENDING', 'PROCESSING');
-create index quotes_by_payer_passing on quotes (payer, status, id)
-    where payer is not null and status in ('PENDING', 'PROCESSING');
-create index quotes_by_payer_lasting on quotes (payer, status, id)
-    where payer is not null and status not in ('PENDING', 'PROCESSING');
+create index quotes_by_owner on quotes (owner, status, id);
+create index quotes_by_source on quotes (source_account, status, id);
+create index quotes_by_destination on quotes (destination_account, status, id);
 
+-- `own_address` stands for the owner's own UMA address in a payment between addresses; the other
+-- side's is the source or the destination.
 create table transactions (
-    created_at {int8} not null,
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
-    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
-    msat {int8} check (msat between 1 and 9000000000000000),
-    updated_at {int8} not null,
-    version {int8} not null,
-    status {text} not null
-        check (status in ('CREATED', 'PENDING') or status in ('PROCESSING', 'COMPLETED')
-            or status in ('REJECTED', 'FAILED') or status in ('REFUNDED', 'EXPIRED')),
-    failure_reason {text},
-    history {bytes} not null,
     id {bytes} not null primary key,
     platform {bytes} not null,
     owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
     owner {bytes} not null,
     platform_customer_id {text} not null,
     direction {text} not null check (direction in ('INCOMING', 'OUTGOING')),
+    status {text} not null
+        check (status in ('CREATED', 'PENDING', 'PROCESSING', 'COMPLETED', 'REJECTED', 'FAILED',
+            'REFUNDED', 'EXPIRED')),
+    failure_reason {text},
     source_account {bytes},
-    destination_account {bytes} check (destination_account is not null),
-    own_account {bytes} check (own_account is not null),
-    payer {bytes},
+    destination_account {bytes} not null,
     own_address {bytes},
     sending_currency {text},
+    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
     receiving_currency {text} not null,
+    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
     quote {bytes},
     route {text} check (route in ('HERE', 'LIGHTNING')),
+    msat {int8} check (msat between 1 and 9000000000000000),
     outgoing {bytes},
+    created_at {int8} not null,
+    updated_at {int8} not null,
+    history {bytes} not null,
     sealed {bytes} not null,
+    version {int8} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null)),
     check ((route is null) = (own_address is null))
 ) {strict};
--- Downwards, the status in which most payments end is the last of its direction: there, pages are
--- filled before the next one begins.
-create index transactions_by_platform on transactions (platform, direction, status desc, id)
-    where (status <> 'PENDING' or direction = 'INCOMING');
-create index transactions_outgoing_pending on transactions
-    (id, platform, own_account, destination_account, payer, own_address)
-    where status = 'PENDING' and direction <> 'INCOMING';
-create index transactions_by_own_account_passing on transactions
-    (own_account, direction, status, id)
-    where own_account is not null
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
-    and (status <> 'PENDING' or direction = 'INCOMING');
-create index transactions_by_own_account_lasting on transactions
-    (own_account, direction, status, id)
-    where own_account is not null
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
-create index transactions_by_destination_passing on transactions
-    (destination_account, direction, status, id)
-    where destination_account is not null and destination_account <> own_account
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
-    and (status <> 'PENDING' or direction = 'INCOMING');
-create index transactions_by_destination_lasting on transactions
-    (destination_account, direction, status, id)
-    where destination_account is not null and destination_account <> own_account
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
-create index transactions_by_payer_passing on transactions (payer, direction, status, id)
-    where payer is not null
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
-    and (status <> 'PENDING' or direction = 'INCOMING');
-create index transactions_by_payer_lasting on transactions (payer, direction, status, id)
-    where payer is not null
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
-create index transactions_by_own_address_passing on transactions
-    (own_address, direction, status, id)
-    where own_address is not null
-    and (status in ('CREATED', 'PENDING') or status = 'PROCESSING')
-    and (status <> 'PENDING' or direction = 'INCOMING');
-create index transactions_by_own_address_lasting on transactions
-    (own_address, direction, status, id)
-    where own_address is not null
-    and status not in ('CREATED', 'PENDING') and status <> 'PROCESSING';
-
--- How many rows the lists have (docs/decisions/0012): of those with one leader in the index that
--- `scope` names, in a state (`facet`) and made in a span of time (`bucket`). In lists by account the
--- tallies of all states count rows that were made before a time, which stands at bucket -1
--- (docs/decisions/0036).
-create table tallies (
-    scope {bytes} not null,
-    facet {int8} not null,
-    bucket {int8} not null,
-    rows {int8} not null,
-    primary key (scope, facet, bucket)
-) {strict};
-
--- A time that none of these of a platform's is later than.
-create table counted (
-    platform {bytes} not null primary key,
-    until {int8} not null check (until >= 0),
-    version {int8} not null
-) {strict};
+create index transactions_by_platform on transactions (platform, direction, status, id);
+create index transactions_by_owner on transactions (owner, direction, status, id);
+create index transactions_by_source on transactions (source_account, direction, status, id);
+create index transactions_by_destination
+    on transactions (destination_account, direction, status, id);
+create index transactions_by_own_address on transactions (own_address, direction, status, id)
+    where own_address is not null;
 
 -- Balances: the fold of all entries, kept so that a payment reads one row (docs/ledger.md).
 create table ledger_accounts (
@@ -261,13 +184,13 @@ create table ledger_accounts (
 -- Never updated, never deleted. A pending posting ends by a later row that resolves it, and has no
 -- entries of its own (`store::entries` says what they look like).
 create table postings (
+    transaction_id {bytes} not null,
     number {int8} not null,
     at {int8} not null,
-    resolves {int8},
-    transaction_id {bytes} not null,
     movement {text} not null,
     phase {text} not null
-        check (phase in ('PENDING', 'POSTED') or phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')),
+        check (phase in ('PENDING', 'POSTED', 'RESOLVED_POSTED', 'RESOLVED_VOIDED')),
+    resolves {int8},
     entries {bytes},
     primary key (transaction_id, number),
     check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null)),
@@ -304,7 +227,7 @@ create table outboxes (
 ) {strict};
 
 -- What time will do. A row is committed with its cause and goes with its effect. `due_at` is by the
--- server's clock and `since` by the platform's, which can be ahead (docs/decisions/0020).
+-- server's clock and `since` by the platform's, which can be ahead.
 create table timers (
     subject {bytes} not null,
     kind {text} not null,
@@ -316,27 +239,27 @@ create table timers (
 ) {strict};
 create index timers_by_due on timers (due_at);
 
--- What one server does for all that share the database, and who that is.
+-- What one server does for all that share the database, who that is, and, sealed, where the others
+-- reach it.
 create table leases (
     duty {text} not null primary key,
     holder {bytes} not null,
     epoch {int8} not null check (epoch >= 1),
     until {int8} not null,
+    address {bytes},
     version {int8} not null
 ) {strict};
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
--- bytes of an answer are compressed, then sealed. On SQLite they
--- stand by segment (docs/decisions/0037).
+-- bytes of an answer are compressed, then sealed.
 create table idempotency (
-    {segment}
+    scope {bytes} not null primary key,
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
-    version {int8} not null,
-    scope {bytes} not null,
     sealed {bytes} not null,
-    primary key ({by_segment}scope)
+    version {int8} not null
 ) {strict};
+create index idempotency_by_time on idempotency (at);
 
 -- Turns of those who write, where several servers can: whoever holds the row of member 0 has the
 -- turn, and each member has the number of its last one. Member 1 stands for the tables that say who
@@ -353,8 +276,7 @@ create table invitations (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
     inviter {bytes} not null,
-    status {text} not null
-        check (status in ('PENDING', 'CLAIMED') or status in ('EXPIRED', 'CANCELLED')),
+    status {text} not null check (status in ('PENDING', 'CLAIMED', 'EXPIRED', 'CANCELLED')),
     expires_at {int8},
     created_at {int8} not null,
     ended_at {int8},
@@ -379,8 +301,7 @@ create table identity_checks (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
     customer {bytes} not null,
-    status {text} not null
-        check (status in ('OPEN', 'COMPLETED') or status in ('EXPIRED', 'WITHDRAWN')),
+    status {text} not null check (status in ('OPEN', 'COMPLETED', 'EXPIRED', 'WITHDRAWN')),
     expires_at {int8} not null,
     created_at {int8} not null,
     sealed {bytes} not null,
@@ -390,8 +311,7 @@ create table identity_checks (
 create table bulk_imports (
     id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),
-    status {text} not null
-        check (status in ('PENDING', 'PROCESSING') or status in ('COMPLETED', 'FAILED')),
+    status {text} not null check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED')),
     total {int8} not null check (total >= 0),
     parts {int8} not null check (parts >= 0),
     parts_done {int8} not null check (parts_done between 0 and parts),

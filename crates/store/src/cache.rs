@@ -14,17 +14,12 @@ use ledger::account::AccountKey;
 
 use crate::books::PostingRow;
 use crate::record::Remembered;
-use crate::tallies::Scope;
-use crate::tallies::lag::Pace;
 
 /// Keys of one table in one generation, if the table does not say otherwise
 /// ([`crate::record::Record::GENERATION_MAX`]). Payments that are under way and the accounts that
 /// they use must fit: some seconds of full load, and what is still to be settled after them. A
 /// transaction takes about a kilobyte.
 pub(crate) const GENERATION_MAX: usize = 20_480;
-
-/// Groups of tallies in one generation: each payment is in two to four, and one takes 60 bytes.
-const GROUPS_MAX: usize = 2 * GENERATION_MAX;
 
 /// A map that forgets what was not used for long: when the young generation is full, it becomes
 /// the old one, and what was only in the old one is gone.
@@ -84,9 +79,6 @@ const RECENT_MAX: usize = 256;
 pub(crate) struct Cache {
     pub(crate) rows: Remembered,
     pub(crate) postings: Generations<TransactionId, Arc<Vec<PostingRow>>>,
-    /// Groups of rows whose tallies lag behind and that are in the database, with when this lane
-    /// has them counted. Others may have meanwhile, and never take one away.
-    pub(crate) groups: Generations<(Scope, i64), Pace>,
     recent: Vec<AccountKey>,
     told: Vec<PlatformId>,
 }
@@ -96,9 +88,6 @@ impl Cache {
     pub(crate) fn forget(&mut self, nouns: bool) {
         self.rows.forget(nouns);
         self.postings = Generations::default();
-        if nouns {
-            self.groups = Generations::default();
-        }
     }
 
     /// Keeps in mind which accounts a batch has changed.
@@ -132,6 +121,5 @@ impl Cache {
     pub(crate) fn age(&mut self) {
         self.rows.age();
         self.postings.age(GENERATION_MAX);
-        self.groups.age(GROUPS_MAX);
     }
 }

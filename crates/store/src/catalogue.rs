@@ -4,15 +4,11 @@
 use std::sync::OnceLock;
 
 use crate::error::StoreError;
-use crate::idempotency::Answer;
-use crate::record::Record as _;
 use crate::sql::{Connection, Shape, Value};
 
-/// Tables that are made with a database and stay with it: where the embedded engine looks for
-/// answers and payments, whose turn it is to write, what the database knows about itself, and which
-/// migrations made it.
-pub const OWN: &[&str] =
-    &["idempotency_filters", "lane", "listed", "meta", "newly_listed", "refinery_schema_history"];
+/// Tables that are made with a database and stay with it: whose turn it is to write, what the
+/// database knows about itself, and which migrations made it.
+pub const OWN: &[&str] = &["lane", "meta", "refinery_schema_history"];
 
 /// Every table that holds data, with all of its columns (`version` is one of them), those of the
 /// key first. Tables stand behind those that they refer to.
@@ -26,41 +22,30 @@ fn whole(shape: &Shape) -> Shape {
     let version = shape.versioned.then_some("version");
     // Once for each table of the program.
     let columns = Vec::leak(shape.columns.iter().copied().chain(version).collect());
-    Shape::new(shape.table, columns, shape.key, None).in_segments(shape.segmented)
+    Shape::new(shape.table, columns, shape.key, None)
 }
 
-/// The columns that rows of a table stand in the order of.
-fn order_of(shape: &Shape, in_segments: bool) -> Vec<&'static str> {
-    let segment = in_segments.then_some("segment");
-    segment.into_iter().chain(shape.columns[..shape.key].iter().copied()).collect()
+/// The columns of the key.
+fn key_of(shape: &Shape) -> &'static [&'static str] {
+    &shape.columns[..shape.key]
 }
 
-/// Whole rows in the order in which they stand, the segment first where there is one: from the
-/// beginning, or behind a place.
-fn chunk_of(shape: &Shape, in_segments: bool, is_first: bool) -> String {
-    let (table, order) = (shape.table, order_of(shape, in_segments));
-    let segment = if in_segments { "segment, " } else { "" };
-    let (list, keys) = (shape.columns.join(", "), order.join(", "));
+/// Whole rows in the order of the key: from the beginning, or behind a place.
+fn chunk_of(shape: &Shape, is_first: bool) -> String {
+    let (table, key) = (shape.table, key_of(shape));
+    let (list, keys) = (shape.columns.join(", "), key.join(", "));
     if is_first {
-        return format!("select {segment}{list} from {table} order by {keys} limit $1");
+        return format!("select {list} from {table} order by {keys} limit $1");
     }
-    let after: Vec<_> = (1..=order.len()).map(|number| format!("${number}")).collect();
-    let (after, limit) = (after.join(", "), order.len() + 1);
-    format!(
-        "select {segment}{list} from {table} where ({keys}) > ({after}) \
-         order by {keys} limit ${limit}"
-    )
+    let after: Vec<_> = (1..=key.len()).map(|number| format!("${number}")).collect();
+    let (after, limit) = (after.join(", "), key.len() + 1);
+    format!("select {list} from {table} where ({keys}) > ({after}) order by {keys} limit ${limit}")
 }
 
 /// Some rows less: all of them at once could take longer than a statement may.
-fn clear_of(shape: &Shape, in_segments: bool) -> String {
-    let (table, keys) = (shape.table, order_of(shape, in_segments).join(", "));
+fn clear_of(shape: &Shape) -> String {
+    let (table, keys) = (shape.table, key_of(shape).join(", "));
     format!("delete from {table} where ({keys}) in (select {keys} from {table} limit $1)")
-}
-
-/// Whether rows of a table stand by segment in this database.
-fn in_segments(connection: &dyn Connection, shape: &Shape) -> bool {
-    shape.segmented && !connection.is_remote()
 }
 
 /// Some rows of a table.
@@ -71,23 +56,20 @@ pub(crate) struct Chunk {
     pub(crate) last: Option<Vec<Value>>,
 }
 
-/// Reads up to `limit` rows of a table in the order in which they stand, which is that of the key
-/// or of segments: from the beginning, or behind the last one of another chunk.
+/// Reads up to `limit` rows of a table in the order of the key: from the beginning, or behind the
+/// last one of another chunk.
 pub(crate) fn chunk(
     connection: &mut dyn Connection,
     shape: &Shape,
     after: Option<&[Value]>,
     limit: usize,
 ) -> Result<Chunk, StoreError> {
-    let in_segments = in_segments(connection, shape);
-    let sql = chunk_of(shape, in_segments, after.is_none());
+    let sql = chunk_of(shape, after.is_none());
     let mut parameters = after.unwrap_or_default().to_vec();
     parameters.push(Value::Int(i64::try_from(limit).unwrap_or(i64::MAX)));
-    let columns = shape.columns.len() + usize::from(in_segments);
     let (mut rows, mut last) = (Vec::new(), None);
-    connection.query(&sql, &parameters, columns, &mut |mut values| {
-        let place = values[..shape.key + usize::from(in_segments)].to_vec();
-        values.drain(..usize::from(in_segments));
+    connection.query(&sql, &parameters, shape.columns.len(), &mut |values| {
+        let place = values[..shape.key].to_vec();
         rows.push(values);
         last = (rows.len() == limit).then_some(place);
         Ok(())
@@ -101,17 +83,14 @@ pub(crate) fn clear(
     shape: &Shape,
     limit: usize,
 ) -> Result<usize, StoreError> {
-    let sql = clear_of(shape, in_segments(connection, shape));
-    connection.execute(&sql, &[Value::Int(i64::try_from(limit).unwrap_or(i64::MAX))])
+    connection.execute(&clear_of(shape), &[Value::Int(i64::try_from(limit).unwrap_or(i64::MAX))])
 }
 
-/// The statements of this module: of tables as they stand in segments, or as they do elsewhere.
-pub(crate) fn statements(in_segments: bool) -> impl Iterator<Item = String> {
-    let shapes = tables().iter().chain([Answer::shape()]);
-    let shapes = shapes.filter(move |shape| shape.segmented || !in_segments);
-    shapes.flat_map(move |shape| {
-        let chunks = [true, false].map(|is_first| chunk_of(shape, in_segments, is_first));
-        chunks.into_iter().chain([clear_of(shape, in_segments)])
+/// The statements of this module.
+pub(crate) fn statements() -> impl Iterator<Item = String> {
+    tables().iter().flat_map(|shape| {
+        let chunks = [true, false].map(|is_first| chunk_of(shape, is_first));
+        chunks.into_iter().chain([clear_of(shape)])
     })
 }
 
@@ -164,9 +143,8 @@ mod tests {
             let Some((mut columns, keys)) = real.remove(shape.table) else {
                 panic!("{} is not there", shape.table);
             };
-            assert_eq!(order_of(shape, shape.segmented), keys, "{}", shape.table);
-            let segment = shape.segmented.then_some("segment");
-            let mut named: Vec<_> = shape.columns.iter().copied().chain(segment).collect();
+            assert_eq!(key_of(shape), keys, "{}", shape.table);
+            let mut named = shape.columns.to_vec();
             named.sort_unstable();
             columns.sort_unstable();
             assert_eq!(named, columns, "{}", shape.table);

@@ -134,7 +134,6 @@ pub fn copy(
         on_step(copying.step(shape));
     }
     source.rollback()?;
-    transaction(&mut *copying.target, |target| Ok(target.keep_apart_anew()?))?;
     let proof = proof::prove(source, &mut *target.auditor()?, keyring, ledger, on_step)?;
     copying.finish(proof.holds().then_some(keyring))?;
     source.rollback()?;

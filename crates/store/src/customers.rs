@@ -13,16 +13,14 @@ use domain::kyc::Kyc;
 use domain::time::{Date, Timestamp};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::list::{Conditions, Ids, Order, Page, PageRequest, Query, Way, split_by};
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::sealed::{StoredAddress, each};
-use crate::select::{Branch, Conditions, Order, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, SPANS_OF_PLATFORM, Strand};
 
 /// Who a customer is, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -172,12 +170,6 @@ impl Record for Customer {
         (*key).into()
     }
 
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let facet = facet(self.is_deleted, self.identity.customer_type());
-        let strand = Strand { index: &BY_PLATFORM, leader: self.platform.uuid(), facet };
-        (self.id.uuid(), vec![strand])
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let identity = serde_json::to_vec(&StoredIdentity::of(&self.identity))
             .expect("an identity has text keys only");
@@ -267,31 +259,6 @@ impl Record for UmaClaim {
     }
 }
 
-/// The index of the list of customers.
-pub(crate) static BY_PLATFORM: Index = Index {
-    tag: 9,
-    table: "customers",
-    columns: &["platform", "is_deleted", "customer_type"],
-    condition: None,
-    parts: None,
-    brief: None,
-    is_kept_apart: false,
-    values: |facet| {
-        let name = Identity::TYPES.get(usize::from(facet.state)).copied();
-        vec![Value::Int(facet.group.into()), Value::or_null(name.map(Value::name))]
-    },
-    passing: &[],
-    usual: None,
-    lagging: 0,
-    spans: SPANS_OF_PLATFORM,
-};
-
-/// The facet of a customer in its list.
-pub(crate) fn facet(is_deleted: bool, customer_type: &str) -> Facet {
-    let state = Identity::TYPES.iter().position(|known| *known == customer_type);
-    Facet { group: is_deleted.into(), state: state.map_or(u16::MAX, |state| state as u16) }
-}
-
 /// Which customers are listed. Bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomerFilter {
@@ -323,27 +290,26 @@ impl View<'_> {
         filter: &CustomerFilter,
         page: PageRequest,
     ) -> Result<Page<Customer>, StoreError> {
-        let mut query =
-            of_platform(platform, Ids::made(filter.created_after, filter.created_before));
-        query.group = (!filter.including_deleted).then_some(0);
-        query.state = filter.customer_type.map(|name| facet(false, name).state);
+        let (name, address) = (&filter.platform_customer_id, &filter.uma_address);
+        let ids = Ids::made(filter.created_after, filter.created_before);
+        let mut query = match (name, address) {
+            (None, None) => of_platform(platform, filter.customer_type, filter.including_deleted),
+            // Few have the name and one has the address: each is an index of its own.
+            (Some(_), _) | (_, Some(_)) => {
+                let mut run = Conditions::equal("platform", platform);
+                run.and_if("platform_customer_id = ?", name.as_deref())
+                    .and_if("uma_address = ?", address.as_ref().map(UmaAddress::as_str))
+                    .and_if("is_deleted = ?", (!filter.including_deleted).then_some(false))
+                    .and_if("customer_type = ?", filter.customer_type.map(Value::name));
+                Query::of(Way::only(vec![run]), Ids::ALL)
+            }
+        };
+        query.ids = ids;
         query
             .rest
             .and_if("updated_at >= ?", filter.updated_after)
             .and_if("updated_at <= ?", filter.updated_before)
             .and_if("kyc_status = ?", filter.kyc_status.map(|status| Value::name(status.name())));
-        let (name, address) = (&filter.platform_customer_id, &filter.uma_address);
-        if name.is_some() || address.is_some() {
-            // Few have the name and one has the address; each is an index of its own.
-            query.ways.clear();
-            query
-                .rest
-                .and("platform = ?", [platform.into()])
-                .and_if("platform_customer_id = ?", name.as_deref())
-                .and_if("uma_address = ?", address.as_ref().map(UmaAddress::as_str))
-                .and_if("is_deleted = ?", query.group.map(u32::from))
-                .and_if("customer_type = ?", filter.customer_type.map(Value::name));
-        }
         self.list(query, page)
     }
 
@@ -355,7 +321,7 @@ impl View<'_> {
         after: Option<InternalAccountId>,
         accounts: u32,
     ) -> Result<Page<Customer>, StoreError> {
-        let query = Query { group: Some(0), ..of_platform(platform, Ids::ALL) };
+        let query = of_platform(platform, None, false);
         // Accounts of one owner come after the owner itself, and its first one may be still due.
         let after = after.map(|account| {
             let owner = Owner::Customer(CustomerId::from_uuid(account.owner_uuid()));
@@ -368,10 +334,19 @@ impl View<'_> {
     }
 }
 
-/// Every customer of a platform that was made with these ids.
-fn of_platform(platform: PlatformId, ids: Ids) -> Query {
-    let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group: None };
-    let way = Way { branches: vec![branch], conditions: Conditions::default() };
-    let rest = Conditions::default();
-    Query { ways: vec![way], group: None, state: None, horizon: None, ids, rest }
+/// Every customer of a platform, of one type or of any.
+fn of_platform(
+    platform: PlatformId,
+    customer_type: Option<&'static str>,
+    including_deleted: bool,
+) -> Query {
+    let run = |is_deleted: bool| {
+        let mut run = Conditions::equal("platform", platform);
+        run.and("is_deleted = ?", [is_deleted.into()]);
+        run
+    };
+    let runs = [false, true].into_iter().filter(|deleted| including_deleted || !deleted).map(run);
+    let types = Identity::TYPES.into_iter();
+    let types = types.filter(|it| customer_type.is_none_or(|wanted| wanted == *it));
+    Query::of(Way::only(split_by(runs.collect(), "customer_type", types)), Ids::ALL)
 }

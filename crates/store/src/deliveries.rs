@@ -14,11 +14,10 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::readers::View;
 use crate::record::{Record, fetch, record_table};
-use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::unit::Unit;
 
 /// An attempt as it is kept inside the sealed column.
@@ -116,12 +115,6 @@ impl Record for Delivery {
         (*key).into()
     }
 
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let draft = self.draft();
-        let facet = facet(draft.kind, self.status());
-        (draft.id.uuid(), strands(draft.platform.uuid(), draft.resource, facet).to_vec())
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let (draft, progress) = (self.draft(), self.progress());
         let attempts: Vec<_> = progress.attempts.iter().map(Stored::of).collect();
@@ -164,53 +157,6 @@ impl Record for Delivery {
     }
 }
 
-/// The index of the list of a platform's deliveries.
-pub(crate) static BY_PLATFORM: Index = Index {
-    tag: 13,
-    table: "deliveries",
-    columns: &["platform", "kind", "status"],
-    condition: None,
-    parts: None,
-    brief: None,
-    is_kept_apart: false,
-    values: |facet| {
-        let kind = EventKind::ALL.into_iter().find(|kind| *kind as u8 == facet.group);
-        let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
-        vec![
-            Value::or_null(kind.map(|kind| Value::name(kind.name()))),
-            Value::or_null(status.map(|status| Value::name(status.name()))),
-        ]
-    },
-    passing: &[],
-    usual: None,
-    lagging: 0,
-    spans: SPANS_OF_PLATFORM,
-};
-
-/// The index of the list of deliveries about one resource.
-pub(crate) static BY_RESOURCE: Index = Index {
-    tag: 14,
-    columns: &["resource", "kind", "status"],
-    passing: &[Status::Pending as u16],
-    usual: Some(Status::Delivered as u16),
-    lagging: 0,
-    spans: SPANS_OF_PARTY,
-    ..BY_PLATFORM
-};
-
-/// The facet of a delivery in its lists.
-pub(crate) fn facet(kind: EventKind, status: Status) -> Facet {
-    Facet { group: kind as u8, state: status as u16 }
-}
-
-/// The strands of its lists that a delivery is in.
-pub(crate) fn strands(platform: Uuid, resource: Uuid, facet: Facet) -> [Strand; 2] {
-    [
-        Strand { index: &BY_PLATFORM, leader: platform, facet },
-        Strand { index: &BY_RESOURCE, leader: resource, facet },
-    ]
-}
-
 /// Whose a resource is, of which somebody was told.
 pub(crate) const TOLD_OF: &str = "select platform from deliveries where resource = $1 limit 1";
 
@@ -246,28 +192,24 @@ impl View<'_> {
         filter: &DeliveryFilter,
         page: PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
-        let (index, leader) = match filter.resource {
-            Some(resource) => (&BY_RESOURCE, resource),
-            None => (&BY_PLATFORM, platform.uuid()),
-        };
-        // All deliveries about a resource are of one platform: asked of each of them, they could
-        // not be counted by their tallies.
+        // All deliveries about a resource are of one platform, which its index does not name.
         if let Some(resource) = filter.resource
             && self.told_of(resource)? != Some(platform)
         {
             return Ok(Page::EMPTY);
         }
-        let branch =
-            Branch { index, leaders: [leader; 2], group: filter.kind.map(|kind| kind as u8) };
-        let query = Query {
-            ways: vec![Way { branches: vec![branch], conditions: Conditions::default() }],
-            group: filter.kind.map(|kind| kind as u8),
-            state: filter.status.map(|status| status as u16),
-            horizon: None,
-            ids: Ids::made(filter.created_after, filter.created_before),
-            rest: Conditions::default(),
-        };
-        self.list(query, page)
+        let kinds = EventKind::ALL.into_iter();
+        let kinds = kinds.filter(|it| filter.kind.is_none_or(|wanted| wanted == *it));
+        let statuses = Status::ALL.into_iter();
+        let statuses = statuses.filter(|it| filter.status.is_none_or(|wanted| wanted == *it));
+        let runs = vec![match filter.resource {
+            Some(resource) => Conditions::equal("resource", resource),
+            None => Conditions::equal("platform", platform),
+        }];
+        let runs = split_by(runs, "kind", kinds.map(EventKind::name));
+        let runs = split_by(runs, "status", statuses.map(Status::name));
+        let ids = Ids::made(filter.created_after, filter.created_before);
+        self.list(Query::of(Way::only(runs), ids), page)
     }
 
     /// The platform that was told of a resource, if one was.

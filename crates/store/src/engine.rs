@@ -1,14 +1,13 @@
 //! Engines: where a database is and how to connect to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::migrate;
 pub use crate::postgres::PostgresServer;
 use crate::sql::{Connection, Row, Value};
-use crate::sqlite::{Access, Shared, Sqlite};
+use crate::sqlite::{Access, Sqlite};
 
 /// Reader connections of the embedded engine. Reads of the API are short; two cores are the
 /// smallest machine we plan for, and a list that takes long must not hold up a look at one row.
@@ -43,13 +42,12 @@ pub trait Engine: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct SqliteFile {
     path: PathBuf,
-    shared: Arc<Shared>,
 }
 
 impl SqliteFile {
     /// The database in the file at `path`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), shared: Arc::default() }
+        Self { path: path.to_owned() }
     }
 }
 
@@ -57,17 +55,11 @@ impl Engine for SqliteFile {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
         let mut connection = Sqlite::open_to_serve(&self.path)?;
         migrate::sqlite(&mut connection)?;
-        // A second one that writes has to find out for itself what the first one does.
-        let is_first = self.shared.take();
-        let shared = if is_first { Arc::clone(&self.shared) } else { Arc::default() };
-        let mut connection = connection.sharing(shared, true);
-        connection.take_up()?;
         Ok(Box::new(connection))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        let connection = Sqlite::open(&self.path, Access::Read)?;
-        Ok(Box::new(connection.sharing(Arc::clone(&self.shared), false)))
+        Ok(Box::new(Sqlite::open(&self.path, Access::Read)?))
     }
 
     fn readers(&self) -> usize {

@@ -7,16 +7,14 @@ use domain::currency::Currency;
 use domain::external_account::{ExternalAccount, Status, Verification};
 use domain::id::{CustomerId, ExternalAccountId, Owner, PlatformId};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
+use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way};
 use crate::readers::View;
 use crate::record::{Record, record_table};
 use crate::sealed::StoredAddress;
-use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 
 /// The parts of an account that are kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -171,13 +169,6 @@ impl Record for ExternalAccount {
         (*key).into()
     }
 
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let facet = facet(self.owner, self.currency);
-        let by_platform = Strand { index: &BY_PLATFORM, leader: self.platform.uuid(), facet };
-        let by_owner = Strand { index: &BY_OWNER, leader: self.owner.uuid(), facet };
-        (self.id.uuid(), vec![by_platform, by_owner])
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let stored = serde_json::to_vec(&Stored::of(self)).expect("an account has text keys only");
         let [owner_kind, owner] = owner_values(self.owner);
@@ -272,50 +263,6 @@ impl Record for Fingerprint {
     }
 }
 
-/// The index of the lists of a platform's and of its customers' external accounts.
-pub(crate) static BY_PLATFORM: Index = Index {
-    tag: 10,
-    table: "external_accounts",
-    columns: &["platform", "owner_kind", "currency"],
-    condition: None,
-    parts: None,
-    brief: None,
-    is_kept_apart: false,
-    values: |facet| {
-        let kind = if facet.group == PLATFORM { "PLATFORM" } else { "CUSTOMER" };
-        let currency = Currency::from_number(facet.state);
-        vec![
-            Value::name(kind),
-            Value::or_null(currency.map(|currency| Value::name(currency.code()))),
-        ]
-    },
-    passing: &[],
-    usual: None,
-    lagging: 0,
-    spans: SPANS_OF_PLATFORM,
-};
-
-/// The index of the list of one owner's external accounts.
-pub(crate) static BY_OWNER: Index = Index {
-    tag: 11,
-    columns: &["owner", "owner_kind", "currency"],
-    lagging: 0,
-    spans: SPANS_OF_PARTY,
-    ..BY_PLATFORM
-};
-
-const CUSTOMER: u8 = 0;
-const PLATFORM: u8 = 1;
-
-/// The facet of an external account in its lists.
-pub(crate) fn facet(owner: Owner, currency: Currency) -> Facet {
-    let group = match owner {
-        Owner::Customer(_) => CUSTOMER,
-        Owner::Platform(_) => PLATFORM,
-    };
-    Facet { group, state: currency.number() }
-}
-
 /// Which external accounts are listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountsOf {
@@ -336,20 +283,22 @@ impl View<'_> {
         currency: Option<Currency>,
         page: PageRequest,
     ) -> Result<Page<ExternalAccount>, StoreError> {
-        let (index, leader, group) = match of {
-            AccountsOf::Platform => (&BY_PLATFORM, platform.uuid(), PLATFORM),
-            AccountsOf::Customers => (&BY_PLATFORM, platform.uuid(), CUSTOMER),
-            AccountsOf::Customer(id) => (&BY_OWNER, id.uuid(), CUSTOMER),
+        let of_platform = |owner_kind: &'static str| {
+            let mut run = Conditions::equal("platform", platform);
+            run.and("owner_kind = ?", [Value::name(owner_kind)]);
+            run
         };
-        if let AccountsOf::Customer(id) = of
-            && !self.is_owner(platform, Owner::Customer(*id))?
-        {
-            return Ok(Page::EMPTY);
-        }
-        let branch = Branch { index, leaders: [leader; 2], group: Some(group) };
-        let way = Way { branches: vec![branch], conditions: Conditions::default() };
-        let state = currency.map(Currency::number);
-        let (ids, rest) = (Ids::ALL, Conditions::default());
-        self.list(Query { ways: vec![way], group: None, state, horizon: None, ids, rest }, page)
+        let mut run = match of {
+            AccountsOf::Platform => of_platform("PLATFORM"),
+            AccountsOf::Customers => of_platform("CUSTOMER"),
+            AccountsOf::Customer(id) => {
+                if !self.is_owner(platform, Owner::Customer(*id))? {
+                    return Ok(Page::EMPTY);
+                }
+                Conditions::equal("owner", *id)
+            }
+        };
+        run.and_if("currency = ?", currency.map(|currency| Value::name(currency.code())));
+        self.list(Query::of(Way::only(vec![run]), Ids::ALL), page)
     }
 }

@@ -49,9 +49,6 @@ impl Record for Answer {
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.
     const GENERATION_MAX: usize = 1_024;
-    /// Each key is as good as chance. Where they stood in their order, each would have a page to
-    /// itself in each commit.
-    const IN_SEGMENTS: bool = true;
     record_table!(idempotency);
 
     fn key(&self) -> Scope {

@@ -17,10 +17,8 @@ pub mod sql;
 pub mod unit;
 pub mod readers;
 pub mod record;
-pub mod select;
-mod strands;
-mod tallies;
-mod parties;
+pub mod list;
+mod accounts;
 pub mod platforms;
 pub mod tokens;
 pub mod customers;
@@ -81,13 +79,13 @@ const LOOKERS: usize = 4;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each
 /// engine to all of its own.
-pub fn statements(is_embedded: bool) -> Vec<String> {
+pub fn statements() -> Vec<String> {
     let fixed = [
         engine::META,
         engine::KEEP_META,
         tokens::BY_CLIENT_ID,
-        parties::OWNERS_NAMED,
-        parties::KINDS,
+        accounts::OWNERS_NAMED,
+        accounts::PLATFORMS_OF,
         timers::DUE,
         timers::NEXT_DUE,
         timers::NEARER,
@@ -109,28 +107,14 @@ pub fn statements(is_embedded: bool) -> Vec<String> {
         all.extend(texts.update.iter().chain(&texts.upsert).cloned());
     }
     all.sort_unstable();
-    all.extend(tallies::lag::statements());
-    let lists = select::statements(is_embedded)
-        .chain([tallies::present(1, false), tallies::present(3, true)]);
-    let whole = catalogue::statements(false).chain(copy::statements());
-    all.into_iter().chain(lists).chain(whole).chain(verify::statements()).collect()
-}
-
-/// Every statement that only the embedded engine gets.
-pub fn embedded_statements() -> Vec<String> {
-    let of_shapes = shapes().into_iter().chain(catalogue::tables()).filter_map(|shape| {
-        let in_segment = shape.texts().in_segment.as_ref()?;
-        Some([in_segment.row.clone(), in_segment.insert.clone()])
-    });
-    let fixed = sqlite::segments::STATEMENTS.map(str::to_owned);
-    let fixed = fixed.into_iter().chain(sqlite::listed::statements());
-    fixed.chain(of_shapes.flatten()).chain(catalogue::statements(true)).collect()
+    let whole = catalogue::statements().chain(copy::statements());
+    all.into_iter().chain(list::statements()).chain(whole).chain(verify::statements()).collect()
 }
 
 /// Every table that the lane reads and writes by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
-    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS, &tallies::TALLIES];
+    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS];
     record::Tables::shapes().into_iter().chain(appended).collect()
 }
 

@@ -11,71 +11,28 @@ use crate::postgres::Postgres;
 use crate::sql::{Connection, Row};
 use crate::sqlite::Sqlite;
 
-/// A step of the schema.
-struct Step {
-    /// Number and name.
-    name: &'static str,
-    /// What SQLite gets.
-    sqlite: &'static str,
-    /// What PostgreSQL gets.
-    postgres: &'static str,
-}
-
-impl Step {
-    /// A step that is the same for every engine, but for tokens.
-    const fn same(name: &'static str, text: &'static str) -> Self {
-        Self { name, sqlite: text, postgres: text }
-    }
-}
-
-/// Every migration, oldest first.
-const MIGRATIONS: &[Step] = &[
-    Step::same("V1__initial", include_str!("../migrations/0001_initial.sql")),
-    Step {
-        name: "V2__filters",
-        sqlite: include_str!("../migrations/0002_filters.sqlite.sql"),
-        postgres: include_str!("../migrations/0002_filters.postgres.sql"),
-    },
-    Step {
-        name: "V3__larger_filters",
-        sqlite: include_str!("../migrations/0003_larger_filters.sqlite.sql"),
-        postgres: include_str!("../migrations/0003_larger_filters.postgres.sql"),
-    },
-    Step::same("V4__addresses", include_str!("../migrations/0004_addresses.sql")),
-    Step {
-        name: "V5__sums_of_filters",
-        sqlite: include_str!("../migrations/0005_sums_of_filters.sqlite.sql"),
-        postgres: include_str!("../migrations/0005_sums_of_filters.postgres.sql"),
-    },
-    Step {
-        name: "V6__listed",
-        sqlite: include_str!("../migrations/0006_listed.sqlite.sql"),
-        postgres: include_str!("../migrations/0006_listed.postgres.sql"),
-    },
-];
+/// Every migration, oldest first: number with name, and text.
+const MIGRATIONS: &[(&str, &str)] =
+    &[("V1__initial", include_str!("../migrations/0001_initial.sql"))];
 
 /// What the tokens of the migrations stand for in SQLite.
-const SQLITE_TOKENS: [(&str, &str); 7] = [
+const SQLITE_TOKENS: [(&str, &str); 5] = [
     ("{int8}", "integer"),
     ("{bytes}", "blob"),
     ("{text}", "text"),
     ("{strict}", "strict, without rowid"),
     ("{wide}", "strict"),
-    ("{segment}", "segment integer not null,"),
-    ("{by_segment}", "segment, "),
 ];
 
 /// What they stand for in PostgreSQL. Text is compared byte by byte, as SQLite does it, in whatever
 /// language the database is. Pages are filled: half empty ones for the second version of each row
 /// would save nothing that could be measured, and stay half empty.
-const POSTGRES_TOKENS: [(&str, &str); 7] = [
+const POSTGRES_TOKENS: [(&str, &str); 5] = [
     ("{int8}", "bigint"),
     ("{bytes}", "bytea"),
     ("{text}", "text collate \"C\""),
     ("{strict}", ""),
     ("{wide}", ""),
-    ("{segment}", ""),
-    ("{by_segment}", ""),
 ];
 
 /// A text with what its tokens stand for.
@@ -85,21 +42,26 @@ fn replaced(text: &str, tokens: &[(&str, &str)]) -> String {
 
 /// Every migration as SQLite gets it: name and text.
 fn sqlite_texts() -> impl Iterator<Item = (&'static str, String)> {
-    MIGRATIONS.iter().map(|step| (step.name, replaced(step.sqlite, &SQLITE_TOKENS)))
+    MIGRATIONS.iter().map(|(name, text)| (*name, replaced(text, &SQLITE_TOKENS)))
 }
 
 /// Every migration as PostgreSQL gets it: name and text.
 pub(crate) fn postgres_texts() -> impl Iterator<Item = (&'static str, String)> {
-    MIGRATIONS.iter().map(|step| (step.name, replaced(step.postgres, &POSTGRES_TOKENS)))
+    MIGRATIONS.iter().map(|(name, text)| (*name, replaced(text, &POSTGRES_TOKENS)))
 }
 
-fn runner(texts: impl Iterator<Item = (&'static str, String)>) -> Result<Runner, StoreError> {
+fn migrations(
+    texts: impl Iterator<Item = (&'static str, String)>,
+) -> Result<Vec<Migration>, StoreError> {
     let migration = |(name, text): (&str, String)| {
         Migration::unapplied(name, &text)
             .map_err(|error| StoreError::Engine(format!("migration {name}: {error}")))
     };
-    let migrations = texts.map(migration).collect::<Result<Vec<_>, _>>()?;
-    Ok(Runner::new(&migrations).set_abort_divergent(true).set_abort_missing(true))
+    texts.map(migration).collect()
+}
+
+fn runner(migrations: &[Migration]) -> Runner {
+    Runner::new(migrations).set_abort_divergent(true).set_abort_missing(true)
 }
 
 /// Whether there is a history of migrations.
@@ -118,13 +80,14 @@ const TRIES_MAX: usize = MIGRATIONS.len() + 4;
 const WAITS_MAX: u32 = 100;
 const WAIT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Brings a SQLite database to this program's schema. Refuses one that a newer program made.
+/// Brings a SQLite database to this program's schema. Refuses one that another build made.
 pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
     // One by one, the row of the history would be a commit of its own: after a crash between the
     // two, no start would get past a migration that was made already.
-    let runner = runner(sqlite_texts())?.set_grouped(true);
+    let migrations = migrations(sqlite_texts())?;
+    let runner = runner(&migrations).set_grouped(true);
     loop {
-        let before = refuse_newer(connection, SQLITE_HISTORY)?;
+        let before = refuse_other_builds(connection, SQLITE_HISTORY, &migrations)?;
         let Err(error) = runner.run(connection.driver()) else { return Ok(()) };
         // Perhaps another process was faster.
         if newest_applied(connection, SQLITE_HISTORY)? == before {
@@ -157,7 +120,7 @@ pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<Str
     }
     let failed = |error: rusqlite::Error| StoreError::Engine(format!("the schema: {error}"));
     let mut made = rusqlite::Connection::open_in_memory().map_err(failed)?;
-    runner(sqlite_texts())?
+    runner(&migrations(sqlite_texts())?)
         .run(&mut made)
         .map_err(|error| StoreError::Engine(format!("migrations: {error}")))?;
     let (made, found) = (read(&made).map_err(failed)?, read(found).map_err(failed)?);
@@ -174,15 +137,16 @@ pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<Str
 
 /// The number of the newest migration in a SQLite database; 0 for an empty one.
 pub(crate) fn sqlite_schema(connection: &mut Sqlite) -> Result<i64, StoreError> {
-    newest_applied(connection, SQLITE_HISTORY)
+    schema_of(connection, SQLITE_HISTORY, &migrations(sqlite_texts())?)
 }
 
-/// Brings a PostgreSQL database to this program's schema. Refuses one that a newer program made.
+/// Brings a PostgreSQL database to this program's schema. Refuses one that another build made.
 pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
-    let runner = runner(postgres_texts())?;
+    let migrations = migrations(postgres_texts())?;
+    let runner = runner(&migrations);
     let (mut tries, mut waits) = (1, 0);
     loop {
-        refuse_newer(connection, POSTGRES_HISTORY)?;
+        refuse_other_builds(connection, POSTGRES_HISTORY, &migrations)?;
         match connection.migrate(&runner) {
             Err(StoreError::Busy) if waits < WAITS_MAX => {
                 if waits == 0 {
@@ -210,9 +174,14 @@ pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a database that a newer program made; else the number of its newest migration.
-fn refuse_newer(connection: &mut dyn Connection, history: &str) -> Result<i64, StoreError> {
-    let (applied, known) = (newest_applied(connection, history)?, newest_known());
+/// Refuses a database that an earlier build or a newer program made; else the number of its newest
+/// migration.
+fn refuse_other_builds(
+    connection: &mut dyn Connection,
+    history: &str,
+    migrations: &[Migration],
+) -> Result<i64, StoreError> {
+    let (applied, known) = (schema_of(connection, history, migrations)?, newest_known());
     if applied > known {
         return Err(StoreError::Engine(format!(
             "the database has schema {applied} and this program knows schemas up to {known}; \
@@ -220,6 +189,38 @@ fn refuse_newer(connection: &mut dyn Connection, history: &str) -> Result<i64, S
         )));
     }
     Ok(applied)
+}
+
+/// The number of the newest migration. Nothing was released before the first one of this program: a
+/// database that has another one under its number cannot be brought up to date.
+fn schema_of(
+    connection: &mut dyn Connection,
+    history: &str,
+    migrations: &[Migration],
+) -> Result<i64, StoreError> {
+    let applied = newest_applied(connection, history)?;
+    if applied > 0 && !is_of_this_program(connection, migrations)? {
+        return Err(StoreError::Engine(
+            "the database was made by an earlier build of Switchyard, which this one cannot read; \
+             start with an empty database"
+                .to_owned(),
+        ));
+    }
+    Ok(applied)
+}
+
+/// Whether the first migration that was applied is the one of this program.
+fn is_of_this_program(
+    connection: &mut dyn Connection,
+    migrations: &[Migration],
+) -> Result<bool, StoreError> {
+    let mut first = None;
+    let sql = "select checksum from refinery_schema_history where version = 1";
+    connection.query(sql, &[], 1, &mut |values| {
+        first = Some(Row::new("refinery_schema_history", &["checksum"], values).text()?);
+        Ok(())
+    })?;
+    Ok(first == migrations.first().map(|migration| migration.checksum().to_string()))
 }
 
 /// Whether a PostgreSQL database has the tables of the first migration.
@@ -266,8 +267,8 @@ mod tests {
         let mut file =
             Sqlite::open(&folder.path().join("test.db"), Access::Write).expect("a database");
         let newest = MIGRATIONS.len();
-        let known = runner(sqlite_texts().take(newest - 1)).expect("a runner");
-        known.run(file.driver()).expect("all but the newest");
+        let known = migrations(sqlite_texts().take(newest - 1)).expect("migrations");
+        runner(&known).run(file.driver()).expect("all but the newest");
         let refuse = format!(
             "create trigger crash before insert on refinery_schema_history \
              when new.version = {newest} begin select raise(abort, 'crash'); end"
@@ -279,15 +280,5 @@ mod tests {
         assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known() - 1);
         sqlite(&mut file).expect("the newest, which is not half there");
         assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known());
-    }
-
-    #[test]
-    fn no_list_of_values_has_more_than_two() {
-        for (name, text) in sqlite_texts().chain(postgres_texts()) {
-            for list in text.split(" in (").skip(1) {
-                let (list, _) = list.split_once(')').expect("the end of a list");
-                assert!(list.matches(',').count() < 2, "{name}: {list}");
-            }
-        }
     }
 }

@@ -8,25 +8,21 @@ use domain::quote::{Draft, PURPOSES, Quote, Route, Status, Step, Uma};
 use domain::rate::Rate;
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Settlement};
+use domain::transaction::Settlement;
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::accounts::{Named, destination_uuid, source_uuid};
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
-use crate::parties::{
-    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, address_uuid,
-    destination_uuid, source_uuid,
-};
+use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
 use crate::transactions::{
     StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes, position,
     read_facts, read_steps, stored_facts,
@@ -158,8 +154,6 @@ impl Record for Quote {
         "status",
         "source_account",
         "destination_account",
-        "own_account",
-        "payer",
         "sending_currency",
         "sending_minor",
         "fees_minor",
@@ -186,20 +180,8 @@ impl Record for Quote {
         (*key).into()
     }
 
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let draft = self.draft();
-        let listed = Listed {
-            platform: draft.platform.uuid(),
-            parties: parties(draft),
-            destination: Some(destination_uuid(draft.platform, &draft.destination)),
-            facet: facet(self.status()),
-        };
-        (draft.id.uuid(), listed.strands(&INDEXES).collect())
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
-        let parties = parties(draft);
         let price = &draft.price;
         let stored = Stored {
             source: StoredSource::of(&draft.source),
@@ -225,8 +207,6 @@ impl Record for Quote {
             Value::name(self.status().name()),
             Value::or_null(source_uuid(draft.platform, &draft.source)),
             destination_uuid(draft.platform, &draft.destination).into(),
-            parties.own_account.into(),
-            Value::or_null(parties.payer),
             Value::name(price.sent.currency().code()),
             price.sent.minor().into(),
             price.own_fees().minor().into(),
@@ -248,8 +228,6 @@ impl Record for Quote {
         let owner = read_owner(row)?;
         let (transaction, status) = (row.id()?, row.named(Status::from_name)?);
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let listed =
-            Parties { own_account: row.uuid()?, payer: row.uuid_or_null()?, own_address: None };
         let (sending_currency, sending_minor) = (row.currency()?, row.int()?);
         let fees_minor = row.int()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
@@ -311,8 +289,7 @@ impl Record for Quote {
             })
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
-        let is_listed = parties(&draft) == listed
-            && source_uuid(platform, &draft.source) == source_account
+        let is_listed = source_uuid(platform, &draft.source) == source_account
             && destination_uuid(platform, &draft.destination) == destination_account;
         if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
@@ -325,63 +302,6 @@ impl Record for Quote {
         }
         Ok(quote)
     }
-}
-
-/// The parts of the indexes by party: a quote is open for minutes.
-const PARTS: Parts = Parts {
-    passing: "status in ('PENDING', 'PROCESSING')",
-    lasting: "status not in ('PENDING', 'PROCESSING')",
-};
-
-/// The indexes of the list of quotes.
-pub(crate) static INDEXES: Indexes = {
-    const OF_PARTY: Index = Index {
-        tag: 0,
-        table: "quotes",
-        columns: &[],
-        condition: None,
-        parts: Some(PARTS),
-        brief: None,
-        is_kept_apart: false,
-        values: facet_values,
-        // What most quotes are made for is their execution.
-        passing: &[Status::Pending as u16, Status::Processing as u16],
-        usual: Some(Status::Completed as u16),
-        lagging: Status::ALL.len() as u16,
-        spans: SPANS_OF_PARTY,
-    };
-    Indexes {
-        by_platform: Index {
-            tag: 5,
-            columns: &["platform", "status"],
-            parts: None,
-            passing: &[],
-            usual: None,
-            lagging: 0,
-            spans: SPANS_OF_PLATFORM,
-            ..OF_PARTY
-        },
-        by_own_account: Index { tag: 6, columns: &["own_account", "status"], ..OF_PARTY },
-        by_destination: Index { tag: 7, columns: &["destination_account", "status"], ..OF_PARTY },
-        by_payer: Index { tag: 8, columns: &["payer", "status"], ..OF_PARTY },
-        by_own_address: None,
-    }
-};
-
-/// The accounts by which a quote is listed: whoever sends, pays.
-fn parties(draft: &Draft) -> Parties {
-    let (outgoing, source) = (Direction::Outgoing, Some(&draft.source));
-    Parties::of(draft.platform, draft.owner, outgoing, source, &draft.destination)
-}
-
-/// The facet of a quote in its lists.
-pub(crate) fn facet(status: Status) -> Facet {
-    Facet { group: 0, state: status as u16 }
-}
-
-fn facet_values(facet: Facet) -> Vec<Value> {
-    let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
-    vec![Value::or_null(status.map(|status| Value::name(status.name())))]
 }
 
 /// Which quotes are listed. Bounds are inclusive.
@@ -413,40 +333,42 @@ impl View<'_> {
         filter: &QuoteFilter,
         page: PageRequest,
     ) -> Result<Page<Quote>, StoreError> {
-        let mut parties = PartyFilter { owners: Vec::new(), accounts: Vec::new() };
-        parties.owners.extend(filter.owner.map(|owner| vec![owner]));
+        let runs = |column: &str, value: Uuid| {
+            let statuses = Status::ALL.into_iter();
+            let statuses = statuses.filter(|it| filter.status.is_none_or(|wanted| wanted == *it));
+            split_by(vec![Conditions::equal(column, value)], "status", statuses.map(Status::name))
+        };
+        let way = |column: &str, value: Uuid| Way {
+            runs: runs(column, value),
+            condition: Conditions::equal(column, value),
+        };
+        let mut owners: Vec<_> = filter.owner.into_iter().collect();
         if let Some(address) = &filter.sender {
             let Some(claim) = self.get::<UmaClaim>(address)? else { return Ok(Page::EMPTY) };
-            parties.owners.push(vec![Owner::Customer(claim.customer)]);
+            owners.push(Owner::Customer(claim.customer));
         }
-        let source = filter.source_account.map(|account| AccountFilter {
-            account,
-            is_address: false,
-            as_own: AsOwn::Always,
-            sides: &[Side::Payer],
-            condition: "source_account = ?",
-        });
-        let destination = |(account, is_address)| AccountFilter {
-            account,
-            is_address,
-            as_own: AsOwn::Never,
-            sides: &[Side::Destination],
-            condition: "destination_account = ?",
-        };
-        let account = filter.destination_account.map(|account| (account, false));
-        let receiver = filter.receiver.as_ref();
-        let receiver = receiver.map(|address| (address_uuid(platform, address), true));
-        let destinations = account.into_iter().chain(receiver).map(destination);
-        parties.accounts.extend(source.into_iter().chain(destinations));
-        let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };
-        let query = Query {
-            ways,
-            group: None,
-            state: filter.status.map(|status| status as u16),
-            horizon: None,
-            ids: Ids::made(filter.created_after, filter.created_before),
-            rest: Conditions::default(),
-        };
-        self.list(query, page)
+        let mut ways = Vec::new();
+        for owner in owners {
+            if !self.is_owner(platform, owner)? {
+                return Ok(Page::EMPTY);
+            }
+            ways.push(way("owner", owner.uuid()));
+        }
+        let receiver = filter.receiver.clone().map(Named::Address);
+        let accounts = [
+            ("source_account", filter.source_account.map(Named::Account)),
+            ("destination_account", filter.destination_account.map(Named::Account)),
+            ("destination_account", receiver),
+        ];
+        for (column, named) in accounts {
+            let Some(named) = named else { continue };
+            let Some(key) = self.list_key(platform, &named)? else { return Ok(Page::EMPTY) };
+            ways.push(way(column, key));
+        }
+        if ways.is_empty() {
+            ways.push(way("platform", platform.uuid()));
+        }
+        let ids = Ids::made(filter.created_after, filter.created_before);
+        self.list(Query { ways, ..Query::of(Way::only(Vec::new()), ids) }, page)
     }
 }

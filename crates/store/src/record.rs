@@ -5,7 +5,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use domain::transaction::Transaction;
-use uuid::Uuid;
 
 use crate::books::{POSTINGS, Postings};
 use crate::cache::{self, Generations};
@@ -13,8 +12,6 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::shelf::Shelf;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
-use crate::strands::Strand;
-use crate::tallies::Deltas;
 
 /// A row of one table, with its mapping between columns and domain values. Every table of records
 /// has a `version` column besides those named here: an update states the version that it read, and
@@ -28,9 +25,6 @@ pub trait Record: Clone + Send + Sync + 'static {
     const COLUMNS: &'static [&'static str];
     /// Whether rows say who there is and not what happens ([`Shape::nouns`]).
     const IS_NOUN: bool = false;
-
-    /// Whether rows stand in the order of time on the embedded engine ([`Shape::segmented`]).
-    const IN_SEGMENTS: bool = false;
 
     /// How many rows of one generation the lane remembers ([`crate::cache`]).
     const GENERATION_MAX: usize = cache::GENERATION_MAX;
@@ -46,11 +40,6 @@ pub trait Record: Clone + Send + Sync + 'static {
 
     /// Reads a row and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
-
-    /// The row's id and the strands of its lists that it is in; none if the table has no lists.
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        (Uuid::nil(), Vec::new())
-    }
 
     /// Where rows of this table stay that were looked at, if it is one that only a server changes
     /// and no command beside it.
@@ -124,20 +113,15 @@ impl<R: Record> Slots<R> {
         self.0.extend(newer.0);
     }
 
-    /// The writes that bring every changed row into the database, and what they add to tallies.
+    /// The writes that bring every changed row into the database.
     pub(crate) fn writes(
         &self,
         cache: &mut Remembered,
         keyring: &Keyring,
-        tallies: &mut Deltas,
         writes: &mut Vec<Write>,
     ) {
         let (mut inserted, mut updated) = (Vec::new(), Vec::new());
         for (key, row) in &self.0 {
-            let before = R::remembered(cache).get(key).and_then(|found| found.row.as_ref());
-            let before = before.map_or_else(Vec::new, |before| before.strands().1);
-            let (id, after) = row.strands();
-            tallies.moved(id, &before, &after);
             let mut values = row.values(keyring);
             match version_of::<R>(cache, key) {
                 0 => inserted.push(values),
@@ -234,16 +218,15 @@ macro_rules! tables {
                 $(self.$field.merge(newer.$field);)*
             }
 
-            /// The writes of every changed row, referenced tables before those that refer to them,
-            /// and what they do to tallies.
+            /// The writes of every changed row, referenced tables before those that refer to them.
             pub(crate) fn writes(
                 &self,
                 cache: &mut Remembered,
                 keyring: &Keyring,
-            ) -> (Vec<Write>, Deltas) {
-                let (mut tallies, mut writes) = (Deltas::default(), Vec::new());
-                $(self.$field.writes(cache, keyring, &mut tallies, &mut writes);)*
-                (writes, tallies)
+            ) -> Vec<Write> {
+                let mut writes = Vec::new();
+                $(self.$field.writes(cache, keyring, &mut writes);)*
+                writes
             }
 
             /// Remembers every changed row as it is in the database now.
@@ -326,7 +309,6 @@ tables! {
     bulk_imports: domain::bulk_import::BulkImport,
     bulk_parts: domain::bulk_import::Part,
     outboxes: crate::events::Outbox,
-    counted: crate::tallies::lag::Counted,
     deliveries: domain::delivery::Delivery,
 }
 
@@ -353,7 +335,6 @@ macro_rules! record_table {
             static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
             SHAPE.get_or_init(|| {
                 $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS, Self::IS_NOUN)
-                    .in_segments(Self::IN_SEGMENTS)
             })
         }
     };

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::error::StoreError;
-use crate::strands::{Membership, Strand};
 
 /// A value of one column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -259,9 +258,6 @@ pub struct Shape {
     pub nouns: bool,
     /// What an upsert does with a row that is there: the text behind the key that is.
     pub merge: Option<&'static str>,
-    /// Whether rows, of which there are many and which only come, stand in the order of time on the
-    /// embedded engine: its table has a `segment` before the key (`sqlite/segments.rs`).
-    pub segmented: bool,
     texts: OnceLock<Texts>,
 }
 
@@ -279,17 +275,6 @@ pub struct Texts {
     pub upsert: Option<String>,
     /// The key.
     pub delete: String,
-    /// Those of a table in segments ([`Shape::segmented`]) on the embedded engine.
-    pub in_segment: Option<InSegment>,
-}
-
-/// The statements of a table in segments for one row each.
-#[derive(Debug)]
-pub struct InSegment {
-    /// The row of a segment with a key: all columns and, where there is one, the version.
-    pub row: String,
-    /// All columns, then the segment, at version 1.
-    pub insert: String,
 }
 
 impl Shape {
@@ -300,16 +285,7 @@ impl Shape {
         key: usize,
         merge: Option<&'static str>,
     ) -> Self {
-        Self {
-            table,
-            columns,
-            key,
-            versioned: false,
-            nouns: false,
-            merge,
-            segmented: false,
-            texts: OnceLock::new(),
-        }
+        Self { table, columns, key, versioned: false, nouns: false, merge, texts: OnceLock::new() }
     }
 
     /// A table of records: the first column is the key, and there is a version.
@@ -321,14 +297,6 @@ impl Shape {
         let mut shape = Self::new(table, columns, 1, None);
         (shape.versioned, shape.nouns) = (true, nouns);
         shape
-    }
-
-    /// The same table, with rows in the order of time on the embedded engine
-    /// ([`Shape::segmented`]).
-    #[must_use]
-    pub fn in_segments(mut self, segmented: bool) -> Self {
-        self.segmented = segmented;
-        self
     }
 
     /// The columns of [`Texts::select`], `version` with them.
@@ -380,17 +348,6 @@ impl Shape {
                 )
             }),
             delete: format!("delete from {table} where {}", pairs(keys, 1, " and ")),
-            in_segment: self.segmented.then(|| InSegment {
-                row: format!(
-                    "select {list}{version} from {table} where segment = $1 and {}",
-                    pairs(keys, 2, " and ")
-                ),
-                insert: format!(
-                    "insert into {table} ({list}, segment{version}) \
-                     values ({numbered}, ${}{first_version})",
-                    columns.len() + 1
-                ),
-            }),
         }
     }
 }
@@ -535,25 +492,6 @@ pub trait Connection: Send {
 
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
-
-    /// Notes rows that came into strands that the engine keeps apart (`Strand::is_kept_apart`), and
-    /// that left them, behind the write that changed them. Where an index has them, there is
-    /// nothing to be done.
-    fn move_apart(&mut self, _: &[Membership]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    /// The rows of a strand that is kept apart (`Strand::is_kept_apart`) which may not be there
-    /// yet; none if the engine has it in an index of its table.
-    fn kept_apart(&mut self, _: &Strand) -> Result<Option<Vec<uuid::Uuid>>, StoreError> {
-        Ok(None)
-    }
-
-    /// Makes what the engine keeps apart from the rows of the tables, in a transaction: whoever
-    /// wrote them as they are has not noted them.
-    fn keep_apart_anew(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
 
     /// Whether a question crosses a network, so that asking for many rows at once is worth work.
     fn is_remote(&self) -> bool;

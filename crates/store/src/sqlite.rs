@@ -2,13 +2,8 @@
 //! disk before its answer leaves.
 
 mod checkpoints;
-mod filters;
-pub(crate) mod listed;
-pub(crate) mod segments;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -16,14 +11,10 @@ use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
-use crate::idempotency::Scope;
 use crate::migrate;
 use crate::pause::pause;
 use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
-use crate::sqlite::listed::Listed;
-use crate::sqlite::segments::Segments;
-use crate::strands::{Membership, Strand};
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.
@@ -58,32 +49,6 @@ pub struct Sqlite {
     data_version: Option<i64>,
     /// Who moves the log into the database file beside this connection, if it does not itself.
     checkpoints: Option<Checkpoints>,
-    /// What the one who writes and those who read beside share.
-    shared: Option<Arc<Shared>>,
-    /// Whether this is the one who writes.
-    writes: bool,
-}
-
-/// What all connections of a store to one file know besides what stands in it.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    is_taken: AtomicBool,
-    segments: Segments,
-    listed: Listed,
-}
-
-impl Shared {
-    /// Becomes the knowledge of a connection that writes; `false` if another one has it already.
-    pub(crate) fn take(&self) -> bool {
-        !self.is_taken.swap(true, Ordering::AcqRel)
-    }
-
-    /// The connection that writes is closed. What others write from now on is not known.
-    fn release(&self) {
-        self.segments.release();
-        self.listed.release();
-        self.is_taken.store(false, Ordering::Release);
-    }
 }
 
 /// How a file is opened.
@@ -131,8 +96,7 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        let (shared, writes) = (None, false);
-        Ok(Self { connection, data_version: None, checkpoints: None, shared, writes })
+        Ok(Self { connection, data_version: None, checkpoints: None })
     }
 
     /// Opens the file for the one who writes all the time: with memory for the pages that it
@@ -147,27 +111,7 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Shares what is known besides what stands in the file: with those who read, as the one who
-    /// writes, or with the one who writes.
-    #[must_use]
-    pub(crate) fn sharing(mut self, shared: Arc<Shared>, writes: bool) -> Self {
-        (self.shared, self.writes) = (Some(shared), writes);
-        self
-    }
-
-    /// Takes up what whoever reads would look for each time until this connection has written.
-    pub(crate) fn take_up(&mut self) -> Result<(), StoreError> {
-        self.begin_read()?;
-        let taken = match self.written() {
-            Some(shared) => shared.listed.catch_up(&self.connection, true),
-            None => Ok(()),
-        };
-        self.rollback()?;
-        taken
-    }
-
-    /// Finds out, in a transaction, who has written since this connection has had the turn last,
-    /// and takes up what that was.
+    /// Finds out, in a transaction, who has written since this connection has had the turn last.
     fn look_around(&mut self) -> Result<Turn, StoreError> {
         // It changes with every commit of another connection, and only with those.
         let version: i64 = self
@@ -176,12 +120,6 @@ impl Sqlite {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(failure)?;
         let is_own = self.data_version == Some(version);
-        if let Some(shared) = self.written() {
-            if !is_own {
-                shared.segments.catch_up(&self.connection)?;
-            }
-            shared.listed.catch_up(&self.connection, !is_own)?;
-        }
         self.data_version = Some(version);
         Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
     }
@@ -247,10 +185,6 @@ impl Connection for Sqlite {
             // (docs/decisions/0002).
             other => StoreError::OutcomeUnknown(other.to_string()),
         })?;
-        if let Some(shared) = self.written() {
-            shared.segments.ended(true);
-            shared.listed.ended(true);
-        }
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.committed(&self.connection);
         }
@@ -258,10 +192,6 @@ impl Connection for Sqlite {
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {
-        if let Some(shared) = self.written() {
-            shared.segments.ended(false);
-            shared.listed.ended(false);
-        }
         if self.connection.is_autocommit() {
             return Ok(());
         }
@@ -279,9 +209,6 @@ impl Connection for Sqlite {
         keys: &[Value],
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        if let Some(in_segment) = &shape.texts().in_segment {
-            return keys.iter().try_for_each(|key| self.find(&in_segment.row, shape, key, each));
-        }
         for key in keys {
             let key = std::slice::from_ref(key);
             self.query(&shape.texts().select, key, shape.width(), each)?;
@@ -290,14 +217,10 @@ impl Connection for Sqlite {
     }
 
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
-        for Write { shape, change, mut rows } in writes {
+        for Write { shape, change, rows } in writes {
             let texts = shape.texts();
-            let in_segment = texts.in_segment.as_ref().filter(|_| change == Change::Insert);
-            if in_segment.is_some() {
-                self.place(shape, &mut rows)?;
-            }
             let text = match change {
-                Change::Insert => Some(in_segment.map_or(&texts.insert, |it| &it.insert)),
+                Change::Insert => Some(&texts.insert),
                 Change::Update => texts.update.as_ref(),
                 Change::Upsert => texts.upsert.as_ref(),
                 Change::Delete => Some(&texts.delete),
@@ -324,30 +247,8 @@ impl Connection for Sqlite {
                     return Err(lost());
                 }
             }
-            if let Some(shared) = self.written().filter(|_| in_segment.is_some()) {
-                shared.segments.keep_filters(&self.connection)?;
-            }
         }
         Ok(())
-    }
-
-    fn move_apart(&mut self, memberships: &[Membership]) -> Result<(), StoreError> {
-        self.in_transaction()?;
-        match self.written() {
-            Some(shared) => shared.listed.add(&self.connection, memberships),
-            None if memberships.is_empty() => Ok(()),
-            None => Err(StoreError::Engine("this connection moves nothing apart".to_owned())),
-        }
-    }
-
-    fn kept_apart(&mut self, strand: &Strand) -> Result<Option<Vec<uuid::Uuid>>, StoreError> {
-        let listed = self.shared.as_deref().map(|shared| &shared.listed);
-        listed::waiting(&self.connection, listed, strand).map(Some)
-    }
-
-    fn keep_apart_anew(&mut self) -> Result<(), StoreError> {
-        self.in_transaction()?;
-        listed::make(&self.connection)
     }
 
     fn is_remote(&self) -> bool {
@@ -411,8 +312,6 @@ impl Connection for Sqlite {
         })
         .map_err(failure)?;
         found.extend(migrate::sqlite_differences(&self.connection)?);
-        found.extend(segments::findings(&self.connection)?);
-        found.extend(listed::findings(&self.connection)?);
         // One line for each table and its parent, not for each row: rows have no names here.
         let mut orphans = std::collections::BTreeMap::<(String, String), u64>::new();
         each("pragma foreign_key_check", &mut |row| {
@@ -427,20 +326,6 @@ impl Connection for Sqlite {
     }
 }
 
-impl Drop for Sqlite {
-    fn drop(&mut self) {
-        if let Some(shared) = self.written() {
-            shared.release();
-        }
-    }
-}
-
-/// A key of a table in segments, if it is one.
-fn scope_of(key: &Value) -> Option<Scope> {
-    let Value::Bytes(bytes) = key else { return None };
-    bytes.as_slice().try_into().ok()
-}
-
 fn lost() -> StoreError {
     StoreError::OutcomeUnknown("the transaction was lost".to_owned())
 }
@@ -449,48 +334,6 @@ impl Sqlite {
     /// Refuses to write outside a transaction.
     fn in_transaction(&self) -> Result<(), StoreError> {
         if self.connection.is_autocommit() { Err(lost()) } else { Ok(()) }
-    }
-
-    /// What is known besides what stands in the file, if this is the one who writes.
-    fn written(&self) -> Option<&Shared> {
-        self.shared.as_deref().filter(|_| self.writes)
-    }
-
-    /// Hands over the row with this key of a table in segments.
-    fn find(
-        &mut self,
-        sql: &str,
-        shape: &'static Shape,
-        key: &Value,
-        each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let Some(scope) = scope_of(key) else { return Ok(()) };
-        let known = self.shared.as_deref().and_then(|it| it.segments.candidates(&scope));
-        for segment in known.map_or_else(|| segments::all(&self.connection), Ok)? {
-            let mut is_found = false;
-            self.query(sql, &[segment.into(), key.clone()], shape.width(), &mut |values| {
-                is_found = true;
-                each(values)
-            })?;
-            if is_found {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives new rows of a table in segments theirs, behind their columns.
-    fn place(&self, shape: &Shape, rows: &mut [Vec<Value>]) -> Result<(), StoreError> {
-        let refused = |what: &str| StoreError::Engine(format!("{}: {what}", shape.table));
-        let scopes: Option<Vec<_>> =
-            rows.iter().map(|row| row.first().and_then(scope_of)).collect();
-        let scopes = scopes.ok_or_else(|| refused("a key is no scope"))?;
-        let shared = self.written();
-        let shared = shared.ok_or_else(|| refused("this connection adds no rows"))?;
-        for (row, segment) in rows.iter_mut().zip(shared.segments.place(&scopes)?) {
-            row.push(segment.into());
-        }
-        Ok(())
     }
 
     fn run(&mut self, sql: &str) -> Result<(), StoreError> {

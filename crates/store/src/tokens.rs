@@ -5,15 +5,13 @@ use std::sync::Arc;
 use domain::id::{PlatformId, TokenId};
 use domain::time::Timestamp;
 use domain::token::{Permissions, Token};
-use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
+use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way};
 use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Branch, Conditions, Page, PageRequest, Query, Way};
 use crate::sql::{Row, Value};
-use crate::strands::{Facet, Ids, Index, SPANS_OF_PARTY, Strand};
 
 impl Record for Token {
     type Key = TokenId;
@@ -38,15 +36,6 @@ impl Record for Token {
 
     fn key_value(key: &TokenId) -> Value {
         (*key).into()
-    }
-
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let strand = Strand {
-            index: &BY_PLATFORM,
-            leader: self.platform.uuid(),
-            facet: facet(self.revoked),
-        };
-        (self.id.uuid(), vec![strand])
     }
 
     fn values(&self, _: &Keyring) -> Vec<Value> {
@@ -83,27 +72,6 @@ impl Record for Token {
         }
         Ok(token)
     }
-}
-
-/// The index of the list of tokens.
-pub(crate) static BY_PLATFORM: Index = Index {
-    tag: 12,
-    table: "tokens",
-    columns: &["platform", "revoked"],
-    condition: None,
-    parts: None,
-    brief: None,
-    is_kept_apart: false,
-    values: |facet| vec![Value::Int(facet.group.into())],
-    passing: &[],
-    usual: None,
-    lagging: 0,
-    spans: SPANS_OF_PARTY,
-};
-
-/// The facet of a token in its list.
-pub(crate) fn facet(is_revoked: bool) -> Facet {
-    Facet { group: is_revoked.into(), state: 0 }
 }
 
 /// Which tokens are listed. Bounds are inclusive.
@@ -146,17 +114,15 @@ impl View<'_> {
         filter: &TokenFilter,
         page: PageRequest,
     ) -> Result<Page<Token>, StoreError> {
-        let group = Some(filter.revoked.into());
-        let branch = Branch { index: &BY_PLATFORM, leaders: [platform.uuid(); 2], group };
-        let way = Way { branches: vec![branch], conditions: Conditions::default() };
+        let mut run = Conditions::equal("platform", platform);
+        run.and("revoked = ?", [filter.revoked.into()]);
         let mut rest = Conditions::default();
         rest.and_if("name = ?", filter.name.as_deref())
             .and_if("updated_at >= ?", filter.updated_after)
             .and_if("updated_at <= ?", filter.updated_before);
         let ids = Ids::made(filter.created_after, filter.created_before);
-        self.list(
-            Query { ways: vec![way], group: None, state: None, horizon: None, ids, rest },
-            page,
-        )
+        // A platform has few tokens, and their list always says how many (specification 4.3).
+        let count_max = u64::MAX;
+        self.list(Query { rest, count_max, ..Query::of(Way::only(vec![run]), ids) }, page)
     }
 }

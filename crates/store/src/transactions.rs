@@ -1,8 +1,10 @@
 //! Transactions in the store.
 
+mod list;
+
 use domain::account_info::AccountType;
 use domain::currency::Currency;
-use domain::id::{Owner, PlatformId, QuoteId, TransactionId};
+use domain::id::{QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::pricing::Multipliers;
@@ -18,20 +20,16 @@ use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::accounts::{address_uuid, destination_uuid, source_uuid};
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
-use crate::parties::{
-    AccountFilter, AsOwn, Indexes, Listed, Parties, PartyFilter, Side, address_uuid,
-    destination_uuid, source_uuid,
-};
-use crate::readers::View;
 use crate::record::{Record, record_table};
-use crate::select::{Conditions, Page, PageRequest, Query};
 use crate::shelf::Shelf;
 use crate::sql::{Row, Value};
-use crate::strands::{Brief, Facet, Ids, Index, Parts, SPANS_OF_PARTY, SPANS_OF_PLATFORM, Strand};
-use crate::tallies::lag;
+
+pub use self::list::TransactionFilter;
+pub use crate::accounts::Named;
 
 /// The parts of a transaction that are kept inside the sealed column, under names of one letter:
 /// they are written twice with every payment.
@@ -353,8 +351,6 @@ impl Record for Transaction {
         "failure_reason",
         "source_account",
         "destination_account",
-        "own_account",
-        "payer",
         "own_address",
         "sending_currency",
         "sending_minor",
@@ -381,19 +377,6 @@ impl Record for Transaction {
 
     fn key_value(key: &TransactionId) -> Value {
         (*key).into()
-    }
-
-    fn strands(&self) -> (Uuid, Vec<Strand>) {
-        let draft = self.draft();
-        let destination = destination_uuid(draft.platform, &draft.destination);
-        let parties = parties(draft);
-        let listed = Listed {
-            platform: draft.platform.uuid(),
-            parties,
-            destination: Some(destination).filter(|account| *account != parties.own_account),
-            facet: facet(draft.direction, self.status()),
-        };
-        (draft.id.uuid(), listed.strands(&INDEXES).collect())
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
@@ -433,7 +416,6 @@ impl Record for Transaction {
             .or_else(|| source.and_then(Source::currency))
             .map_or(Value::Null, |currency| Value::name(currency.code()));
         let step = |step: &Step| (position(&Status::ALL, step.status), step.at);
-        let parties = parties(draft);
         let [owner_kind, owner] = owner_values(draft.owner);
         vec![
             draft.id.into(),
@@ -446,9 +428,7 @@ impl Record for Transaction {
             self.failure().map_or(Value::Null, |reason| Value::name(reason.name())),
             Value::or_null(source_account),
             destination_uuid(draft.platform, &draft.destination).into(),
-            parties.own_account.into(),
-            Value::or_null(parties.payer),
-            Value::or_null(parties.own_address),
+            Value::or_null(own_address(draft)),
             sending_currency,
             Value::or_null(draft.sent.map(Sending::minor)),
             Value::name(draft.received.currency().code()),
@@ -477,11 +457,7 @@ impl Record for Transaction {
             })
             .transpose()?;
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let listed = Parties {
-            own_account: row.uuid()?,
-            payer: row.uuid_or_null()?,
-            own_address: row.uuid_or_null()?,
-        };
+        let listed_address = row.uuid_or_null()?;
         let sending_currency = row
             .text_or_null()?
             .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
@@ -566,7 +542,7 @@ impl Record for Transaction {
         };
         let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
         let source = draft.source.as_ref().and_then(|source| source_uuid(platform, source));
-        let is_listed = parties(&draft) == listed
+        let is_listed = own_address(&draft) == listed_address
             && source == source_account
             && destination_uuid(platform, &draft.destination) == destination_account;
         if !is_listed {
@@ -583,196 +559,17 @@ impl Record for Transaction {
     }
 }
 
-/// The accounts by which a transaction is listed.
-fn parties(draft: &Draft) -> Parties {
-    let (platform, source) = (draft.platform, draft.source.as_ref());
-    let own = draft.uma.as_ref().map(|uma| match draft.direction {
+/// The key of the owner's own address, if the payment is one between addresses. The other side's is
+/// the source or the destination.
+fn own_address(draft: &Draft) -> Option<Uuid> {
+    let uma = draft.uma.as_ref()?;
+    let own = match draft.direction {
         Direction::Outgoing => &uma.sender,
         Direction::Incoming => &uma.receiver,
-    });
-    Parties {
-        own_address: own.map(|address| address_uuid(platform, address)),
-        ..Parties::of(platform, draft.owner, draft.direction, source, &draft.destination)
-    }
+    };
+    Some(address_uuid(draft.platform, own))
 }
 
 pub(crate) fn position<T: PartialEq>(all: &[T], one: T) -> usize {
     all.iter().position(|known| *known == one).expect("the list has every value")
-}
-
-/// The parts of the indexes by party: a payment passes through the first in seconds.
-const PARTS: Parts = Parts {
-    passing: "(status in ('CREATED', 'PENDING') or status = 'PROCESSING')",
-    lasting: "status not in ('CREATED', 'PENDING') and status <> 'PROCESSING'",
-};
-
-/// Money that is to be paid out is pending until its rail was asked for the first time.
-const OUTGOING_PENDING: Brief = Brief {
-    facet: Facet { group: group(Direction::Outgoing), state: Status::Pending as u16 },
-    is: "status = 'PENDING' and direction <> 'INCOMING'",
-    is_not: "(status <> 'PENDING' or direction = 'INCOMING')",
-};
-
-/// The indexes of the list of transactions.
-pub(crate) static INDEXES: Indexes = {
-    const OF_PARTY: Index = Index {
-        tag: 0,
-        table: "transactions",
-        columns: &[],
-        condition: None,
-        parts: Some(PARTS),
-        brief: Some(OUTGOING_PENDING),
-        is_kept_apart: true,
-        values: facet_values,
-        // Most payments end as completed.
-        passing: &[Status::Created as u16, Status::Pending as u16, Status::Processing as u16],
-        usual: Some(Status::Completed as u16),
-        lagging: Status::ALL.len() as u16,
-        spans: SPANS_OF_PARTY,
-    };
-    Indexes {
-        by_platform: Index {
-            tag: 1,
-            columns: &["platform", "direction", "status"],
-            parts: None,
-            is_kept_apart: false,
-            passing: &[],
-            usual: None,
-            lagging: 0,
-            spans: SPANS_OF_PLATFORM,
-            ..OF_PARTY
-        },
-        by_own_account: Index {
-            tag: 2,
-            columns: &["own_account", "direction", "status"],
-            ..OF_PARTY
-        },
-        by_destination: Index {
-            tag: 3,
-            columns: &["destination_account", "direction", "status"],
-            condition: Some("destination_account <> own_account"),
-            ..OF_PARTY
-        },
-        by_payer: Index { tag: 4, columns: &["payer", "direction", "status"], ..OF_PARTY },
-        by_own_address: Some(Index {
-            tag: 15,
-            columns: &["own_address", "direction", "status"],
-            ..OF_PARTY
-        }),
-    }
-};
-
-/// The facet of a transaction in its lists.
-pub(crate) fn facet(direction: Direction, status: Status) -> Facet {
-    Facet { group: group(direction), state: status as u16 }
-}
-
-const fn group(direction: Direction) -> u8 {
-    match direction {
-        Direction::Incoming => 0,
-        Direction::Outgoing => 1,
-    }
-}
-
-fn facet_values(facet: Facet) -> Vec<Value> {
-    let mut directions = [Direction::Incoming, Direction::Outgoing].into_iter();
-    let direction = directions.find(|direction| group(*direction) == facet.group);
-    let status = Status::ALL.into_iter().find(|status| *status as u16 == facet.state);
-    vec![
-        Value::or_null(direction.map(|direction| Value::name(direction.name()))),
-        Value::or_null(status.map(|status| Value::name(status.name()))),
-    ]
-}
-
-/// An account or a UMA address that a list is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
-    /// An account, by its uuid.
-    Account(Uuid),
-    /// An address.
-    Address(UmaAddress),
-}
-
-impl Named {
-    /// What stands for it in a platform's lists, and whether that is an address.
-    pub(crate) fn key(&self, platform: PlatformId) -> (Uuid, bool) {
-        match self {
-            Self::Account(account) => (*account, false),
-            Self::Address(address) => (address_uuid(platform, address), true),
-        }
-    }
-}
-
-/// Which transactions are listed. Bounds are inclusive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TransactionFilter {
-    /// Of this customer, or of the platform itself.
-    pub owner: Option<Owner>,
-    /// Of customers with this name of the platform's.
-    pub platform_customer_id: Option<String>,
-    /// From this account.
-    pub source_account: Option<Named>,
-    /// To this account.
-    pub destination_account: Option<Named>,
-    /// From or to this account.
-    pub either_account: Option<Named>,
-    /// In this status.
-    pub status: Option<Status>,
-    /// In this direction.
-    pub direction: Option<Direction>,
-    /// With this reconciliation reference.
-    pub reference: Option<String>,
-    /// Made then or later.
-    pub created_after: Option<Timestamp>,
-    /// Made then or earlier.
-    pub created_before: Option<Timestamp>,
-}
-
-impl View<'_> {
-    /// A platform's transactions.
-    pub fn transactions(
-        &mut self,
-        platform: PlatformId,
-        filter: &TransactionFilter,
-        page: PageRequest,
-    ) -> Result<Page<Transaction>, StoreError> {
-        let mut parties = PartyFilter { owners: Vec::new(), accounts: Vec::new() };
-        let mut rest = Conditions::default();
-        parties.owners.extend(filter.owner.map(|owner| vec![owner]));
-        if let Some(name) = &filter.platform_customer_id {
-            match self.owners_named(platform, name)? {
-                Some(owners) => parties.owners.push(owners),
-                None => {
-                    rest.and("platform_customer_id = ?", [name.as_str().into()]);
-                }
-            }
-        }
-        let (paid_from, paid_to) =
-            (AsOwn::In(group(Direction::Outgoing)), AsOwn::In(group(Direction::Incoming)));
-        let payer = "(source_account = ? or own_address = ? and direction = 'OUTGOING')";
-        let destination = "(destination_account = ? or own_address = ? and direction = 'INCOMING')";
-        let either = "(source_account = ? or destination_account = ? or own_address = ?)";
-        let accounts: [(_, _, &[Side], _); 3] = [
-            (&filter.source_account, paid_from, &[Side::Payer], payer),
-            (&filter.destination_account, paid_to, &[Side::Destination], destination),
-            (&filter.either_account, AsOwn::Always, &[Side::Payer, Side::Destination], either),
-        ];
-        parties.accounts.extend(accounts.into_iter().filter_map(
-            |(named, as_own, sides, condition)| {
-                let (account, is_address) = named.as_ref()?.key(platform);
-                Some(AccountFilter { account, is_address, as_own, sides, condition })
-            },
-        ));
-        let referenced = filter.reference.as_deref().map_or(Ids::ALL, Ids::referenced);
-        let Some(ways) = self.ways(platform, &INDEXES, &parties)? else { return Ok(Page::EMPTY) };
-        let query = Query {
-            ways,
-            group: filter.direction.map(group),
-            state: filter.status.map(|status| status as u16),
-            horizon: lag::horizon(&INDEXES.by_platform, platform.uuid()),
-            ids: Ids::made(filter.created_after, filter.created_before).and(referenced),
-            rest,
-        };
-        self.list(query, page)
-    }
 }

@@ -33,8 +33,6 @@ use crate::leases::Duty;
 use crate::record::{Record, Tables, Wanted, load};
 use crate::shelf::Shelf;
 use crate::sql::{Connection, Turn, Write};
-use crate::strands::Membership;
-use crate::tallies::lag::{Counted, Lags};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -119,8 +117,6 @@ pub(crate) enum Ran {
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
-    memberships: Vec<Membership>,
-    lags: Lags,
     /// The payments that are among what is written.
     transactions: Vec<TransactionId>,
 }
@@ -151,25 +147,19 @@ impl Writing {
         let mut first = Vec::new();
         for batch in self.batches.iter_mut().take_while(|batch| batch.nearer.is_empty()) {
             first.append(&mut batch.writes);
-            if !batch.memberships.is_empty() || !batch.lags.is_empty() {
-                break;
-            }
         }
         first
     }
 
     /// Writes what is still to be written, in the order of the batches.
     pub(crate) fn write(&mut self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        for Prepared { nearer, writes, memberships, lags, .. } in std::mem::take(&mut self.batches)
-        {
+        for Prepared { nearer, writes, .. } in std::mem::take(&mut self.batches) {
             for (platform, millis) in nearer {
                 timers::bring_nearer(connection, platform, millis)?;
             }
             if !writes.is_empty() {
                 connection.write(writes)?;
             }
-            connection.move_apart(&memberships)?;
-            lags.write(connection)?;
         }
         Ok(())
     }
@@ -289,7 +279,6 @@ impl<'a> Batch<'a> {
             self.missing.rows.idempotency.extend(scopes);
             self.missing.rows.ledger_accounts.extend(self.cache.recent());
             let told = self.cache.told();
-            self.missing.rows.counted.extend(told.iter().copied());
             self.missing.rows.outboxes.extend(told);
             if self.cache.rows.leases.get(&Duty::Jobs).is_none() {
                 self.missing.rows.leases.insert(Duty::Jobs);
@@ -322,17 +311,15 @@ impl<'a> Batch<'a> {
 
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
-        let Self { keyring, cache, mut changes, .. } = self;
-        let (mut writes, mut tallies) = changes.tables.writes(&mut cache.rows, keyring);
-        let memberships = std::mem::take(&mut tallies.memberships);
-        let lags = tallies.settle(cache, keyring, &mut changes.tables.counted, &mut writes);
+        let Self { keyring, cache, changes, .. } = self;
+        let mut writes = changes.tables.writes(&mut cache.rows, keyring);
         writes.push(books::write(changes.postings.values().flatten()));
         writes.push(events::write(&changes.events, keyring));
         writes.extend(timers::writes(&changes.timers));
         writes.retain(|write| !write.rows.is_empty());
         let transactions = changes.tables.transactions.keys().copied().collect();
         let nearer = changes.nearer.clone();
-        (Prepared { nearer, writes, memberships, lags, transactions }, changes)
+        (Prepared { nearer, writes, transactions }, changes)
     }
 }
 
@@ -466,10 +453,8 @@ impl Unit<'_, '_> {
     }
 
     /// Adds a new quote.
-    pub fn add_quote(&mut self, quote: Quote) -> Result<(), StoreError> {
-        self.know_counted(quote.draft().platform)?;
+    pub fn add_quote(&mut self, quote: Quote) {
         self.put(quote);
-        Ok(())
     }
 
     /// Keeps a quote's change of state.
@@ -478,16 +463,8 @@ impl Unit<'_, '_> {
     }
 
     /// Adds a new transaction.
-    pub fn add_transaction(&mut self, transaction: Transaction) -> Result<(), StoreError> {
-        self.know_counted(transaction.draft().platform)?;
+    pub fn add_transaction(&mut self, transaction: Transaction) {
         self.put(transaction);
-        Ok(())
-    }
-
-    /// Makes known up to when a platform's rows are counted, for one that is new or goes to the
-    /// lists of another account.
-    pub fn know_counted(&mut self, platform: PlatformId) -> Result<(), StoreError> {
-        self.get::<Counted>(&platform).map(drop)
     }
 
     /// Keeps a transaction's change of state.

@@ -15,7 +15,6 @@ mod payment;
 mod states;
 mod events;
 mod money;
-mod numbers;
 mod people;
 mod approvals;
 mod deliveries;
@@ -32,7 +31,6 @@ use uuid::Uuid;
 use self::balances::Accounts;
 use self::events::Numbering;
 use self::money::Books;
-use self::numbers::Numbers;
 use self::parties::Parties;
 use self::people::Others;
 use crate::engine::{self, Engine};
@@ -119,8 +117,6 @@ predicates! {
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
     C4 "every identity check can be read, and waits for its time while it is its customer's open one",
     C5 "every import is as far as its parts, keeps no row that was gone through, and goes on",
-    N1 "every tally is the number of rows that it counts",
-    N2 "every payment and every quote is listed by its parties",
     P1 "no clock was moved where money is real",
     S2 "every sealed value opens with the key and holds what belongs there",
     S4 "whatever belongs to a platform refers only to what is the same platform's",
@@ -264,7 +260,6 @@ struct Run<'a> {
     last_reference: String,
     /// Sides of payments within this server whose other side was not met yet, by whoever pays.
     here: BTreeMap<Uuid, states::Side>,
-    numbers: Numbers,
     /// How the events of each platform are numbered.
     numbering: BTreeMap<PlatformId, Numbering>,
     /// Events that are about no payment and no account.
@@ -299,9 +294,7 @@ const TIMERS: &str = "select subject, kind, platform from timers";
 
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let fixed =
-        [SCHEMA, TIMERS, money::ACCOUNTS, numbers::TALLIES, numbers::GROUPS, numbers::COUNTED];
-    let fixed = fixed.map(str::to_owned).into_iter();
+    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS].map(str::to_owned).into_iter();
     fixed
         .chain(parties::statements())
         .chain(payment::statements())
@@ -327,9 +320,8 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 13] = [
+const PASSES: [Pass; 11] = [
     integrity,
-    numbers::groups,
     parties::check,
     timers,
     payment::check,
@@ -337,7 +329,6 @@ const PASSES: [Pass; 13] = [
     events::check,
     money::check,
     deliveries::check,
-    numbers::check,
     people::check,
     approvals::check,
     balances::check,
@@ -366,7 +357,6 @@ fn judge(
         books: Books::default(),
         last_reference: String::new(),
         here: BTreeMap::new(),
-        numbers: Numbers::default(),
         numbering: BTreeMap::new(),
         others: Others::default(),
         accounts: Accounts::default(),

@@ -15,7 +15,7 @@ use service::platforms::{self, NewPlatform};
 use service::{App, Error, identity, owners, tokens};
 use store::customers::CustomerFilter;
 use store::error::StoreError;
-use store::select::PageRequest;
+use store::list::PageRequest;
 use store::tokens::TokenFilter;
 
 use crate::command::{Failure, aligned, emit, print};

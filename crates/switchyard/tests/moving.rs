@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value;
 use tempfile::TempDir;
 use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, Instance, without_variables};
-use testbed::place::AS_OLDER_RELEASE;
+use testbed::place::AS_EARLIER_BUILD;
 use testbed::postgres::Database;
 use testbed::recorder::{Answer, Api, Load, Outcome, Recorder};
 
@@ -245,26 +245,22 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_an_older_release_is_restored() -> Result<()> {
+async fn a_database_of_an_earlier_build_is_refused() -> Result<()> {
     let place = Place::new()?;
     place.left("live.db", 60).await?;
     let backup = "backup --database-url sqlite://live.db --to";
     place.done(&format!("{backup} older.db"))?;
-    Connection::open(place.path("older.db"))?.execute_batch(AS_OLDER_RELEASE)?;
-    place.done("restore --from older.db --database-url sqlite://new.db")?;
-    ensure!(held(&place.path("new.db"))? == held(&place.path("live.db"))?, "not the same payments");
-    ensure!(!place.names()?.iter().any(|name| name.starts_with(".switchyard")), "left behind");
-    place.done("verify --database-url sqlite://new.db")?;
-    let server = place.installation("new.db").start()?;
-    Api::new(&[server.base()])?.ready().await?;
-
-    // An operator who makes a backup before an upgrade may want to go back.
-    Connection::open(place.path("live.db"))?.execute_batch(AS_OLDER_RELEASE)?;
-    let before = format!("{backup} before.db");
-    place.refused(&before, 1, "has schema 3 and this program has schema")?;
-    ensure!(!place.path("before.db").exists(), "it was kept");
+    Connection::open(place.path("older.db"))?.execute_batch(AS_EARLIER_BUILD)?;
+    let what = "by an earlier build of Switchyard, which this one cannot read; start with an empty";
+    place.refused("restore --from older.db --database-url sqlite://new.db", 1, what)?;
+    ensure!(!place.path("new.db").exists(), "it was kept");
     let missing_key = format!("{backup} before.db --key-file no.key");
-    place.refused(&missing_key, 2, "there is no key at no.key")
+    place.refused(&missing_key, 2, "there is no key at no.key")?;
+
+    Connection::open(place.path("live.db"))?.execute_batch(AS_EARLIER_BUILD)?;
+    place.refused(&format!("{backup} before.db"), 1, what)?;
+    ensure!(!place.path("before.db").exists(), "it was kept");
+    place.refused("serve --database-url sqlite://live.db", 1, what)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

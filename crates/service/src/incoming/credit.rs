@@ -132,7 +132,5 @@ fn keep(
     reason: StatusReason,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    // It goes from the lists of one account to those of another.
-    unit.know_counted(transaction.draft().platform)?;
     lifecycle::advance(app, unit, transaction.kept_in(account), Event::Kept(reason), now)
 }

@@ -16,7 +16,7 @@ use domain::time::Timestamp;
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
 use store::events::{Endpoint, Numbered, Outbox, Place};
-use store::select::{Order, PageRequest};
+use store::list::{Order, PageRequest};
 use tokio::task::JoinSet;
 
 use crate::app::App;

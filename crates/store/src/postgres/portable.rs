@@ -132,7 +132,7 @@ fn types_of_columns(migrations: &[String]) -> BTreeMap<(String, String), Type> {
 fn all() -> Vec<String> {
     let migrations: Vec<_> = migrate::postgres_texts().map(|(_, text)| text).collect();
     let types = types_of_columns(&migrations);
-    let mut all = crate::statements(false);
+    let mut all = crate::statements();
     all.extend(super::statements());
     for shape in crate::shapes() {
         let version = shape.versioned.then_some("version");

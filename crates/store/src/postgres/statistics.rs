@@ -11,7 +11,7 @@
 pub(super) const TABLES_AS_THEY_CAME: &str = "select relname from pg_class \
      where relkind = 'r' and reloptions is null \
      and relnamespace = current_schema()::regnamespace \
-     and relname in ('transactions', 'quotes', 'tallies', 'ledger_accounts', 'postings', 'events', \
+     and relname in ('transactions', 'quotes', 'ledger_accounts', 'postings', 'events', \
      'timers', 'idempotency', 'deliveries') order by relname";
 
 /// Has the server look through a table once it has twice the rows, or was changed as often, and not

@@ -12,7 +12,6 @@ use uuid::Uuid;
 use super::events::Numbering;
 use super::parties::whole;
 use super::{Predicate, Run, shown};
-use crate::deliveries::{facet, strands};
 use crate::error::StoreError;
 use crate::events::{Endpoint, Outbox};
 use crate::record::Record;
@@ -85,7 +84,7 @@ fn check_events_of_deliveries(
     outboxes: &BTreeMap<Uuid, Outbox>,
 ) -> Result<(), StoreError> {
     let mut due: BTreeMap<Uuid, i64> = BTreeMap::new();
-    let Run { connection, findings, numbers, .. } = run;
+    let Run { connection, findings, .. } = run;
     connection.query(DELIVERED, &[], DELIVERED_COLUMNS.len(), &mut |values: Vec<Value>| {
         let name = format!("Delivery:{}", shown(values.first()));
         findings.saw(Predicate::W1, 1);
@@ -95,8 +94,7 @@ fn check_events_of_deliveries(
             let (id, resource, number) = (row.uuid()?, row.uuid()?, row.count()?);
             let (platform, ordinal) = (row.uuid()?, row.int()?);
             let said = (resource, number, row.named(EventKind::from_name)?);
-            let facet = facet(said.2, row.named(Status::from_name)?);
-            numbers.count(id, strands(platform, resource, facet));
+            row.named(Status::from_name)?;
             if is_of_none {
                 return Ok(None);
             }
@@ -124,10 +122,7 @@ fn check_events_of_deliveries(
                 }
             }
             Ok(None) => findings.broke(Predicate::W1, format!("{name} has no event")),
-            Err(error) => {
-                numbers.is_incomplete = true;
-                findings.unreadable(Predicate::W1, name, &error);
-            }
+            Err(error) => findings.unreadable(Predicate::W1, name, &error),
         }
         Ok(())
     })?;

@@ -15,20 +15,18 @@ use domain::uma_address::UmaAddress;
 use uuid::Uuid;
 
 use super::{Predicate, Run, shown};
+use crate::catalogue;
 use crate::error::StoreError;
 use crate::external_accounts::read_owner;
 use crate::idempotency::Answer;
 use crate::record::Record;
 use crate::sql::{Row, Value};
-use crate::strands::Strand;
-use crate::{catalogue, customers, external_accounts, tokens};
 
 const PLATFORMS: &str = "select id, mode, clock_ahead from platforms";
-const TOKENS: &str = "select id, platform, revoked from tokens";
+const TOKENS: &str = "select id, platform from tokens";
 const CUSTOMERS: &str = "select c.id, c.platform, c.uma_address, c.default_uma_deposit_account, \
-    u.customer, \
-    c.is_deleted, c.customer_type from customers c left join uma_addresses u on u.address = c.uma_address";
-const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, currency, status \
+    u.customer from customers c left join uma_addresses u on u.address = c.uma_address";
+const EXTERNAL_ACCOUNTS: &str = "select id, platform, owner_kind, owner, status \
     from external_accounts";
 const FINGERPRINTS: &str = "select fingerprint, external_account \
     from external_account_fingerprints";
@@ -143,63 +141,36 @@ fn platforms(run: &mut Run<'_>) -> Result<(), StoreError> {
 }
 
 fn tokens(run: &mut Run<'_>) -> Result<(), StoreError> {
-    run.each(TOKENS, (Token::TABLE, &["id", "platform", "revoked"]), |run, mut row| {
+    run.each(TOKENS, (Token::TABLE, &["id", "platform"]), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
-        match row.uuid().and_then(|id| Ok((id, row.uuid()?, row.flag()?))) {
-            Ok((id, platform, is_revoked)) => {
-                let facet = tokens::facet(is_revoked);
-                let strand = Strand { index: &tokens::BY_PLATFORM, leader: platform, facet };
-                run.numbers.count(id, [strand]);
+        match row.uuid().and_then(|id| Ok((id, row.uuid()?))) {
+            Ok((id, platform)) => {
                 let is_known = run.parties.platforms.contains(&platform);
                 run.findings.demand(Predicate::S4, is_known, || {
                     format!("Token:{id} is of a platform that is not there")
                 });
             }
-            Err(error) => {
-                run.numbers.is_incomplete = true;
-                run.findings.unreadable(Predicate::S4, "a token", &error);
-            }
+            Err(error) => run.findings.unreadable(Predicate::S4, "a token", &error),
         }
     })
 }
 
 fn customers(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &[
-        "id",
-        "platform",
-        "uma_address",
-        "default_uma_deposit_account",
-        "uma_addresses.customer",
-        "is_deleted",
-        "customer_type",
-    ];
+    let columns =
+        &["id", "platform", "uma_address", "default_uma_deposit_account", "uma_addresses.customer"];
     run.each(CUSTOMERS, (Customer::TABLE, columns), |run, mut row| {
         for predicate in [Predicate::C1, Predicate::C2, Predicate::S4] {
             run.findings.saw(predicate, 1);
         }
         let read = |row: &mut Row| {
             let (id, platform, address) = (row.id()?, row.uuid()?, row.text()?);
-            let (account, claimed) = (row.uuid_or_null()?, row.uuid_or_null()?);
-            Ok((id, platform, address, account, claimed, row.flag()?, row.text()?))
+            Ok((id, platform, address, row.uuid_or_null()?, row.uuid_or_null()?))
         };
-        let (id, platform, address, account, claimed, is_deleted, customer_type): (
-            CustomerId,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-        ) = match read(&mut row) {
+        let found: Result<(CustomerId, _, _, _, _), _> = read(&mut row);
+        let (id, platform, address, account, claimed) = match found {
             Ok(columns) => columns,
-            Err(error) => {
-                run.numbers.is_incomplete = true;
-                return run.findings.unreadable(Predicate::C2, "a customer", &error);
-            }
+            Err(error) => return run.findings.unreadable(Predicate::C2, "a customer", &error),
         };
-        let facet = customers::facet(is_deleted, &customer_type);
-        let strand = Strand { index: &customers::BY_PLATFORM, leader: platform, facet };
-        run.numbers.count(id.uuid(), [strand]);
         run.parties.customers.insert(id.uuid(), platform);
         run.parties.add_owner(id.uuid(), platform);
         if let Some(account) = account {
@@ -224,27 +195,20 @@ fn is_spelled(address: &str) -> bool {
 }
 
 fn external_accounts(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &["id", "platform", "owner_kind", "owner", "currency", "status"];
+    let columns = &["id", "platform", "owner_kind", "owner", "status"];
     run.each(EXTERNAL_ACCOUNTS, (ExternalAccount::TABLE, columns), |run, mut row| {
         run.findings.saw(Predicate::S4, 1);
         let read = |row: &mut Row| {
             let (id, platform, owner) = (row.id()?, row.uuid()?, read_owner(row)?);
-            Ok((id, platform, owner, row.currency()?, row.text()?))
+            Ok((id, platform, owner, row.text()?))
         };
-        let found: Result<(ExternalAccountId, _, _, _, _), _> = read(&mut row);
-        let (id, platform, owner, currency, status) = match found {
+        let found: Result<(ExternalAccountId, _, _, _), _> = read(&mut row);
+        let (id, platform, owner, status) = match found {
             Ok(columns) => columns,
             Err(error) => {
-                run.numbers.is_incomplete = true;
                 return run.findings.unreadable(Predicate::S4, "an external account", &error);
             }
         };
-        let facet = external_accounts::facet(owner, currency);
-        let strands = [
-            Strand { index: &external_accounts::BY_PLATFORM, leader: platform, facet },
-            Strand { index: &external_accounts::BY_OWNER, leader: owner.uuid(), facet },
-        ];
-        run.numbers.count(id.uuid(), strands);
         run.parties.external_accounts.insert(id.uuid(), (platform, owner));
         if status == Status::Inactive.name() {
             run.parties.inactive.insert(id.uuid());

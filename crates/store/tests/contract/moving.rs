@@ -114,7 +114,7 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
         domain::transaction::Source::RealtimeFunding { currency: currency("USD"), network: None };
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
     let subject = quote.id().uuid();
-    unit.add_quote(quote)?;
+    unit.add_quote(quote);
     begin(unit, transaction)?;
     unit.set_timer(timer(subject, TimerKind::ExpireQuote, at(9_300), at(9_100)));
     Ok(())

@@ -20,9 +20,23 @@ pub async fn another_key_is_refused<P: Provider>() {
     assert!(Store::open(&*provider.engine(), keyring()).is_ok());
 }
 
+pub async fn a_database_of_an_earlier_build_is_refused<P: Provider>() {
+    let provider = open::<P>().close();
+    provider.run(testbed::place::AS_EARLIER_BUILD);
+    let refused = Store::open(&*provider.engine(), keyring()).err().unwrap().to_string();
+    assert!(refused.contains("made by an earlier build"), "{refused}");
+    assert!(
+        refused.contains("start with an empty database") && !refused.contains('\n'),
+        "{refused}"
+    );
+}
+
 pub async fn a_newer_schema_is_refused<P: Provider>() {
     let provider = open::<P>().close();
-    provider.run("update refinery_schema_history set version = 99 where version = 6");
+    provider.run(
+        "insert into refinery_schema_history (version, name, applied_on, checksum) \
+         select 99, name, applied_on, checksum from refinery_schema_history",
+    );
     let refused = Store::open(&*provider.engine(), keyring()).err().unwrap();
     assert!(refused.to_string().contains("start the newer program"), "{refused}");
 }
@@ -40,7 +54,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             unit.put_external_account(eur_account(2, 1, owner));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
-            unit.add_quote(quote)?;
+            unit.add_quote(quote);
             begin(unit, transaction)?;
             begin(unit, transfer_out(2, 1, 1, 10))?;
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);

@@ -168,12 +168,12 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
 
 /// Where the store must be asked first, the unit waits for it and is run again.
 fn add_quote(unit: &mut Unit<'_, '_>, quote: Quote) {
-    let _ = unit.add_quote(quote);
+    unit.add_quote(quote);
 }
 
 /// The same for a transaction.
 fn add_transaction(unit: &mut Unit<'_, '_>, transaction: Transaction) {
-    let _ = unit.add_transaction(transaction);
+    unit.add_transaction(transaction);
 }
 
 async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
@@ -352,7 +352,7 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
             let there = AccountRef::External(account_id(2));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, there);
-            unit.add_quote(quote)?;
+            unit.add_quote(quote);
             begin(unit, transaction)?;
             Ok(())
         })

@@ -1,17 +1,11 @@
 //! Asks: which databases are refused, and does the line say what to do?
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use testbed::place::AS_OLDER_RELEASE;
 use testbed::postgres::{Cluster, Database, Replication, shared};
-use testbed::wait;
 
 use crate::Served;
-
-/// Whatever should happen has happened by then, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn check(url: &str, what: &str) {
     let refused = Served::try_open(url).err().unwrap().to_string();
@@ -129,7 +123,7 @@ fn tables_that_grow_with_payments_are_seldom_analyzed() {
     Served::open(&database.url()).close();
     let all = database.query(SETTINGS).unwrap();
     let tables = ["deliveries", "events", "idempotency", "ledger_accounts", "postings", "quotes"];
-    let tables = tables.into_iter().chain(["tallies", "timers", "transactions"]);
+    let tables = tables.into_iter().chain(["timers", "transactions"]);
     let seldom = "autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=100000";
     let expected: Vec<_> = tables.map(|table| format!("{table} {seldom}")).collect();
     assert_eq!(all.lines().collect::<Vec<_>>(), expected);
@@ -159,37 +153,6 @@ fn a_role_that_may_alter_nothing_serves_all_the_same() {
     Served::open(&database.url().replace("switchyard@", &format!("{role}@"))).close();
     assert!(!database.query(SETTINGS).unwrap().contains("events"));
     database.query(&format!("drop owned by {role}; drop role {role}")).unwrap();
-}
-
-/// What a running server does every second, with the patience that it has.
-const LEASE: &str = "set lock_timeout = '4s'; select count(*) from leases";
-
-/// Reads of a running server while the migration waits: as many as take several of its tries.
-const READS: usize = 200;
-
-/// A dump reads every table for as long as it takes. Whoever waits to alter one of them has all who
-/// come later wait too.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_waits_for_a_dump_and_keeps_nobody_from_the_table() {
-    let database = Database::fresh();
-    Served::open(&database.url()).close();
-    database.query(AS_OLDER_RELEASE).unwrap();
-    let (dump, connection) =
-        tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    dump.batch_execute("begin; lock table leases in access share mode").await.unwrap();
-    let url = database.url();
-    let opening = std::thread::spawn(move || Served::open(&url).close());
-    let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' \
-                 and datname = current_database()";
-    let is_waiting = || Ok((database.query(waits)? == "1").then_some(()));
-    wait::until("the migration waits", PATIENCE, is_waiting).unwrap();
-    for _ in 0..READS {
-        database.query(LEASE).unwrap();
-    }
-    assert!(!opening.is_finished(), "it did not wait");
-    dump.batch_execute("commit").await.unwrap();
-    opening.join().unwrap();
 }
 
 #[test]

@@ -805,7 +805,7 @@ pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
 /// Adds a transaction and tells the platform.
 pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     unit.add_event(event(&transaction))?;
-    unit.add_transaction(transaction)?;
+    unit.add_transaction(transaction);
     Ok(())
 }
 

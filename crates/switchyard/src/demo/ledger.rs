@@ -8,8 +8,8 @@ use ledger::t_accounts;
 use service::App;
 use store::books::{PostingRow, RowPhase};
 use store::error::StoreError;
+use store::list::{Order, PageRequest};
 use store::readers::View;
-use store::select::{Order, PageRequest};
 use store::transactions::TransactionFilter;
 
 use crate::command::{Failure, aligned};

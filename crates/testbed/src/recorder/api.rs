@@ -131,7 +131,9 @@ impl Api {
     /// If there is no good answer.
     pub async fn total(&self, path: &str) -> Result<i64> {
         let list = self.get(&format!("{path}limit=1")).await?;
-        list["totalCount"].as_i64().with_context(|| format!("{path} has no total"))
+        list["totalCount"]
+            .as_i64()
+            .with_context(|| format!("{path} has no total: it lists more than are counted"))
     }
 
     /// The ids in the list at `path`, page after page.

@@ -1,2 +1,0 @@
--- Answers have one index here, by scope, and no filters: several servers add them, and none could
--- know in memory what the others have added (docs/decisions/0037).

@@ -1,1 +1,0 @@
--- There are no filters here (docs/decisions/0037).

@@ -1,1 +1,0 @@
--- Indexes by account have all payments here (docs/decisions/0041).
