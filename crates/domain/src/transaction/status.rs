@@ -133,8 +133,8 @@ impl Event {
     }
 }
 
-/// The arrows of the machine, by the name of the event: the one table that [`super::Transaction::apply`],
-/// `verify` and the documents share.
+/// The arrows of the machine, by the name of the event: the one table that
+/// [`super::Transaction::apply`], `verify` and the documents share.
 pub(super) fn arrow(from: Status, event: &str) -> Option<Status> {
     use Status::{Completed, Created, Expired, Failed, Pending, Processing, Refunded, Rejected};
     match (from, event) {

@@ -232,10 +232,9 @@ fn make(
 ) -> Result<Quote, Error> {
     let Asked { platform, holder, source, destination, locked, plan } =
         asked(app, unit, platform, new, report, drawn)?;
-    let now = drawn.now;
+    let (now, rates) = (drawn.now, app.env().rates.as_ref());
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
-    let rates = app.env().rates.as_ref();
     let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);
     let (price, (rate_details, basis), of_quote, of_transaction) = match (plan, &new.to) {
         (Some(plan), To::Uma(to)) => {
