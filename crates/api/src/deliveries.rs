@@ -1,16 +1,18 @@
 //! What became of events on their way to the platform's endpoint, and sending them again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
-use domain::delivery::{Attempt, Delivery, Outcome, Status};
+use domain::delivery::{Attempt, Delivery, Outcome, Plan, Status};
 use domain::event::{EventKind, event_id};
 use domain::id::{DeliveryId, kind};
+use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::webhooks::again::{self, Replay};
 use store::deliveries::DeliveryFilter;
+use store::error::StoreError;
 use store::list::Order;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -98,13 +100,25 @@ pub struct DeliveryBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     next_attempt_at: Option<String>,
+    /// The delivery that is attempted before this one, as it is about an earlier change of the same
+    /// resource. `nextAttemptAt` is that one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, pattern = "^Delivery:")]
+    waiting_for: Option<String>,
     /// Every attempt, oldest first.
     attempts: Vec<AttemptBody>,
 }
 
-impl From<&Delivery> for DeliveryBody {
-    fn from(delivery: &Delivery) -> Self {
+/// The first pending delivery about a resource, and when it is attempted next.
+type First = (DeliveryId, Timestamp);
+
+impl DeliveryBody {
+    fn new(delivery: &Delivery, first: Option<First>) -> Self {
         let (draft, progress) = (delivery.draft(), delivery.progress());
+        let before = first.filter(|(id, _)| progress.due_at.is_some() && *id != draft.id);
+        let due_at = before.map(|(_, due_at)| due_at).or(progress.due_at);
+        // An approval request is sent at once, or never.
+        let due_at = due_at.filter(|_| draft.plan != Plan::Asked);
         Self {
             id: draft.id.to_string(),
             event_id: event_id(draft.resource, draft.number).to_string(),
@@ -113,7 +127,8 @@ impl From<&Delivery> for DeliveryBody {
             status: progress.status.name(),
             created_at: draft.id.created_at().to_string(),
             updated_at: progress.updated_at.to_string(),
-            next_attempt_at: progress.due_at.map(|due_at| due_at.to_string()),
+            next_attempt_at: due_at.map(|due_at| due_at.to_string()),
+            waiting_for: before.filter(|_| draft.plan != Plan::Asked).map(|(id, _)| id.to_string()),
             attempts: progress.attempts.iter().map(AttemptBody::from).collect(),
         }
     }
@@ -193,8 +208,22 @@ pub async fn list(
         created_before: checks.time_if("endDate", query.end_date.as_deref()),
     };
     checks.done()?;
-    let page = app.store().read(move |view| view.deliveries(platform, &filter, page)).await?;
-    Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| DeliveryBody::from(row))))
+    let read = app.store().read(move |view| {
+        let page = view.deliveries(platform, &filter, page)?;
+        let mut first = BTreeMap::new();
+        for delivery in page.rows.iter().filter(|row| row.status() == Status::Pending) {
+            let resource = delivery.draft().resource;
+            if !first.contains_key(&resource) {
+                first.insert(resource, view.first_pending(resource)?);
+            }
+        }
+        Ok::<_, StoreError>((page, first))
+    });
+    let (page, first) = read.await?;
+    let body = |row: &Delivery| {
+        DeliveryBody::new(row, first.get(&row.draft().resource).copied().flatten())
+    };
+    Ok(ok(&cursors.list(page, |row| row.id().uuid(), body)))
 }
 
 /// Sends the event of a delivery again, whatever became of it before.
@@ -219,7 +248,7 @@ pub async fn retry(
         return request.refuse(refusal).await;
     };
     let (platform, now) = (caller.platform.id, app.now(caller.platform.ahead));
-    let body = |delivery: &Delivery| DeliveryBody::from(delivery);
+    let body = |delivery: &Delivery| DeliveryBody::new(delivery, None);
     request.run(200, body, move |unit| again::retry(unit, platform, id, now)).await
 }
 

@@ -108,7 +108,8 @@ pub enum Outcome {
     TimedOut,
 }
 
-/// After how long an approval request is given up, in milliseconds: some times its deadline.
+/// After how long an approval request whose server has died is given up, in milliseconds: some
+/// times its deadline.
 const FORGOTTEN_MILLIS: i64 = 60_000;
 
 /// Bytes of an answer that are kept: enough for an error's message.
@@ -302,6 +303,8 @@ pub struct Progress {
     pub since: Timestamp,
     /// When the next attempt is due, while there is one.
     pub due_at: Option<Timestamp>,
+    /// Whether it waits for the end of the delivery before it, about the same resource.
+    pub is_held: bool,
     /// Attempts that failed in a row since then.
     pub failures: u32,
     /// When something happened last.
@@ -318,13 +321,19 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// A delivery that is due.
+    /// A delivery that is due. An approval request is due when it is given up: it is sent by the
+    /// server that made it.
     pub fn pending(draft: Draft, now: Timestamp) -> Self {
         let now = now.max(draft.id.created_at());
+        let due_at = match draft.plan {
+            Plan::Retried | Plan::Once => now,
+            Plan::Asked => now.plus_millis(FORGOTTEN_MILLIS),
+        };
         let progress = Progress {
             status: Status::Pending,
             since: now,
-            due_at: Some(now),
+            due_at: Some(due_at),
+            is_held: false,
             failures: 0,
             updated_at: now,
             attempts: Vec::new(),
@@ -336,6 +345,7 @@ impl Delivery {
     pub fn restore(draft: Draft, progress: Progress) -> Option<Self> {
         let is_pending = progress.status == Status::Pending;
         let is_sound = progress.due_at.is_some() == is_pending
+            && (is_pending || !progress.is_held)
             && progress.since <= progress.updated_at
             && draft.id.created_at() <= progress.since
             && draft.ordinal > 0;
@@ -362,28 +372,23 @@ impl Delivery {
         self.progress.status
     }
 
-    /// The same as far as the next attempt depends on it, without those that were made: for the one
-    /// who has many in memory. It is never kept.
+    /// The same, held back until the delivery before it has ended.
     #[must_use]
-    pub fn outline(mut self) -> Self {
-        self.progress.attempts = Vec::new();
+    pub fn held(mut self) -> Self {
+        self.progress.is_held = self.status() == Status::Pending;
+        self
+    }
+
+    /// The same, held back no longer.
+    #[must_use]
+    pub fn released(mut self) -> Self {
+        self.progress.is_held = false;
         self
     }
 
     /// Whether the time for attempts is over at `now`.
     pub fn is_over(&self, schedule: &Schedule, now: Timestamp) -> bool {
         now >= self.progress.since.plus_millis(schedule.horizon_millis)
-    }
-
-    /// Whether this is an approval request whose server must have died: none waits for that long.
-    pub fn is_forgotten(&self, now: Timestamp) -> bool {
-        self.forgotten_at().is_some_and(|at| now >= at)
-    }
-
-    /// When that is, if this is an approval request.
-    pub fn forgotten_at(&self) -> Option<Timestamp> {
-        let is_asked = self.draft.plan == Plan::Asked;
-        is_asked.then(|| self.progress.since.plus_millis(FORGOTTEN_MILLIS))
     }
 
     /// What an attempt does to this delivery. `pause` is how long the next one has to wait.
@@ -423,6 +428,7 @@ impl Delivery {
         progress.status = to;
         progress.updated_at = now;
         progress.due_at = None;
+        progress.is_held = false;
         let attempt = match event {
             Event::Received(attempt) | Event::GivenUp(Some(attempt)) => Some(attempt),
             Event::GivenUp(None) => None,

@@ -1,9 +1,10 @@
-//! The call that asks a platform about an incoming payment (contract 7.3; reliability 5.3).
+//! Approval requests: the call that asks a platform about an incoming payment (contract 7.3;
+//! reliability 5.3).
 //!
 //! It carries the event of the payment, signed like every delivery. It is made once, by the server
 //! that committed the payment and as soon as it is committed, beside the deliveries and their
-//! retries, which can never delay it. What is lost in a crash is not asked again: the timer of the
-//! payment ends it, and nothing is ever approved for want of a refusal.
+//! retries, which can never delay it. A request that a crash has lost is not sent again: the
+//! payment's deadline passes, and without an answer nothing is approved.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::webhooks::signature::Signer;
 use crate::{incoming, owners, webhooks};
 
 /// Asks a platform, and keeps what it answered if that still counts. `request` is the event of the
-/// payment as it was committed. Whatever goes wrong here leaves the payment to its time.
+/// payment as it was committed. Whatever goes wrong here leaves the payment to its deadline.
 pub async fn ask(app: &App, request: Event) {
     let id = TransactionId::from_uuid(request.resource);
     let slots = app.approval_slots().of(request.platform);
@@ -47,7 +48,9 @@ async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
     let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };
     let now = app.now(platform.ahead);
     if !approval.is_open(now) {
-        return app.write(move |unit| webhooks::keep_question(unit, &request, None, now)).await;
+        return app
+            .write(move |unit| webhooks::keep_approval_request(unit, &request, None, now))
+            .await;
     }
     let left = approval.decide_by().millis().saturating_sub(now.millis());
     let (signer, left) =
@@ -74,7 +77,7 @@ async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
             unit.discard();
         }
         // Also what came too late has been attempted.
-        webhooks::keep_question(unit, &request, Some(&attempt), now)?;
+        webhooks::keep_approval_request(unit, &request, Some(&attempt), now)?;
         Ok(decided.map(drop::<Transaction>))
     })
     .await?

@@ -41,10 +41,6 @@ mod settlement;
 mod rail_orders;
 mod rail_answers;
 pub mod leadership;
-/// The name before, until the deliveries use the new one.
-mod tenure {
-    pub(crate) use crate::leadership::{Leadership as Tenure, hold};
-}
 pub mod jobs;
 
 pub use app::App;

@@ -31,7 +31,7 @@ pub fn begin_asking(
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
-    unit.ask(told(app, &platform, &transaction, subject))?;
+    unit.request_approval(told(app, &platform, &transaction, subject))?;
     unit.add_transaction(transaction);
     Ok(())
 }

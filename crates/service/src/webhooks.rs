@@ -6,7 +6,7 @@ pub mod dispatch;
 pub mod again;
 pub(crate) mod exchange;
 mod queue;
-mod unkept;
+mod pace;
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
             Outbox { taken: outbox.head, opened: outbox.head, endpoint: Endpoint::Open, ..outbox }
         }
     };
-    unit.put_outbox(Outbox { news: true, ..begun });
+    unit.put_outbox(Outbox { revision: begun.revision + 1, ..begun });
     Ok(())
 }
 
@@ -109,23 +109,27 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
 pub(crate) fn close(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint == Endpoint::Open {
-        unit.put_outbox(Outbox { endpoint: Endpoint::Gone, news: true, ..outbox });
+        unit.put_outbox(Outbox {
+            endpoint: Endpoint::Gone,
+            revision: outbox.revision + 1,
+            ..outbox
+        });
     }
     Ok(())
 }
 
-/// Keeps what came of a question to a platform, which is attempted once or, where its time was over
+/// Keeps the outcome of an approval request, which is attempted once or, where its deadline was over
 /// before its turn, not at all (contract 7.3).
-pub(crate) fn keep_question(
+pub(crate) fn keep_approval_request(
     unit: &mut Unit<'_, '_>,
-    question: &Event,
+    request: &Event,
     attempt: Option<&Attempt>,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let id = delivery::delivery_id(question);
+    let id = delivery::delivery_id(request);
     let Some(delivery) = unit.get::<Delivery>(&id)? else { return Ok(()) };
     let event = match attempt {
-        // A question is asked once, so that nothing waits.
+        // It is sent once, so that nothing waits.
         Some(attempt) => delivery.after(attempt.clone(), &Schedule::USUAL, 0, now),
         None => delivery::Event::GivenUp(None),
     };
@@ -151,11 +155,11 @@ pub(crate) fn tell_endpoint(
     Ok(())
 }
 
-/// Lets whoever delivers look at a platform and at what waits for it anew.
+/// Has the worker read a platform anew, and attempt what is due at once.
 pub(crate) fn look_again(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint != Endpoint::None {
-        unit.put_outbox(Outbox { news: true, ..outbox });
+        unit.put_outbox(Outbox { revision: outbox.revision + 1, ..outbox });
     }
     Ok(())
 }

@@ -213,16 +213,16 @@ create table events (
 ) {wide};
 create index events_by_kind on events (platform, kind, ordinal);
 
--- How many events a platform has (`head`), up to which there are deliveries (`taken`),
--- how many it had when its endpoint was set (`opened`), and whether that is to have those that
--- come. `news` asks whoever delivers to look at everything anew.
+-- How many events a platform has (`head`), up to which they have deliveries (`taken`), how many it
+-- had when its endpoint was set (`opened`), and whether that is to have those that come. `revision`
+-- counts changes of the endpoint and what clients want to be sent again.
 create table outboxes (
     platform {bytes} not null primary key,
     head {int8} not null check (head >= 0),
     taken {int8} not null check (taken between 0 and head),
     opened {int8} not null check (opened between 0 and taken),
     endpoint {text} not null check (endpoint in ('NONE', 'OPEN') or endpoint = 'GONE'),
-    news {int8} not null check (news in (0, 1)),
+    revision {int8} not null check (revision >= 0),
     version {int8} not null
 ) {strict};
 
@@ -344,8 +344,9 @@ create table approvals (
     check (asked_at < decide_by and asked_at <= updated_at)
 ) {wide};
 
--- What became of events on their way to their platform's endpoint. `due_at` and `since` are by the
--- platform's clock; what was attempted and answered is sealed.
+-- The outbox: a row for each event of a platform with an endpoint, committed with the event. `due_at`
+-- and `since` are by the platform's clock; a row that is `held` waits for the one before it about the
+-- same resource. Attempts and answers are sealed.
 create table deliveries (
     id {bytes} not null primary key,
     platform {bytes} not null,
@@ -353,15 +354,20 @@ create table deliveries (
     resource {bytes} not null,
     number {int8} not null,
     ordinal {int8} not null check (ordinal >= 1),
-    plan {text} not null check (plan in ('RETRIED', 'ONCE') or plan = 'ASKED'),
-    status {text} not null check (status in ('PENDING', 'DELIVERED') or status = 'DEAD'),
+    plan {text} not null check (plan in ('RETRIED', 'ONCE', 'ASKED')),
+    status {text} not null check (status in ('PENDING', 'DELIVERED', 'DEAD')),
     since {int8} not null,
     due_at {int8},
+    held {int8} not null check (held in (0, 1)),
     failures {int8} not null check (failures >= 0),
     updated_at {int8} not null,
     sealed {bytes} not null,
     version {int8} not null,
-    check ((status = 'PENDING') = (due_at is not null))
+    check ((status = 'PENDING') = (due_at is not null)),
+    check (held = 0 or status = 'PENDING')
 ) {strict};
+create index deliveries_due on deliveries (platform, held, due_at, ordinal)
+    where status = 'PENDING';
+create index deliveries_waiting on deliveries (resource, ordinal) where status = 'PENDING';
 create index deliveries_by_platform on deliveries (platform, kind, status, id);
 create index deliveries_by_resource on deliveries (resource, kind, status, id);

@@ -1,8 +1,6 @@
 //! Deliveries in the store.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
 use domain::event::EventKind;
@@ -16,7 +14,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::readers::View;
-use crate::record::{Record, fetch, record_table};
+use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 use crate::unit::Unit;
 
@@ -101,6 +99,7 @@ impl Record for Delivery {
         "status",
         "since",
         "due_at",
+        "held",
         "failures",
         "updated_at",
         "sealed",
@@ -130,6 +129,7 @@ impl Record for Delivery {
             Value::name(progress.status.name()),
             progress.since.into(),
             Value::or_null(progress.due_at),
+            progress.is_held.into(),
             progress.failures.into(),
             progress.updated_at.into(),
             keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
@@ -147,12 +147,13 @@ impl Record for Delivery {
             plan: row.named(Plan::from_name)?,
         };
         let (status, since) = (row.named(Status::from_name)?, row.time()?);
-        let (due_at, failures, updated_at) = (row.time_or_null()?, row.count()?, row.time()?);
+        let (due_at, is_held) = (row.time_or_null()?, row.flag()?);
+        let (failures, updated_at) = (row.count()?, row.time()?);
         let stored = keyring.open(Self::TABLE, draft.id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Vec<Stored> =
             serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let attempts = stored.into_iter().map(Stored::into_domain).collect();
-        let progress = Progress { status, since, due_at, failures, updated_at, attempts };
+        let progress = Progress { status, since, due_at, is_held, failures, updated_at, attempts };
         Self::restore(draft, progress).ok_or_else(|| row.corrupt("parts that do not fit together"))
     }
 }
@@ -176,15 +177,6 @@ pub struct DeliveryFilter {
 }
 
 impl View<'_> {
-    /// Those of these deliveries that are there.
-    pub fn deliveries_with(
-        &mut self,
-        ids: impl IntoIterator<Item = DeliveryId>,
-    ) -> Result<BTreeMap<DeliveryId, Arc<Delivery>>, StoreError> {
-        let found = fetch::<Delivery>(self.connection, self.keyring, ids)?;
-        Ok(found.into_iter().filter_map(|(id, found)| Some((id, found.row?))).collect())
-    }
-
     /// A platform's deliveries.
     pub fn deliveries(
         &mut self,
@@ -224,7 +216,12 @@ impl View<'_> {
 }
 
 impl Unit<'_, '_> {
-    /// Adds a delivery. The caller has read that there is none.
+    /// Keeps a delivery that was held back or released.
+    pub fn put_delivery(&mut self, delivery: Delivery) {
+        self.put(delivery);
+    }
+
+    /// Adds a delivery. The caller knows that there is none.
     pub fn add_delivery(&mut self, delivery: Delivery) {
         self.put(delivery);
     }

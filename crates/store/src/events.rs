@@ -5,6 +5,7 @@
 //! lane is the only writer, so whoever has read the events up to a number has missed none of them,
 //! and whoever goes on from there meets them all.
 
+use domain::delivery::{Delivery, Draft, Plan};
 use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
 use domain::time::Timestamp;
@@ -99,7 +100,7 @@ impl Header {
     }
 }
 
-fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
+pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
     let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
     Header::read(row)?.open(row, keyring)
 }
@@ -159,20 +160,20 @@ pub struct Outbox {
     pub platform: PlatformId,
     /// The number of its last event; 0 if it has none.
     pub head: i64,
-    /// The number up to which there are deliveries, or were none to be.
+    /// The number up to which events have deliveries; the last one while the endpoint is open.
     pub taken: i64,
     /// The number of the last event before its endpoint was set.
     pub opened: i64,
     /// Whether its endpoint is to have those that come.
     pub endpoint: Endpoint,
-    /// Whether something about its deliveries was changed from outside.
-    pub news: bool,
+    /// Counts changes of the endpoint, and what clients want to be sent again.
+    pub revision: i64,
 }
 
 impl Outbox {
     /// That of a platform which has no events yet.
     pub fn empty(platform: PlatformId) -> Self {
-        Self { platform, head: 0, taken: 0, opened: 0, endpoint: Endpoint::None, news: false }
+        Self { platform, head: 0, taken: 0, opened: 0, endpoint: Endpoint::None, revision: 0 }
     }
 }
 
@@ -185,7 +186,7 @@ impl Outbox {
             taken: row.int()?,
             opened: row.int()?,
             endpoint: row.named(Endpoint::from_name)?,
-            news: row.flag()?,
+            revision: row.int()?,
         })
     }
 }
@@ -194,7 +195,7 @@ impl Record for Outbox {
     type Key = PlatformId;
     const TABLE: &'static str = "outboxes";
     const COLUMNS: &'static [&'static str] =
-        &["platform", "head", "taken", "opened", "endpoint", "news"];
+        &["platform", "head", "taken", "opened", "endpoint", "revision"];
     record_table!(outboxes);
 
     fn key(&self) -> PlatformId {
@@ -212,7 +213,7 @@ impl Record for Outbox {
             self.taken.into(),
             self.opened.into(),
             Value::name(self.endpoint.name()),
-            self.news.into(),
+            self.revision.into(),
         ]
     }
 
@@ -232,12 +233,6 @@ pub(crate) const FEED_OF_KIND: &str = "select platform, ordinal, kind, resource,
     order by ordinal limit $5";
 
 pub(crate) const WHEN: &str = "select at from events where platform = $1 and ordinal = $2";
-
-pub(crate) const OUTBOXES_WITH_NEWS: &str = "select platform, head, taken, opened, endpoint, \
-    news from outboxes where news = 1 or (endpoint = 'OPEN' and taken < head)";
-
-pub(crate) const OPEN_OUTBOXES: &str = "select platform, head, taken, opened, endpoint, news \
-    from outboxes where endpoint <> 'NONE'";
 
 /// Some of a platform's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -319,26 +314,6 @@ impl View<'_> {
         }
         Ok(before)
     }
-
-    /// Platforms with something that whoever delivers has not seen.
-    pub fn outboxes_with_news(&mut self) -> Result<Vec<Outbox>, StoreError> {
-        self.outboxes(OUTBOXES_WITH_NEWS)
-    }
-
-    /// Platforms that have or had an endpoint.
-    pub fn open_outboxes(&mut self) -> Result<Vec<Outbox>, StoreError> {
-        self.outboxes(OPEN_OUTBOXES)
-    }
-
-    fn outboxes(&mut self, sql: &str) -> Result<Vec<Outbox>, StoreError> {
-        let mut outboxes = Vec::new();
-        self.connection.query(sql, &[], Outbox::COLUMNS.len(), &mut |values| {
-            let row = &mut Row::new(Outbox::TABLE, Outbox::COLUMNS, values);
-            outboxes.push(Outbox::read_row(row)?);
-            Ok(())
-        })?;
-        Ok(outboxes)
-    }
 }
 
 impl Unit<'_, '_> {
@@ -353,11 +328,31 @@ impl Unit<'_, '_> {
         self.put(outbox);
     }
 
-    /// Tells the platform, and gives the event's place among all that it is told.
+    /// Adds an event, with its delivery if the platform has an endpoint, and gives its ordinal.
     pub fn add_event(&mut self, event: Event) -> Result<i64, StoreError> {
+        self.add(event, |kind, is_open| is_open.then(|| Plan::of(kind)))
+    }
+
+    /// Adds an event as an approval request: this server asks the platform when this is committed,
+    /// and no other server attempts the delivery.
+    pub fn request_approval(&mut self, event: Event) -> Result<(), StoreError> {
+        self.add(event.clone(), |_, _| Some(Plan::Asked))?;
+        self.push_approval_request(event);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        event: Event,
+        plan: impl FnOnce(EventKind, bool) -> Option<Plan>,
+    ) -> Result<i64, StoreError> {
         let outbox = self.outbox(event.platform)?;
-        let ordinal = outbox.head + 1;
-        self.put_outbox(Outbox { head: ordinal, ..outbox });
+        let (ordinal, is_open) = (outbox.head + 1, outbox.endpoint == Endpoint::Open);
+        let taken = if is_open { ordinal } else { outbox.taken };
+        self.put_outbox(Outbox { head: ordinal, taken, ..outbox });
+        if let Some(plan) = plan(event.kind, is_open) {
+            self.add_delivery(Delivery::pending(Draft::new(&event, ordinal, plan), event.at));
+        }
         self.push_event(Numbered { ordinal, event });
         Ok(ordinal)
     }

@@ -24,11 +24,11 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use self::ahead::Ahead;
 use self::queue::{Queue, Ranked};
 use self::writer::Writer;
+use crate::approval_requests::ApprovalRequests;
 use crate::callers::Callers;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
-use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::shelf::Shelf;
 use crate::sql::Connection;
@@ -109,12 +109,12 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub(crate) struct Listeners {
     /// Notified after each commit that set a timer.
     pub(crate) timers_set: Arc<Notify>,
-    /// Notified after each commit with something to be delivered.
-    pub(crate) told: Arc<Notify>,
+    /// Notified after each commit that added an event.
+    pub(crate) events_added: Arc<Notify>,
     /// Counts commits that may change who may do what.
     pub(crate) callers: Arc<Callers>,
-    /// Gets what platforms are to be asked about what was committed.
-    pub(crate) questions: Arc<Questions>,
+    /// Gets the approval requests of each commit.
+    pub(crate) approval_requests: Arc<ApprovalRequests>,
     /// Is told which payments a commit changes before it does.
     pub(crate) shelf: Arc<Shelf<Transaction>>,
 }
@@ -128,9 +128,10 @@ impl Listeners {
         if news.sets_timer {
             self.timers_set.notify_one();
         }
-        news.questions.into_iter().for_each(|question| self.questions.put(question));
-        if news.tells {
-            self.told.notify_one();
+        let requests = news.approval_requests.into_iter();
+        requests.for_each(|request| self.approval_requests.put(request));
+        if news.adds_events {
+            self.events_added.notify_one();
         }
     }
 }

@@ -34,6 +34,7 @@ pub mod books;
 mod entries;
 pub mod events;
 pub mod deliveries;
+pub mod outbox;
 pub mod timers;
 pub mod leases;
 pub mod idempotency;
@@ -44,7 +45,7 @@ pub mod copy;
 pub mod backup;
 pub mod cache;
 pub mod callers;
-pub mod questions;
+pub mod approval_requests;
 mod reach;
 mod lane;
 mod looks;
@@ -61,13 +62,13 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::approval_requests::ApprovalRequests;
 use crate::callers::Callers;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
 use crate::lane::{Lane, Listeners, Rank};
-use crate::questions::Questions;
 use crate::reach::Reach;
 use crate::readers::{Looking, Readers, View};
 use crate::record::Record;
@@ -94,8 +95,12 @@ pub fn statements() -> Vec<String> {
         events::FEED,
         events::FEED_OF_KIND,
         events::WHEN,
-        events::OUTBOXES_WITH_NEWS,
-        events::OPEN_OUTBOXES,
+        outbox::OUTBOXES,
+        outbox::DUE,
+        outbox::PENDING,
+        outbox::HELD,
+        outbox::FIRST,
+        outbox::BACKLOG,
         deliveries::TOLD_OF,
         backup::SUMMARY,
     ];
@@ -260,14 +265,14 @@ impl Store {
         &self.listeners.callers
     }
 
-    /// What platforms are to be asked about what was committed here.
-    pub fn questions(&self) -> &Questions {
-        &self.listeners.questions
+    /// Approval requests that were committed here and are still to be sent.
+    pub fn approval_requests(&self) -> &ApprovalRequests {
+        &self.listeners.approval_requests
     }
 
-    /// Wakes whoever delivers events, after a commit that added one.
-    pub fn told(&self) -> &Notify {
-        &self.listeners.told
+    /// Notified after a commit that added an event.
+    pub fn events_added(&self) -> &Notify {
+        &self.listeners.events_added
     }
 
     /// Wakes whoever runs timers, after a commit that set one.

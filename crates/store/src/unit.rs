@@ -7,7 +7,6 @@ use domain::approval::Approval;
 use domain::bulk_import::{self, BulkImport};
 use domain::clock::Ahead;
 use domain::customer::Customer;
-use domain::delivery::{Delivery, Draft, Plan};
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::{PlatformId, TransactionId};
@@ -41,8 +40,8 @@ pub(crate) struct Changes {
     pub(crate) tables: Tables,
     pub(crate) postings: BTreeMap<TransactionId, Vec<PostingRow>>,
     pub(crate) events: Vec<Numbered>,
-    /// Events that their platforms are to answer.
-    questions: Vec<Event>,
+    /// Events that are approval requests.
+    approval_requests: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
     /// By how many milliseconds the timers that were set before come nearer.
     nearer: BTreeMap<PlatformId, i64>,
@@ -55,7 +54,7 @@ impl Changes {
             self.postings.entry(transaction).or_default().extend(postings);
         }
         self.events.extend(newer.events);
-        self.questions.extend(newer.questions);
+        self.approval_requests.extend(newer.approval_requests);
         for (platform, millis) in newer.nearer {
             self.bring_nearer(platform, millis);
         }
@@ -65,9 +64,9 @@ impl Changes {
     /// What others do about it once it is committed.
     pub(crate) fn take_news(&mut self) -> News {
         News {
-            questions: std::mem::take(&mut self.questions),
+            approval_requests: std::mem::take(&mut self.approval_requests),
             sets_timer: !self.nearer.is_empty() || self.timers.values().any(Option::is_some),
-            tells: !self.tables.outboxes.is_empty(),
+            adds_events: !self.tables.outboxes.is_empty(),
             changes_callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
         }
     }
@@ -195,12 +194,12 @@ impl Writing {
 
 /// What others do about a commit.
 pub(crate) struct News {
-    /// What platforms are to be asked.
-    pub(crate) questions: Vec<Event>,
+    /// Approval requests that are to be sent.
+    pub(crate) approval_requests: Vec<Event>,
     /// Whether it sets a timer, or brings some nearer.
     pub(crate) sets_timer: bool,
-    /// Whether there is something to be delivered.
-    pub(crate) tells: bool,
+    /// Whether it adds an event.
+    pub(crate) adds_events: bool,
     /// Whether it changes who may do what.
     pub(crate) changes_callers: bool,
 }
@@ -550,14 +549,9 @@ impl Unit<'_, '_> {
         self.local.events.push(event);
     }
 
-    /// Tells the platform, and has this server ask it at once when this is committed
-    /// ([`crate::questions`]). Its delivery is made here: nobody else attempts it.
-    pub fn ask(&mut self, event: Event) -> Result<(), StoreError> {
-        let ordinal = self.add_event(event.clone())?;
-        let draft = Draft::new(&event, ordinal, Plan::Asked);
-        self.add_delivery(Delivery::pending(draft, event.at));
-        self.local.questions.push(event);
-        Ok(())
+    /// Has this server send an approval request once this is committed.
+    pub(crate) fn push_approval_request(&mut self, event: Event) {
+        self.local.approval_requests.push(event);
     }
 
     /// Sets a timer, or moves the one with the same subject and kind.

@@ -3,8 +3,8 @@
 use crate::edge::{Limits, Trusted};
 
 /// What everything but connections of clients may need: the database and those who read it,
-/// deliveries, requests that are forwarded to another server, and approval requests to platforms. A
-/// payment fails whose platform cannot be asked.
+/// deliveries, requests that are forwarded to another server, and approval requests. A payment
+/// fails whose platform cannot be asked.
 const KEPT: u64 = 768;
 
 /// A part of the connections is for the operator and for other servers, where these have a listener

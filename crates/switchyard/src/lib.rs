@@ -20,7 +20,7 @@ pub mod edge;
 pub mod forwarding;
 pub mod descriptors;
 pub mod health;
-pub mod asking;
+pub mod approval_loop;
 pub mod job_loop;
 pub mod shutdown;
 pub mod operator;

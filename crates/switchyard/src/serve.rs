@@ -14,8 +14,8 @@ use crate::edge::Limits;
 use crate::forwarding::Routers;
 use crate::health::Endpoints;
 use crate::{
-    asking, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop, shutdown,
-    telemetry, wiring,
+    approval_loop, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop,
+    shutdown, telemetry, wiring,
 };
 
 /// A step of the jobs is a request to the rail and a commit, and deliveries end soon. What it does
@@ -170,7 +170,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
     // Requests that are answered while the server stops may have begun payments.
     let answered = CancellationToken::new();
-    let asking = tokio::spawn(asking::run(app.clone(), answered.clone()));
+    let approvals = tokio::spawn(approval_loop::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
     let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
     let serving = listeners.into_iter().map(|(listener, router, limits)| {
@@ -196,7 +196,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         };
         finish("the leader lease", tokio::spawn(given_up), JOBS_TIMEOUT).await;
     };
-    tokio::join!(leading, finish("approval requests", asking, ASKING_TIMEOUT));
+    tokio::join!(leading, finish("approval requests", approvals, ASKING_TIMEOUT));
 }
 
 /// Waits for a loop that was told to stop.

@@ -92,7 +92,7 @@ async fn nothing_is_missed(installation: Installation, count: usize) -> Result<(
     let endpoint = json!({ "webhookEndpoint": receiver.url("/hooks") });
     api.change("/config", endpoint).await?;
     let begin = api.get("/events?start=latest").await?["nextCursor"].clone();
-    let begin = begin.as_str().context("a cursor")?.to_owned();
+    let (mut cursor, mut told) = (begin.as_str().context("a cursor")?.to_owned(), Vec::new());
     let recorder = Recorder::set_up(api).await?;
     let load = Load::start(&recorder, CLIENTS);
     for round in 0..KILLS {
@@ -104,12 +104,16 @@ async fn nothing_is_missed(installation: Installation, count: usize) -> Result<(
         recorder.more(BETWEEN).await?;
     }
     recorder.api().ready().await?;
-    while events(recorder.api(), &begin).await?.len() < EVENTS {
+    loop {
+        follow(recorder.api(), &mut cursor, &mut told).await?;
+        if told.len() >= EVENTS {
+            break;
+        }
         recorder.more(BETWEEN).await?;
     }
     load.stop().await?;
     recorder.settled().await?;
-    let told = events(recorder.api(), &begin).await?;
+    follow(recorder.api(), &mut cursor, &mut told).await?;
     let loaded = started.elapsed();
     let all: BTreeSet<&str> = told.iter().map(id).collect();
     let arrived = arrived(&receiver, &all).await?;
@@ -179,15 +183,14 @@ fn id(event: &Value) -> &str {
     event["id"].as_str().unwrap_or_default()
 }
 
-/// Every event behind a cursor, in the order in which they happened.
-async fn events(api: &Api, begin: &str) -> Result<Vec<Value>> {
-    let (mut all, mut cursor) = (Vec::new(), begin.to_owned());
+/// Adds every event behind a cursor, in the order in which they happened.
+async fn follow(api: &Api, cursor: &mut String, all: &mut Vec<Value>) -> Result<()> {
     loop {
         let page = api.get(&format!("/events?limit=100&cursor={cursor}")).await?;
         all.extend(page["data"].as_array().context("events")?.iter().cloned());
-        cursor = page["nextCursor"].as_str().context("a cursor")?.to_owned();
+        cursor.replace_range(.., page["nextCursor"].as_str().context("a cursor")?);
         if page["hasMore"] == json!(false) {
-            return Ok(all);
+            return Ok(());
         }
     }
 }

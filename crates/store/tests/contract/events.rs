@@ -1,8 +1,9 @@
 //! Asks: is every event found where it stands, however many were committed with it?
 
+use domain::delivery::{Attempt, Delivery, Event as Happened, Outcome, delivery_id};
 use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
-use store::events::Place;
+use store::events::{Endpoint, Outbox, Place};
 use uuid::Uuid;
 
 use crate::support::*;
@@ -34,6 +35,81 @@ fn told(platform: PlatformId, number: u128) -> Event {
     };
     let (at, body) = (at(number as i64), said.into_bytes());
     Event { id, platform, kind, resource, number: 1, at, body }
+}
+
+/// An event about a resource.
+fn about(resource: u128, number: u32) -> Event {
+    let resource = Uuid::from_u128(resource);
+    let id = event_id(resource, number);
+    let body = format!("{{\"id\":\"{id}\"}}").into_bytes();
+    let (kind, at) = (EventKind::OutgoingPayment, at(10));
+    Event { id, platform: platform_id(1), kind, resource, number, at, body }
+}
+
+/// Three events about one resource, and one about another.
+fn outbox() -> [Event; 4] {
+    [about(7, 1), about(7, 2), about(7, 3), about(8, 1)]
+}
+
+pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
+    let platform = platform_id(1);
+    let opened = open_with_platform::<P>().await;
+    opened
+        .write(move |unit| {
+            let outbox = unit.outbox(platform)?;
+            unit.put_outbox(Outbox { endpoint: Endpoint::Open, ..outbox });
+            Ok(self::outbox().into_iter().try_for_each(|event| unit.add_event(event).map(drop))?)
+        })
+        .await;
+    let due = opened.read(|view| Ok(view.due()?)).await;
+    assert_eq!((due[0].outbox.taken, due[0].next_at, due[0].has_held), (4, Some(at(10)), false));
+    let due = async |now: i64, recovered: Option<i64>, limit| {
+        let recovered = recovered.map(at);
+        opened.read(move |view| Ok(view.due_deliveries(platform, at(now), recovered, limit)?)).await
+    };
+    assert!(due(9, None, 9).await.is_empty());
+    assert_eq!(due(10, None, 2).await.len(), 2);
+    let all = due(10, None, 9).await;
+    for (row, event) in all.iter().zip(outbox()) {
+        assert_eq!((row.event.as_ref(), row.delivery.id()), (Some(&event), delivery_id(&event)));
+    }
+    let before: Vec<_> = all.iter().map(|row| row.predecessor).collect();
+    assert_eq!(before, [None, Some(1), Some(2), None]);
+    // The first fails, and those behind it are held.
+    let [first, second, third, _] = outbox().map(|event| delivery_id(&event));
+    opened
+        .write(move |unit| {
+            let attempt = Attempt { at: at(20), millis: 7, peer: None, outcome: Outcome::TimedOut };
+            let found = unit.get::<Delivery>(&first)?.unwrap();
+            let failed = Happened::Failed(attempt, at(100));
+            unit.move_delivery(Delivery::clone(&found).apply(failed, at(20)).unwrap());
+            for id in [second, third] {
+                let found = unit.get::<Delivery>(&id)?.unwrap();
+                unit.put_delivery(Delivery::clone(&found).held());
+            }
+            Ok(())
+        })
+        .await;
+    let ordinals = async |now, recovered| {
+        let found = due(now, recovered, 9).await;
+        let row = |it: &store::outbox::DueDelivery| (it.delivery.draft().ordinal, it.has_held);
+        found.iter().map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(ordinals(50, None).await, [(4, false)]);
+    assert_eq!(ordinals(50, Some(5)).await, [(4, false)]);
+    assert_eq!(ordinals(50, Some(50)).await, [(4, false), (1, true)]);
+    let (held, waits_for, pending, backlog) = opened
+        .read(move |view| {
+            let resource = Uuid::from_u128(7);
+            let (held, first) = (view.held_deliveries(resource)?, view.first_pending(resource)?);
+            let pending = view.pending_deliveries(platform, at(50), 9)?.len();
+            Ok((held, first, pending, view.backlog()?))
+        })
+        .await;
+    assert_eq!((held, waits_for), (vec![second, third], Some((first, at(100)))));
+    assert_eq!((pending, backlog), (4, (4, Some(at(10)))));
+    let due = opened.read(|view| Ok(view.due()?)).await;
+    assert_eq!((due[0].next_at, due[0].has_held), (Some(at(10)), true));
 }
 
 async fn with_events<P: Provider>() -> Opened<P> {

@@ -291,7 +291,8 @@ macro_rules! suite {
                     every_filter_of_quotes
                     tokens_are_found_by_their_client_id
                     events_come_in_their_order;
-                events: events_come_page_by_page every_event_is_found_at_its_place_and_time;
+                events: events_come_page_by_page every_event_is_found_at_its_place_and_time
+                    deliveries_are_due_behind_those_before_them;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
                     a_clock_brings_each_of_many_timers_nearer_once

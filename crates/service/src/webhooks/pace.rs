@@ -1,0 +1,83 @@
+//! How fast one endpoint is attempted.
+
+use domain::delivery::Schedule;
+use domain::id::PlatformId;
+use domain::time::Timestamp;
+
+/// Attempts at one endpoint at a time, at most: enough to fill a fast one, and few enough that one
+/// that hangs does not use up the files of this process.
+const WINDOW_MAX: usize = 64;
+
+/// Attempts at a time at an endpoint that is not known yet.
+const WINDOW_FIRST: usize = 8;
+
+/// Failures in a row after which an endpoint is only probed now and then.
+const BROKEN_AFTER: u32 = 5;
+
+/// What the last attempts say about an endpoint.
+pub(super) struct Pace {
+    window: usize,
+    failures: u32,
+    /// Until when nothing is attempted, as attempts have failed.
+    paused_until: Option<Timestamp>,
+    /// Until when the endpoint wants to be left alone, whatever it receives meanwhile.
+    left_alone_until: Option<Timestamp>,
+    /// Since when the endpoint is back, until everything that waited for it was read.
+    pub(super) recovered_at: Option<Timestamp>,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self {
+            window: WINDOW_FIRST,
+            failures: 0,
+            paused_until: None,
+            left_alone_until: None,
+            recovered_at: None,
+        }
+    }
+
+    pub(super) fn paused_until(&self) -> Option<Timestamp> {
+        self.paused_until.max(self.left_alone_until)
+    }
+
+    pub(super) fn is_paused(&self, now: Timestamp) -> bool {
+        self.paused_until().is_some_and(|until| now < until)
+    }
+
+    pub(super) fn window(&self) -> usize {
+        if self.failures >= BROKEN_AFTER { 1 } else { self.window }
+    }
+
+    /// An attempt was received.
+    pub(super) fn succeeded(&mut self, platform: PlatformId, now: Timestamp) {
+        if self.failures >= BROKEN_AFTER {
+            tracing::info!(%platform, "webhook endpoint stopped failing");
+            self.recovered_at = Some(now);
+        }
+        self.failures = 0;
+        self.paused_until = None;
+        self.window = (self.window + 1).min(WINDOW_MAX);
+    }
+
+    /// An attempt failed. `asked` is how long the endpoint wants to be left alone, in milliseconds.
+    pub(super) fn failed(
+        &mut self,
+        platform: PlatformId,
+        schedule: &Schedule,
+        random: u64,
+        asked: Option<i64>,
+        now: Timestamp,
+    ) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == BROKEN_AFTER {
+            tracing::info!(%platform, "webhook endpoint began failing");
+        }
+        self.window = (self.window / 2).max(1);
+        let more = self.failures.checked_sub(BROKEN_AFTER);
+        let pause = more.map(|more| now.plus_millis(schedule.pause_asked(more + 1, random, asked)));
+        self.paused_until = self.paused_until.max(pause);
+        let asked = asked.map(|_| now.plus_millis(schedule.pause_asked(1, random, asked)));
+        self.left_alone_until = self.left_alone_until.max(asked);
+    }
+}
