@@ -1,5 +1,7 @@
 //! The outbox: which deliveries are due, and in which order.
 
+use std::collections::HashSet;
+
 use domain::delivery::Delivery;
 use domain::event::Event;
 use domain::id::{DeliveryId, PlatformId};
@@ -11,6 +13,9 @@ use crate::events::{self, EVENTS, Outbox};
 use crate::readers::View;
 use crate::record::Record;
 use crate::sql::{Row, Value};
+
+/// The place of the ordinal among the columns of [`DUE`].
+const ORDINAL: usize = 5;
 
 /// Held deliveries of one resource that are released at once.
 const RELEASED_MAX: i64 = 64;
@@ -89,21 +94,28 @@ impl View<'_> {
     }
 
     /// Deliveries of a platform that are due at `now`, in the order in which they are. For an
-    /// endpoint that has recovered, those are due too that nothing happened to since then.
+    /// endpoint that has recovered, those are due too that nothing happened to since then. Those
+    /// with a `known` ordinal count for the limit, and are not opened. Also says whether there may
+    /// be more.
     pub fn due_deliveries(
         &mut self,
         platform: PlatformId,
         now: Timestamp,
         recovered_at: Option<Timestamp>,
+        known: &HashSet<i64>,
         limit: u32,
-    ) -> Result<Vec<DueDelivery>, StoreError> {
+    ) -> Result<(Vec<DueDelivery>, bool), StoreError> {
         let until = recovered_at.map_or(now.millis(), |_| i64::MAX);
         let untouched = recovered_at.map_or(i64::MIN, Timestamp::millis);
         let parameters =
             [platform.into(), until.into(), now.into(), untouched.into(), limit.into()];
         let width = Delivery::COLUMNS.len() + 2 + EVENTS.columns.len();
-        let (mut found, keyring) = (Vec::new(), self.keyring);
+        let (mut found, mut count, keyring) = (Vec::new(), 0, self.keyring);
         self.connection.query(DUE, &parameters, width, &mut |mut values| {
+            count += 1;
+            if matches!(values.get(ORDINAL), Some(Value::Int(it)) if known.contains(it)) {
+                return Ok(());
+            }
             let event = values.split_off(Delivery::COLUMNS.len() + 2);
             let mut row = Row::new(Delivery::TABLE, Delivery::COLUMNS, values);
             let delivery = Delivery::read(&mut row, keyring)?;
@@ -116,7 +128,7 @@ impl View<'_> {
             found.push(DueDelivery { delivery, predecessor, has_held, event });
             Ok(())
         })?;
-        Ok(found)
+        Ok((found, count >= limit))
     }
 
     /// Some deliveries of a platform that are neither delivered nor dead.

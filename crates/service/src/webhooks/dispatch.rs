@@ -299,13 +299,14 @@ impl Dispatcher {
             return Ok(());
         };
         let app = self.app.clone();
-        let limit_of_read = u32::try_from(limit).unwrap_or(u32::MAX);
-        let found =
-            app.store().read(move |view| view.due_deliveries(id, now, recovered_at, limit_of_read));
-        let found = self.meanwhile(found).await.map_err(Error::Store)?;
+        let (limit, known) = (u32::try_from(limit).unwrap_or(u32::MAX), queue.known.clone());
+        let found = app
+            .store()
+            .read(move |view| view.due_deliveries(id, now, recovered_at, &known, limit));
+        let (found, has_more) = self.meanwhile(found).await.map_err(Error::Store)?;
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
-        queue.has_more = found.len() >= limit;
-        if !queue.has_more {
+        queue.has_more = has_more;
+        if !has_more && queue.pace.recovered_at == recovered_at {
             queue.pace.recovered_at = None;
         }
         queue.accept(found, now);

@@ -129,7 +129,7 @@ pub(super) struct Queue {
     /// Resources whose first delivery may be attempted.
     ready: VecDeque<Uuid>,
     /// Ordinals that are here, or have a change that is not written yet.
-    known: HashSet<i64>,
+    pub(super) known: HashSet<i64>,
     under_way: usize,
     changes: Changes,
 }

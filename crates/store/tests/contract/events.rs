@@ -1,5 +1,7 @@
 //! Asks: is every event found where it stands, however many were committed with it?
 
+use std::collections::HashSet;
+
 use domain::delivery::{Attempt, Delivery, Event as Happened, Outcome, delivery_id};
 use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
@@ -65,7 +67,17 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
     assert_eq!((due[0].outbox.taken, due[0].next_at, due[0].has_held), (4, Some(at(10)), false));
     let due = async |now: i64, recovered: Option<i64>, limit| {
         let recovered = recovered.map(at);
-        opened.read(move |view| Ok(view.due_deliveries(platform, at(now), recovered, limit)?)).await
+        opened
+            .read(move |view| {
+                let none = HashSet::new();
+                let found = view.due_deliveries(platform, at(now), recovered, &none, limit)?;
+                assert_eq!(found.1, found.0.len() == limit as usize);
+                let known = found.0.iter().map(|it| it.delivery.draft().ordinal).collect();
+                let again = view.due_deliveries(platform, at(now), recovered, &known, limit)?;
+                assert_eq!((again.0.len(), again.1), (0, found.1));
+                Ok(found.0)
+            })
+            .await
     };
     assert!(due(9, None, 9).await.is_empty());
     assert_eq!(due(10, None, 2).await.len(), 2);

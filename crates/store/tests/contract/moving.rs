@@ -85,7 +85,7 @@ fn delivered(unit: &mut Unit<'_, '_>) -> Result {
     let failed = delivery::Event::Failed(attempt, at(9_500));
     unit.move_delivery(delivery.apply(failed, at(9_000)).unwrap());
     let outbox = unit.outbox(platform_id(1))?;
-    unit.put_outbox(Outbox { taken: 1, endpoint: Endpoint::Open, ..outbox });
+    unit.put_outbox(Outbox { taken: 1, endpoint: Endpoint::Gone, ..outbox });
     Ok(())
 }
 
