@@ -502,7 +502,7 @@ fn deliveries(unit: &mut Unit<'_, '_>, events: &[Numbered]) -> Result {
         }
     }
     let outbox = unit.outbox(platform_id(1))?;
-    unit.put_outbox(Outbox { taken: 4, endpoint: Endpoint::Open, ..outbox });
+    unit.put_outbox(Outbox { taken: 4, endpoint: Endpoint::Gone, ..outbox });
     Ok(())
 }
 
@@ -645,15 +645,22 @@ fn sound_events() -> Vec<Numbered> {
 fn events_in(engine: &dyn Engine) -> Vec<Numbered> {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let read = store.read(|view| {
-        let feeds = [1, 2].map(|number| view.feed(platform_id(number), 0, None, u32::MAX));
-        let mut events = Vec::new();
-        for feed in feeds {
-            events.extend(feed?.events);
+    let mut events = Vec::new();
+    for platform in [1, 2].map(platform_id) {
+        let mut after = 0;
+        loop {
+            // Some at a time: no snapshot stays open for long.
+            let feed = runtime.block_on(store.read(move |view| {
+                Ok::<_, Refused>(view.feed(platform, after, None, 500)?)
+            }));
+            let feed = feed.unwrap();
+            events.extend(feed.events);
+            after = feed.until;
+            if after == feed.head {
+                break;
+            }
         }
-        Ok::<_, Refused>(events)
-    });
-    let events = runtime.block_on(read).unwrap();
+    }
     drop(store);
     threads.join();
     events
