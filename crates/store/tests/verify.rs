@@ -650,9 +650,11 @@ fn events_in(engine: &dyn Engine) -> Vec<Numbered> {
         let mut after = 0;
         loop {
             // Some at a time: no snapshot stays open for long.
-            let feed = runtime.block_on(store.read(move |view| {
-                Ok::<_, Refused>(view.feed(platform, after, None, 500)?)
-            }));
+            let feed =
+                runtime
+                    .block_on(store.read(move |view| {
+                        Ok::<_, Refused>(view.feed(platform, after, None, 500)?)
+                    }));
             let feed = feed.unwrap();
             events.extend(feed.events);
             after = feed.until;

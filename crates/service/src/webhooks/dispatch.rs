@@ -300,9 +300,8 @@ impl Dispatcher {
         };
         let app = self.app.clone();
         let (limit, known) = (u32::try_from(limit).unwrap_or(u32::MAX), queue.known.clone());
-        let found = app
-            .store()
-            .read(move |view| view.due_deliveries(id, now, recovered_at, &known, limit));
+        let found =
+            app.store().read(move |view| view.due_deliveries(id, now, recovered_at, &known, limit));
         let (found, has_more) = self.meanwhile(found).await.map_err(Error::Store)?;
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
         queue.has_more = has_more;
