@@ -37,7 +37,7 @@ struct Inner {
     /// Another server's lease as it was last seen.
     seen: Mutex<Option<Seen>>,
     /// Held while due jobs run.
-    steps: tokio::sync::Mutex<()>,
+    steps: tokio::sync::Mutex<Timestamp>,
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -60,7 +60,7 @@ impl App {
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
-            steps: tokio::sync::Mutex::new(()),
+            steps: tokio::sync::Mutex::new(Timestamp::from_millis(0)),
         }))
     }
 
@@ -141,7 +141,7 @@ impl App {
     }
 
     /// Held while due jobs run.
-    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<()> {
+    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Timestamp> {
         &self.0.steps
     }
 

@@ -43,6 +43,8 @@ pub struct Env {
     pub public_url: String,
     /// How long a quote can be executed, in milliseconds.
     pub quote_lifetime_millis: i64,
+    /// How long first answers under an idempotency key are kept, in milliseconds.
+    pub answers_kept_millis: i64,
     /// How events are delivered.
     pub webhooks: Delivering,
     /// Whether other servers may use the same database.

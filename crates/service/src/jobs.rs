@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
 use crate::rail_orders::{Order, order};
-use crate::{bulk, expiry, external_accounts, owners, rail_answers};
+use crate::{bulk, expiry, external_accounts, once, owners, rail_answers};
 
 /// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
 /// and back.
@@ -36,6 +36,9 @@ const RETRY_MILLIS: i64 = 1_000;
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 
+/// How long after a sweep of outdated answers that found few the next one comes, in milliseconds.
+const SWEEP_MILLIS: i64 = 1_000;
+
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -52,7 +55,7 @@ pub struct Step {
 /// Runs the jobs that are due now, unless another server leads. One step at a time: a job is not
 /// begun twice by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
-    let _alone = app.steps().lock().await;
+    let mut next_sweep = app.steps().lock().await;
     let Some(leadership) = leadership::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
@@ -60,7 +63,15 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     let rest = work.take_all(app, leadership).await;
     // What was begun is brought to its end, whatever keeps this server from taking more.
     work.wait(0).await;
-    let Rest { unreadable, more } = rest?;
+    let Rest { unreadable, mut more } = rest?;
+    let now = app.server_now();
+    if now >= *next_sweep {
+        if once::sweep(app).await? {
+            more = true;
+        } else {
+            *next_sweep = Timestamp::from_millis(now.millis().saturating_add(SWEEP_MILLIS));
+        }
+    }
     Ok(Step { done: work.done, failed: work.failed + unreadable, more, is_ours: true })
 }
 

@@ -2,6 +2,7 @@
 
 use domain::clock::Ahead;
 use domain::id::PlatformId;
+use domain::time::Timestamp;
 use store::error::StoreError;
 use store::idempotency::{Answer, Scope};
 use store::unit::Unit;
@@ -51,7 +52,7 @@ where
     let written = app
         .store()
         .write_once(keyed.scope, move |unit| {
-            if let Some(reply) = stored(unit, keyed)? {
+            if let Some(reply) = stored(unit, keyed, kept_since(&unit_app))? {
                 return Ok((reply, Vec::new()));
             }
             let result =
@@ -75,9 +76,13 @@ where
     Ok(reply)
 }
 
-fn stored(unit: &mut Unit<'_, '_>, keyed: Keyed) -> Result<Option<Reply>, StoreError> {
+fn stored(
+    unit: &mut Unit<'_, '_>,
+    keyed: Keyed,
+    since: Timestamp,
+) -> Result<Option<Reply>, StoreError> {
     let Some(scope) = keyed.scope else { return Ok(None) };
-    Ok(unit.answer(&scope)?.map(replay))
+    Ok(unit.answer(&scope, since)?.map(replay))
 }
 
 fn replay((status, body): (u16, Vec<u8>)) -> Reply {
@@ -92,6 +97,29 @@ pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
     if app.store().get::<Answer>(scope).await.map_err(Error::Store)?.is_none() {
         return Ok(None);
     }
-    let answer = app.store().look(move |view| view.answer(&scope)).await;
+    let since = kept_since(app);
+    let answer = app.store().look(move |view| view.answer(&scope, since)).await;
     Ok(answer.map_err(Error::Store)?.map(replay))
+}
+
+/// Answers that a sweep removes at most: as many as fit one commit beside payments.
+const SWEPT_MAX: u32 = 1_000;
+
+/// Since when answers count. A key whose answer is older is new, whether it was swept or not.
+fn kept_since(app: &App) -> Timestamp {
+    let kept = app.env().answers_kept_millis;
+    Timestamp::from_millis(app.server_now().millis().saturating_sub(kept))
+}
+
+/// Removes some of the answers that do not count any more. Whether there may be more of them.
+pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
+    let before = kept_since(app);
+    let outdated = app.store().ask(move |view| view.outdated_answers(before, SWEPT_MAX)).await;
+    let outdated: Vec<Scope> = outdated.map_err(Error::Store)?;
+    let more = outdated.len() == SWEPT_MAX as usize;
+    if !outdated.is_empty() {
+        let remove = move |unit: &mut Unit<'_, '_>| unit.remove_answers(&outdated, before);
+        app.store().write_behind(remove).await.map_err(Error::Store)?;
+    }
+    Ok(more)
 }

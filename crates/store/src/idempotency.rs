@@ -79,10 +79,32 @@ impl Record for Answer {
     }
 }
 
+pub(crate) const OUTDATED: &str =
+    "select scope from idempotency where at < $1 order by at limit $2";
+
 impl View<'_> {
-    /// Status and bytes of the first answer to a request, if there is one.
-    pub fn answer(&mut self, scope: &Scope) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        let answer = self.get::<Answer>(scope)?;
+    /// Status and bytes of the first answer to a request, if one was given since then.
+    pub fn answer(
+        &mut self,
+        scope: &Scope,
+        since: Timestamp,
+    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+        let answer = self.get::<Answer>(scope)?.filter(|answer| answer.at >= since);
         Ok(answer.map(|answer| (answer.status, answer.body.clone())))
+    }
+
+    /// The requests whose answers were given before then, oldest first, up to a limit.
+    pub fn outdated_answers(
+        &mut self,
+        before: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Scope>, StoreError> {
+        let mut scopes = Vec::new();
+        self.connection.query(OUTDATED, &[before.into(), max.into()], 1, &mut |values| {
+            let row = &mut Row::new(Answer::TABLE, &["scope"], values);
+            scopes.push(row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))?);
+            Ok(())
+        })?;
+        Ok(scopes)
     }
 }

@@ -87,6 +87,7 @@ pub fn statements() -> Vec<String> {
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,
+        idempotency::OUTDATED,
         timers::DUE,
         timers::NEXT_DUE,
         timers::NEARER,

@@ -29,9 +29,9 @@ use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope};
 use crate::keyring::Keyring;
 use crate::leases::Duty;
-use crate::record::{Record, Tables, Wanted, load};
+use crate::record::{Found, Record, Tables, Wanted, load};
 use crate::shelf::Shelf;
-use crate::sql::{Connection, Turn, Write};
+use crate::sql::{Change, Connection, Turn, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -45,6 +45,8 @@ pub(crate) struct Changes {
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
     /// By how many milliseconds the timers that were set before come nearer.
     nearer: BTreeMap<PlatformId, i64>,
+    /// Answers that are removed.
+    removed_answers: BTreeSet<Scope>,
 }
 
 impl Changes {
@@ -59,6 +61,9 @@ impl Changes {
             self.bring_nearer(platform, millis);
         }
         self.timers.extend(newer.timers);
+        self.removed_answers.extend(newer.removed_answers);
+        // A request that was answered anew keeps its answer.
+        self.removed_answers.retain(|scope| self.tables.idempotency.get(scope).is_none());
     }
 
     /// What others do about it once it is committed.
@@ -85,6 +90,9 @@ impl Changes {
         cache.used(self.tables.ledger_accounts.keys().copied());
         cache.has_told(self.tables.outboxes.keys().copied());
         self.tables.remember(&mut cache.rows);
+        for scope in self.removed_answers {
+            cache.rows.idempotency.insert(scope, Found { row: None, version: 0 });
+        }
         for (transaction, newer) in self.postings {
             let known = cache.postings.get(&transaction);
             let mut postings = known.map_or_else(Vec::new, |known| Vec::clone(known));
@@ -315,6 +323,9 @@ impl<'a> Batch<'a> {
         writes.push(books::write(changes.postings.values().flatten()));
         writes.push(events::write(&changes.events, keyring));
         writes.extend(timers::writes(&changes.timers));
+        let removed = changes.removed_answers.iter().map(|scope| vec![Answer::key_value(scope)]);
+        let (shape, rows) = (Answer::shape(), removed.collect());
+        writes.push(Write { shape, change: Change::Delete, rows });
         writes.retain(|write| !write.rows.is_empty());
         let transactions = changes.tables.transactions.keys().copied().collect();
         let nearer = changes.nearer.clone();
@@ -526,13 +537,29 @@ impl Unit<'_, '_> {
         self.put(Answer { scope, at, status, body: body.to_vec() });
     }
 
-    /// Status and bytes of the first answer to a request, if there is one.
-    pub fn answer(&mut self, scope: &Scope) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+    /// Removes answers that were given before then. One that was given anew meanwhile stays.
+    pub fn remove_answers(
+        &mut self,
+        scopes: &[Scope],
+        before: Timestamp,
+    ) -> Result<(), StoreError> {
+        let answers = self.get_all::<Answer>(scopes)?;
+        let outdated = answers.into_iter().flatten().filter(|answer| answer.at < before);
+        self.local.removed_answers.extend(outdated.map(|answer| answer.scope));
+        Ok(())
+    }
+
+    /// Status and bytes of the first answer to a request, if one was given since then.
+    pub fn answer(
+        &mut self,
+        scope: &Scope,
+        since: Timestamp,
+    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
         if self.takes_for_new(scope) {
             self.taken_for_new.push(*scope);
             return Ok(None);
         }
-        let answer = self.get::<Answer>(scope)?;
+        let answer = self.get::<Answer>(scope)?.filter(|answer| answer.at >= since);
         Ok(answer.map(|answer| (answer.status, answer.body.clone())))
     }
 

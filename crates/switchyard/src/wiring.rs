@@ -26,6 +26,11 @@ use crate::keyfile::{self, KEY_BYTES};
 /// How long a quote can be executed where no quotes are asked for over HTTP, in seconds.
 const QUOTE_LIFETIME_SECONDS: i64 = 300;
 
+/// Days for which answers under an idempotency key are kept when nothing is said.
+const IDEMPOTENCY_DAYS: i64 = 30;
+
+const DAY_MILLIS: i64 = 86_400_000;
+
 /// What was queued when the last handle went is some commits, each a few milliseconds.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -49,7 +54,11 @@ pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env
         None => FixedRates::builtin(),
     };
     let delivering = options.webhooks.delivering(is_local);
-    Ok(Env { webhooks: delivering, ..env(rates, options.quote_lifetime_seconds, public_url) })
+    Ok(Env {
+        webhooks: delivering,
+        answers_kept_millis: options.idempotency_days * DAY_MILLIS,
+        ..env(rates, options.quote_lifetime_seconds, public_url)
+    })
 }
 
 /// The world outside a command that serves no clients.
@@ -71,6 +80,7 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
         presenter: Arc::new(JsonPresenter),
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
+        answers_kept_millis: IDEMPOTENCY_DAYS * DAY_MILLIS,
         webhooks: Delivering::USUAL,
         shares_database: false,
         peer_address: None,

@@ -1,7 +1,9 @@
 //! The idempotency key (design decision 9; contract 8; reliability 6).
 
+use domain::time::Timestamp;
 use domain::token::{Permission, Permissions};
 use serde_json::{Value, json};
+use store::error::StoreError;
 
 use crate::pay::{Payer, from, sending, to, transfer};
 use crate::support::{Answer, Call, Server, text};
@@ -52,6 +54,29 @@ async fn a_repeat_gets_the_first_answer_and_pays_once() {
     let second = payer.client.post_once("/transfer-out", "k2", &body).await;
     assert_ne!(fresh(&second, 201)["id"], first.body["id"]);
     assert_eq!(payer.balance().await, 200);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_key_is_a_new_one_after_thirty_days() {
+    const DAY_MILLIS: i64 = 86_400_000;
+    let server = Server::new();
+    let client = server.platform().await;
+    let body = json!({ "name": "t", "permissions": ["VIEW"] });
+    let first = client.post_once("/tokens", "k", &body).await;
+    server.pass(30 * DAY_MILLIS).await;
+    let again = client.post_once("/tokens", "k", &body).await;
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    server.pass(1_000).await;
+    let outdated = async || {
+        let all = Timestamp::from_millis(i64::MAX);
+        let read = server.app.store().ask(move |view| view.outdated_answers(all, 10)).await;
+        Result::<Vec<_>, StoreError>::unwrap(read).len()
+    };
+    assert_eq!(outdated().await, 0, "it was removed");
+    let new = client.post_once("/tokens", "k", &body).await;
+    assert_ne!(fresh(&new, 201)["id"], first.body["id"]);
+    assert_eq!(outdated().await, 1);
     server.verify();
 }
 
@@ -158,7 +183,8 @@ async fn a_secret_is_in_the_first_answer_only() {
     // What is kept is sealed, and has no secret even when it is opened.
     let keyring = server.app.store().keyring();
     let scope = store::idempotency::scope(keyring, client.platform, "POST", "/tokens", "k");
-    let kept = server.app.store().look(move |view| view.answer(&scope)).await;
+    let since = Timestamp::from_millis(0);
+    let kept = server.app.store().look(move |view| view.answer(&scope, since)).await;
     let (status, kept) = kept.expect("a read").expect("an answer");
     assert_eq!(status, 201);
     assert_eq!(serde_json::from_slice::<Value>(&kept).expect("JSON"), shown);

@@ -265,6 +265,7 @@ fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
         presenter: Arc::new(JsonPresenter),
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,
+        answers_kept_millis: 30 * 86_400_000,
         webhooks: Delivering::USUAL,
         shares_database: false,
         peer_address: None,

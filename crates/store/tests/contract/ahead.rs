@@ -249,7 +249,7 @@ pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider
     let mut first = Box::pin(store.write(|unit| answer_like_event(unit, 1)));
     assert!(is_pending(&mut first).await);
     gated.commit_waits().await;
-    let mut again = Box::pin(store.write(|unit| Ok::<_, Refused>(unit.answer(&[1; 16])?)));
+    let mut again = Box::pin(store.write(|unit| Ok::<_, Refused>(unit.answer(&[1; 16], at(0))?)));
     assert!(is_pending(&mut again).await);
     gated.let_go.send(Ok(())).unwrap();
     gated.let_go.send(Ok(())).unwrap();
@@ -368,7 +368,7 @@ pub async fn what_waits_to_be_written_is_not_forgotten<P: Provider>() {
     let (saw, mut seen) = unbounded_channel();
     let store = gated.store.clone();
     let mut look = Box::pin(store.write(move |unit| {
-        let _ = saw.send(unit.answer(&scope(0))?.is_some());
+        let _ = saw.send(unit.answer(&scope(0), at(0))?.is_some());
         Ok::<_, StoreError>(())
     }));
     assert!(is_pending(&mut look).await);

@@ -248,6 +248,7 @@ macro_rules! suite {
                     changed_records_come_back_as_they_were_changed
                     a_key_that_nobody_remembers_has_its_answer
                     answers_come_back
+                    outdated_answers_are_removed
                     what_was_never_written_is_not_there;
                 units: a_unit_sees_those_before_it_in_its_batch
                     a_refused_unit_leaves_nothing

@@ -18,6 +18,7 @@ use store::books::{LedgerAccount, Told};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
 use store::idempotency::Answer;
+use store::readers::View;
 use store::record::Record;
 use store::unit::Unit;
 
@@ -269,7 +270,7 @@ pub async fn answers_come_back<P: Provider>() {
             let store = opened.store.clone();
             answers.spawn(async move {
                 let asked = store.write_once(Some([number; 16]), move |unit| {
-                    Ok::<_, Refused>(unit.answer(&[number; 16])?)
+                    Ok::<_, Refused>(unit.answer(&[number; 16], at(0))?)
                 });
                 (number, asked.await.unwrap())
             });
@@ -287,7 +288,7 @@ pub async fn answers_come_back<P: Provider>() {
         assert_eq!(answer, expected(number), "{number}");
     }
     for number in 1..=ANSWERS + 2 {
-        let answer = opened.read(move |view| Ok(view.answer(&[number; 16])?)).await;
+        let answer = opened.read(move |view| Ok(view.answer(&[number; 16], at(0))?)).await;
         assert_eq!(answer, expected(number), "{number}");
     }
 }
@@ -315,7 +316,7 @@ pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
         // One that would leave nothing has nothing that the database could refuse.
         let other = repeated % ANSWERS + 1;
         let looks = move |unit: &mut Unit<'_, '_>| {
-            let answer = unit.answer(&[other; 16])?.map(|(_, body)| body);
+            let answer = unit.answer(&[other; 16], at(0))?.map(|(_, body)| body);
             answer.ok_or(Refused::Wanted)
         };
         assert_eq!(opened.write(looks).await, answer_of(other));
@@ -325,7 +326,7 @@ pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
         for number in [new, repeated, new] {
             let store = opened.store.clone();
             let once = move |unit: &mut Unit<'_, '_>| {
-                let answer = unit.answer(&[number; 16])?;
+                let answer = unit.answer(&[number; 16], at(0))?;
                 match answer {
                     Some((_, body)) => Ok::<_, Refused>(body),
                     None => answer_like_event(unit, number).map(|()| answer_of(number)),
@@ -421,4 +422,39 @@ pub async fn what_was_never_written_is_not_there<P: Provider>() {
         })
         .await;
     assert_eq!(balance, (None, ledger::account::Balance::ZERO));
+}
+
+pub async fn outdated_answers_are_removed<P: Provider>() {
+    let opened = open::<P>();
+    let keep = |number: u8, seconds, body: &'static [u8]| {
+        move |unit: &mut Unit<'_, '_>| {
+            // Rows are read before they are changed.
+            unit.answer(&[number; 16], at(seconds))?;
+            unit.keep_answer([number; 16], at(seconds), 201, body);
+            Ok(())
+        }
+    };
+    for number in 1..=3 {
+        opened.write(keep(number, number.into(), b"said")).await;
+    }
+    let is_kept =
+        |since| move |unit: &mut Unit<'_, '_>| Ok(unit.answer(&[1; 16], at(since))?.is_some());
+    assert!(opened.write(is_kept(1)).await);
+    assert!(!opened.write(is_kept(2)).await, "it is outdated, whether it was removed or not");
+    let outdated = opened.read(|view| Ok(view.outdated_answers(at(3), 10)?)).await;
+    assert_eq!(outdated, [[1; 16], [2; 16]]);
+    assert_eq!(opened.read(|view| Ok(view.outdated_answers(at(3), 1)?)).await, [[1; 16]]);
+    // A request is made anew before the old answer is removed, and after it.
+    opened.write(keep(2, 9, b"anew")).await;
+    opened.write(move |unit| Ok(unit.remove_answers(&outdated, at(3))?)).await;
+    let opened = opened.reopen();
+    let answers = |view: &mut View<'_>| {
+        let answer = |number| Ok(view.answer(&[number; 16], at(0))?.map(|(_, body)| body));
+        [1, 2, 3].into_iter().map(answer).collect::<Result<Vec<_>>>()
+    };
+    let found = opened.read(answers).await;
+    assert_eq!(found, [None, Some(b"anew".to_vec()), Some(b"said".to_vec())]);
+    opened.write(keep(1, 10, b"again")).await;
+    let found = opened.read(|view| Ok(view.answer(&[1; 16], at(10))?)).await;
+    assert_eq!(found, Some((201, b"again".to_vec())));
 }

@@ -23,6 +23,12 @@ const QUOTE_LIFETIME_SECONDS_MIN: i64 = 60;
 /// A quote that lives longer makes the platform carry the risk of the market.
 const QUOTE_LIFETIME_SECONDS_MAX: i64 = 900;
 
+/// Clients may repeat a key for so long (docs/decisions/0005).
+const IDEMPOTENCY_DAYS_MIN: i64 = 30;
+
+/// Ten years: after that, nobody repeats a request.
+const IDEMPOTENCY_DAYS_MAX: i64 = 3_650;
+
 /// An open, self-hosted payments platform.
 #[derive(Debug, Parser)]
 #[command(
@@ -304,6 +310,18 @@ pub struct Serve {
             .range(QUOTE_LIFETIME_SECONDS_MIN..=QUOTE_LIFETIME_SECONDS_MAX)
     )]
     pub quote_lifetime_seconds: i64,
+
+    /// For how many days a repeated idempotency key gets its first answer: 30 to 3650.
+    #[arg(
+        long,
+        value_name = "DAYS",
+        env = "SWITCHYARD_IDEMPOTENCY_DAYS",
+        hide_env_values = true,
+        default_value = "30",
+        value_parser = clap::value_parser!(i64)
+            .range(IDEMPOTENCY_DAYS_MIN..=IDEMPOTENCY_DAYS_MAX)
+    )]
+    pub idempotency_days: i64,
 
     /// A file of exchange rates to use instead of the built-in ones.
     #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE", hide_env_values = true)]

@@ -135,6 +135,7 @@ fn wrong_options_are_refused() {
     };
     check("--quote-lifetime-seconds 59", "59 is not in 60..=900");
     check("--quote-lifetime-seconds 901", "901 is not in 60..=900");
+    check("--idempotency-days 29", "29 is not in 30..=3650");
     check("--webhook-timeout-seconds 31", "31 is not in 1..=30");
     check("--webhook-retry-first-seconds 0", "0 is not in 1..=1800");
     check("--webhook-retry-longest-seconds 1801", "1801 is not in 1..=1800");
