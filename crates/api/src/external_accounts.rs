@@ -21,7 +21,7 @@ use service::external_accounts::{self, NewExternalAccount};
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
 use store::list::PageRequest;
-use store::readers::View;
+use store::reader::View;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;

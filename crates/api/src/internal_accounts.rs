@@ -15,7 +15,7 @@ use service::presenter::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
 use store::list::COUNT_MAX;
-use store::readers::View;
+use store::reader::View;
 use store::unit::Unit;
 use utoipa::{IntoParams, ToSchema};
 

@@ -212,7 +212,7 @@ pub async fn get(
     Path(code): Path<String>,
 ) -> Result<Response, ApiError> {
     let id = opened(&app, &code)?;
-    let found = app.store().look(move |view| invitations::find(view, id)).await?;
+    let found = app.store().read(move |view| invitations::find(view, id)).await?;
     let Found { invitation, made_by } = found
         .filter(|found| found.made_by.mode == caller.platform.mode)
         .ok_or(service::Error::Invitation(service::error::InvitationError::NotFound))?;

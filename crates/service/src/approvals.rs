@@ -42,7 +42,7 @@ pub async fn ask(app: &App, request: Event) {
 
 async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
     let (id, platform) = (TransactionId::from_uuid(request.resource), request.platform);
-    let found = app.store().look(move |view| {
+    let found = app.store().read(move |view| {
         Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Approval>(&id)?))
     });
     let (Some(platform), Some(approval)) = found.await? else { return Ok(()) };

@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 use domain::token::Token;
 use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
-use store::readers::View;
+use store::reader::View;
 use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 
@@ -146,7 +146,7 @@ async fn proven(app: &App, client_id: &str, secret: &str) -> Result<Option<Calle
         Memory::Nothing => read(app, client_id.to_owned()).await?,
         Memory::Stale(_, renewal) => {
             // A read may wait for its deadline; no other request waits for the one that reads.
-            app.store().check_reach()?;
+            app.store().check_circuit()?;
             let _renewing = renewal.lock().await;
             match remembered(app, client_id, arrived) {
                 Memory::Fresh(caller) => Some(caller),
@@ -169,7 +169,7 @@ fn remembered(app: &App, client_id: &str, arrived: Timestamp) -> Memory {
 /// Asks the database for a client, and remembers it.
 async fn read(app: &App, client_id: String) -> Result<Option<Caller>, StoreError> {
     let (changes, now) = (app.store().callers().changes(), app.server_now());
-    let found = app.store().look(move |view| find(view, &client_id)).await?;
+    let found = app.store().read(move |view| find(view, &client_id)).await?;
     if let Some(caller) = &found {
         app.remembered_callers().keep(caller.clone(), changes, now);
     }

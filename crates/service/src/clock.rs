@@ -62,7 +62,7 @@ async fn settled(app: App, platform: PlatformId) -> Result<(), Error> {
     for _ in 0..SETTLE_STEPS {
         let Step { done, is_ours, .. } = step(&app).await?;
         let now = app.server_now();
-        let has_due = app.store().ask(move |view| view.has_due(platform, now)).await;
+        let has_due = app.store().read(move |view| view.has_due(platform, now)).await;
         let can_go_on = done > 0 || !is_ours;
         if !has_due.map_err(Error::Store)? || !can_go_on {
             break;

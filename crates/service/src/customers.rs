@@ -16,7 +16,7 @@ use store::customers::UmaClaim;
 use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
 use store::list::PageRequest;
-use store::readers::View;
+use store::reader::View;
 use store::transactions::TransactionFilter;
 use store::unit::Unit;
 

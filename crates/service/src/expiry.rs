@@ -33,7 +33,7 @@ pub async fn catch_up(app: &App, platform: PlatformId) -> Result<(), Error> {
     for _ in 0..ROUNDS_MAX {
         let due = app
             .store()
-            .ask(move |view| view.due_ends(platform, server_now, TOGETHER_MAX))
+            .read(move |view| view.due_ends(platform, server_now, TOGETHER_MAX))
             .await
             .map_err(Error::Store)?;
         let is_last = due.len() < TOGETHER_MAX as usize;
@@ -82,8 +82,8 @@ where
 /// The quote as it is now: over, if its time is.
 pub async fn quote(app: &App, platform: &Platform, id: QuoteId) -> Result<Quote, Error> {
     let read = async || {
-        let read = move |view: &mut store::readers::View<'_>| view.get::<Quote>(&id);
-        let found = app.store().look::<_, StoreError, _>(read).await?;
+        let read = move |view: &mut store::reader::View<'_>| view.get::<Quote>(&id);
+        let found = app.store().read::<_, StoreError, _>(read).await?;
         let found = found.filter(|quote| quote.draft().platform == platform.id);
         Ok::<_, Error>(Quote::clone(&*found.ok_or(Error::Quote(QuoteError::NotFound { id }))?))
     };

@@ -13,7 +13,7 @@ use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use store::customers::UmaClaim;
 use store::error::StoreError;
-use store::readers::View;
+use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 

@@ -136,7 +136,7 @@ impl Work {
 /// The due timers, up to a limit.
 async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
     let max = u32::try_from(limit).unwrap_or(u32::MAX);
-    let due = app.store().ask(move |view| view.due_timers(now, max)).await;
+    let due = app.store().read(move |view| view.due_timers(now, max)).await;
     let due = due.map_err(Error::Store)?;
     let since = due.timers.first().map_or(now, |oldest| oldest.due_at);
     let overdue_millis = now.millis().saturating_sub(since.millis());

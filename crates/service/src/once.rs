@@ -98,7 +98,7 @@ pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
         return Ok(None);
     }
     let since = kept_since(app);
-    let answer = app.store().look(move |view| view.answer(&scope, since)).await;
+    let answer = app.store().read(move |view| view.answer(&scope, since)).await;
     Ok(answer.map_err(Error::Store)?.map(replay))
 }
 
@@ -114,7 +114,7 @@ fn kept_since(app: &App) -> Timestamp {
 /// Removes some of the answers that do not count any more. Whether there may be more of them.
 pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
     let before = kept_since(app);
-    let outdated = app.store().ask(move |view| view.outdated_answers(before, SWEPT_MAX)).await;
+    let outdated = app.store().read(move |view| view.outdated_answers(before, SWEPT_MAX)).await;
     let outdated: Vec<Scope> = outdated.map_err(Error::Store)?;
     let more = outdated.len() == SWEPT_MAX as usize;
     if !outdated.is_empty() {

@@ -141,7 +141,7 @@ impl Lookup for Unit<'_, '_> {
     }
 }
 
-impl Lookup for store::readers::View<'_> {
+impl Lookup for store::reader::View<'_> {
     fn customer(&mut self, id: CustomerId) -> Result<Option<Arc<Customer>>, StoreError> {
         self.get::<Customer>(&id)
     }

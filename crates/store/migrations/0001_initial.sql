@@ -261,14 +261,14 @@ create table idempotency (
 ) {strict};
 create index idempotency_by_time on idempotency (at);
 
--- Turns of those who write, where several servers can: whoever holds the row of member 0 has the
--- turn, and each member has the number of its last one. Member 1 stands for the tables that say who
--- there is: its turn is the last that changed one of them. SQLite locks the file instead.
-create table lane (
-    member {int8} not null primary key,
-    turn {int8} not null
+-- The write lock, where several servers write: each locks the row of node 0 first, which has the
+-- epoch of the last commit. Each node has the epoch of its own last one. SQLite locks the file
+-- instead.
+create table write_lock (
+    node {int8} not null primary key,
+    epoch {int8} not null
 ) {strict};
-insert into lane (member, turn) values (0, 0), (1, 0);
+insert into write_lock (node, epoch) values (0, 0);
 
 -- Found by the keyed hash of their code, which is sealed like everything that a person could be
 -- known by.

@@ -6,7 +6,7 @@ use domain::uma_address::UmaAddress;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::readers::View;
+use crate::reader::View;
 use crate::sql::Row;
 
 /// The uuid of an account.

@@ -18,7 +18,7 @@ use ledger::posting::{Entry, Posting, Resolution};
 use crate::entries;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 use crate::unit::Unit;

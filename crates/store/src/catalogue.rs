@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use crate::error::StoreError;
 use crate::sql::{Connection, Shape, Value};
 
-/// Tables that are made with a database and stay with it: whose turn it is to write, what the
-/// database knows about itself, and which migrations made it.
-pub const OWN: &[&str] = &["lane", "meta", "refinery_schema_history"];
+/// Tables that are made with a database and stay with it: the write lock, what the database knows
+/// about itself, and which migrations made it.
+pub const OWN: &[&str] = &["meta", "refinery_schema_history", "write_lock"];
 
 /// Every table that holds data, with all of its columns (`version` is one of them), those of the
 /// key first. Tables stand behind those that they refer to.

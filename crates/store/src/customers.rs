@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Order, Page, PageRequest, Query, Way, split_by};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sealed::{StoredAddress, each};
 use crate::sql::{Row, Value};
@@ -144,7 +144,6 @@ impl StoredIdentity {
 impl Record for Customer {
     type Key = CustomerId;
     const TABLE: &'static str = "customers";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",
@@ -237,7 +236,6 @@ pub struct UmaClaim {
 impl Record for UmaClaim {
     type Key = UmaAddress;
     const TABLE: &'static str = "uma_addresses";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &["address", "customer"];
     record_table!(uma_addresses);
 

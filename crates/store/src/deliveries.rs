@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 use crate::unit::Unit;

@@ -1,9 +1,11 @@
 //! What can go wrong in the store, by what the caller must do about it.
 
+use tokio::sync::mpsc;
+
 /// A failure of the store. None of them leaves part of a change behind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The queue of the commit lane or of the readers is full. Nothing was done; try again.
+    /// The queue of the group commit or of the readers is full. Nothing was done; try again.
     #[error("the store is busy: its queue is full; try again")]
     Busy,
     /// The store is closing. Nothing was done.
@@ -16,8 +18,8 @@ pub enum StoreError {
     /// have been made: asked again with its idempotency key, the truth is told.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
-    /// A row is needed that the lane has not fetched yet: the unit is run again with it. Never seen
-    /// outside the store.
+    /// A row is needed that was not fetched yet: the unit is run again with it. Never seen outside
+    /// the store.
     #[error("a row was not fetched yet")]
     NotFetched,
     /// The transaction lost against another one and can be tried again.
@@ -46,4 +48,14 @@ pub enum StoreError {
     /// The unit of work panicked. Its changes were dropped.
     #[error("a unit of work panicked: {0}")]
     Panicked(String),
+}
+
+/// A queue that does not take what was sent.
+impl<T> From<mpsc::error::TrySendError<T>> for StoreError {
+    fn from(refused: mpsc::error::TrySendError<T>) -> Self {
+        match refused {
+            mpsc::error::TrySendError::Full(_) => Self::Busy,
+            mpsc::error::TrySendError::Closed(_) => Self::Closed,
+        }
+    }
 }

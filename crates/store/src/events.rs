@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Change, Row, Shape, Value, Write};
 use crate::unit::Unit;

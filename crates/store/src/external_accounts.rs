@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sealed::StoredAddress;
 use crate::sql::{Row, Value};
@@ -147,7 +147,6 @@ pub(crate) fn read_owner(row: &mut Row) -> Result<Owner, StoreError> {
 impl Record for ExternalAccount {
     type Key = ExternalAccountId;
     const TABLE: &'static str = "external_accounts";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",
@@ -241,7 +240,6 @@ pub fn fingerprint(
 impl Record for Fingerprint {
     type Key = [u8; 32];
     const TABLE: &'static str = "external_account_fingerprints";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &["fingerprint", "external_account"];
     record_table!(fingerprints);
 

@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
@@ -48,7 +48,7 @@ impl Record for Answer {
     const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "sealed"];
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.
-    const GENERATION_MAX: usize = 1_024;
+    const CACHED_MAX: usize = 2_048;
     record_table!(idempotency);
 
     fn key(&self) -> Scope {

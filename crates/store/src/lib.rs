@@ -1,8 +1,8 @@
-//! Where everything is kept: units of work, the commit lane, one set of SQL.
+//! Where everything is kept: units of work, the group commit, one set of SQL.
 //!
 //! - Everything is written by [`Store::write`]: a synchronous, repeatable closure that reads
 //!   through its [`Unit`], decides in memory and leaves changes in it. Many units share one
-//!   database transaction and one flush (`lane`). An `Ok` is durable; an `Err` has left nothing.
+//!   database transaction and one flush (`commit`). An `Ok` is durable; an `Err` has left nothing.
 //! - Reading ([`Store::read`]) happens on connections of its own and never waits for writing.
 //! - Money moves only through [`Unit::post`], [`Unit::pend`] and [`Unit::resolve`]; states change
 //!   only by a `domain::transition::Moved`.
@@ -15,7 +15,7 @@ pub mod error;
 pub mod keyring;
 pub mod sql;
 pub mod unit;
-pub mod readers;
+pub mod reader;
 pub mod record;
 pub mod list;
 mod accounts;
@@ -46,16 +46,14 @@ pub mod backup;
 pub mod cache;
 pub mod callers;
 pub mod approval_requests;
-mod reach;
-mod lane;
-mod looks;
+mod circuit_breaker;
+mod commit;
 mod migrate;
 mod outcome;
 mod compressed;
 mod pause;
 mod postgres;
 mod sealed;
-pub mod shelf;
 mod sqlite;
 
 use std::sync::Arc;
@@ -64,19 +62,15 @@ use tokio::sync::Notify;
 
 use crate::approval_requests::ApprovalRequests;
 use crate::callers::Callers;
+use crate::circuit_breaker::CircuitBreaker;
+use crate::commit::{GroupCommit, Priority, Subscribers};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
-use crate::lane::{Lane, Listeners, Rank};
-use crate::reach::Reach;
-use crate::readers::{Looking, Readers, View};
+use crate::reader::{Readers, View};
 use crate::record::Record;
 use crate::unit::Unit;
-
-/// Connections for looks at a few rows on the caller's thread. Looks do not wait within, so there
-/// are never more at work than threads of the runtime; one that finds none free is queued.
-const LOOKERS: usize = 4;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each
 /// engine to all of its own.
@@ -117,7 +111,7 @@ pub fn statements() -> Vec<String> {
     all.into_iter().chain(list::statements()).chain(whole).chain(verify::statements()).collect()
 }
 
-/// Every table that the lane reads and writes by key, referenced tables before those that refer to
+/// Every table that units read and write by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
     let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS];
@@ -127,10 +121,11 @@ pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
 /// A store that is open.
 #[derive(Clone)]
 pub struct Store {
-    lane: Lane,
+    commits: GroupCommit,
     readers: Readers,
+    breaker: Arc<CircuitBreaker>,
     keyring: Arc<Keyring>,
-    listeners: Listeners,
+    subscribers: Subscribers,
 }
 
 /// What ends when a store is closed: threads that finish once every [`Store`] handle is dropped.
@@ -153,32 +148,19 @@ impl Store {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring)?;
         let keyring = Arc::new(keyring);
-        let connect = |count| (0..count).map(|_| engine.reader()).collect::<Result<Vec<_>, _>>();
-        let listing = connect(engine.readers())?;
-        let looking = match writer.member() {
-            Some(member) => Looking::Together(engine.reader()?, member),
-            None => Looking::Here(connect(LOOKERS)?),
-        };
-        let (listeners, reach) = (Listeners::default(), Arc::new(Reach::default()));
-        let (lane, lane_thread) = Lane::start(
+        let connections = (0..engine.readers()).map(|_| engine.reader());
+        let connections = connections.collect::<Result<Vec<_>, _>>()?;
+        let (breaker, breaker_thread) = CircuitBreaker::start(engine.reader()?)?;
+        let subscribers = Subscribers::default();
+        let (commits, writer_thread) = GroupCommit::start(
             writer,
-            engine.reader()?,
             Arc::clone(&keyring),
-            listeners.clone(),
-            Arc::clone(&reach),
+            subscribers.clone(),
+            Arc::clone(&breaker),
         )?;
-        let shelf = Arc::clone(&listeners.shelf);
-        let (readers, mut threads) = Readers::start(listing, looking, &keyring, reach, shelf)?;
-        threads.push(lane_thread);
-        let store = Self { lane, readers, keyring, listeners };
-        Ok((store, Threads(threads)))
-    }
-
-    /// Vouches that only this store changes payments until it is closed, so that those which
-    /// somebody looked at can be remembered. Where servers take turns, they tell whether others
-    /// have written, and this changes nothing.
-    pub fn has_payments_alone(&self) {
-        self.listeners.shelf.open();
+        let (readers, mut threads) = Readers::start(connections, &keyring, Arc::clone(&breaker))?;
+        threads.extend([writer_thread, breaker_thread]);
+        Ok((Self { commits, readers, breaker, keyring, subscribers }, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -189,7 +171,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(Rank::Request, None, work).await
+        self.commits.write(Priority::Request, None, work).await
     }
 
     /// Like [`Store::write`], for a unit that will first look for the answer to this request.
@@ -199,7 +181,7 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(Rank::Request, scope, work).await
+        self.commits.write(Priority::Request, scope, work).await
     }
 
     /// Like [`Store::write`], for work that no client waits for: requests that come later may go
@@ -210,34 +192,12 @@ impl Store {
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.lane.write(Rank::Job, None, work).await
+        self.commits.write(Priority::Job, None, work).await
     }
 
     /// The row with this key, as it is now.
     pub async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        self.readers.get::<R>(key).await
-    }
-
-    /// Looks at a few rows by their keys, from one snapshot. Where the database is in this process
-    /// that is done at once, on the caller's thread: it takes less time than waking another one,
-    /// and lists that take long are not in the way. For anything else there is [`Store::read`].
-    pub async fn look<T, E, F>(&self, look: F) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
-    {
-        self.readers.look(look).await
-    }
-
-    /// Asks one question, such as one list without its number. Two would have two snapshots.
-    pub async fn ask<T, E, F>(&self, ask: F) -> Result<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
-    {
-        self.readers.ask(ask).await
+        self.readers.read(move |view| view.get::<R>(&key)).await
     }
 
     /// Reads something, from one snapshot.
@@ -255,29 +215,29 @@ impl Store {
         &self.keyring
     }
 
-    /// Refuses while the database is known to be out of reach, as everything does that would ask
-    /// it; for whoever is about to wait for somebody else who asks.
-    pub fn check_reach(&self) -> Result<(), StoreError> {
-        self.readers.check_reach()
+    /// Refuses while the circuit breaker is open, as every read and write does; for a caller that
+    /// is about to wait for the read of another one.
+    pub fn check_circuit(&self) -> Result<(), StoreError> {
+        self.breaker.check()
     }
 
     /// Counts changes of tokens and platforms.
     pub fn callers(&self) -> &Callers {
-        &self.listeners.callers
+        &self.subscribers.callers
     }
 
     /// Approval requests that were committed here and are still to be sent.
     pub fn approval_requests(&self) -> &ApprovalRequests {
-        &self.listeners.approval_requests
+        &self.subscribers.approval_requests
     }
 
     /// Notified after a commit that added an event.
     pub fn events_added(&self) -> &Notify {
-        &self.listeners.events_added
+        &self.subscribers.events
     }
 
-    /// Wakes whoever runs timers, after a commit that set one.
+    /// Notified after a commit that set a timer.
     pub fn timers_set(&self) -> &Notify {
-        &self.listeners.timers_set
+        &self.subscribers.timers
     }
 }

@@ -13,7 +13,7 @@ use domain::transaction::referenced;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 

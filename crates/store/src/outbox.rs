@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::events::{self, EVENTS, Outbox};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::Record;
 use crate::sql::{Row, Value};
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
@@ -136,7 +136,6 @@ impl StoredCorridor {
 impl Record for Platform {
     type Key = PlatformId;
     const TABLE: &'static str = "platforms";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "name",

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 use crate::transactions::{
@@ -169,7 +169,7 @@ impl Record for Quote {
         "sealed",
     ];
     /// A quote takes two kilobytes, and is executed some seconds after it was made or not at all.
-    const GENERATION_MAX: usize = 4_096;
+    const CACHED_MAX: usize = 8_192;
     record_table!(quotes);
 
     fn key(&self) -> QuoteId {

@@ -4,13 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use domain::transaction::Transaction;
-
 use crate::books::{POSTINGS, Postings};
-use crate::cache::{self, Generations};
+use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::shelf::Shelf;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 
 /// A row of one table, with its mapping between columns and domain values. Every table of records
@@ -23,11 +20,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     const TABLE: &'static str;
     /// Its columns, the key first, without `version`.
     const COLUMNS: &'static [&'static str];
-    /// Whether rows say who there is and not what happens ([`Shape::nouns`]).
-    const IS_NOUN: bool = false;
-
-    /// How many rows of one generation the lane remembers ([`crate::cache`]).
-    const GENERATION_MAX: usize = cache::GENERATION_MAX;
+    /// How many rows the writer thread remembers ([`crate::cache`]).
+    const CACHED_MAX: usize = cache::CACHED_MAX;
 
     /// The row's key.
     fn key(&self) -> Self::Key;
@@ -41,17 +35,11 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// Reads a row and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
 
-    /// Where rows of this table stay that were looked at, if it is one that only a server changes
-    /// and no command beside it.
-    fn shelf(_: &Shelf<Transaction>) -> Option<&Shelf<Self>> {
-        None
-    }
-
     /// Where changed rows of this table wait to be written.
     fn slots(tables: &mut Tables) -> &mut Slots<Self>;
 
     /// Where rows of this table are remembered.
-    fn remembered(cache: &mut Remembered) -> &mut Generations<Self::Key, Found<Self>>;
+    fn remembered(cache: &mut Remembered) -> &mut BatchCache<Self::Key, Found<Self>>;
 
     /// Which rows of this table are to be fetched.
     fn wanted(wanted: &mut Wanted) -> &mut BTreeSet<Self::Key>;
@@ -91,11 +79,6 @@ impl<R: Record> Slots<R> {
     /// Keeps a new or changed row.
     pub(crate) fn put(&mut self, row: Arc<R>) {
         self.0.insert(row.key(), row);
-    }
-
-    /// The keys of changed rows.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &R::Key> {
-        self.0.keys()
     }
 
     /// The changed rows, in the order of their keys.
@@ -148,7 +131,7 @@ impl<R: Record> Slots<R> {
 }
 
 /// The version of a row before the batch; 0 for one that is new. Rows are read before they are
-/// changed, and nothing is forgotten within a batch.
+/// changed, and stay known within the batch.
 fn version_of<R: Record>(cache: &mut Remembered, key: &R::Key) -> i64 {
     R::remembered(cache).get(key).map_or(0, |found| found.version)
 }
@@ -201,9 +184,8 @@ macro_rules! tables {
         }
 
         /// Rows of all tables as the database has them.
-        #[derive(Default)]
         pub struct Remembered {
-            $(pub(crate) $field: Generations<<$record as Record>::Key, Found<$record>>,)*
+            $(pub(crate) $field: BatchCache<<$record as Record>::Key, Found<$record>>,)*
         }
 
         /// Keys of all tables whose rows are to be fetched.
@@ -240,17 +222,21 @@ macro_rules! tables {
             }
         }
 
+        impl Default for Remembered {
+            fn default() -> Self {
+                Self { $($field: BatchCache::new(<$record as Record>::CACHED_MAX),)* }
+            }
+        }
+
         impl Remembered {
-            /// Forgets everything, or everything but nouns.
-            pub(crate) fn forget(&mut self, nouns: bool) {
-                $(if nouns || !<$record as Record>::IS_NOUN {
-                    self.$field = Generations::default();
-                })*
+            /// Forgets everything.
+            pub(crate) fn clear(&mut self) {
+                $(self.$field.clear();)*
             }
 
-            /// Forgets what was not used for long. Between batches only.
-            pub(crate) fn age(&mut self) {
-                $(self.$field.age(<$record as Record>::GENERATION_MAX);)*
+            /// Lets the rows of a batch that is over be evicted from now on.
+            pub(crate) fn end_batch(&mut self) {
+                $(self.$field.end_batch();)*
             }
         }
 
@@ -321,7 +307,7 @@ macro_rules! record_table {
 
         fn remembered(
             cache: &mut $crate::record::Remembered,
-        ) -> &mut $crate::cache::Generations<Self::Key, $crate::record::Found<Self>> {
+        ) -> &mut $crate::cache::BatchCache<Self::Key, $crate::record::Found<Self>> {
             &mut cache.$field
         }
 
@@ -333,9 +319,7 @@ macro_rules! record_table {
 
         fn shape() -> &'static $crate::sql::Shape {
             static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
-            SHAPE.get_or_init(|| {
-                $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS, Self::IS_NOUN)
-            })
+            SHAPE.get_or_init(|| $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS))
         }
     };
 }

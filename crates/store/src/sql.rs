@@ -254,8 +254,6 @@ pub struct Shape {
     pub key: usize,
     /// Whether the table has a `version` column, which an update must meet and counts up.
     pub versioned: bool,
-    /// Whether its rows say who there is and not what happens: they change seldom.
-    pub nouns: bool,
     /// What an upsert does with a row that is there: the text behind the key that is.
     pub merge: Option<&'static str>,
     texts: OnceLock<Texts>,
@@ -285,17 +283,13 @@ impl Shape {
         key: usize,
         merge: Option<&'static str>,
     ) -> Self {
-        Self { table, columns, key, versioned: false, nouns: false, merge, texts: OnceLock::new() }
+        Self { table, columns, key, versioned: false, merge, texts: OnceLock::new() }
     }
 
     /// A table of records: the first column is the key, and there is a version.
-    pub const fn record(
-        table: &'static str,
-        columns: &'static [&'static str],
-        nouns: bool,
-    ) -> Self {
+    pub const fn record(table: &'static str, columns: &'static [&'static str]) -> Self {
         let mut shape = Self::new(table, columns, 1, None);
-        (shape.versioned, shape.nouns) = (true, nouns);
+        shape.versioned = true;
         shape
     }
 
@@ -386,39 +380,21 @@ pub struct Write {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// Who wrote last.
+/// The last one that wrote before a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum LastWriter {
     /// This connection: what it remembers of the database is still so.
-    Own,
-    /// Perhaps somebody else: another process, or another server.
-    Others {
-        /// Whether they may have changed tables of nouns ([`Shape::nouns`]).
-        nouns: bool,
-    },
+    ThisNode,
+    /// Perhaps another process, or another node.
+    Unknown,
 }
 
 /// One connection of an engine. Synchronous: no other network call fits between its statements.
-/// An engine that lost its connection makes a new one at the next [`Connection::connect`],
-/// [`Connection::begin`] or [`Connection::begin_read`].
+/// An engine that lost its connection makes a new one at the next [`Connection::begin`] or
+/// [`Connection::begin_read`].
 pub trait Connection: Send {
-    /// Starts a transaction that will write, and takes the turn: until it ends, nobody else writes.
-    fn begin(&mut self) -> Result<Turn, StoreError>;
-
-    /// What [`Connection::begin`] does, and makes changes if nobody else has written since the last
-    /// turn: otherwise nothing is changed. Where that crosses a network, it is one question. After
-    /// an error there is a transaction to be rolled back.
-    fn begin_with(&mut self, writes: Vec<Write>) -> Result<Turn, StoreError> {
-        let turn = self.begin()?;
-        if turn == Turn::Own && !writes.is_empty() {
-            self.write(writes)?;
-        }
-        Ok(turn)
-    }
-
-    /// Makes sure that there is a connection, outside any transaction: a statement that is asked
-    /// next stands for itself, and sees what was committed before it.
-    fn connect(&mut self) -> Result<(), StoreError>;
+    /// Starts a transaction that will write, and takes the write lock until its end.
+    fn begin(&mut self) -> Result<LastWriter, StoreError>;
 
     /// Starts a transaction that only reads, from one snapshot.
     fn begin_read(&mut self) -> Result<(), StoreError>;
@@ -426,19 +402,6 @@ pub trait Connection: Send {
     /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that only the next
     /// start can tell whether it is.
     fn commit(&mut self) -> Result<(), StoreError>;
-
-    /// What [`Connection::commit`] does, then says so, and then does what
-    /// [`Connection::begin_with`] does, which is what the second result is of. Where that crosses a
-    /// network, all of it is on its way at once.
-    fn commit_and_begin_with(
-        &mut self,
-        next: Vec<Write>,
-        committed: &mut (dyn FnMut() + Send),
-    ) -> Result<Result<Turn, StoreError>, StoreError> {
-        self.commit()?;
-        committed();
-        Ok(self.begin_with(next))
-    }
 
     /// Leaves the transaction without a trace.
     fn rollback(&mut self) -> Result<(), StoreError>;
@@ -477,33 +440,16 @@ pub trait Connection: Send {
         Ok(())
     }
 
-    /// What [`Connection::fetch_all`] does, outside a transaction, and tells whether nobody but
-    /// this member has written since the last look on this connection; never so in a new session.
-    /// That is found first: what is handed over may be newer.
-    fn look(
-        &mut self,
-        _: i64,
-        wanted: &[Keys],
-        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
-    ) -> Result<bool, StoreError> {
-        self.fetch_all(wanted, each)?;
-        Ok(false)
-    }
-
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
 
     /// Whether a question crosses a network, so that asking for many rows at once is worth work.
     fn is_remote(&self) -> bool;
 
-    /// The number that its turns are told from those of others by, where several servers take
-    /// turns.
-    fn member(&self) -> Option<i64> {
-        None
+    /// Whether the connection was not lost since the transaction began.
+    fn is_connected(&self) -> bool {
+        true
     }
-
-    /// Gives up the session, if the engine has one: the next transaction makes a new one.
-    fn disconnect(&mut self) {}
 
     /// Leaves the database so that its main file alone is complete: called before the connection
     /// that writes is closed. A failure loses nothing; the next start finds the rest in the log.

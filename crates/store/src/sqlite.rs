@@ -13,7 +13,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use crate::error::StoreError;
 use crate::migrate;
 use crate::pause::pause;
-use crate::sql::{Change, Connection, Shape, Turn, Value, Write, collect_values};
+use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
@@ -111,8 +111,8 @@ impl Sqlite {
         Ok(opened)
     }
 
-    /// Finds out, in a transaction, who has written since this connection has had the turn last.
-    fn look_around(&mut self) -> Result<Turn, StoreError> {
+    /// Finds out, in a transaction, whether another process has written since the last one.
+    fn last_writer(&mut self) -> Result<LastWriter, StoreError> {
         // It changes with every commit of another connection, and only with those.
         let version: i64 = self
             .connection
@@ -121,7 +121,7 @@ impl Sqlite {
             .map_err(failure)?;
         let is_own = self.data_version == Some(version);
         self.data_version = Some(version);
-        Ok(if is_own { Turn::Own } else { Turn::Others { nouns: true } })
+        Ok(if is_own { LastWriter::ThisNode } else { LastWriter::Unknown })
     }
 
     /// The driver's connection, for migrations.
@@ -158,18 +158,13 @@ fn set(
 }
 
 impl Connection for Sqlite {
-    fn begin(&mut self) -> Result<Turn, StoreError> {
+    fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.run("begin immediate")?;
-        self.look_around().or_else(|error| {
+        self.last_writer().or_else(|error| {
             // Whoever was refused a transaction is not in one.
             self.rollback()?;
             Err(error)
         })
-    }
-
-    fn connect(&mut self) -> Result<(), StoreError> {
-        // A file that was opened stays open.
-        Ok(())
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::readers::View;
+use crate::reader::View;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 
 /// What happens when a timer is due.

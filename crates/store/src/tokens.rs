@@ -9,14 +9,13 @@ use domain::token::{Permissions, Token};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way};
-use crate::readers::View;
+use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
 impl Record for Token {
     type Key = TokenId;
     const TABLE: &'static str = "tokens";
-    const IS_NOUN: bool = true;
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",

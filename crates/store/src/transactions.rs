@@ -25,7 +25,6 @@ use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
-use crate::shelf::Shelf;
 use crate::sql::{Row, Value};
 
 pub use self::list::TransactionFilter;
@@ -366,10 +365,6 @@ impl Record for Transaction {
         "sealed",
     ];
     record_table!(transactions);
-
-    fn shelf(transactions: &Shelf<Transaction>) -> Option<&Shelf<Self>> {
-        Some(transactions)
-    }
 
     fn key(&self) -> TransactionId {
         self.id()

@@ -28,10 +28,8 @@ use crate::events::{self, Numbered};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope};
 use crate::keyring::Keyring;
-use crate::leases::Duty;
 use crate::record::{Found, Record, Tables, Wanted, load};
-use crate::shelf::Shelf;
-use crate::sql::{Change, Connection, Turn, Write};
+use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -66,13 +64,13 @@ impl Changes {
         self.removed_answers.retain(|scope| self.tables.idempotency.get(scope).is_none());
     }
 
-    /// What others do about it once it is committed.
-    pub(crate) fn take_news(&mut self) -> News {
-        News {
+    /// What is published once it is committed.
+    pub(crate) fn take_wake_ups(&mut self) -> WakeUps {
+        WakeUps {
             approval_requests: std::mem::take(&mut self.approval_requests),
-            sets_timer: !self.nearer.is_empty() || self.timers.values().any(Option::is_some),
-            adds_events: !self.tables.outboxes.is_empty(),
-            changes_callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
+            timers: !self.nearer.is_empty() || self.timers.values().any(Option::is_some),
+            events: !self.tables.outboxes.is_empty(),
+            callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
         }
     }
 
@@ -85,10 +83,8 @@ impl Changes {
         *self.nearer.entry(platform).or_default() += millis;
     }
 
-    /// Remembers what was committed, or what is to be written before anything else is.
+    /// Remembers what was committed.
     pub(crate) fn remember(self, cache: &mut Cache) {
-        cache.used(self.tables.ledger_accounts.keys().copied());
-        cache.has_told(self.tables.outboxes.keys().copied());
         self.tables.remember(&mut cache.rows);
         for scope in self.removed_answers {
             cache.rows.idempotency.insert(scope, Found { row: None, version: 0 });
@@ -99,6 +95,7 @@ impl Changes {
             postings.extend(newer);
             cache.postings.insert(transaction, Arc::new(postings));
         }
+        cache.end_batch();
     }
 }
 
@@ -124,92 +121,32 @@ pub(crate) enum Ran {
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
-    /// The payments that are among what is written.
-    transactions: Vec<TransactionId>,
 }
 
-/// Batches on their way through one database transaction.
-pub(crate) struct Writing {
-    batches: Vec<Prepared>,
-    /// Whether they change anything.
-    changes: bool,
-    /// The payments that are among it.
-    transactions: Vec<TransactionId>,
-}
-
-impl Writing {
-    pub(crate) fn of(batches: Vec<Prepared>) -> Self {
-        let changes = batches.iter().any(|batch| !batch.writes.is_empty());
-        let transactions = batches.iter().flat_map(|batch| &batch.transactions).copied().collect();
-        Self { batches, changes, transactions }
-    }
-
-    /// Whether there is anything to be committed.
-    pub(crate) fn changes(&self) -> bool {
-        self.changes
-    }
-
-    /// Takes the writes that stand before everything else that is to be done.
-    pub(crate) fn first_writes(&mut self) -> Vec<Write> {
-        let mut first = Vec::new();
-        for batch in self.batches.iter_mut().take_while(|batch| batch.nearer.is_empty()) {
-            first.append(&mut batch.writes);
-        }
-        first
-    }
-
-    /// Writes what is still to be written, in the order of the batches.
-    pub(crate) fn write(&mut self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        for Prepared { nearer, writes, .. } in std::mem::take(&mut self.batches) {
-            for (platform, millis) in nearer {
-                timers::bring_nearer(connection, platform, millis)?;
-            }
-            if !writes.is_empty() {
-                connection.write(writes)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes it durable. Units that only looked cost no flush.
-    pub(crate) fn commit(
-        self,
-        connection: &mut dyn Connection,
-        shelf: &Shelf<Transaction>,
-    ) -> Result<(), StoreError> {
-        if !self.changes {
+impl Prepared {
+    /// Writes it and makes it durable. A batch that only read costs no flush.
+    pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        if self.writes.is_empty() {
             return connection.rollback();
         }
-        let _changing = shelf.changing(self.transactions);
+        for (platform, millis) in self.nearer {
+            timers::bring_nearer(connection, platform, millis)?;
+        }
+        connection.write(self.writes)?;
         connection.commit()
-    }
-
-    /// Makes it durable, says so, and begins the next one, which is what the second result is of.
-    pub(crate) fn commit_before(
-        self,
-        next: &mut Self,
-        connection: &mut dyn Connection,
-        shelf: &Shelf<Transaction>,
-        committed: &mut (dyn FnMut() + Send),
-    ) -> Result<Result<Turn, StoreError>, StoreError> {
-        let mut changing = Some(shelf.changing(self.transactions));
-        connection.commit_and_begin_with(next.first_writes(), &mut || {
-            changing = None;
-            committed();
-        })
     }
 }
 
-/// What others do about a commit.
-pub(crate) struct News {
+/// What a commit wakes up.
+pub(crate) struct WakeUps {
     /// Approval requests that are to be sent.
     pub(crate) approval_requests: Vec<Event>,
     /// Whether it sets a timer, or brings some nearer.
-    pub(crate) sets_timer: bool,
-    /// Whether it adds an event.
-    pub(crate) adds_events: bool,
-    /// Whether it changes who may do what.
-    pub(crate) changes_callers: bool,
+    pub(crate) timers: bool,
+    /// Whether there is an event to deliver.
+    pub(crate) events: bool,
+    /// Whether it may change the rights of a caller.
+    pub(crate) callers: bool,
 }
 
 /// Many units of work on their way into one database transaction.
@@ -219,18 +156,6 @@ pub(crate) struct Batch<'a> {
     cache: &'a mut Cache,
     changes: Changes,
     missing: Missing,
-    /// How repeats are found of what nobody remembers.
-    repeats: Repeats,
-}
-
-/// How repeated requests are found whose idempotency keys the lane does not remember, where looking
-/// for them crosses a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeats {
-    /// Their keys are looked for before units run.
-    LookedFor,
-    /// Keys are taken for new: their table refuses one that is there, and the batch with it.
-    LeftToTheTable,
 }
 
 impl<'a> Batch<'a> {
@@ -238,29 +163,16 @@ impl<'a> Batch<'a> {
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
         cache: &'a mut Cache,
-        repeats: Repeats,
     ) -> Self {
-        Self {
-            connection,
-            keyring,
-            cache,
-            changes: Changes::default(),
-            missing: Missing::default(),
-            repeats,
-        }
+        let (changes, missing) = (Changes::default(), Missing::default());
+        Self { connection, keyring, cache, changes, missing }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
     pub(crate) fn run(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) -> Ran {
         let mut unit = Unit::new(self);
         let keep = work(&mut unit);
-        let Unit { local, waits, taken_for_new, .. } = unit;
-        let is_left = |scope: &Scope| keep && local.tables.idempotency.get(scope).is_some();
-        // Only a key that is to be written is one that its table can refuse.
-        let waits = waits || !taken_for_new.iter().all(is_left);
-        if waits {
-            self.missing.rows.idempotency.extend(taken_for_new);
-        }
+        let Unit { local, waits, .. } = unit;
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
@@ -273,24 +185,21 @@ impl<'a> Batch<'a> {
 
     /// Runs one unit only to learn which rows it needs; nothing of it remains.
     pub(crate) fn foresee(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) {
-        let mut unit = Unit::new(self);
-        work(&mut unit);
-        let taken_for_new = unit.taken_for_new;
-        self.missing.rows.idempotency.extend(taken_for_new);
+        work(&mut Unit::new(self));
     }
 
-    /// Makes known what units ask for first, if a question for all of them is worth it: the first
-    /// answers to these requests, the balances that were used last, and whose the jobs are.
-    pub(crate) fn expect(&mut self, scopes: impl Iterator<Item = Scope>) -> Result<(), StoreError> {
+    /// Fetches the first answers to these requests, which their units look up first, where one
+    /// statement for all of them saves round trips.
+    pub(crate) fn fetch_answers(
+        &mut self,
+        scopes: impl Iterator<Item = Scope>,
+    ) -> Result<(), StoreError> {
         if self.connection.is_remote() {
-            self.missing.rows.idempotency.extend(scopes);
-            self.missing.rows.ledger_accounts.extend(self.cache.recent());
-            let told = self.cache.told();
-            self.missing.rows.outboxes.extend(told);
-            if self.cache.rows.leases.get(&Duty::Jobs).is_none() {
-                self.missing.rows.leases.insert(Duty::Jobs);
+            let cache = &mut self.cache.rows.idempotency;
+            self.missing.rows.idempotency.extend(scopes.filter(|it| cache.get(it).is_none()));
+            if !self.missing.rows.idempotency.is_empty() {
+                self.fetch()?;
             }
-            self.fetch()?;
         }
         Ok(())
     }
@@ -309,13 +218,6 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Fetches what units wait for on a connection that only reads.
-    pub(crate) fn fetch_ahead(&mut self) -> Result<(), StoreError> {
-        self.connection.begin_read()?;
-        self.fetch()?;
-        self.connection.rollback()
-    }
-
     /// What all units left, ready to be written, and the same to be remembered.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
         let Self { keyring, cache, changes, .. } = self;
@@ -327,9 +229,8 @@ impl<'a> Batch<'a> {
         let (shape, rows) = (Answer::shape(), removed.collect());
         writes.push(Write { shape, change: Change::Delete, rows });
         writes.retain(|write| !write.rows.is_empty());
-        let transactions = changes.tables.transactions.keys().copied().collect();
         let nearer = changes.nearer.clone();
-        (Prepared { nearer, writes, transactions }, changes)
+        (Prepared { nearer, writes }, changes)
     }
 }
 
@@ -342,13 +243,11 @@ pub struct Unit<'b, 'a> {
     batch: &'b mut Batch<'a>,
     local: Changes,
     waits: bool,
-    /// Idempotency keys that were not looked for ([`Repeats::LeftToTheTable`]).
-    taken_for_new: Vec<Scope>,
 }
 
 impl<'b, 'a> Unit<'b, 'a> {
     fn new(batch: &'b mut Batch<'a>) -> Self {
-        Self { batch, local: Changes::default(), waits: false, taken_for_new: Vec::new() }
+        Self { batch, local: Changes::default(), waits: false }
     }
 }
 
@@ -555,21 +454,8 @@ impl Unit<'_, '_> {
         scope: &Scope,
         since: Timestamp,
     ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        if self.takes_for_new(scope) {
-            self.taken_for_new.push(*scope);
-            return Ok(None);
-        }
         let answer = self.get::<Answer>(scope)?.filter(|answer| answer.at >= since);
         Ok(answer.map(|answer| (answer.status, answer.body.clone())))
-    }
-
-    /// Whether a key is taken for new without looking for it.
-    fn takes_for_new(&mut self, scope: &Scope) -> bool {
-        self.batch.repeats == Repeats::LeftToTheTable
-            && self.batch.connection.is_remote()
-            && self.local.tables.idempotency.get(scope).is_none()
-            && self.batch.changes.tables.idempotency.get(scope).is_none()
-            && self.batch.cache.rows.idempotency.get(scope).is_none()
     }
 
     pub(crate) fn push_event(&mut self, event: Numbered) {

@@ -51,7 +51,7 @@ fn failed(error: &dyn std::fmt::Display) -> Duration {
 
 /// How long nothing is due.
 async fn until_next(app: &App) -> Result<Duration, StoreError> {
-    let next = app.store().ask(|view| view.next_due()).await?;
+    let next = app.store().read(|view| view.next_due()).await?;
     let millis = next.map(|next| next.millis().saturating_sub(app.server_now().millis()).max(0));
     let until = millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
     let longest = if app.env().shares_database { SHARED_SLEEP_MAX } else { SLEEP_MAX };

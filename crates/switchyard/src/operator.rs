@@ -129,7 +129,7 @@ async fn all_platforms(app: &App) -> Result<Vec<Arc<Platform>>, Failure> {
 
 /// Refuses an id that no platform has.
 async fn existing_platform(app: &App, id: PlatformId) -> Result<Arc<Platform>, Failure> {
-    let read = move |view: &mut store::readers::View<'_>| view.get::<Platform>(&id);
+    let read = move |view: &mut store::reader::View<'_>| view.get::<Platform>(&id);
     match app.store().read::<_, StoreError, _>(read).await? {
         Some(platform) => Ok(platform),
         None => Err(Failure::new(format!(
@@ -248,7 +248,7 @@ async fn list_pending(app: &App) -> Result<Done, Failure> {
             kyc_status: Some(KycStatus::PendingReview),
             ..CustomerFilter::default()
         };
-        let read = move |view: &mut store::readers::View<'_>| {
+        let read = move |view: &mut store::reader::View<'_>| {
             view.customers(platform.id, &filter, PageRequest::ALL)
         };
         let page = app.store().read::<_, StoreError, _>(read).await?;
@@ -339,7 +339,7 @@ async fn list_tokens(app: &App, options: &ListTokens) -> Result<Done, Failure> {
     for platform in platforms {
         for revoked in wanted.iter().copied() {
             let filter = TokenFilter { revoked, ..TokenFilter::default() };
-            let read = move |view: &mut store::readers::View<'_>| {
+            let read = move |view: &mut store::reader::View<'_>| {
                 view.tokens(platform, &filter, PageRequest::ALL)
             };
             let page = app.store().read::<_, StoreError, _>(read).await?;

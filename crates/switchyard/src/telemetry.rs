@@ -134,8 +134,7 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Counter,
         "switchyard_commit_conflicts_total",
         Unit::Count,
-        "Batches that lost against another server's transaction, or had a request that was answered \
-         long before, and were tried again.",
+        "Batches that lost against another transaction and were tried again.",
     ),
     (
         Kind::Counter,
@@ -148,7 +147,7 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         Kind::Gauge,
         "switchyard_database_reachable",
         Unit::Count,
-        "1 while the database answers, 0 while it is looked for.",
+        "1 while the circuit breaker of the database is closed, 0 while it is open.",
     ),
     (
         Kind::Gauge,

@@ -90,10 +90,11 @@ fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> En
 /// Opens a database, which is made if it is not there, and puts an application on it.
 pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
     let mut held = Held::default();
-    open_held(database, key, env, &mut held)
+    open_to_serve(database, key, env, &mut held)
 }
 
-fn open_held(
+/// Like [`open`], for a server, which has been given the file by [`Database::hold`].
+pub fn open_to_serve(
     database: &Database,
     key: &KeySource,
     env: Env,
@@ -109,22 +110,6 @@ fn open_held(
         Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
     let env = Env { shares_database: database.is_shared(), ..env };
     Ok(Opened { app: App::new(store, env), threads })
-}
-
-/// Like [`open`], for a server. Unless servers share the database, no process beside it changes
-/// payments: others are kept away ([`Database::hold`], which has given `held`), and operators'
-/// commands leave them alone.
-pub fn open_to_serve(
-    database: &Database,
-    key: &KeySource,
-    env: Env,
-    held: &mut Held,
-) -> Result<Opened, Failure> {
-    let opened = open_held(database, key, env, held)?;
-    if !database.is_shared() {
-        opened.app.store().has_payments_alone();
-    }
-    Ok(opened)
 }
 
 /// Gives up an application and waits until its database is closed. A handle that is still held

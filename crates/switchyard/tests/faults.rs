@@ -501,12 +501,12 @@ async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()>
     Ok(())
 }
 
-/// Nobody may hold up the lane more often for one request: the batch and then each of its units are
+/// Nothing may hold up the writer more often for one request: the batch and then each of its units are
 /// tried a few times.
 const DEADLOCKS_MAX: u64 = 40;
 
-/// Holds the rows that the lane writes, and then wants the turn that the lane has. The server ends
-/// the lane's transaction, because this one does not look for deadlocks.
+/// Holds the rows that the writer changes, and then wants the write lock. The server ends the
+/// writer's transaction, because this one does not look for deadlocks.
 struct Rival {
     session: tokio_postgres::Client,
 }
@@ -529,9 +529,9 @@ impl Rival {
         Ok(self.session.query_one(sql, &[]).await?.get(0))
     }
 
-    /// Makes the deadlock, and gives back the turn that it brought.
+    /// Makes the deadlock, and gives back the lock that it brought.
     async fn deadlock(&self) -> Result<()> {
-        let sql = "savepoint before; select from lane order by member for update; \
+        let sql = "savepoint before; select from write_lock order by node for update; \
                    rollback to before";
         Ok(self.session.batch_execute(sql).await?)
     }
@@ -563,7 +563,7 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
         if rival.is_waited_for().await? {
             rival.deadlock().await?;
             deadlocks += 1;
-            assert!(deadlocks <= DEADLOCKS_MAX, "the lane tries again and again");
+            assert!(deadlocks <= DEADLOCKS_MAX, "the writer tries again and again");
         } else {
             pause().await;
         }
@@ -581,7 +581,7 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     for _ in 0..rounds(10) {
         site.recorder.more(CLIENTS as u64).await?;
         rival.hold_rows().await?;
-        until("the lane waits", async || rival.is_waited_for().await).await?;
+        until("the writer waits", async || rival.is_waited_for().await).await?;
         rival.deadlock().await?;
         rival.let_go().await?;
     }

@@ -194,7 +194,7 @@ fn id(app: &App, code: &str) -> Option<IdentityCheckId> {
 
 async fn read(app: &App, id: IdentityCheckId) -> Result<Option<Opened>, StoreError> {
     app.store()
-        .look(move |view| {
+        .read(move |view| {
             let Some(check) = view.get::<IdentityCheck>(&id)? else { return Ok(None) };
             let customer = view.get::<Customer>(&check.draft().customer)?;
             let platform = view.get::<Platform>(&check.draft().platform)?;

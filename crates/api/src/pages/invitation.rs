@@ -17,7 +17,7 @@ use crate::compression::shows_secret;
 pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
     let Some(code) = Code::parse(&code) else { return nothing() };
     let id = app.store().keyring().invitation(&code);
-    let found = app.store().look(move |view| invitations::find(view, id)).await;
+    let found = app.store().read(move |view| invitations::find(view, id)).await;
     match found {
         Ok(Some(Found { invitation, made_by })) => {
             shown(&invitation, invitation.status_at(app.now(made_by.ahead)))

@@ -70,7 +70,7 @@ async fn a_key_is_a_new_one_after_thirty_days() {
     server.pass(1_000).await;
     let outdated = async || {
         let all = Timestamp::from_millis(i64::MAX);
-        let read = server.app.store().ask(move |view| view.outdated_answers(all, 10)).await;
+        let read = server.app.store().read(move |view| view.outdated_answers(all, 10)).await;
         Result::<Vec<_>, StoreError>::unwrap(read).len()
     };
     assert_eq!(outdated().await, 0, "it was removed");
@@ -184,7 +184,7 @@ async fn a_secret_is_in_the_first_answer_only() {
     let keyring = server.app.store().keyring();
     let scope = store::idempotency::scope(keyring, client.platform, "POST", "/tokens", "k");
     let since = Timestamp::from_millis(0);
-    let kept = server.app.store().look(move |view| view.answer(&scope, since)).await;
+    let kept = server.app.store().read(move |view| view.answer(&scope, since)).await;
     let (status, kept) = kept.expect("a read").expect("an answer");
     assert_eq!(status, 201);
     assert_eq!(serde_json::from_slice::<Value>(&kept).expect("JSON"), shown);

@@ -78,7 +78,7 @@ async fn a_jump_over_settlement_and_return_does_both() {
 async fn fees(server: &Server, payer: &Payer) -> i64 {
     let currency = domain::currency::Currency::from_code("USD").expect("a currency");
     let account = AccountKey::Fees { platform: payer.client.platform, currency };
-    let read = move |view: &mut store::readers::View<'_>| view.ledger_account(&account);
+    let read = move |view: &mut store::reader::View<'_>| view.ledger_account(&account);
     let found = server.app.store().read(read).await.map_err(service::Error::Store);
     let found = found.expect("a read").expect("an account");
     let minor = found.balance.available(Side::Credit);

@@ -105,7 +105,6 @@ impl Server {
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
         let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
-        store.has_payments_alone();
         let app = App::new(store, env(&clock, seed, Arc::new(SandboxRail::default())));
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);

@@ -9,7 +9,7 @@ use domain::quote::Quote;
 use domain::time::Timestamp;
 use domain::transaction::AccountRef;
 use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
-use store::readers::View;
+use store::reader::View;
 
 use super::To;
 use crate::app::App;
@@ -51,7 +51,7 @@ pub(super) async fn ask_before(
         let (account, source) = (account(id)?, account(pulled)?);
         Ok::<_, Error>((account, source, view.get::<Platform>(&platform)?))
     };
-    let (account, source, platform) = app.store().look(read).await?;
+    let (account, source, platform) = app.store().read(read).await?;
     let Some(platform) = platform else { return Ok(None) };
     let account = account.filter(|account| account.platform == platform.id);
     let (info, currency) = match (to, &account) {

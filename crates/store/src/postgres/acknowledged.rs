@@ -32,7 +32,7 @@ struct Touched {
 /// A commit that was acknowledged.
 #[derive(Debug)]
 struct Commit {
-    turn: i64,
+    epoch: i64,
     touched: Vec<Touched>,
 }
 
@@ -55,8 +55,12 @@ pub(super) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// A transaction begins.
-    pub(super) fn begin(&mut self) {
+    /// A transaction begins in a database whose last commit of ours has this epoch. Commits that
+    /// it lacks are logged.
+    pub(super) fn begin_behind(&mut self, epoch: i64) {
+        if let Some(missing) = self.missing_behind(epoch) {
+            missing.log();
+        }
         self.under_way.clear();
     }
 
@@ -77,23 +81,23 @@ impl Acknowledged {
     }
 
     /// It was acknowledged, with its number.
-    pub(super) fn commit(&mut self, turn: i64) {
+    pub(super) fn commit(&mut self, epoch: i64) {
         let touched = std::mem::take(&mut self.under_way);
-        let commit = Commit { turn, touched };
+        let commit = Commit { epoch, touched };
         self.size += commit.size();
         self.commits.push_back(commit);
         // The last one stays, as its number is what is compared.
         while self.size > REMEMBERED_MAX && self.commits.len() > 1 {
             let Some(oldest) = self.commits.pop_front() else { return };
             self.size -= oldest.size();
-            self.forgotten = oldest.turn;
+            self.forgotten = oldest.epoch;
         }
     }
 
     /// What is not there of it in a database that has a number of ours as the last; nothing if all
     /// of it is. It is not missed a second time.
-    pub(super) fn missing_behind(&mut self, turn: i64) -> Option<Missing> {
-        let there = self.commits.partition_point(|commit| commit.turn <= turn);
+    fn missing_behind(&mut self, epoch: i64) -> Option<Missing> {
+        let there = self.commits.partition_point(|commit| commit.epoch <= epoch);
         let lost = self.commits.split_off(there);
         if lost.is_empty() {
             return None;
@@ -103,7 +107,7 @@ impl Acknowledged {
             commits: lost.len(),
             new: BTreeSet::new(),
             changed: BTreeSet::new(),
-            is_all: self.forgotten <= turn,
+            is_all: self.forgotten <= epoch,
         };
         for Touched { payment, is_new } in lost.into_iter().flat_map(|commit| commit.touched) {
             let payments = if is_new { &mut missing.new } else { &mut missing.changed };
@@ -116,7 +120,7 @@ impl Acknowledged {
 
 /// What was acknowledged and is not there.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+struct Missing {
     /// How many commits, as far as they are remembered.
     commits: usize,
     /// Payments that they made.
@@ -128,8 +132,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Tells whoever runs the server.
-    pub(super) fn tell(&self) {
+    fn log(&self) {
         metrics::counter!("switchyard_missing_commits_total").increment(self.commits as u64);
         tracing::error!(
             commits = self.commits,
@@ -168,10 +171,10 @@ mod tests {
     #[test]
     fn what_an_older_database_lacks_is_missed_once() {
         let mut acknowledged = Acknowledged::default();
-        for (turn, new, changed) in [(3, 1, 0), (5, 2, 1), (9, 3, 2)] {
-            acknowledged.begin();
+        for (epoch, new, changed) in [(3, 1, 0), (5, 2, 1), (9, 3, 2)] {
+            acknowledged.under_way.clear();
             acknowledged.write(&[write(Change::Insert, &[new]), write(Change::Update, &[changed])]);
-            acknowledged.commit(turn);
+            acknowledged.commit(epoch);
         }
         // Somebody else's numbers lie between ours.
         assert_eq!(acknowledged.missing_behind(9), None);
@@ -179,7 +182,7 @@ mod tests {
         let missing = Missing { commits: 2, new: uuids([2, 3]), changed: uuids([1]), is_all: true };
         assert_eq!(acknowledged.missing_behind(4), Some(missing));
         assert_eq!(acknowledged.missing_behind(4), None);
-        acknowledged.begin();
+        acknowledged.under_way.clear();
         acknowledged.commit(5);
         let missing = Missing { commits: 2, new: uuids([1]), changed: uuids([0]), is_all: true };
         assert_eq!(acknowledged.missing_behind(0), Some(missing));
@@ -189,9 +192,9 @@ mod tests {
     #[test]
     fn what_was_rolled_back_or_is_of_other_tables_is_not_missed() {
         let mut acknowledged = Acknowledged::default();
-        acknowledged.begin();
+        acknowledged.under_way.clear();
         acknowledged.write(&[write(Change::Insert, &[1])]);
-        acknowledged.begin();
+        acknowledged.under_way.clear();
         let rows = vec![vec![Value::from(Uuid::from_u128(2))]];
         let shape = domain::customer::Customer::shape();
         acknowledged.write(&[Write { shape, change: Change::Insert, rows }]);
@@ -204,10 +207,10 @@ mod tests {
     fn it_says_when_more_is_missing_than_is_remembered() {
         let mut acknowledged = Acknowledged::default();
         let half: Vec<_> = (0..REMEMBERED_MAX as u128 / 2).collect();
-        for turn in 1..=3 {
-            acknowledged.begin();
+        for epoch in 1..=3 {
+            acknowledged.under_way.clear();
             acknowledged.write(&[write(Change::Update, &half)]);
-            acknowledged.commit(turn);
+            acknowledged.commit(epoch);
         }
         assert!(acknowledged.size <= REMEMBERED_MAX);
         let missing = acknowledged.missing_behind(1).expect("two commits are missing");

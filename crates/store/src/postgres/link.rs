@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, join_all, select};
+use futures_util::future::{join, join_all};
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
@@ -121,11 +122,6 @@ type Statements = HashMap<String, Statement>;
 /// What the server has warned of last, until somebody takes it.
 type Warning = Arc<Mutex<Option<DbError>>>;
 
-/// What the server has warned of.
-fn look(warning: &Mutex<Option<DbError>>) -> MutexGuard<'_, Option<DbError>> {
-    warning.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Session {
     client: Client,
     wire: Wire,
@@ -202,6 +198,11 @@ impl Link {
         looked.is_some() && matches!(session.wire, Wire::Open(_))
     }
 
+    /// Whether there is a session, as far as is known.
+    pub(super) fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     /// Drops the session: what it was about is over for the server as soon as it notices.
     pub(super) fn disconnect(&mut self) {
         self.session = None;
@@ -214,99 +215,20 @@ impl Link {
         self.ask_within(self.deadline(), questions)
     }
 
-    /// Like [`Link::ask`], with a deadline of its own.
-    pub(super) fn ask_within(
+    fn ask_within(
         &mut self,
         deadline: Duration,
         questions: &[Question<'_>],
     ) -> Result<Vec<Answer>, Failure> {
-        let answers = self.ask_each(deadline, questions)?;
-        self.all_of(answers)
-    }
-
-    /// Like [`Link::ask_within`], and tells of each question what came of it. No answer at all is
-    /// a failure of all.
-    pub(super) fn ask_each(
-        &mut self,
-        deadline: Duration,
-        questions: &[Question<'_>],
-    ) -> Result<Vec<Result<Answer, Error>>, Failure> {
         let (runtime, Session { client, wire, statements, .. }) = self.parts()?;
         let work = async {
             let prepared = prepared(client, statements, questions).await?;
-            Ok(answers(client, &prepared, questions).await)
+            let pairs = prepared.iter().zip(questions);
+            let answers = pairs.map(|(statement, question)| answer(client, statement, question));
+            join_all(answers).await.into_iter().collect()
         };
         let result = wait(runtime, drive(wire, deadline, work));
         self.settle(result)
-    }
-
-    /// Asks everything at once: the first questions end with a commit, and the others stand behind
-    /// it. `committed` is called as soon as the commit is known to be safe; what came of the others
-    /// is told then as [`Link::ask_each`] does. If it is not safe, or nobody knows, the session is
-    /// over, and what stood behind it with it.
-    pub(super) fn commit_and_ask(
-        &mut self,
-        deadline: Duration,
-        commit: &[Question<'_>],
-        others: &[Question<'_>],
-        committed: &mut (dyn FnMut() + Send),
-    ) -> Result<Result<Vec<Result<Answer, Error>>, Failure>, Failure> {
-        self.warning();
-        let others_deadline = self.deadline();
-        let (runtime, Session { client, wire, statements, warning }) = self.parts()?;
-        let (client, warning) = (&*client, &*warning);
-        let mut is_safe = false;
-        // It gives the answers of the others if the commit is safe, and those of the commit if not.
-        let work = async {
-            let prepared_commit = prepared(client, statements, commit).await?;
-            let prepared_others = prepared(client, statements, others).await?;
-            let mut commit = pin!(answers(client, &prepared_commit, commit));
-            // It is on its way before anything else is made ready.
-            tokio::select! {
-                biased;
-                answers = &mut commit => return Ok(Some(answers)),
-                () = tokio::task::yield_now() => {}
-            }
-            let others = pin!(answers(client, &prepared_others, others));
-            let Ok(first) = timeout(deadline, select(commit, others)).await else {
-                return Ok(None);
-            };
-            let (answers, others) = match first {
-                Either::Left(first) => first,
-                // Whatever stands behind is only answered first if nothing is answered any more.
-                Either::Right((_, commit)) => return Ok(Some(commit.await)),
-            };
-            is_safe = answers.iter().all(Result::is_ok) && look(warning).is_none();
-            if !is_safe {
-                return Ok(Some(answers));
-            }
-            committed();
-            Ok(timeout(others_deadline, others).await.ok())
-        };
-        let result = wait(runtime, drive(wire, deadline + others_deadline, work));
-        let answers = self.settle(result).and_then(|answers| answers.ok_or_else(Failure::silence));
-        if is_safe {
-            if answers.is_err() {
-                self.session = None;
-            }
-            return Ok(answers);
-        }
-        let warning = self.warning();
-        let failure = match (answers.and_then(|answers| self.all_of(answers)), warning) {
-            (Err(failure), _) => failure,
-            (Ok(_), Some(warning)) => Failure::doubtful(&warning),
-            (Ok(_), None) => Failure::disconnected(),
-        };
-        self.session = None;
-        Err(failure)
-    }
-
-    /// The answers to questions, or what came of the first one that failed.
-    pub(super) fn all_of(
-        &mut self,
-        answers: Vec<Result<Answer, Error>>,
-    ) -> Result<Vec<Answer>, Failure> {
-        self.settle(Some(answers.into_iter().collect()))
     }
 
     /// Asks everything at once, the last of which is a commit.
@@ -329,7 +251,7 @@ impl Link {
 
     /// What the server has warned of since this was asked last.
     fn warning(&mut self) -> Option<DbError> {
-        look(&self.session.as_ref()?.warning).take()
+        self.session.as_ref()?.warning.lock().take()
     }
 
     /// Asks something whose answer is of no interest. It is on its way when this returns; what is
@@ -495,16 +417,6 @@ async fn prepared(
     Ok(questions.iter().map(|question| statements[question.sql].clone()).collect())
 }
 
-/// Each question's answer, in their order.
-fn answers<'a>(
-    client: &'a Client,
-    statements: &'a [Statement],
-    questions: &'a [Question<'_>],
-) -> impl Future<Output = Vec<Result<Answer, Error>>> + Send {
-    let pairs = statements.iter().zip(questions);
-    join_all(pairs.map(|(statement, question)| answer(client, statement, question)))
-}
-
 /// One question's answer. The first poll sends the question, so those of several stay in order.
 async fn answer(
     client: &Client,
@@ -534,7 +446,7 @@ where
         if let AsyncMessage::Notice(said) = message?
             && failure::is_warning(&said)
         {
-            *look(&warning) = Some(said);
+            *warning.lock() = Some(said);
         }
     }
     Ok(())

@@ -133,7 +133,7 @@ fn all() -> Vec<String> {
     let migrations: Vec<_> = migrate::postgres_texts().map(|(_, text)| text).collect();
     let types = types_of_columns(&migrations);
     let mut all = crate::statements();
-    all.extend(super::statements());
+    all.extend(super::connection::statements());
     for shape in crate::shapes() {
         let version = shape.versioned.then_some("version");
         let columns = shape.columns.iter().copied().chain(version);
@@ -216,7 +216,7 @@ fn what_is_not_portable_is_named() {
         "create trigger told after insert on events execute function tell()",
         "create table t (id bigserial primary key, at int default nextval('s'))",
         "alter table events alter column at type text",
-        "lock table lane in exclusive mode",
+        "lock table write_lock in exclusive mode",
         "copy events from stdin",
         "select rowid from events",
     ] {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::accounts::Named;
 use crate::error::StoreError;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
-use crate::readers::View;
+use crate::reader::View;
 use crate::sql::Value;
 
 /// Which transactions are listed. Bounds are inclusive.

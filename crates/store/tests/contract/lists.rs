@@ -23,7 +23,7 @@ use store::customers::{CustomerFilter, UmaClaim};
 use store::external_accounts::AccountsOf;
 use store::list::{Order, Page, PageRequest};
 use store::quotes::QuoteFilter;
-use store::readers::View;
+use store::reader::View;
 use store::record::Record;
 use store::tokens::TokenFilter;
 use store::transactions::{Named, TransactionFilter};

@@ -11,8 +11,8 @@ mod support;
 mod statements;
 mod records;
 mod units;
-mod lane;
-mod ahead;
+mod group_commit;
+mod durability;
 mod tampered;
 mod money;
 mod lists;
@@ -216,7 +216,7 @@ impl<P: Provider> Opened<P> {
     /// Reads.
     pub async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut store::readers::View<'_>) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&mut store::reader::View<'_>) -> Result<T> + Send + 'static,
     ) -> T {
         self.store.read(read).await.unwrap()
     }
@@ -256,24 +256,20 @@ macro_rules! suite {
                     what_the_database_refuses_fails_alone
                     a_row_that_changed_behind_the_back_is_a_conflict
                     a_discarded_change_is_not_written;
-                lane: many_writes_at_once_are_all_durable
-                    reads_never_wait_for_the_lane
-                    many_looks_at_once_each_get_their_row
-                    a_look_sees_what_was_written_before_it
+                group_commit: many_writes_at_once_are_all_durable
+                    reads_never_wait_for_the_writer
+                    many_point_reads_at_once_each_get_their_row
+                    a_read_sees_what_was_written_before_it
                     a_payment_is_never_older_than_what_was_answered
                     a_full_queue_says_so
-                    requests_go_before_jobs_and_jobs_get_their_turn
+                    requests_go_before_jobs_and_jobs_follow
                     a_caller_who_goes_away_changes_nothing_about_the_effect
                     a_read_that_panics_is_an_error_and_the_next_one_works
-                    a_look_after_one_that_panicked_sees_what_was_written_since
+                    a_read_after_one_that_panicked_sees_what_was_written_since
                     timers_that_are_set_wake_their_job;
-                ahead: units_see_what_is_being_written_and_are_answered_after_it
-                    units_run_while_others_are_written
-                    what_ran_on_a_batch_that_failed_runs_again
+                durability: units_see_what_is_being_written_and_are_answered_after_it
+                    units_that_wait_share_a_commit
                     an_answer_that_is_being_written_is_given_again_after_it
-                    batches_that_wait_are_written_together
-                    batches_behind_one_that_failed_run_again_in_their_order
-                    what_waits_to_be_written_is_not_forgotten
                     a_payment_that_is_being_changed_is_as_the_database_has_it;
                 money: what_is_pended_is_posted_or_voided_once
                     what_is_not_there_cannot_be_taken
@@ -320,25 +316,22 @@ macro_rules! suite {
 suite!(sqlite, crate::Sqlite);
 suite!(postgres, crate::Postgres);
 
-/// What only an engine in this process can tell: whether somebody has written who takes no turns.
-mod near {
+/// A command beside the server writes to the file.
+mod one_file {
     tests! {
         crate::Sqlite;
-        ahead: what_somebody_else_wrote_is_seen
-            what_was_looked_at_is_remembered_until_somebody_else_is_noticed;
+        durability: what_another_process_wrote_is_seen;
     }
 }
 
-/// What happens only where several servers share a database, and sessions with it end.
-mod far {
+/// Several nodes share a database, and sessions with it end.
+mod several_nodes {
     tests! {
         crate::Postgres;
-        ahead: what_another_server_wrote_before_the_turn_is_seen
-            what_is_remembered_is_looked_for_behind_the_question
-            who_had_company_runs_ahead_again_when_alone
-            what_comes_before_the_turn_is_part_of_it
-            a_connection_that_is_lost_at_a_commit_takes_what_ran_ahead_along
-            what_ran_ahead_in_a_session_that_ended_runs_again
-            what_cannot_be_read_ahead_is_read_in_its_turn;
+        durability: what_another_node_wrote_before_is_seen
+            what_comes_before_the_write_lock_is_part_of_the_batch
+            a_batch_that_conflicts_runs_again
+            a_batch_whose_connection_is_lost_at_the_commit_runs_again
+            a_commit_in_a_session_that_ended_is_made_once;
     }
 }

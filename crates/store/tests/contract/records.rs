@@ -18,7 +18,7 @@ use store::books::{LedgerAccount, Told};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
 use store::idempotency::Answer;
-use store::readers::View;
+use store::reader::View;
 use store::record::Record;
 use store::unit::Unit;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, Keys, Shape, Turn, Value, Write};
+use store::sql::{Connection, LastWriter, Shape, Value, Write};
 use store::{Store, Threads};
 
 use crate::Provider;
@@ -14,16 +14,8 @@ use crate::support::keyring;
 
 /// What is done instead of reading, writing and committing.
 pub trait Tamper: Send + Sync + 'static {
-    /// Starts to read.
-    fn begin_read(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
-        inner.begin_read()
-    }
-
-    /// Is called before somebody looks at rows and at who has written.
-    fn before_look(&self) {}
-
-    /// Takes the turn.
-    fn begin(&self, inner: &mut dyn Connection) -> Result<Turn, StoreError> {
+    /// Takes the write lock.
+    fn begin(&self, inner: &mut dyn Connection) -> Result<LastWriter, StoreError> {
         inner.begin()
     }
 
@@ -83,16 +75,12 @@ impl Engine for Tampered {
 }
 
 impl Connection for TamperedConnection {
-    fn begin(&mut self) -> Result<Turn, StoreError> {
+    fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.tamper.begin(&mut *self.inner)
     }
 
-    fn connect(&mut self) -> Result<(), StoreError> {
-        self.inner.connect()
-    }
-
     fn begin_read(&mut self) -> Result<(), StoreError> {
-        self.tamper.begin_read(&mut *self.inner)
+        self.inner.begin_read()
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
@@ -124,18 +112,8 @@ impl Connection for TamperedConnection {
         self.inner.is_remote()
     }
 
-    fn member(&self) -> Option<i64> {
-        self.inner.member()
-    }
-
-    fn look(
-        &mut self,
-        member: i64,
-        wanted: &[Keys],
-        each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
-    ) -> Result<bool, StoreError> {
-        self.tamper.before_look();
-        self.inner.look(member, wanted, each)
+    fn is_connected(&self) -> bool {
+        self.inner.is_connected()
     }
 
     fn query(
@@ -150,10 +128,6 @@ impl Connection for TamperedConnection {
 
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
         self.inner.prepare(sql)
-    }
-
-    fn disconnect(&mut self) {
-        self.inner.disconnect();
     }
 
     fn settle(&mut self) -> Result<(), StoreError> {

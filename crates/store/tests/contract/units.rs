@@ -17,7 +17,7 @@ use crate::support::*;
 use crate::tampered::{self, Tamper};
 use crate::{Opened, Provider, open, open_again, open_with_platform};
 
-/// Holds the lane inside a unit until the returned sender is used or dropped, so that what is
+/// Holds the writer inside a unit until the returned sender is used or dropped, so that what is
 /// written meanwhile becomes one batch.
 pub async fn hold<P: Provider>(opened: &Opened<P>) -> mpsc::Sender<()> {
     let (inside, arrived) = tokio::sync::oneshot::channel();
@@ -83,7 +83,7 @@ pub async fn a_unit_sees_those_before_it_in_its_batch<P: Provider>() {
         .store
         .write(|unit| Ok::<_, Refused>(unit.get::<Customer>(&customer_id(1))?.unwrap().is_deleted));
     let letting_go = async { drop(held) };
-    // They are queued in this order before the lane goes on.
+    // They are queued in this order before the writer goes on.
     let (first, second, third, ()) = tokio::join!(biased; first, second, third, letting_go);
     first.unwrap();
     assert_eq!(second.unwrap(), (10, 1));
@@ -129,7 +129,7 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
 
 pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     let opened = open_with_platform::<P>().await;
-    // A unit that has not read cannot know that the key is taken, nor does a lane that has started
+    // A unit that has not read cannot know that the key is taken, nor does a writer that has started
     // since.
     let opened = open_again(opened.close());
     let again = |number: u128| {

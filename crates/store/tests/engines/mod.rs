@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use store::engine::{Engine, PostgresServer, SqliteFile};
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, Shape, Turn, Value, Write};
+use store::sql::{Connection, LastWriter, Shape, Value, Write};
 use store::verify::{Report, verify};
 use tempfile::TempDir;
 use testbed::postgres::Database;
@@ -181,10 +181,6 @@ impl Engine for Damaged {
 }
 
 impl Connection for DamagedConnection {
-    fn connect(&mut self) -> Result<(), StoreError> {
-        self.connection.connect()
-    }
-
     fn begin_read(&mut self) -> Result<(), StoreError> {
         self.connection.begin()?;
         self.connection.execute("set local session_replication_role = replica", &[])?;
@@ -196,7 +192,7 @@ impl Connection for DamagedConnection {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<Turn, StoreError> {
+    fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.connection.begin()
     }
 

@@ -6,12 +6,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod turns;
+mod several_nodes;
 mod absences;
-mod chains;
 mod openings;
 mod plans;
-mod shelf;
 
 use domain::rail::Rail;
 use domain::transaction::Transaction;

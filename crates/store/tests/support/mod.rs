@@ -45,7 +45,7 @@ use store::Store;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
-use store::readers::View;
+use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use uuid::Uuid;
@@ -856,23 +856,23 @@ fn steps_of(payment: &Transaction) -> u64 {
 /// Payments that one store changes before the next does: enough for something to be remembered.
 const CHANGED_IN_A_ROW: usize = 4;
 
-/// Makes payments of the first customer, and changes them by turns on each of the stores while
-/// others look at them there. Nobody sees less than what was answered before he looked, or than he
-/// saw the last time.
-pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers: usize) {
+/// Makes payments of the first customer, and changes them on each of the stores in turn while
+/// readers read them there. No reader sees less than what was answered before, or than it saw the
+/// last time.
+pub async fn change_while_read(stores: &[&Store], payments: usize, readers: usize) {
     let numbers = move || (1..).take(payments);
     let deposits = move |unit: &mut Unit<'_, '_>| {
         numbers().try_for_each(|number| begin(unit, deposit(number, 1, 1, 100, "USD")))
     };
     stores[0].write(deposits).await.unwrap();
     let answered: Arc<Vec<_>> = Arc::new((0..payments).map(|_| AtomicU64::new(0)).collect());
-    let mut looking = tokio::task::JoinSet::new();
-    for looker in 0..lookers {
-        let (store, answered) = (stores[looker % stores.len()].clone(), Arc::clone(&answered));
-        looking.spawn(async move {
+    let mut reading = tokio::task::JoinSet::new();
+    for reader in 0..readers {
+        let (store, answered) = (stores[reader % stores.len()].clone(), Arc::clone(&answered));
+        reading.spawn(async move {
             let mut seen = vec![0; payments];
             while seen.iter().any(|steps| *steps < 2) {
-                for place in (0..payments).map(|place| (place + 5 * looker) % payments) {
+                for place in (0..payments).map(|place| (place + 5 * reader) % payments) {
                     let least = seen[place].max(answered[place].load(Ordering::Acquire));
                     let id = transaction_id(place as u128 + 1);
                     let payment = store.get::<Transaction>(id).await.unwrap().unwrap();
@@ -895,7 +895,7 @@ pub async fn change_while_looked_at(stores: &[&Store], payments: usize, lookers:
             answered[place].fetch_add(1, Ordering::AcqRel);
         }
     }
-    while let Some(done) = looking.join_next().await {
+    while let Some(done) = reading.join_next().await {
         done.unwrap();
     }
 }

@@ -9,7 +9,7 @@ use service::App;
 use store::books::{PostingRow, RowPhase};
 use store::error::StoreError;
 use store::list::{Order, PageRequest};
-use store::readers::View;
+use store::reader::View;
 use store::transactions::TransactionFilter;
 
 use crate::command::{Failure, aligned};

@@ -1,4 +1,4 @@
-//! Asks: does the lane take many writes at once, and does nobody else wait for it?
+//! Asks: does the group commit take many writes at once, and does no reader wait for it?
 
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +35,7 @@ pub async fn many_writes_at_once_are_all_durable<P: Provider>() {
     assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await as u128, WRITES);
 }
 
-pub async fn reads_never_wait_for_the_lane<P: Provider>() {
+pub async fn reads_never_wait_for_the_writer<P: Provider>() {
     let opened = open_with_platform::<P>().await;
     let held = hold(&opened).await;
     let found = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?)).await;
@@ -43,7 +43,7 @@ pub async fn reads_never_wait_for_the_lane<P: Provider>() {
     drop(held);
 }
 
-pub async fn many_looks_at_once_each_get_their_row<P: Provider>() {
+pub async fn many_point_reads_at_once_each_get_their_row<P: Provider>() {
     const ROWS: u128 = 100;
     let opened = open::<P>();
     opened
@@ -55,11 +55,11 @@ pub async fn many_looks_at_once_each_get_their_row<P: Provider>() {
             Ok(())
         })
         .await;
-    let mut looks = tokio::task::JoinSet::new();
+    let mut reads = tokio::task::JoinSet::new();
     // Each row twice, others that are not there, and a second table between them.
     for number in (1..=2 * ROWS).chain(1..=ROWS) {
         let store = opened.store.clone();
-        looks.spawn(async move {
+        reads.spawn(async move {
             let platform = store.get::<Platform>(platform_id(number)).await.unwrap();
             let expected = (number <= ROWS).then(|| bare_platform(number));
             assert_eq!(platform.as_deref(), expected.as_ref());
@@ -67,12 +67,12 @@ pub async fn many_looks_at_once_each_get_their_row<P: Provider>() {
             assert_eq!(token.as_deref(), Some(&support::token(1, 1)));
         });
     }
-    while let Some(done) = looks.join_next().await {
+    while let Some(done) = reads.join_next().await {
         done.unwrap();
     }
 }
 
-pub async fn a_look_sees_what_was_written_before_it<P: Provider>() {
+pub async fn a_read_sees_what_was_written_before_it<P: Provider>() {
     let opened = open::<P>();
     for number in 1..=50 {
         opened
@@ -86,15 +86,14 @@ pub async fn a_look_sees_what_was_written_before_it<P: Provider>() {
     }
 }
 
-/// Payments are looked at all the time while they change.
+/// Payments are read all the time while they change.
 pub async fn a_payment_is_never_older_than_what_was_answered<P: Provider>() {
     let opened = open_with_platform::<P>().await;
-    opened.store.has_payments_alone();
-    change_while_looked_at(&[&opened.store], 24, 4).await;
+    change_while_read(&[&opened.store], 24, 4).await;
 }
 
 pub async fn a_full_queue_says_so<P: Provider>() {
-    // What may wait while one is worked on, as `lane` has it.
+    // What may wait while one is worked on, as `commit::queue` has it.
     const QUEUE_MAX: usize = 4_096;
     let opened = open::<P>();
     let held = hold(&opened).await;
@@ -119,7 +118,7 @@ pub async fn a_full_queue_says_so<P: Provider>() {
     opened.store.write(|_| Ok::<_, StoreError>(())).await.unwrap();
 }
 
-pub async fn requests_go_before_jobs_and_jobs_get_their_turn<P: Provider>() {
+pub async fn requests_go_before_jobs_and_jobs_follow<P: Provider>() {
     const JOBS: usize = 100;
     let opened = open::<P>();
     let held = hold(&opened).await;
@@ -169,13 +168,13 @@ pub async fn a_read_that_panics_is_an_error_and_the_next_one_works<P: Provider>(
     assert_eq!(opened.read(|view| Ok(view.platforms()?.len())).await, 0);
 }
 
-pub async fn a_look_after_one_that_panicked_sees_what_was_written_since<P: Provider>() {
+pub async fn a_read_after_one_that_panicked_sees_what_was_written_since<P: Provider>() {
     let opened = open::<P>();
-    let look = opened.store.look(|view| -> Result {
+    let read = opened.store.read(|view| -> Result {
         view.platforms()?;
         panic!("a bug")
     });
-    let refused = look.await.unwrap_err();
+    let refused = read.await.unwrap_err();
     assert!(matches!(refused, Refused::Store(StoreError::Panicked(_))), "{refused:?}");
     opened
         .write(|unit| {

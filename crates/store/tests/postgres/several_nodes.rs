@@ -9,7 +9,7 @@ use store::leases::{Duty, Lease};
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
-use crate::support::{at, deposit, event, platform_id, uuid};
+use crate::support::{at, change_while_read, deposit, event, platform_id, uuid};
 use crate::{PAID, Served};
 
 /// A database that two servers use, one of them through a proxy.
@@ -32,11 +32,11 @@ impl Pair {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_take_turns_and_see_what_the_others_left() {
+async fn nodes_write_one_after_the_other_and_see_what_the_others_left() {
     let pair = Pair::new().await;
     let (one, two) = (&pair.cut, &pair.whole);
     for round in 0..20 {
-        // All at once, so that batches of both wait for the turn.
+        // All at once, so that batches of both wait for the lock.
         let numbers = (round * 8 + 1)..(round * 8 + 9);
         let pays = numbers.map(|number| {
             let server = if number % 2 == 0 { one } else { two };
@@ -53,11 +53,11 @@ async fn servers_take_turns_and_see_what_the_others_left() {
 /// Payments that each server gets at once.
 const MANY: u128 = 30;
 
-/// Turns of each server, or a few more.
+/// Batches of each server, or a few more.
 const ROUNDS: u128 = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_turns_of_several_servers_tell_everything_once_and_in_order() {
+async fn large_batches_of_several_nodes_have_every_event_once_and_in_order() {
     let database = Database::fresh();
     let [one, two] = [(); 2].map(|()| Served::open(&database.url()));
     one.set_up().await;
@@ -128,7 +128,7 @@ const SLOW_COMMITS: &str = "create table go (a integer); \
     create constraint trigger wait after insert on transactions deferrable initially deferred \
         for each row execute function wait()";
 
-/// How long a session takes to ask for the turn.
+/// How long a session takes to ask for the lock.
 const ASKED_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,7 +148,7 @@ async fn the_first_commit_of_a_server_is_waited_for_as_well() {
         let waits = "select count(*) from pg_stat_activity \
             where datname = current_database() and wait_event_type = 'Lock'";
         let look = || Ok((database.query(waits)? == "1").then_some(()));
-        testbed::wait::until("the turn is asked for", ASKED_WITHIN, look).unwrap();
+        testbed::wait::until("the lock is asked for", ASKED_WITHIN, look).unwrap();
         database.query("insert into go values (1)").unwrap();
         database
     });
@@ -160,8 +160,8 @@ async fn the_first_commit_of_a_server_is_waited_for_as_well() {
     drop(database);
 }
 
-/// As [`check`], for a server that is alone and has units that run while a commit is cut.
-async fn check_ahead(moment: Moment) {
+/// As [`check`], for a server that is alone and has units that wait while a commit is cut.
+async fn check_alone(moment: Moment) {
     let pair = Pair::new().await;
     pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
     let pay = async |from: u128| {
@@ -181,18 +181,18 @@ async fn check_ahead(moment: Moment) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ran_ahead_of_a_commit_that_never_arrived_is_made_with_it() {
-    check_ahead(Moment::Before).await;
+async fn units_behind_a_commit_that_never_arrived_are_made_once() {
+    check_alone(Moment::Before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ran_ahead_of_a_commit_that_is_under_way_waits_with_it() {
-    check_ahead(Moment::During).await;
+async fn units_behind_a_commit_that_is_under_way_wait_for_it() {
+    check_alone(Moment::During).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ran_ahead_of_a_commit_whose_answer_was_lost_is_not_made_twice() {
-    check_ahead(Moment::After).await;
+async fn units_behind_a_commit_whose_answer_was_lost_are_made_once() {
+    check_alone(Moment::After).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,4 +236,15 @@ async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_
     let refused = alone.await.unwrap();
     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
     served.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reader_sees_less_than_was_answered_whichever_node_wrote_it() {
+    let database = Database::fresh();
+    let servers = [(); 2].map(|()| Served::open(&database.url()));
+    servers[0].set_up().await;
+    change_while_read(&[&servers[0].store, &servers[1].store], 24, 6).await;
+    for server in servers {
+        server.close();
+    }
 }

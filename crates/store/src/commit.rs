@@ -1,0 +1,168 @@
+//! Group commit: the one place where anything is written.
+//!
+//! A writer thread takes the units of work that wait, runs them in order in one database
+//! transaction, commits them with one flush and then answers each. Load makes batches larger, not
+//! the queue longer, and a hot account costs nothing extra. The queue is bounded: a caller who
+//! finds it full is refused at once. Requests go before jobs, which have a share (`queue`).
+
+mod queue;
+mod writer;
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use self::queue::{QUEUE_MAX, Queue};
+use self::writer::Writer;
+use crate::approval_requests::ApprovalRequests;
+use crate::callers::Callers;
+use crate::circuit_breaker::CircuitBreaker;
+use crate::error::StoreError;
+use crate::idempotency::Scope;
+use crate::keyring::Keyring;
+use crate::sql::Connection;
+use crate::unit::{Unit, WakeUps};
+
+/// How urgent a unit of work is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// A client waits for it.
+    Request,
+    /// Only a job waits for it.
+    Job,
+}
+
+/// A unit of work in the queue.
+trait Queued: Send {
+    /// Runs the unit, perhaps again. Returns whether its changes are kept.
+    fn run(&mut self, unit: &mut Unit<'_, '_>) -> bool;
+
+    /// The idempotency scope that the unit looks up first.
+    fn scope(&self) -> Option<Scope>;
+
+    /// Replaces the unit's answer by an error.
+    fn fail(&mut self, error: StoreError);
+
+    /// Sends the answer.
+    fn answer(self: Box<Self>);
+}
+
+struct Work<T, E, F> {
+    work: F,
+    scope: Option<Scope>,
+    result: Option<Result<T, E>>,
+    reply: oneshot::Sender<Result<T, E>>,
+}
+
+impl<T, E, F> Queued for Work<T, E, F>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send,
+{
+    fn run(&mut self, unit: &mut Unit<'_, '_>) -> bool {
+        // A panic is a bug of this unit alone: its changes are dropped and the rest goes on.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(unit)))
+            .unwrap_or_else(|panic| Err(StoreError::Panicked(panic_text(&*panic)).into()));
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn scope(&self) -> Option<Scope> {
+        self.scope
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        self.result = Some(Err(error.into()));
+    }
+
+    fn answer(self: Box<Self>) {
+        let result = self.result.unwrap_or_else(|| Err(StoreError::Closed.into()));
+        // The caller may have gone away; its change stands all the same.
+        let _ = self.reply.send(result);
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Everyone that a commit wakes up.
+#[derive(Clone, Default)]
+pub(crate) struct Subscribers {
+    /// Notified after each commit that set a timer.
+    pub(crate) timers: Arc<Notify>,
+    /// Notified after each commit with an event to deliver.
+    pub(crate) events: Arc<Notify>,
+    /// Counts commits that may change the rights of a caller.
+    pub(crate) callers: Arc<Callers>,
+    /// Gets the approval requests of each commit.
+    pub(crate) approval_requests: Arc<ApprovalRequests>,
+}
+
+impl Subscribers {
+    /// Publishes the wake-ups of a commit.
+    fn publish(&self, wake_ups: WakeUps) {
+        if wake_ups.callers {
+            self.callers.changed();
+        }
+        if wake_ups.timers {
+            self.timers.notify_one();
+        }
+        let requests = wake_ups.approval_requests.into_iter();
+        requests.for_each(|request| self.approval_requests.put(request));
+        if wake_ups.events {
+            self.events.notify_one();
+        }
+    }
+}
+
+/// A handle of the commit queue. The writer thread ends when the last one is dropped.
+#[derive(Clone)]
+pub(crate) struct GroupCommit {
+    queue: mpsc::Sender<(Priority, Box<dyn Queued>)>,
+    breaker: Arc<CircuitBreaker>,
+}
+
+impl GroupCommit {
+    /// Starts the writer thread on the write connection.
+    pub(crate) fn start(
+        connection: Box<dyn Connection>,
+        keyring: Arc<Keyring>,
+        subscribers: Subscribers,
+        breaker: Arc<CircuitBreaker>,
+    ) -> Result<(Self, JoinHandle<()>), StoreError> {
+        let (queue, waiting) = mpsc::channel(QUEUE_MAX);
+        let writer = Writer::new(connection, keyring, subscribers, Arc::clone(&breaker));
+        let thread = std::thread::Builder::new()
+            .name("group-commit".to_owned())
+            .spawn(move || writer.run(Queue::new(waiting)))
+            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        Ok((Self { queue, breaker }, thread))
+    }
+
+    /// Queues a unit of work and waits for its durable answer. `scope` is the idempotency scope
+    /// that the unit looks up first.
+    pub(crate) async fn write<T, E, F>(
+        &self,
+        priority: Priority,
+        scope: Option<Scope>,
+        work: F,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
+    {
+        self.breaker.check()?;
+        let (reply, answer) = oneshot::channel();
+        let unit = Box::new(Work { work, scope, result: None, reply });
+        self.queue.try_send((priority, unit)).map_err(StoreError::from)?;
+        answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+    }
+}

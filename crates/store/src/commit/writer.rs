@@ -1,0 +1,200 @@
+//! The writer thread: one batch after the other.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::queue::Queue;
+use super::{Queued, Subscribers};
+use crate::cache::Cache;
+use crate::circuit_breaker::CircuitBreaker;
+use crate::error::StoreError;
+use crate::keyring::Keyring;
+use crate::outcome::stop;
+use crate::pause::pause;
+use crate::sql::{Connection, LastWriter};
+use crate::unit::{Batch, Changes, Ran};
+
+/// How often a batch that lost against another transaction is tried again.
+const CONFLICTS_MAX: u32 = 5;
+
+/// How long it is tried again at most.
+const CONFLICTS_TIME: Duration = Duration::from_secs(8);
+
+/// The first pause after a conflict, doubled each time: about as long as a commit takes.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
+
+/// The write lock, if it was taken before the units were.
+type Begun = Result<LastWriter, StoreError>;
+
+/// Where the reason lies that a batch was not committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blame {
+    /// In the database, whatever is written to it.
+    Database,
+    /// Perhaps in one unit: each gets a try of its own.
+    Unit,
+}
+
+pub(super) struct Writer {
+    connection: Box<dyn Connection>,
+    keyring: Arc<Keyring>,
+    cache: Cache,
+    subscribers: Subscribers,
+    breaker: Arc<CircuitBreaker>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        connection: Box<dyn Connection>,
+        keyring: Arc<Keyring>,
+        subscribers: Subscribers,
+        breaker: Arc<CircuitBreaker>,
+    ) -> Self {
+        Self { connection, keyring, cache: Cache::default(), subscribers, breaker }
+    }
+
+    /// Works the queue off until it is closed.
+    pub(super) fn run(mut self, mut queue: Queue) {
+        while queue.wait() {
+            if let Err(error) = self.breaker.check() {
+                // Units that came just before it opened would wait for another time-out.
+                fail_all(queue.take_batch(), &error);
+                continue;
+            }
+            // Units that come while another node has the write lock are part of this batch.
+            let begun = self.connection.begin();
+            let units = queue.take_batch();
+            metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
+            metrics::histogram!("switchyard_commit_batch_units").record(units.len() as f64);
+            self.commit_and_answer(units, begun);
+        }
+        self.settle();
+    }
+
+    fn commit_and_answer(&mut self, mut units: Vec<Box<dyn Queued>>, begun: Begun) {
+        #[expect(clippy::disallowed_methods, reason = "it is measured, and bounds only retries")]
+        let start = Instant::now();
+        if let Err(error @ StoreError::Unavailable(_)) = self.commit(&mut units, Some(begun), start)
+        {
+            // It is open before anyone is answered: a caller who asks again must not wait again.
+            self.breaker.open("writes", &error);
+        }
+        metrics::histogram!("switchyard_commit_seconds").record(start.elapsed());
+        units.into_iter().for_each(|unit| unit.answer());
+    }
+
+    /// Commits all units together, or each for itself where that fails, so that a unit that the
+    /// database refuses does not take its neighbours along. The error is of the database.
+    fn commit(
+        &mut self,
+        units: &mut [Box<dyn Queued>],
+        mut begun: Option<Begun>,
+        start: Instant,
+    ) -> Result<(), StoreError> {
+        let mut pause_for = CONFLICT_PAUSE;
+        let mut conflicts = 0;
+        let (blame, error) = loop {
+            let Err((blame, error)) = self.try_commit(units, begun.take()) else { return Ok(()) };
+            // A stale row may be why it failed.
+            self.cache.clear();
+            tracing::warn!(%error, units = units.len(), "batch not committed");
+            let again = self.connection.is_remote() && matches!(error, StoreError::Conflict(_));
+            if !again || conflicts == CONFLICTS_MAX || start.elapsed() > CONFLICTS_TIME {
+                break (blame, error);
+            }
+            conflicts += 1;
+            metrics::counter!("switchyard_commit_conflicts_total").increment(1);
+            pause(pause_for);
+            pause_for *= 2;
+        };
+        if units.len() == 1 || blame == Blame::Database {
+            units.iter_mut().for_each(|unit| unit.fail(error.clone()));
+            return Err(error);
+        }
+        let mut result = Ok(());
+        for unit in units {
+            match &result {
+                Err(error) => unit.fail(StoreError::clone(error)),
+                Ok(()) => match self.commit(std::slice::from_mut(unit), None, start) {
+                    lost @ Err(StoreError::Unavailable(_)) => result = lost,
+                    Ok(()) | Err(_) => {}
+                },
+            }
+        }
+        result
+    }
+
+    /// Runs, writes and commits the units.
+    fn try_commit(
+        &mut self,
+        units: &mut [Box<dyn Queued>],
+        begun: Option<Begun>,
+    ) -> Result<(), (Blame, StoreError)> {
+        let begun = begun.unwrap_or_else(|| self.connection.begin());
+        match begun.map_err(|error| (Blame::Database, error))? {
+            LastWriter::ThisNode => {}
+            LastWriter::Unknown => {
+                self.cache.clear();
+                self.subscribers.callers.changed();
+            }
+        }
+        match self.run_and_write(units) {
+            Ok(mut changes) => {
+                self.subscribers.publish(changes.take_wake_ups());
+                changes.remember(&mut self.cache);
+                Ok(())
+            }
+            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+            Err(error) => {
+                self.connection.rollback().map_err(|error| (Blame::Database, error))?;
+                let blame = match error {
+                    StoreError::DiskFull | StoreError::Unavailable(_) => Blame::Database,
+                    _ => Blame::Unit,
+                };
+                Err((blame, error))
+            }
+        }
+    }
+
+    /// Runs the units in their order, and commits their changes.
+    fn run_and_write(&mut self, units: &mut [Box<dyn Queued>]) -> Result<Changes, StoreError> {
+        let mut batch = Batch::new(&mut *self.connection, &self.keyring, &mut self.cache);
+        batch.fetch_answers(units.iter().filter_map(|unit| unit.scope()))?;
+        let mut ran = run_in_order(&mut batch, units);
+        while ran < units.len() {
+            batch.fetch()?;
+            ran += run_in_order(&mut batch, &mut units[ran..]);
+        }
+        let (prepared, changes) = batch.prepare();
+        prepared.commit(&mut *self.connection)?;
+        Ok(changes)
+    }
+
+    /// Leaves the database so that its main file alone is complete.
+    fn settle(mut self) {
+        match self.connection.settle() {
+            Ok(()) => {}
+            // Closing the file could move the log once more, and then remove it.
+            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+            Err(error) => {
+                tracing::warn!(%error, "log not moved into the database; the next start does it");
+            }
+        }
+    }
+}
+
+/// Runs the units up to the first that waits for rows, and returns how many ran. Those behind it
+/// only collect the rows that they need.
+fn run_in_order(batch: &mut Batch<'_>, units: &mut [Box<dyn Queued>]) -> usize {
+    let (count, mut units) = (units.len(), units.iter_mut());
+    let waits = units.position(|queued| batch.run(|unit| queued.run(unit)) == Ran::Waits);
+    units.for_each(|queued| batch.foresee(|unit| queued.run(unit)));
+    waits.unwrap_or(count)
+}
+
+fn fail_all(units: Vec<Box<dyn Queued>>, error: &StoreError) {
+    for mut unit in units {
+        unit.fail(error.clone());
+        unit.answer();
+    }
+}
