@@ -853,14 +853,11 @@ const CORRUPTERS: &[Corrupter] = &[
     // A reference leads nowhere; one of the engines can say so itself.
     only(
         Kind::Sqlite,
-        corrupter(
-            &["M2", "N1", "S4"],
-            "update tokens set platform = $nothing where name = 'Token 2'",
-        ),
+        corrupter(&["M2", "S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
     ),
     only(
         Kind::Postgres,
-        corrupter(&["N1", "S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
+        corrupter(&["S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
     ),
     // A settled entry has another amount.
     corrupter(
@@ -1009,10 +1006,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A payment that was approved, for which no room is kept.
     corrupter(&["H3", "H2"], "delete from postings where transaction_id = $uma_in_open"),
     // A status that was not reached.
-    corrupter(
-        &["T1", "N1"],
-        "update transactions set status = 'PROCESSING' where id = $out_pending",
-    ),
+    corrupter(&["T1"], "update transactions set status = 'PROCESSING' where id = $out_pending"),
     // A payment and a quote that were made at other times than their ids were drawn.
     corrupter(
         &["T1", "E4"],
@@ -1069,7 +1063,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["T5"], "update transactions set failure_reason = 'LUNCH' where id = $out_failed"),
     // A transaction that a bank statement cannot tell from another.
     corrupter(
-        &["T6", "E1", "S2", "T10", "H3", "N1"],
+        &["T6", "E1", "S2", "T10", "H3"],
         "create temporary table twin as select * from transactions where id = $out_pending; \
          update twin set id = $twin_of_out_pending; \
          insert into transactions select * from twin",
@@ -1137,7 +1131,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
     corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
     // An event that nobody delivers, and a delivery of none.
-    corrupter(&["W1", "N1"], "delete from deliveries where ordinal = 4"),
+    corrupter(&["W1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),
     // A delivery of another event than it says, and one of an event that is not there.
     corrupter(&["W1"], "update deliveries set ordinal = 3 where ordinal = 2"),
@@ -1147,7 +1141,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["W4"], "update deliveries set held = 1 where ordinal = 3"),
     // A delivery that was never received.
     corrupter(
-        &["W2", "N1"],
+        &["W2"],
         "update deliveries set status = 'DELIVERED', due_at = null where ordinal = 4",
     ),
     // An attempt that went to this machine, of a platform whose money is real.
@@ -1298,7 +1292,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // An account of nobody, and one of another platform's customer.
     corrupter(&["S4"], "update external_account_fingerprints set external_account = $nothing"),
     corrupter(
-        &["S4", "N1"],
+        &["S4"],
         "update external_accounts set platform = $second_platform \
          where id = $account_of_another",
     ),
@@ -1306,7 +1300,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["S4", "B1"], "update lookups set sender = $elsewhere"),
     corrupter(&["S4"], "update lookups set id = x'00' where id = $spare_lookup"),
     // Payments and events that reach another platform's.
-    corrupter(&["S4", "N2"], "update transactions set owner = $elsewhere where id = $deposited"),
+    corrupter(&["S4"], "update transactions set owner = $elsewhere where id = $deposited"),
 ];
 
 fn a_sound_database_is_found_sound(kind: Kind) {
