@@ -4,6 +4,7 @@ use crate::command::{Failure, emit, print};
 use crate::config::{Backup, Config, EXIT_OK};
 use crate::copies::{self, Older, checked, told};
 use crate::progress::{Progress, seconds, size};
+use crate::telemetry::log_change;
 use crate::wiring;
 
 /// Makes the backup and tells what is in it.
@@ -17,6 +18,7 @@ pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     let described = copies::described(&options.to, bytes, summary, &copy.report);
     copy.keep(&options.to)?;
+    log_change("backup", &config.database);
     emit(&described)?;
     print(&format!(
         "{to}: {size}, {held}; {checks}; took {time}\n\n\

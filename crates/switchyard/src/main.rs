@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use switchyard::command::{self, Failure};
 use switchyard::config::{self, Command, Config};
-use switchyard::telemetry::{self, FILTER_VARIABLES};
+use switchyard::telemetry::{self, COMMAND_FILTER, FILTER_VARIABLES};
 use switchyard::{
     backup, demo, files, listen, manual, migrate, operator, restore, scratch, serve, verify,
 };
@@ -67,10 +67,10 @@ fn in_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Fai
 }
 
 /// Where the filter of the log is looked up. A command that ends by itself tells what it did on
-/// standard output, so its log is quiet unless a filter was asked for.
+/// standard output, so its log has changes and trouble only unless a filter was asked for.
 fn log_variable(command: &Command) -> impl Fn(&str) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let is_set = FILTER_VARIABLES.into_iter().any(|name| variable(name).is_some());
     let is_quiet = !is_set && !matches!(command, Command::Serve(_));
-    move |name| if is_quiet { Some("warn".to_owned()) } else { variable(name) }
+    move |name| if is_quiet { Some(COMMAND_FILTER.to_owned()) } else { variable(name) }
 }

@@ -8,6 +8,7 @@ use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Migrate};
 use crate::copies::checked;
 use crate::database::Database;
 use crate::progress::{Progress, seconds};
+use crate::telemetry::log_change;
 use crate::verify::{self, human};
 use crate::wiring;
 
@@ -39,6 +40,9 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
             return Err(Failure::new(format!("{from} to {to}: {error}")));
         }
     };
+    if proof.holds() {
+        log_change("migrate", &to);
+    }
     print(&told(&proof))?;
     emit(&described(from, &to, &proof))?;
     if !proof.holds() {

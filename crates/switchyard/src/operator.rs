@@ -23,6 +23,7 @@ use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
     PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
+use crate::telemetry::log_change;
 use crate::wiring::{self, Opened};
 
 /// What a command has done, for people and for programs.
@@ -37,7 +38,7 @@ impl Done {
     /// Logs the change that the command has made, and prints what it has done.
     fn tell(&self, command: &str) -> Result<u8, Failure> {
         if let Some(object) = &self.changed {
-            tracing::info!(command, object, "operator made a change");
+            log_change(command, object);
         }
         print(&self.text)?;
         emit(&self.value)?;

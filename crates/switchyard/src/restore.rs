@@ -9,6 +9,7 @@ use crate::config::{Config, EXIT_OK, KeySource, Restore};
 use crate::copies::{self, Older, checked, told};
 use crate::files::beside;
 use crate::progress::{Progress, seconds, size};
+use crate::telemetry::log_change;
 use crate::wiring;
 
 /// Makes the database and tells what is not in it.
@@ -37,6 +38,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     let mut described = copies::described(to, bytes, summary, &copy.report);
     described["lacksLog"] = is_bare.into();
     copy.keep(to)?;
+    log_change("restore", &config.database);
     emit(&described)?;
     drop(held);
     let mut text = format!(

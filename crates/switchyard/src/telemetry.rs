@@ -27,6 +27,19 @@ pub const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 /// what matters of it is in the error when one fails; the same goes for notices of the database.
 const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 
+/// The target of lines about changes that an operator's command has made.
+pub const AUDIT: &str = "switchyard::audit";
+
+/// The log of a command that ends by itself, unless a variable says otherwise: such a command tells
+/// its results on standard output, but a change is always logged.
+pub const COMMAND_FILTER: &str = "warn,switchyard::audit=info";
+
+/// Logs a change that an operator's command has made. `object` is an id or a database, never
+/// personal data.
+pub fn log_change(command: &str, object: &impl std::fmt::Display) {
+    tracing::info!(target: AUDIT, command, %object, "operator made a change");
+}
+
 /// What is never logged, whatever a variable says: the driver repeats the values of statements, and
 /// these are customers' data.
 const NEVER: &str = "tokio_postgres::query=info";

@@ -804,7 +804,24 @@ fn every_command_prints_json_for_programs() {
 
     let one = |line: &str| -> Value {
         let (code, mut out, err) = for_programs(path, line);
-        assert_eq!((code, out.len(), err.len()), (0, 1, 0), "{line}: {out:?} {err:?}");
+        assert_eq!((code, out.len()), (0, 1), "{line}: {out:?} {err:?}");
+        let changes = [
+            "token create",
+            "token revoke",
+            "platform set-pricing",
+            "platform set-scenarios",
+            "platform create",
+            "backup",
+            "restore",
+            "migrate",
+        ];
+        // Without a filter that asks for it, a change is logged and nothing else.
+        let logged = err.iter().map(|line| (&line["message"], line["command"].as_str()));
+        let expected = changes.iter().find(|command| line.starts_with(*command));
+        let message = json!("operator made a change");
+        let expected = expected.map(|command| (&message, Some(*command)));
+        assert_eq!(logged.collect::<Vec<_>>(), Vec::from_iter(expected), "{line}: {err:?}");
+        assert!(err.iter().all(|line| line["object"].as_str().is_some_and(|it| !it.is_empty())));
         out.remove(0)
     };
     assert_eq!(one("platform list")["platforms"][0]["id"], platform);
