@@ -1,10 +1,14 @@
-//! The log at level info: one line for each payment that ends without completion.
+//! The log at level info: payments that end without completion, endpoints that begin and stop to
+//! fail.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use service::webhooks::dispatch::Dispatcher;
+use testbed::receiver::{Answer, Receiver};
 
+use crate::deliveries::deliver;
 use crate::pay::{Payer, from, sending, to, transfer};
 use crate::support::{Server, text};
 
@@ -82,5 +86,44 @@ async fn a_payment_that_ends_without_completion_is_logged_once() {
         let fields: Vec<_> = line.as_object().expect("fields").keys().collect();
         assert!(fields.iter().all(|field| known.contains(&field.as_str())), "{line}");
         assert!(text(&line["transaction"]).starts_with("Transaction:"));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_begins_and_stops_to_fail_is_logged_once_each() {
+    let log = Log::default();
+    let _guard = log.start();
+    let server = Server::new();
+    let payer = Payer::with(&server, 10_000).await;
+    let bank = payer.bank("789").await;
+    let receiver = Receiver::start().expect("a receiver");
+    let mut dispatcher = Dispatcher::new(server.app.clone());
+    let endpoint = json!({ "webhookEndpoint": receiver.url("/hooks?token=secret") });
+    payer.client.patch("/config", &endpoint).await.expect(200);
+    deliver(&server, &mut dispatcher).await;
+
+    receiver.answer(Answer::status(500));
+    for _ in 0..12 {
+        let out = transfer(&payer.usd, &bank, 100);
+        payer.client.post("/transfer-out", &out).await.expect(201);
+    }
+    for _ in 0..3 {
+        server.pass(60_000).await;
+        deliver(&server, &mut dispatcher).await;
+    }
+    receiver.answer(Answer::status(200));
+    for _ in 0..3 {
+        server.pass(3_600_000).await;
+        deliver(&server, &mut dispatcher).await;
+    }
+    for message in ["webhook endpoint began failing", "webhook endpoint stopped failing"] {
+        let lines = log.lines(message);
+        let [line] = lines.as_slice() else { panic!("{message}: {lines:?}") };
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["platform"], payer.client.platform.to_string());
+        assert!(line["waiting"].as_u64().is_some_and(|count| count > 0), "{line}");
+        // No address and nothing of an event.
+        let fields: Vec<_> = line.as_object().expect("fields").keys().map(String::as_str).collect();
+        assert_eq!(fields, ["level", "message", "platform", "target", "timestamp", "waiting"]);
     }
 }

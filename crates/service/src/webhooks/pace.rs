@@ -49,10 +49,10 @@ impl Pace {
         if self.failures >= BROKEN_AFTER { 1 } else { self.window }
     }
 
-    /// An attempt was received.
-    pub(super) fn succeeded(&mut self, platform: PlatformId, now: Timestamp) {
+    /// An attempt was received. `waiting` is how many deliveries of the platform are due and read.
+    pub(super) fn succeeded(&mut self, platform: PlatformId, waiting: usize, now: Timestamp) {
         if self.failures >= BROKEN_AFTER {
-            tracing::info!(%platform, "webhook endpoint stopped failing");
+            tracing::info!(%platform, waiting, "webhook endpoint stopped failing");
             self.recovered_at = Some(now);
         }
         self.failures = 0;
@@ -63,7 +63,7 @@ impl Pace {
     /// An attempt failed. `asked` is how long the endpoint wants to be left alone, in milliseconds.
     pub(super) fn failed(
         &mut self,
-        platform: PlatformId,
+        (platform, waiting): (PlatformId, usize),
         schedule: &Schedule,
         random: u64,
         asked: Option<i64>,
@@ -71,7 +71,7 @@ impl Pace {
     ) {
         self.failures = self.failures.saturating_add(1);
         if self.failures == BROKEN_AFTER {
-            tracing::info!(%platform, "webhook endpoint began failing");
+            tracing::info!(%platform, waiting, "webhook endpoint began failing");
         }
         self.window = (self.window / 2).max(1);
         let more = self.failures.checked_sub(BROKEN_AFTER);

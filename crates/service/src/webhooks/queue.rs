@@ -273,10 +273,12 @@ impl Queue {
             self.ready.push_back(id);
             return None;
         }
-        let platform = self.platform.id;
+        let (platform, waiting) = (self.platform.id, self.known.len());
         match verdict {
-            Verdict::Received => self.pace.succeeded(platform, now),
-            Verdict::Failed => self.pace.failed(platform, schedule, random, retry_after, now),
+            Verdict::Received => self.pace.succeeded(platform, waiting, now),
+            Verdict::Failed => {
+                self.pace.failed((platform, waiting), schedule, random, retry_after, now);
+            }
             Verdict::Gone => {
                 tracing::warn!(%platform, "webhook endpoint is gone (410)");
                 self.changes.gone_at = Some(self.revision);
