@@ -7,30 +7,25 @@
 //! Guarantee: a table that was read has an end for every payment, and nothing in it depends on
 //! anything but the order or the account, and the time. `markdown` prints the built-in one.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+mod page;
+mod rows;
+
 use std::sync::LazyLock;
 
 use domain::account_info::AccountInfo;
-use domain::clock::AHEAD_MAX_MILLIS;
 use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
-use domain::platform::{REJECTED_SUFFIX, REVIEWED_SUFFIX};
 use domain::rail::RailWords;
 use domain::time::Timestamp;
 use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure, RailReply};
-use serde::Deserialize;
 
+pub(super) use self::page::markdown;
+pub(crate) use self::page::of_user;
+use self::rows::File;
 use crate::uma::sandbox::is_known;
 
 /// Bytes of a table: some hundred rows, which is more than anybody keeps in mind.
 pub const TEXT_MAX: usize = 32 * 1_024;
-
-/// States of one path.
-const PATH_MAX: usize = 8;
-
-/// Characters of a suffix.
-const SUFFIX_LENGTH: usize = 3;
 
 /// A table of scenarios.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,30 +138,6 @@ impl PaymentPath {
             End::Failed(failure) | End::NotTaken(failure) => RailAnswer::Failed(failure),
         }
     }
-
-    /// What happens, for people.
-    fn sentence(&self) -> String {
-        let waits = match self.pending {
-            Wait::Millis(millis) if millis > 0 => {
-                format!("stays pending {}, then ", duration(millis))
-            }
-            Wait::Usual | Wait::Millis(_) => String::new(),
-        };
-        let end = match self.end {
-            End::Settled => "succeeds".to_owned(),
-            End::Returned { after_millis } => {
-                format!("succeeds, and {} later the bank sends it back", duration(after_millis))
-            }
-            End::Refused => "rejected by the bank".to_owned(),
-            End::Failed(RailFailure::TimedOut) => "fails".to_owned(),
-            End::Failed(failure) if waits.is_empty() => {
-                format!("{}, fails at once", words(failure))
-            }
-            End::Failed(failure) => format!("fails: {}", words(failure)),
-            End::NotTaken(failure) => format!("{}, refused with a 400", words(failure)),
-        };
-        waits + &end
-    }
 }
 
 /// The reference under which the sandbox's bank knows an order.
@@ -243,22 +214,6 @@ impl AccountPath {
             }
         }
         Ok((*last, None))
-    }
-
-    /// What happens, for people.
-    fn sentence(&self) -> String {
-        let (first, last) = match self {
-            Self::Known { first, last } => (first, last),
-            Self::Unknown => return "does not exist: refused with a 400".to_owned(),
-            Self::Fails => return "nobody answers: a 500, and nothing is changed".to_owned(),
-        };
-        let state = |state: &AccountState| {
-            format!("`{}`, `{}`", state.status.name(), state.verification.name())
-        };
-        let lasting = |(one, millis): &(AccountState, i64)| {
-            format!("{} for {}, then ", state(one), duration(*millis))
-        };
-        first.iter().map(lasting).collect::<String>() + &state(last)
     }
 }
 
@@ -348,305 +303,6 @@ impl Tables {
         }
     }
 }
-
-/// A file as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    payments: Vec<PaymentRow>,
-    #[serde(default)]
-    accounts: Vec<AccountRow>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PaymentRow {
-    suffix: Option<String>,
-    user: Option<String>,
-    amount: Option<i64>,
-    currency: Option<String>,
-    cause: Option<String>,
-    path: Vec<PaymentStep>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PaymentStep {
-    state: String,
-    reason: Option<String>,
-    seconds: Option<i64>,
-    code: Option<String>,
-    text: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AccountRow {
-    suffix: String,
-    path: Vec<AccountStep>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AccountStep {
-    status: Option<String>,
-    verification: Option<String>,
-    seconds: Option<i64>,
-}
-
-impl PaymentRow {
-    fn read(self) -> Result<Payment, String> {
-        if self.suffix.is_none() && self.user.is_none() && self.amount.is_none() {
-            return Err("say what it fits: give a suffix, a user or an amount".to_owned());
-        }
-        if self.suffix.is_some() && self.user.is_some() {
-            return Err("nothing has both a suffix and a user".to_owned());
-        }
-        let currency = match &self.currency {
-            Some(_) if self.amount.is_none() => {
-                return Err("a currency goes with an amount".to_owned());
-            }
-            Some(code) => {
-                Some(Currency::from_code(code).ok_or_else(|| format!("{code} is no currency"))?)
-            }
-            None => None,
-        };
-        if self.amount.is_some_and(|minor| minor <= 0) {
-            return Err("an amount is more than 0, in the smallest unit".to_owned());
-        }
-        let cause = match self.cause.as_deref() {
-            None => None,
-            Some("transfer") => Some(Cause::Transfer),
-            Some("quote") => Some(Cause::Quote),
-            Some(other) => return Err(format!("cause is transfer or quote, not {other}")),
-        };
-        Ok(Payment {
-            suffix: self.suffix.map(suffix).transpose()?,
-            user: self.user,
-            amount: self.amount.map(|minor| (minor, currency)),
-            cause,
-            path: payment_path(&self.path)?,
-        })
-    }
-}
-
-/// A suffix of the length that account numbers are looked at with.
-fn suffix(text: String) -> Result<String, String> {
-    if text.chars().count() == SUFFIX_LENGTH {
-        Ok(text)
-    } else {
-        Err(format!("a suffix has {SUFFIX_LENGTH} characters, not '{text}'"))
-    }
-}
-
-fn millis(seconds: i64) -> Result<i64, String> {
-    let most = AHEAD_MAX_MILLIS / 1_000;
-    if (1..=most).contains(&seconds) {
-        Ok(seconds * 1_000)
-    } else {
-        Err(format!("seconds are from 1 to {most}, not {seconds}"))
-    }
-}
-
-fn payment_path(steps: &[PaymentStep]) -> Result<PaymentPath, String> {
-    if steps.len() > PATH_MAX {
-        return Err(format!("a path has at most {PATH_MAX} states"));
-    }
-    let waits = steps.iter().take_while(|step| step.state == "PENDING").count();
-    let (waiting, rest) = steps.split_at(waits);
-    let pending = match waiting {
-        [] => Wait::Millis(0),
-        [PaymentStep { seconds: None, reason: None, .. }] => Wait::Usual,
-        _ => {
-            let each = waiting.iter().map(|step| match (step.seconds, &step.reason) {
-                (Some(seconds), None) => millis(seconds),
-                (None, _) => Err("one of several PENDING needs seconds".to_owned()),
-                (Some(_), Some(_)) => Err("PENDING has no reason".to_owned()),
-            });
-            let all = each.collect::<Result<Vec<_>, _>>()?;
-            Wait::Millis(all.into_iter().fold(0, i64::saturating_add))
-        }
-    };
-    let named = |reason: &Option<String>| match reason.as_deref() {
-        Some("INSUFFICIENT_FUNDS") => Ok(RailFailure::InsufficientFunds),
-        Some("ACCOUNT_INVALID") => Ok(RailFailure::AccountInvalid),
-        Some("TIMED_OUT") => Ok(RailFailure::TimedOut),
-        _ => Err("give a reason: INSUFFICIENT_FUNDS, ACCOUNT_INVALID or TIMED_OUT".to_owned()),
-    };
-    let end = match rest {
-        [PaymentStep { state, reason: None, seconds: None, .. }] if state == "SETTLED" => {
-            End::Settled
-        }
-        [PaymentStep { state, reason: None, seconds: None, .. }] if state == "REFUSED" => {
-            End::Refused
-        }
-        [PaymentStep { state, reason, seconds: None, .. }] if state == "FAILED" => {
-            End::Failed(named(reason)?)
-        }
-        [PaymentStep { state, reason, seconds: None, .. }]
-            if state == "NOT_TAKEN" && waits == 0 =>
-        {
-            End::NotTaken(named(reason)?)
-        }
-        [
-            PaymentStep { state: first, reason: None, seconds: Some(seconds), .. },
-            PaymentStep { state: then, reason: None, seconds: None, .. },
-        ] if first == "SETTLED" && then == "RETURNED" => {
-            End::Returned { after_millis: millis(*seconds)? }
-        }
-        _ => {
-            return Err("after PENDING, with or without seconds, a path ends with SETTLED; with \
-                        SETTLED for some seconds, and RETURNED; with REFUSED; or with FAILED for \
-                        a reason. NOT_TAKEN for a reason stands alone"
-                .to_owned());
-        }
-    };
-    let said_early = steps.split_last().is_some_and(|(_, earlier)| {
-        earlier.iter().any(|step| step.code.is_some() || step.text.is_some())
-    });
-    if said_early {
-        return Err("code and text belong to the last state".to_owned());
-    }
-    let words = |of: fn(&PaymentStep) -> &Option<String>| rest.last().and_then(|it| of(it).clone());
-    let (code, text) = (words(|step| &step.code), words(|step| &step.text));
-    Ok(PaymentPath { pending, end, code, text })
-}
-
-impl AccountRow {
-    fn read(self) -> Result<Account, String> {
-        Ok(Account { suffix: suffix(self.suffix)?, path: account_path(&self.path)? })
-    }
-}
-
-fn account_path(steps: &[AccountStep]) -> Result<AccountPath, String> {
-    if steps.len() > PATH_MAX {
-        return Err(format!("a path has at most {PATH_MAX} states"));
-    }
-    if let [AccountStep { status: Some(status), verification: None, seconds: None }] = steps
-        && let Some((_, path)) = [("UNKNOWN", AccountPath::Unknown), ("FAILS", AccountPath::Fails)]
-            .into_iter()
-            .find(|(name, _)| status == name)
-    {
-        return Ok(path);
-    }
-    let state = |step: &AccountStep| {
-        let status = step.status.as_deref().unwrap_or(USABLE.status.name());
-        let status = Status::from_name(status)
-            .ok_or_else(|| format!("{status} is no status; UNKNOWN and FAILS stand alone"))?;
-        let verification = step.verification.as_deref().unwrap_or(USABLE.verification.name());
-        let verification = Verification::from_name(verification)
-            .ok_or_else(|| format!("{verification} is no result of a verification"))?;
-        Ok::<_, String>(AccountState { status, verification })
-    };
-    let Some((last, first)) = steps.split_last() else {
-        return Err("a path has at least one state".to_owned());
-    };
-    if steps.iter().skip(1).any(|step| step.status.as_deref() == Some("PENDING")) {
-        return Err("an account is PENDING only at first".to_owned());
-    }
-    if last.seconds.is_some() {
-        return Err("the last state lasts, it has no seconds".to_owned());
-    }
-    let first = first.iter().map(|step| {
-        let seconds = step.seconds.ok_or("every state but the last has seconds")?;
-        Ok::<_, String>((state(step)?, millis(seconds)?))
-    });
-    Ok(AccountPath::Known { first: first.collect::<Result<_, _>>()?, last: state(last)? })
-}
-
-fn words(failure: RailFailure) -> &'static str {
-    match failure {
-        RailFailure::InsufficientFunds => "insufficient funds",
-        RailFailure::AccountInvalid => "account closed or invalid",
-        RailFailure::TimedOut => "no answer in time",
-        RailFailure::NotConnected => "no connection",
-    }
-}
-
-fn duration(millis: i64) -> String {
-    format!("{} seconds", millis / 1_000)
-}
-
-/// What the built-in table does with payments to or from a user, for people.
-pub(crate) fn of_user(user: &str) -> String {
-    let rows = &Scenarios::builtin().payments;
-    let row = rows.iter().find(|row| row.user.as_deref() == Some(user));
-    row.map_or(SUCCEEDS, |row| row.path.clone()).sentence()
-}
-
-/// The built-in table and how to write one of one's own, in Markdown.
-pub(super) fn markdown() -> String {
-    let table = Scenarios::builtin();
-    let mut page = String::from(
-        "## Payments\n\n\
-         The last three characters of an external account's own number or address decide what \
-         becomes of a payment; of `user@domain` they are the last three of the user's part.\n\n\
-         | Suffix | Transfers | Quotes |\n|---|---|---|\n",
-    );
-    let mut line = |cells: &[&str]| {
-        writeln!(page, "| {} |", cells.join(" | ")).expect("writing to a string cannot fail");
-    };
-    let path = |suffix: &str, cause: Cause| {
-        let fits = |row: &&Payment| {
-            row.suffix.as_deref() == Some(suffix) && row.cause.is_none_or(|own| own == cause)
-        };
-        table.payments.iter().find(fits).map_or(SUCCEEDS, |row| row.path.clone()).sentence()
-    };
-    let suffixes: BTreeSet<_> =
-        table.payments.iter().filter_map(|row| row.suffix.as_deref()).collect();
-    for suffix in suffixes {
-        let [transfer, quote] = [Cause::Transfer, Cause::Quote].map(|cause| path(suffix, cause));
-        line(&[&format!("`{suffix}`"), &transfer, &quote]);
-    }
-    line(&["any other", &SUCCEEDS.sentence(), &SUCCEEDS.sentence()]);
-    writeln!(
-        page,
-        "\n## Customers\n\n\
-         The last three characters of the `fullName` or `legalName` of a new customer decide its \
-         first status, unless a regulated platform says it: `{REVIEWED_SUFFIX}` is \
-         `PENDING_REVIEW`, `{REJECTED_SUFFIX}` is `REJECTED`, any other `APPROVED`."
-    )
-    .expect("writing to a string cannot fail");
-    page.push_str(
-        "\n## Bank accounts\n\n\
-         The same characters decide what is found out about the beneficiary and which status a new \
-         bank account has. Only an `ACTIVE` one can pay and be paid. Wallets are `ACTIVE` and have \
-         no beneficiary.\n\n\
-         | Suffix | Status and verification |\n|---|---|\n",
-    );
-    for Account { suffix, path } in &table.accounts {
-        writeln!(page, "| `{suffix}` | {} |", path.sentence())
-            .expect("writing to a string cannot fail");
-    }
-    let usable = AccountPath::Known { first: Vec::new(), last: USABLE };
-    writeln!(page, "| any other | {} |", usable.sentence())
-        .expect("writing to a string cannot fail");
-    page + OWN_ROWS + "```toml\n" + include_str!("scenarios/since-2026-03-17.toml") + "```\n"
-}
-
-/// How an operator extends the table.
-const OWN_ROWS: &str = "
-## Rows of one's own
-
-An operator puts rows before these for one platform, also while servers run:
-
-    switchyard platform set-scenarios --platform PlatformConfig:.. --file rows.toml
-
-Without `--file` the built-in table alone holds again. The first row that fits decides. A row of
-`payments` fits a `suffix`, the `user` of a UMA address without its `$`, an `amount` in the smallest
-unit of what moves (with or without its `currency`), or both, for a `cause` of `transfer` or `quote`, or for either. Its path is `PENDING` for some
-`seconds` (without them, as long as payments usually take), then one of: `SETTLED`; `SETTLED` for
-some seconds and `RETURNED`, for what is paid out; `REFUSED`; `FAILED` for a `reason`. `NOT_TAKEN`
-for a reason stands alone: the order is refused before money is set aside. Reasons are
-`INSUFFICIENT_FUNDS`, `ACCOUNT_INVALID` and `TIMED_OUT`. The last state may have a `code` and a
-`text`, the bank's own words, which `statusReason` of a payment that was not made then shows. A row of `accounts` fits a suffix; its path
-is states of `status` and `verification`, all but the last with `seconds`. `UNKNOWN` and `FAILS`
-stand alone: there is no such account, and nobody answers.
-
-This is a file, with what the suffixes do to quotes since 2026-03-17:
-
-";
 
 #[cfg(test)]
 mod tests {

@@ -12,10 +12,6 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// Files that may be longer, and why. A folder ends in `/`.
 const LONG_FILES: &[(&str, &str)] = &[
     ("crates/domain/src/account_info/table.rs", "it is one table, an entry for each account type"),
-    (
-        "crates/adapters/src/rails/scenarios.rs",
-        "half of it is one table, an entry for each scenario",
-    ),
     ("crates/store/src/", "it is being taken apart"),
 ];
 
