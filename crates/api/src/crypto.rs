@@ -9,8 +9,9 @@ use domain::currency::Currency;
 use domain::id::InternalAccountId;
 use domain::money::Money;
 use ports::rail::NetworkFee;
+use ports::rails::Leg;
 use serde::{Deserialize, Serialize};
-use service::error::MoneyError;
+use service::error::{Missing, MoneyError};
 use service::{App, Error, owners};
 use utoipa::ToSchema;
 
@@ -134,8 +135,13 @@ pub async fn estimate_withdrawal_fee(
         Err(refusal) => return request.refuse(refusal).await,
     };
     let platform = caller.platform;
-    let rail = withdrawal.wallet.rails[0];
-    let fee = app.env().rail(platform.mode).network_fee(rail);
+    let leg = Leg {
+        rail: withdrawal.wallet.rails[0],
+        account_type: Some(withdrawal.wallet),
+        currency: withdrawal.amount.currency(),
+    };
+    let rails = app.env().rails(platform.mode);
+    let (is_served, fee) = (rails.port(&leg).is_some(), rails.network_fee(&leg));
     let minor = withdrawal.amount.minor();
     // Within one currency nothing is charged, as with every transfer out.
     let shape = move |fee: &NetworkFee| WithdrawalFeeBody {
@@ -152,7 +158,9 @@ pub async fn estimate_withdrawal_fee(
             let what = "the account and the withdrawal";
             return Err(Error::Money(MoneyError::CurrencyMismatch { what, left, right }));
         }
-        app.env().needs_rail(platform.mode)?;
+        if !is_served {
+            return Err(Error::NotConnected { missing: Missing::PaymentRail });
+        }
         fee.ok_or_else(|| {
             Error::field("cryptoNetwork", "no partner is connected that pays out over it")
         })

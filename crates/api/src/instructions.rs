@@ -1,7 +1,8 @@
 //! Ways to pay in (specification 2.5, 2.10; contract 6.6).
 
 use domain::account_info::Holder;
-use ports::rail::{Deposit, FundingInstruction, PaymentRail};
+use ports::rail::{Deposit, FundingInstruction};
+use ports::rails::Rails;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -48,14 +49,15 @@ impl InstructionsBody {
     }
 }
 
-/// Every way to make a deposit over a rail, and over the network if one was named.
-pub fn of_rail(
-    rail: &dyn PaymentRail,
+/// Every way to make a deposit over these rails, and over the network if one was named.
+pub fn of_rails(
+    rails: &Rails,
     deposit: &Deposit<'_>,
     network: Option<&str>,
     is_platform_account: Option<bool>,
 ) -> Vec<InstructionsBody> {
-    rail.instructions(deposit)
+    rails
+        .instructions(deposit)
         .into_iter()
         .filter(|one| network.is_none_or(|network| one.account_type.is_on(network)))
         .map(|instruction| InstructionsBody::new(instruction, is_platform_account))

@@ -8,7 +8,8 @@ use domain::id::{CustomerId, InternalAccountId, Owner};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Side};
-use ports::rail::{Deposit, PaymentRail};
+use ports::rail::Deposit;
+use ports::rails::Rails;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::presenter::ChangedAccount;
@@ -22,7 +23,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::ok;
-use crate::instructions::{InstructionsBody, of_rail};
+use crate::instructions::{InstructionsBody, of_rails};
 use crate::page::{All, Cursors, List};
 use crate::validate::Checks;
 use crate::wire::{AmountBody, Text, currency};
@@ -107,15 +108,15 @@ impl AccountView {
 }
 
 impl InternalAccountBody {
-    /// The body of an account of a platform whose money moves on `rail`.
-    pub fn new(rail: &dyn PaymentRail, account: &AccountView) -> Self {
+    /// The body of an account of a platform whose money moves on `rails`.
+    pub fn new(rails: &Rails, account: &AccountView) -> Self {
         let reference = reference(account.id);
         let is_platforms = matches!(account.owner, Owner::Platform(_));
         Self {
             id: Text(account.id),
             balance: AmountBody::new(account.available, account.currency),
-            funding_payment_instructions: of_rail(
-                rail,
+            funding_payment_instructions: of_rails(
+                rails,
                 &Deposit {
                     currency: account.currency,
                     reference: &reference,
@@ -144,7 +145,7 @@ pub struct ChangedAccountBody {
 
 impl ChangedAccountBody {
     /// The account after the change, and what could be spent before and after.
-    pub fn new(rail: &dyn PaymentRail, changed: &ChangedAccount) -> Self {
+    pub fn new(rails: &Rails, changed: &ChangedAccount) -> Self {
         let ChangedAccount { platform, owner, change } = changed;
         let currency = change.account.currency().expect("only a currency's account has a balance");
         let created_at = owner.created_at(platform);
@@ -156,7 +157,7 @@ impl ChangedAccountBody {
             Some(&change.row),
         );
         Self {
-            account: InternalAccountBody::new(rail, &account),
+            account: InternalAccountBody::new(rails, &account),
             old_balance: AmountBody::new(change.before, currency),
             new_balance: AmountBody::new(account.available, currency),
         }
@@ -199,7 +200,7 @@ pub async fn list_of_platform(
             currencies.into_iter().map(read).collect::<Result<Vec<_>, StoreError>>()
         })
         .await?;
-    let body = |account| InternalAccountBody::new(app.env().rail(platform.mode), account);
+    let body = |account| InternalAccountBody::new(app.env().rails(platform.mode), account);
     Ok(ok(&All { data: accounts.iter().map(body).collect() }))
 }
 
@@ -292,8 +293,8 @@ pub async fn list_of_customers(
             Ok::<_, StoreError>(store::list::Page { rows, has_more, total })
         })
         .await?;
-    let rail = app.env().rail(platform.mode);
-    let body = |account: &AccountView| InternalAccountBody::new(rail, account);
+    let rails = app.env().rails(platform.mode);
+    let body = |account: &AccountView| InternalAccountBody::new(rails, account);
     Ok(ok(&cursors.list(accounts, |account| account.id.uuid(), body)))
 }
 

@@ -23,21 +23,21 @@ struct Empty {}
 
 impl Presenter for JsonPresenter {
     fn event(&self, context: &Context<'_>, subject: Subject<'_>) -> Vec<u8> {
-        let Context { event, platform, rail, public_url } = *context;
+        let Context { event, platform, rails, public_url } = *context;
         let kind = match platform.event_names {
             EventNames::Plain => event.kind.name(),
             EventNames::Dotted => dotted(subject),
         };
         match subject {
             Subject::Transaction(transaction) => {
-                envelope(event, kind, &TransactionBody::new(transaction, rail))
+                envelope(event, kind, &TransactionBody::new(transaction, rails))
             }
             Subject::Approval(transaction, asked) => {
-                let transaction = TransactionBody::new(transaction, rail);
+                let transaction = TransactionBody::new(transaction, rails);
                 envelope(event, kind, &ApprovalRequestBody::new(transaction, asked))
             }
             Subject::Account(changed) => {
-                envelope(event, kind, &ChangedAccountBody::new(rail, changed))
+                envelope(event, kind, &ChangedAccountBody::new(rails, changed))
             }
             Subject::Invitation(invitation) => {
                 envelope(event, kind, &InvitationBody::new(invitation, public_url, event.at))

@@ -21,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
 use crate::extract::{Json, Once, ok, respond};
-use crate::instructions::{InstructionsBody, of_rail};
+use crate::instructions::{InstructionsBody, of_rails};
 use crate::page::{Cursors, List};
 use crate::strict::BODY;
 use crate::transactions::{RateDetailsBody, account_if, owner_if};
@@ -164,14 +164,14 @@ impl QuoteBody {
                     customer_id,
                     crypto_network: *network,
                 };
-                let rail = app.env().rail(platform.mode);
+                let rails = app.env().rails(platform.mode);
                 let deposit = Deposit {
                     currency: *currency,
                     reference: &reference,
                     amount: Some(price.sent.money()),
                     since: draft.transaction.created_at(),
                 };
-                let instructions = of_rail(rail, &deposit, *network, None);
+                let instructions = of_rails(rails, &deposit, *network, None);
                 (QuoteSourceBody::RealtimeFunding(source), instructions)
             }
             // Quotes are paid by accounts and deposits; an address pays from one of them.

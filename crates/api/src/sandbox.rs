@@ -200,7 +200,7 @@ pub async fn fund(
     let shape = {
         let (app, platform) = (app.clone(), platform.clone());
         move |account: &AccountView| {
-            InternalAccountBody::new(app.env().rail(platform.mode), account)
+            InternalAccountBody::new(app.env().rails(platform.mode), account)
         }
     };
     request

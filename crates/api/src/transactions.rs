@@ -130,10 +130,10 @@ pub async fn list(
         created_before: checks.time_if("endDate", query.end_date.as_deref()),
     };
     checks.done()?;
-    let (platform, rail) = (caller.platform.id, app.env().rail(caller.platform.mode));
+    let (platform, rails) = (caller.platform.id, app.env().rails(caller.platform.mode));
     expiry::catch_up(&app, platform).await?;
     let page = app.store().read(move |view| view.transactions(platform, &filter, page)).await?;
-    Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| TransactionBody::new(row, rail))))
+    Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| TransactionBody::new(row, rails))))
 }
 
 /// Shows a transaction.
@@ -148,7 +148,7 @@ pub async fn get(
 ) -> Result<Response, ApiError> {
     let id = id(&text)?;
     let transaction = expiry::transaction(&app, &caller.platform, id).await?;
-    Ok(ok(&TransactionBody::new(&transaction, app.env().rail(caller.platform.mode))))
+    Ok(ok(&TransactionBody::new(&transaction, app.env().rails(caller.platform.mode))))
 }
 
 impl From<TransactionError> for ApiError {

@@ -100,8 +100,8 @@ fn bodies(app: &App) -> Result<Bodies> {
     let started = pending.clone().apply(Event::Started, now)?.into_now();
     let completed = started.apply(Event::Settled, now)?.into_now();
     // Rails show in the body of payments that are funded in real time only: this is none.
-    let rail = app.env().rail(Mode::Live);
-    let bytes = |transaction| serde_json::to_vec(&TransactionBody::new(transaction, rail));
+    let rails = app.env().rails(Mode::Live);
+    let bytes = |transaction| serde_json::to_vec(&TransactionBody::new(transaction, rails));
     Ok(Bodies { pending: bytes(&pending)?, completed: bytes(&completed)? })
 }
 

@@ -7,7 +7,7 @@ mod status;
 use crate::id::{ExternalAccountId, InternalAccountId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::{Money, Receiving, Sending};
 use crate::pricing::Multipliers;
-use crate::rail::RailWords;
+use crate::rail::{Rail, RailWords};
 use crate::rate::Rate;
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved};
@@ -128,7 +128,8 @@ pub struct Transaction {
     history: Vec<Step>,
     failure: Option<FailureReason>,
     reason: Option<StatusReason>,
-    rail: RailWords,
+    rail: Option<Rail>,
+    rail_words: RailWords,
 }
 
 /// A stored transaction whose parts contradict each other.
@@ -145,7 +146,8 @@ impl Transaction {
     /// A new transaction, `PENDING` since its id was drawn: a quote or a transfer exists.
     pub fn pending(draft: Draft) -> Self {
         let first = Step { status: Status::Pending, at: draft.id.created_at() };
-        Self { draft, history: vec![first], failure: None, reason: None, rail: RailWords::NONE }
+        let (history, rail_words) = (vec![first], RailWords::NONE);
+        Self { draft, history, failure: None, reason: None, rail: None, rail_words }
     }
 
     /// Puts a stored transaction together again and checks what the machine guarantees. For the
@@ -155,7 +157,7 @@ impl Transaction {
         history: Vec<Step>,
         failure: Option<FailureReason>,
         reason: Option<StatusReason>,
-        rail: RailWords,
+        (rail, rail_words): (Option<Rail>, RailWords),
     ) -> Result<Self, Inconsistent> {
         let inconsistent = |what: String| Err(Inconsistent { id: draft.id, what });
         let Some(first) = history.first() else {
@@ -183,7 +185,7 @@ impl Transaction {
         if was_not_made != reason.is_some() && !was_kept {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
-        Ok(Self { draft, history, failure, reason, rail })
+        Ok(Self { draft, history, failure, reason, rail, rail_words })
     }
 
     /// What it was made from.
@@ -225,15 +227,27 @@ impl Transaction {
         self.reason.as_ref()
     }
 
+    /// The rail that its latest order was given to, or is to be: every later question about the
+    /// order goes there too.
+    pub fn rail(&self) -> Option<Rail> {
+        self.rail
+    }
+
+    /// The transaction with the rail of its next order.
+    #[must_use]
+    pub fn ordered_over(self, rail: Rail) -> Self {
+        Self { rail: Some(rail), ..self }
+    }
+
     /// The rail's own words about it, from the latest answer that had any.
     pub fn rail_words(&self) -> &RailWords {
-        &self.rail
+        &self.rail_words
     }
 
     /// The transaction with what its rail has said in its own words.
     #[must_use]
     pub fn said_by_rail(mut self, words: &RailWords) -> Self {
-        self.rail = self.rail.followed_by(words);
+        self.rail_words = self.rail_words.followed_by(words);
         self
     }
 
@@ -448,7 +462,7 @@ mod tests {
                 steps.iter().copied().map(step).collect(),
                 failure,
                 failure.map(FailureReason::status_reason),
-                RailWords::NONE,
+                (None, RailWords::NONE),
             )
         };
         use Status::{Completed, Failed, Pending, Processing, Rejected};
@@ -465,12 +479,18 @@ mod tests {
         assert!(restore(&[Pending], Some(FailureReason::QuoteExpired)).is_err());
         let late = Step { status: Pending, at: Timestamp::from_millis(1) };
         assert!(
-            Transaction::restore(transaction().draft, vec![late], None, None, RailWords::NONE)
-                .is_err()
+            Transaction::restore(
+                transaction().draft,
+                vec![late],
+                None,
+                None,
+                (None, RailWords::NONE)
+            )
+            .is_err()
         );
         let rejected = |reason| {
             let steps = [Pending, Rejected].map(step).to_vec();
-            Transaction::restore(transaction().draft, steps, None, reason, RailWords::NONE)
+            Transaction::restore(transaction().draft, steps, None, reason, (None, RailWords::NONE))
         };
         assert!(rejected(Some(StatusReason::REJECTED_BY_RECEIVER)).is_ok());
         assert!(rejected(None).is_err());

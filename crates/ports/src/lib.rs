@@ -9,5 +9,6 @@ pub mod entropy;
 pub mod identity;
 pub mod outbound;
 pub mod rail;
+pub mod rails;
 pub mod rates;
 pub mod uma;

@@ -13,6 +13,8 @@ use domain::rail::{Rail, RailWords};
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 
+use crate::rails::Leg;
+
 /// A future on the heap, so that traits with asynchronous methods can be objects.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -68,6 +70,17 @@ pub struct Instruction {
     pub since: Timestamp,
     /// What the operator has told the rail about the platform, in words of the rail's own.
     pub settings: Option<Arc<str>>,
+}
+
+impl Instruction {
+    /// The leg that it is an order for.
+    pub fn leg(&self) -> Leg {
+        let account_type = match &self.party {
+            Party::Account(account) => Some(account.account_type()),
+            Party::Uma { .. } => None,
+        };
+        Leg { rail: self.rail, account_type, currency: self.amount.currency() }
+    }
 }
 
 /// A question about an account elsewhere. The same question at the same time has the same answer.
@@ -197,12 +210,11 @@ pub struct NetworkFee {
     pub asset: &'static str,
 }
 
-/// A connection to payment rails.
+/// A connection to one or more payment rails.
 pub trait PaymentRail: Send + Sync {
-    /// Whether there is a partner behind it. Without one, nothing is begun that would need it.
-    fn is_connected(&self) -> bool {
-        true
-    }
+    /// The most that it moves at once on a leg, in smallest units; nothing where it does not serve
+    /// the leg. The same leg is served until a restart.
+    fn amount_max(&self, leg: &Leg) -> Option<i64>;
 
     /// How to make a deposit. Empty where the rail takes none in its currency. The same question
     /// has the same answer.
@@ -225,7 +237,7 @@ pub trait PaymentRail: Send + Sync {
     ) -> Pending<'a, Result<AccountReport, NoReport>>;
 
     /// About what the network takes for a payment over a rail now; nothing where the rail is no
-    /// network with an asset of its own, or not connected.
+    /// network with an asset of its own.
     fn network_fee(&self, _: Rail) -> Option<NetworkFee> {
         None
     }

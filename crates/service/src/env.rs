@@ -4,20 +4,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::account_info::AccountInfo;
+use domain::currency::Currency;
 use domain::delivery::Schedule;
 use domain::event::{Event, EventKind, event_id};
+use domain::money::Money;
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
 use ports::outbound::{Outbound, Reach};
-use ports::rail::PaymentRail;
+use ports::rails::{Leg, NoRoute, Rails};
 use ports::rates::Rates;
 use ports::uma::UmaPeer;
 use uuid::Uuid;
 
-use crate::error::{Error, Missing};
+use crate::error::{Error, Missing, MoneyError};
 use crate::presenter::{Context, Presenter, Subject};
 
 /// The outside world, as ports, and what the operator has set.
@@ -28,8 +31,8 @@ pub struct Env {
     pub entropy: Arc<dyn Entropy>,
     /// Rates and the price list.
     pub rates: Arc<dyn Rates>,
-    /// The rails of a platform, by its mode. Every mode has one.
-    pub rails: HashMap<Mode, Arc<dyn PaymentRail>>,
+    /// The rail ports of a platform, by its mode. A mode without any has no entry.
+    pub rails: HashMap<Mode, Rails>,
     /// The UMA network of a platform, by its mode. Every mode has one.
     pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
     /// Who checks the identities of a platform's customers, by its mode. Every mode has one.
@@ -86,15 +89,39 @@ impl Delivering {
 
 impl Env {
     /// The rails that a platform's money moves on.
-    pub fn rail(&self, mode: Mode) -> &dyn PaymentRail {
-        self.rails.get(&mode).expect("the wiring connects every mode").as_ref()
+    pub fn rails(&self, mode: Mode) -> &Rails {
+        self.rails.get(&mode).unwrap_or(const { &Rails::none() })
     }
 
-    /// Refuses what needs a payment rail, if a platform of this mode has none.
-    pub fn needs_rail(&self, mode: Mode) -> Result<(), Error> {
-        match self.rail(mode).is_connected() {
-            true => Ok(()),
-            false => Err(Error::NotConnected { missing: Missing::PaymentRail }),
+    /// Refuses an account that a platform of this mode has no rail to.
+    pub fn needs_rail(
+        &self,
+        mode: Mode,
+        account: &AccountInfo,
+        currency: Currency,
+    ) -> Result<(), Error> {
+        match self.rails(mode).legs(account, currency).next() {
+            Some(_) => Ok(()),
+            None => Err(Error::NotConnected { missing: Missing::PaymentRail }),
+        }
+    }
+
+    /// The leg on which an amount moves to or from an account. It is chosen once for an order.
+    pub fn route(&self, mode: Mode, account: &AccountInfo, amount: Money) -> Result<Leg, Error> {
+        self.rails(mode).route(account, amount).map_err(|none| match none {
+            NoRoute::NotConnected => Error::NotConnected { missing: Missing::PaymentRail },
+            NoRoute::AboveLimit { max_minor: max } => {
+                Error::Money(MoneyError::AmountOutOfRange { amount, min: 1, max })
+            }
+        })
+    }
+
+    /// The leg to other institutions, if a platform of this mode has it.
+    pub fn route_to_institution(&self, mode: Mode) -> Result<Leg, Error> {
+        let leg = Leg::to_institution();
+        match self.rails(mode).port(&leg) {
+            Some(_) => Ok(leg),
+            None => Err(Error::NotConnected { missing: Missing::PaymentRail }),
         }
     }
 
@@ -130,8 +157,8 @@ impl Env {
         mut event: Event,
         subject: Subject<'_>,
     ) -> Event {
-        let rail = self.rail(platform.mode);
-        let context = Context { event: &event, platform, rail, public_url: &self.public_url };
+        let rails = self.rails(platform.mode);
+        let context = Context { event: &event, platform, rails, public_url: &self.public_url };
         event.body = self.presenter.event(&context, subject);
         event
     }

@@ -65,7 +65,7 @@ pub enum Unknown {
 pub async fn inspect(
     app: &App,
     platform: PlatformId,
-    info: &AccountInfo,
+    (info, currency): (&AccountInfo, Currency),
     since: Option<Timestamp>,
 ) -> Result<Report, Error> {
     let found = app.store().get::<Platform>(platform).await;
@@ -77,7 +77,12 @@ pub async fn inspect(
         since: since.unwrap_or(now),
         settings: platform.rail_settings.clone(),
     };
-    match app.env().rail(platform.mode).inspect(&inquiry, now).await {
+    let rails = app.env().rails(platform.mode);
+    let leg = rails.legs(info, currency).next();
+    let Some(port) = leg.and_then(|leg| rails.port(&leg)) else {
+        return Ok(Err(Unknown::NotConnected));
+    };
+    match port.inspect(&inquiry, now).await {
         Ok(report) => Ok(Ok(report)),
         Err(NoReport::NoSuchAccount) => Ok(Err(Unknown::NoSuchAccount)),
         Err(NoReport::NotConnected) => Ok(Err(Unknown::NotConnected)),
@@ -97,7 +102,7 @@ pub async fn add<R: Render<ExternalAccount>>(
     }
     let now = app.now(keyed.ahead);
     let id = app.new_id(keyed.ahead, now);
-    let report = inspect(app, keyed.platform, &new.info, Some(now)).await?;
+    let report = inspect(app, keyed.platform, (&new.info, new.currency), Some(now)).await?;
     once(app, keyed, render, move |unit| {
         create(unit, keyed.platform, &new, id, Duplicate::Refused, &report, now)
     })

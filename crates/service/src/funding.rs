@@ -149,7 +149,7 @@ pub fn fund_quote(
     let transaction_id = draft.transaction;
     let rail = usual_rail(currency, network);
     match quotes::may_start(&quote, now) {
-        Ok(()) if amount == due && can_run(unit, &quote)? => {
+        Ok(()) if amount == due && can_run(app, unit, &quote)? => {
             unit.post(transaction_id, &movements::funding(platform, rail, amount)?, now)?;
             let (quote, source) = (Quote::clone(&quote), movements::Source::Suspense);
             quotes::run(app, unit, quote, source, deposit.other_side, now)?;
@@ -190,12 +190,14 @@ pub fn fund_quote(
 /// Whether everything but the money is as it was when the quote was made: no customer was deleted
 /// and the destination can still be paid. Money that has arrived cannot be refused, only given
 /// back.
-pub(crate) fn can_run(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<bool, Error> {
+pub(crate) fn can_run(app: &App, unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<bool, Error> {
     let draft = quote.draft();
     let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;
-    let ready = holder.may_move_money().and_then(|()| quotes::target(unit, quote).map(drop));
+    let ready = holder.may_move_money().and_then(|()| quotes::target(app, unit, quote).map(drop));
     match ready {
         Ok(()) => Ok(true),
+        // Its rail was connected when the quote was made.
+        Err(Error::NotConnected { .. }) => Ok(false),
         Err(error) if error.is_failure() => Err(error),
         Err(_) => Ok(false),
     }

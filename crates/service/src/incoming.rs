@@ -20,6 +20,7 @@ use domain::transaction::{
     Direction, Event, Facts, FailureReason, Settlement, Status, StatusReason, Transaction,
 };
 use ledger::posting::Resolution;
+use ports::rails::Leg;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
@@ -207,8 +208,7 @@ fn go_on(
     let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     let Some(outgoing) = outgoing(unit, &transaction)? else {
         unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
-        lifecycle::ask_rail(app, unit, &transaction, now)?;
-        return Ok(transaction);
+        return lifecycle::ask_rail(app, unit, transaction, Leg::to_institution(), now);
     };
     let told = shared(unit, &transaction, &outgoing, receiver)?;
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;

@@ -265,8 +265,11 @@ async fn ask_rail(
     let other_side = app.new_id(Ahead::NONE, app.server_now());
     let answer = match &order {
         Some((order, platform)) => {
-            let rail = app.env().rail(platform.mode);
-            Some((order.flow, rail.ask(order, app.now(platform.ahead)).await))
+            let port = app.env().rails(platform.mode).port(&order.leg());
+            // The order may have been carried out: it waits, and is never given to another port.
+            let gone = || Error::Internal(format!("no port of this server serves {}", order.rail));
+            let port = port.ok_or_else(gone)?;
+            Some((order.flow, port.ask(order, app.now(platform.ahead)).await))
         }
         None => None,
     };
@@ -289,7 +292,8 @@ async fn ask_account(app: &App, leadership: Leadership, timer: &Timer) -> Result
     let found = app.store().get::<ExternalAccount>(id).await;
     let report = match found.map_err(Error::Store)? {
         Some(account) => {
-            Some(external_accounts::inspect(app, platform, &account.info, Some(timer.since)).await?)
+            let described = (&account.info, account.currency);
+            Some(external_accounts::inspect(app, platform, described, Some(timer.since)).await?)
         }
         None => None,
     };

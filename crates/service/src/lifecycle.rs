@@ -6,6 +6,8 @@ use domain::platform::{CounterpartyField, Platform};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Event, Transaction};
+use ports::rail::PaymentRail;
+use ports::rails::Leg;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
@@ -97,16 +99,24 @@ pub fn advance_quote(
     Ok(quote)
 }
 
-/// Asks the rail about a transaction as soon as this is committed and the rail takes the order.
+/// Orders a leg of a transaction as soon as this is committed and its port takes the order. The
+/// transaction keeps the rail: questions about the order go to the same port, also after a restart.
 pub fn ask_rail(
     app: &App,
     unit: &mut Unit<'_, '_>,
-    transaction: &Transaction,
+    transaction: Transaction,
+    leg: Leg,
     now: Timestamp,
-) -> Result<(), Error> {
+) -> Result<Transaction, Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
-    let due_at = now.plus_millis(app.env().rail(platform.mode).gives_after_millis());
+    let port = app.env().rails(platform.mode).port(&leg);
+    let due_at = now.plus_millis(port.map_or(0, PaymentRail::gives_after_millis));
     let subject = transaction.id().uuid();
     unit.set_timer(Timer::new(&platform, subject, TimerKind::AskRail, due_at, now));
-    Ok(())
+    if transaction.rail() == Some(leg.rail) {
+        return Ok(transaction);
+    }
+    let transaction = transaction.ordered_over(leg.rail);
+    unit.keep_rail(transaction.clone());
+    Ok(transaction)
 }

@@ -9,7 +9,7 @@ use domain::event::Event;
 use domain::invitation::Invitation;
 use domain::platform::{CounterpartyField, Platform};
 use domain::transaction::{Facts, Transaction};
-use ports::rail::PaymentRail;
+use ports::rails::Rails;
 use store::books::BalanceChange;
 
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub struct Context<'a> {
     /// Its platform.
     pub platform: &'a Platform,
     /// The rails that the platform's money moves on.
-    pub rail: &'a dyn PaymentRail,
+    pub rails: &'a Rails,
     /// Where people reach the pages of this server.
     pub public_url: &'a str,
 }

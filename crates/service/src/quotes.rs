@@ -90,23 +90,6 @@ pub struct NewQuote {
     pub payer: Facts,
 }
 
-impl NewQuote {
-    /// Whether money comes from or goes to an account elsewhere.
-    fn uses_rail(&self) -> bool {
-        let comes = match &self.from {
-            From::Account { account, .. } => account.external().is_some(),
-            // Refused by its currency, which no rail takes.
-            From::RealtimeFunding { .. } => false,
-        };
-        let goes = match &self.to {
-            To::Account(account) => account.external().is_some(),
-            To::Details(_) => true,
-            To::Uma(_) => false,
-        };
-        comes || goes
-    }
-}
-
 /// Identifiers that are drawn before a quote is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Drawn {

@@ -4,9 +4,7 @@ use domain::id::TransactionId;
 use domain::quote::{self, Quote};
 use domain::rail::RailWords;
 use domain::time::Timestamp;
-use domain::transaction::{
-    AccountRef, Direction, Event, FailureReason, Source, Status, StatusReason, Transaction,
-};
+use domain::transaction::{Direction, Event, FailureReason, Status, StatusReason, Transaction};
 use ledger::movements;
 use ports::rail::{Flow, RailAnswer, RailFailure, RailReply};
 use store::timers::Timer;
@@ -105,7 +103,7 @@ fn keep_words(
 ) -> Transaction {
     let kept = transaction.clone().said_by_rail(words);
     if kept.rail_words() != transaction.rail_words() {
-        unit.keep_rail_words(kept.clone());
+        unit.keep_rail(kept.clone());
     }
     kept
 }
@@ -165,14 +163,12 @@ fn pulled(
     now: Timestamp,
 ) -> Result<(), Error> {
     let draft = transaction.draft().clone();
-    let missing = || Error::Internal(format!("{} has no quote", draft.id));
+    let missing = || Error::Internal(format!("{} has no quote or no rail", draft.id));
     let (Some(terms), Some(sent)) = (&draft.terms, draft.sent) else { return Err(missing()) };
     let quote = unit.get::<Quote>(&terms.quote)?.ok_or_else(missing)?;
     unit.clear_timer(timer.key());
-    let source = draft.source.as_ref().and_then(Source::account).and_then(AccountRef::external);
-    let source = owners::external_account(unit, draft.platform, source.ok_or_else(missing)?)?;
-    let rail = source.info.rails()[0];
-    if funding::can_run(unit, &quote)? {
+    let rail = transaction.rail().ok_or_else(missing)?;
+    if funding::can_run(app, unit, &quote)? {
         unit.post(draft.id, &movements::funding(draft.platform, rail, sent.money())?, now)?;
         let source = movements::Source::Suspense;
         let quote = Quote::clone(&quote);

@@ -7,7 +7,6 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::platform::Platform;
 use domain::quote::{Quote, Route};
-use domain::rail::Rail;
 use domain::transaction::{Destination, Direction, Source, Status, Transaction};
 use ledger::movements::Movement;
 use ports::rail::{Cause, Flow, Instruction, Party};
@@ -39,7 +38,10 @@ pub(crate) fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Ord
         return Ok(None);
     }
     let flow = flow(&unit.postings(id)?, &transaction);
-    let (party, rail, amount) = other_side(unit, &transaction, flow)?;
+    let (party, amount) = other_side(unit, &transaction, flow)?;
+    // It was chosen with the order, and stays whatever the account or the wiring has become.
+    let no_rail = || Error::Internal(format!("{id} waits for a rail that was never chosen"));
+    let rail = transaction.rail().ok_or_else(no_rail)?;
     let draft = transaction.draft();
     let platform = owners::platform(unit, draft.platform)?;
     // A deposit in the currency that was received is a transfer.
@@ -61,12 +63,12 @@ pub(crate) fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Ord
     Ok(Some((order, platform)))
 }
 
-/// Who is on the other side of a transaction's next order, over which rail, and for how much.
+/// The other side of a transaction's next order, and how much moves.
 fn other_side(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
     flow: Flow,
-) -> Result<(Party, Rail, Money), Error> {
+) -> Result<(Party, Money), Error> {
     let draft = transaction.draft();
     let corrupt = || Error::Internal(format!("{} waits for a rail without need", draft.id));
     let source = draft.source.as_ref();
@@ -76,7 +78,7 @@ fn other_side(
         (Flow::PullIn, Some(Source::Uma { address }), _) => {
             let msat = draft.uma.as_ref().and_then(|uma| uma.settlement.msat());
             let party = Party::Uma { address: address.clone(), invoice: None };
-            return Ok((party, Rail::Lightning, msat.ok_or_else(corrupt)?));
+            return Ok((party, msat.ok_or_else(corrupt)?));
         }
         (Flow::PayOut, _, Destination::Uma { address, .. }) => {
             let quote = draft.terms.as_ref().map(|terms| terms.quote).ok_or_else(corrupt)?;
@@ -84,7 +86,7 @@ fn other_side(
             let route = quote.draft().uma.as_ref().map(|uma| &uma.route);
             let Some(Route::Lightning { invoice, msat }) = route else { return Err(corrupt()) };
             let (address, invoice) = (address.clone(), Some(invoice.clone()));
-            return Ok((Party::Uma { address, invoice }, Rail::Lightning, *msat));
+            return Ok((Party::Uma { address, invoice }, *msat));
         }
         (Flow::PullIn, Some(Source::RealtimeFunding { .. }) | None, _) => None,
     };
@@ -94,8 +96,7 @@ fn other_side(
     };
     let account = unit.get::<ExternalAccount>(&account.ok_or_else(corrupt)?)?;
     let info = account.ok_or_else(corrupt)?.info.clone();
-    let rail = info.rails()[0];
-    Ok((Party::Account(Box::new(info)), rail, amount))
+    Ok((Party::Account(Box::new(info)), amount))
 }
 
 /// Which way money has to move next for a transaction.

@@ -7,6 +7,7 @@ use domain::money::{Money, Receiving, Sending};
 use domain::time::Timestamp;
 use domain::transaction::{AccountRef, Destination, Direction, Draft, Source, Transaction};
 use ledger::movements;
+use ports::rails::Leg;
 use store::unit::Unit;
 
 use crate::app::App;
@@ -34,6 +35,7 @@ struct Parts {
     internal: InternalAccount,
     external: std::sync::Arc<domain::external_account::ExternalAccount>,
     amount: Money,
+    leg: Leg,
 }
 
 fn parts(
@@ -47,7 +49,7 @@ fn parts(
     let internal = owners::internal_account(unit, &platform, transfer.internal)?;
     let external = owners::external_account(unit, platform.id, transfer.external)?;
     // Before anything is said of the account: without a rail none can be used.
-    app.env().needs_rail(platform.mode)?;
+    app.env().needs_rail(platform.mode, &external.info, external.currency)?;
     internal.owner.may_move_money()?;
     internal.owner.is_known_enough(&platform, internal.currency)?;
     let field = match way {
@@ -69,7 +71,8 @@ fn parts(
         Direction::Outgoing => limits::sendable(&platform, amount)?,
         Direction::Incoming => limits::receivable(&platform, amount)?,
     }
-    Ok(Parts { internal, external, amount })
+    let leg = app.env().route(platform.mode, &external.info, amount)?;
+    Ok(Parts { internal, external, amount, leg })
 }
 
 /// Makes a transfer. Outgoing, the money is set aside at once; incoming, it is available once the
@@ -83,8 +86,8 @@ pub fn transfer(
     id: TransactionId,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let Parts { internal, external, amount } = parts(app, unit, platform, transfer, way)?;
-    let rail = external.info.rails()[0];
+    let Parts { internal, external, amount, leg } = parts(app, unit, platform, transfer, way)?;
+    let rail = leg.rail;
     let (here, there) = (AccountRef::Internal(internal.id), AccountRef::External(external.id));
     let (source, destination, sent, posting) = match way {
         Direction::Outgoing => {
@@ -114,9 +117,8 @@ pub fn transfer(
         uma: None,
         description: transfer.description.clone(),
     };
-    let transaction = Transaction::pending(draft);
+    let transaction = Transaction::pending(draft).ordered_over(rail);
     lifecycle::begin(app, unit, transaction.clone())?;
     unit.pend(id, &posting, now)?;
-    lifecycle::ask_rail(app, unit, &transaction, now)?;
-    Ok(transaction)
+    lifecycle::ask_rail(app, unit, transaction, leg, now)
 }

@@ -8,7 +8,7 @@ use domain::id::{QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::COUNTERPARTY_FIELDS;
 use domain::pricing::Multipliers;
-use domain::rail::RailWords;
+use domain::rail::{Rail, RailWords};
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
@@ -47,8 +47,11 @@ struct Stored {
     /// Code and message of why it failed or was rejected.
     #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
     reason: Option<(String, String)>,
+    /// The number of the rail of its latest order.
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    rail: Option<u8>,
     #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
-    rail: Option<StoredRailWords>,
+    rail_words: Option<StoredRailWords>,
 }
 
 /// A rail's own words.
@@ -395,7 +398,8 @@ impl Record for Transaction {
             reason: self
                 .reason()
                 .map(|reason| (reason.code().to_owned(), reason.message().to_owned())),
-            rail: StoredRailWords::of(self.rail_words()),
+            rail: self.rail().map(Rail::number),
+            rail_words: StoredRailWords::of(self.rail_words()),
         };
         let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
         let source = draft.source.as_ref();
@@ -470,7 +474,11 @@ impl Record for Transaction {
         let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let reason = stored.reason.map(|(code, message)| StatusReason::given(code, message));
-        let rail = stored.rail.map_or(RailWords::NONE, StoredRailWords::into_domain);
+        let rail = stored
+            .rail
+            .map(|number| Rail::from_number(number).ok_or_else(|| row.corrupt("unknown rail")))
+            .transpose()?;
+        let words = stored.rail_words.map_or(RailWords::NONE, StoredRailWords::into_domain);
         let parts = || {
             let source = match stored.source {
                 Some(source) => Some(source.into_domain(source_account, sending_currency)?),
@@ -543,7 +551,7 @@ impl Record for Transaction {
         if !is_listed {
             return Err(row.corrupt("not listed where it belongs"));
         }
-        let transaction = Self::restore(draft, history, failure, reason, rail)
+        let transaction = Self::restore(draft, history, failure, reason, (rail, words))
             .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree =
             (transaction.created_at(), transaction.updated_at()) == (created_at, updated_at);

@@ -381,8 +381,8 @@ impl Unit<'_, '_> {
         self.put(moved.into_now());
     }
 
-    /// Keeps what a rail has said of a transaction whose status stays.
-    pub fn keep_rail_words(&mut self, transaction: Transaction) {
+    /// Keeps the rail of a transaction whose status stays, and what the rail has said of it.
+    pub fn keep_rail(&mut self, transaction: Transaction) {
         self.put(transaction);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adapters::clock::SystemClock;
 use adapters::entropy::SystemEntropy;
-use adapters::modes::Modes;
+use adapters::modes::{Modes, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -68,7 +68,7 @@ pub fn default_env() -> Env {
 
 fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> Env {
     let Modes { rates, rails, uma_peers, identification } =
-        Modes::new(rates, Arc::new(SandboxRail::default()));
+        Modes::new(rates, sandbox_rails(SandboxRail::default()));
     Env {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),

@@ -1,4 +1,4 @@
-//! The rail of the sandbox: no network, no memory, no chance.
+//! The rails of the sandbox but Lightning: no network, no memory, no chance.
 //!
 //! What it answers follows from the order, the table of scenarios and the time alone, so a restart
 //! changes nothing and a test can be repeated. [`markdown`] prints what steers it.
@@ -7,14 +7,16 @@ use std::future::ready;
 
 use domain::account_info::{AccountType, Field, Presence, types};
 use domain::external_account::Verification;
+use domain::money::AMOUNT_MAX;
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NetworkFee, NoReport,
     PaymentRail, Pending, RailFailure, RailReply,
 };
+use ports::rails::Leg;
 
-use super::invoice;
+use super::lightning::invoice;
 use super::scenarios::{self, AccountState, Tables};
 
 /// How long an order takes to settle unless somebody configures it: long enough that a client sees
@@ -28,7 +30,7 @@ const REFERENCE: &str = "reference";
 /// The field of a request to pay over Lightning.
 const INVOICE: &str = "invoice";
 
-/// The payment rail of sandbox platforms. Stateless: clones and restarts answer alike.
+/// The port of every rail of sandbox platforms but Lightning. Stateless: clones and restarts answer alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SandboxRail {
     settles_after_millis: i64,
@@ -49,6 +51,10 @@ impl SandboxRail {
 }
 
 impl PaymentRail for SandboxRail {
+    fn amount_max(&self, leg: &Leg) -> Option<i64> {
+        (leg.rail != Rail::Lightning).then_some(AMOUNT_MAX)
+    }
+
     /// What these networks took on a quiet day; the same every day.
     fn network_fee(&self, rail: Rail) -> Option<NetworkFee> {
         let fee = |amount, asset| Some(NetworkFee { amount, asset });
@@ -63,40 +69,8 @@ impl PaymentRail for SandboxRail {
         }
     }
 
-    /// Every account type that holds the currency, with made-up numbers and the reference.
     fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
-        let Deposit { currency, reference, .. } = *deposit;
-        let field = |field: &Field| {
-            let value = match field.name {
-                REFERENCE => reference.to_owned(),
-                "assetType" => currency.code().to_owned(),
-                INVOICE => invoice::of(deposit)?,
-                _ => field.example.to_owned(),
-            };
-            Some((field.name, value))
-        };
-        let instruction = |account_type: &'static AccountType| {
-            let is_made_up = |field: &&Field| field.name != REFERENCE;
-            let fields = account_type.instruction_fields;
-            let required = fields.iter().filter(|field| field.presence == Presence::Required);
-            let can_be_made = required.map(field).all(|field| field.is_some());
-            can_be_made.then(|| FundingInstruction {
-                account_type,
-                fields: fields
-                    .iter()
-                    .filter(is_made_up)
-                    .filter_map(field)
-                    .chain([(REFERENCE, reference.to_owned())])
-                    .collect(),
-                notes: format!("Put {reference} in the reference of the payment."),
-            })
-        };
-        types()
-            .iter()
-            .filter(|account_type| account_type.holds(currency))
-            .filter(|account_type| !account_type.instruction_fields.is_empty())
-            .filter_map(instruction)
-            .collect()
+        instructions(self, deposit)
     }
 
     fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
@@ -121,6 +95,52 @@ impl PaymentRail for SandboxRail {
     ) -> Pending<'a, Result<AccountReport, NoReport>> {
         Box::pin(ready(report(inquiry, now)))
     }
+}
+
+/// Every account type that holds the currency and that the port serves, with made-up numbers and
+/// the reference.
+pub(super) fn instructions(
+    port: &dyn PaymentRail,
+    deposit: &Deposit<'_>,
+) -> Vec<FundingInstruction> {
+    let Deposit { currency, reference, .. } = *deposit;
+    let is_served = |account_type: &&'static AccountType| {
+        let account_type = *account_type;
+        let leg = |rail: &Rail| Leg { rail: *rail, account_type: Some(account_type), currency };
+        account_type.rails.iter().any(|rail| port.amount_max(&leg(rail)).is_some())
+    };
+    let field = |field: &Field| {
+        let value = match field.name {
+            REFERENCE => reference.to_owned(),
+            "assetType" => currency.code().to_owned(),
+            INVOICE => invoice::of(deposit)?,
+            _ => field.example.to_owned(),
+        };
+        Some((field.name, value))
+    };
+    let instruction = |account_type: &'static AccountType| {
+        let is_made_up = |field: &&Field| field.name != REFERENCE;
+        let fields = account_type.instruction_fields;
+        let required = fields.iter().filter(|field| field.presence == Presence::Required);
+        let can_be_made = required.map(field).all(|field| field.is_some());
+        can_be_made.then(|| FundingInstruction {
+            account_type,
+            fields: fields
+                .iter()
+                .filter(is_made_up)
+                .filter_map(field)
+                .chain([(REFERENCE, reference.to_owned())])
+                .collect(),
+            notes: format!("Put {reference} in the reference of the payment."),
+        })
+    };
+    types()
+        .iter()
+        .filter(|account_type| account_type.holds(currency))
+        .filter(|account_type| !account_type.instruction_fields.is_empty())
+        .filter(is_served)
+        .filter_map(instruction)
+        .collect()
 }
 
 fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoReport> {

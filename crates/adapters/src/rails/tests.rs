@@ -7,9 +7,12 @@ use domain::account_info::{
 use domain::currency::Currency;
 use domain::id::TransactionId;
 use domain::money::Money;
-use ports::rail::{Cause, Flow, Party};
+use domain::rail::Rail;
+use domain::time::Timestamp;
+use ports::rail::{Cause, Flow, Instruction, Party, PaymentRail, Pending};
 
-use super::*;
+use super::lightning::SandboxLightning;
+use super::sandbox::SandboxRail;
 
 /// What a rail that waits for nothing answers.
 pub(crate) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
@@ -60,17 +63,24 @@ pub(super) fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
     AccountInfo::new(kind, fields, None, Some(person)).expect("the examples fit the type")
 }
 
+/// The two ports of the sandbox, told apart by their rails.
 #[test]
-fn without_a_partner_nothing_is_taken_and_nothing_is_paid() {
-    for cause in [Cause::Transfer, Cause::Quote] {
-        let order = order("USD_ACCOUNT", "accountNumber", "123456789012", cause);
-        assert_eq!(answer_of(Unconnected.check(&order)), Err(RailFailure::NotConnected));
-        let reply = answer_of(Unconnected.ask(&order, order.since));
-        assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::NotConnected));
+fn every_leg_of_the_sandbox_has_one_port() {
+    use domain::account_info::types;
+    use ports::rails::Leg;
+    let (others, lightning) = (SandboxRail::default(), SandboxLightning::default());
+    for account_type in types() {
+        for (rail, code) in account_type
+            .every_rail()
+            .into_iter()
+            .flat_map(|rail| account_type.currencies.iter().map(move |code| (rail, *code)))
+        {
+            let currency = Currency::from_code(code).expect("accounts hold known currencies");
+            let leg = Leg { rail, account_type: Some(account_type), currency };
+            let served = (others.amount_max(&leg).is_some(), lightning.amount_max(&leg).is_some());
+            let is_lightning = rail == Rail::Lightning;
+            assert_eq!(served, (!is_lightning, is_lightning), "{rail} {}", account_type.name);
+        }
     }
-    assert!(!Unconnected.is_connected());
-    let account = account("USD_ACCOUNT", "accountNumber", "123456789012");
-    let inquiry = AccountInquiry { account, since: Timestamp::from_millis(0), settings: None };
-    let report = answer_of(Unconnected.inspect(&inquiry, inquiry.since));
-    assert_eq!(report, Err(NoReport::NotConnected));
+    assert!(lightning.amount_max(&Leg::to_institution()).is_some());
 }

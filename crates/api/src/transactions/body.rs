@@ -14,13 +14,14 @@ use domain::transaction::{
     AccountRef, Conversion, Destination, Direction, RateDetails, Source, Status, StatusReason,
     Terms, Transaction,
 };
-use ports::rail::{Deposit, PaymentRail};
+use ports::rail::Deposit;
+use ports::rails::Rails;
 use rust_decimal::Decimal;
 use serde::Serialize;
 use service::App;
 use utoipa::ToSchema;
 
-use crate::instructions::{InstructionsBody, of_rail};
+use crate::instructions::{InstructionsBody, of_rails};
 use crate::wire::{AmountBody, Number, Text};
 
 /// Fee parts and multipliers (specification 2.4). Amounts are in the smallest unit of the sending
@@ -423,11 +424,11 @@ impl TransactionBody {
     /// The body of a platform's transactions as use cases give them.
     pub fn of(app: &App, platform: &Platform) -> impl Fn(&Transaction) -> Self + Send + use<> {
         let (app, mode) = (app.clone(), platform.mode);
-        move |transaction| Self::new(transaction, app.env().rail(mode))
+        move |transaction| Self::new(transaction, app.env().rails(mode))
     }
 
-    /// The body of a transaction whose platform has its money moved on `rail`.
-    pub fn new(transaction: &Transaction, rail: &dyn PaymentRail) -> Self {
+    /// The body of a transaction whose platform has its money moved on `rails`.
+    pub fn new(transaction: &Transaction, rails: &Rails) -> Self {
         let draft = transaction.draft();
         let terms = draft.terms.as_ref();
         let uma = draft.uma.as_ref();
@@ -459,7 +460,7 @@ impl TransactionBody {
             reconciliation_instructions: transaction
                 .reference()
                 .map(|reference| ReconciliationBody { reference }),
-            payment_instructions: payment_instructions(transaction, rail),
+            payment_instructions: payment_instructions(transaction, rails),
             failure_reason: transaction.failure().map(|reason| reason.name()),
             status_reason: transaction
                 .reason()
@@ -470,10 +471,7 @@ impl TransactionBody {
 }
 
 /// How to make the deposit that a payment waits for, the same as on its quote.
-fn payment_instructions(
-    transaction: &Transaction,
-    rail: &dyn PaymentRail,
-) -> Vec<InstructionsBody> {
+fn payment_instructions(transaction: &Transaction, rails: &Rails) -> Vec<InstructionsBody> {
     match (&transaction.draft().source, transaction.reference()) {
         (Some(Source::RealtimeFunding { currency, network }), Some(reference)) => {
             let deposit = Deposit {
@@ -482,7 +480,7 @@ fn payment_instructions(
                 amount: transaction.draft().sent.map(Sending::money),
                 since: transaction.created_at(),
             };
-            of_rail(rail, &deposit, *network, None)
+            of_rails(rails, &deposit, *network, None)
         }
         (Some(_) | None, _) => Vec::new(),
     }

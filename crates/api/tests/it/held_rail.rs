@@ -1,13 +1,15 @@
-//! A rail whose answers come when the test lets them.
+//! Rails whose answers a test decides: they come when it lets them, or are refusals.
 
 use std::sync::Arc;
 
 use adapters::rails::sandbox::SandboxRail;
+use domain::money::AMOUNT_MAX;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
-    Pending, RailFailure, RailReply,
+    Pending, RailAnswer, RailFailure, RailReply,
 };
+use ports::rails::Leg;
 use tokio::sync::Semaphore;
 
 /// The rail of the sandbox, each of whose answers waits for a permit.
@@ -27,6 +29,10 @@ impl HeldRail {
 }
 
 impl PaymentRail for HeldRail {
+    fn amount_max(&self, _: &Leg) -> Option<i64> {
+        Some(AMOUNT_MAX)
+    }
+
     fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
         self.answers.instructions(deposit)
     }
@@ -49,5 +55,50 @@ impl PaymentRail for HeldRail {
             self.let_go.acquire().await.expect("it stays open").forget();
             self.answers.ask(order, now).await
         })
+    }
+}
+
+/// A rail that takes every order of its legs and carries none out.
+pub struct Refusing {
+    answers: SandboxRail,
+    /// Its limit on a leg.
+    amount_max: fn(&Leg) -> Option<i64>,
+}
+
+impl Refusing {
+    pub fn new() -> Arc<Self> {
+        Self::on(|_| Some(AMOUNT_MAX))
+    }
+
+    /// One that serves the legs which this gives a limit for.
+    pub fn on(amount_max: fn(&Leg) -> Option<i64>) -> Arc<Self> {
+        Arc::new(Self { answers: SandboxRail::new(0), amount_max })
+    }
+}
+
+impl PaymentRail for Refusing {
+    fn amount_max(&self, leg: &Leg) -> Option<i64> {
+        (self.amount_max)(leg)
+    }
+
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        self.answers.instructions(deposit)
+    }
+
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+        self.answers.check(order)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
+        self.answers.inspect(inquiry, now)
+    }
+
+    fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
+        let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+        Box::pin(std::future::ready(failed.into()))
     }
 }

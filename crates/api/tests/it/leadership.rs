@@ -7,7 +7,7 @@ use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
 use service::{App, jobs, leadership};
 
-use crate::held_rail::HeldRail;
+use crate::held_rail::{HeldRail, Refusing};
 use crate::pay::{Payer, transfer};
 use crate::support::Server;
 
@@ -78,7 +78,7 @@ async fn a_server_that_was_held_up_keeps_nothing() {
 
     // It hangs for an hour; another server takes over and finds the payment refused.
     server.clock.advance_millis(3_600_000);
-    assert!(is_ours(&server.beside(3, Arc::new(adapters::rails::Unconnected))).await);
+    assert!(is_ours(&server.beside(3, Refusing::new())).await);
     let refused = payer.client.get("/transactions?status=FAILED").await.expect(200).clone();
     assert_eq!(refused["data"].as_array().expect("a list").len(), 1, "{refused}");
     assert_eq!(payer.balance().await, 1_000);

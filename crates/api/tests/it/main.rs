@@ -24,6 +24,7 @@ mod balances;
 mod exchange_rates;
 mod idempotency;
 mod quotes;
+mod rails;
 mod receivers;
 mod uma;
 mod receive;

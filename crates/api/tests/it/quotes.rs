@@ -53,6 +53,13 @@ async fn a_quote_and_its_transaction_show_every_field() {
         "feesIncluded": 350,
         "transactionId": quote["transactionId"],
         "rateDetails": {
+            "rateBasis": {
+                "midRate": 1.155,
+                "midRateAt": START,
+                "midRateSource": "BUILT_IN",
+                "spread": 0.005,
+                "priceRule": "DEFAULT",
+            },
             // One cent is 10,000 millisatoshi; 0.3 % of it is the variable fee.
             "serviceApiMultiplier": 9970,
             "serviceApiFixedFee": 50,

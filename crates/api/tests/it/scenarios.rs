@@ -185,7 +185,7 @@ async fn an_operators_rows_hold_at_once_and_for_one_platform() {
                 [[accounts]]\nsuffix = '789'\npath = [{ verification = 'NOT_MATCHED' }]\n";
     let platform = payer.client.platform;
     // Another process of the same database, as an operator's command is.
-    let operator = server.beside(7, std::sync::Arc::new(adapters::rails::Unconnected));
+    let operator = server.beside(7, ports::rails::Rails::none());
     let set = platforms::set_rail_settings(&operator, platform, Some(rows.into())).await;
     set.expect("they are set");
     let pay = async |payer: &Payer, bank: &Value, minor: i64| {

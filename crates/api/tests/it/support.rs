@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use adapters::clock::ManualClock;
 use adapters::entropy::SeededEntropy;
-use adapters::modes::Modes;
+use adapters::modes::{Modes, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
@@ -27,7 +27,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::{BodyExt, Full};
 use jsonschema::Validator;
-use ports::rail::PaymentRail;
+use ports::rails::Rails;
 use serde_json::{Value, json};
 use service::env::Delivering;
 use service::platforms::NewPlatform;
@@ -105,25 +105,25 @@ impl Server {
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
         let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
-        let app = App::new(store, env(&clock, seed, Arc::new(SandboxRail::default())));
+        let app = App::new(store, env(&clock, seed, sandbox_rails(SandboxRail::default())));
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);
         Self { app, clock, router, schemas, place }
     }
 
-    /// Another server on the same database, whose sandbox platforms have this rail.
-    pub fn beside(&self, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
-        self.beside_at(&self.clock, seed, rail)
+    /// Another server on the same database, whose sandbox platforms have these rails.
+    pub fn beside(&self, seed: u64, rails: impl Into<Rails>) -> App {
+        self.beside_at(&self.clock, seed, rails)
     }
 
-    /// This server, had it been started with another rail.
-    pub fn with_rail(&self, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
-        App::new(self.app.store().clone(), env(&self.clock, 1_000 + seed, rail))
+    /// This server, had it been started with other rails.
+    pub fn with_rail(&self, seed: u64, rails: impl Into<Rails>) -> App {
+        App::new(self.app.store().clone(), env(&self.clock, 1_000 + seed, rails.into()))
     }
 
     /// Another server on the same database, with a clock of its own.
-    pub fn beside_at(&self, clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> App {
-        let alone = env(clock, 1_000 + seed, rail);
+    pub fn beside_at(&self, clock: &ManualClock, seed: u64, rails: impl Into<Rails>) -> App {
+        let alone = env(clock, 1_000 + seed, rails.into());
         App::new(self.app.store().clone(), Env { shares_database: true, ..alone })
     }
 
@@ -251,8 +251,9 @@ fn engine(place: &Place) -> Box<dyn Engine> {
 }
 
 /// The world of a server that has its database for itself.
-fn env(clock: &ManualClock, seed: u64, rail: Arc<dyn PaymentRail>) -> Env {
-    let Modes { rates, rails, uma_peers, identification } = Modes::new(FixedRates::builtin(), rail);
+fn env(clock: &ManualClock, seed: u64, rails: Rails) -> Env {
+    let modes = Modes::new(FixedRates::builtin(), rails);
+    let Modes { rates, rails, uma_peers, identification } = modes;
     Env {
         clock: Arc::new(clock.clone()),
         entropy: Arc::new(SeededEntropy::new(seed)),
@@ -319,6 +320,16 @@ impl Call {
 }
 
 impl Client {
+    /// The same client of another server on the same database.
+    pub fn at(&self, app: &App) -> Self {
+        Self {
+            router: api::router(app.clone()),
+            schemas: Arc::clone(&self.schemas),
+            authorization: self.authorization.clone(),
+            platform: self.platform,
+        }
+    }
+
     /// The client id and the secret.
     pub fn credentials(&self) -> (String, String) {
         let basic = self.authorization.as_deref().and_then(|basic| basic.strip_prefix("Basic "));

@@ -73,14 +73,18 @@ fn deposit(
             return keep(app, unit, transaction, account, reason, now);
         }
     }
-    let rail = owners::external_account(unit, draft.platform, bank)?.info.rails()[0];
+    let (mode, arrives) = (owners::platform(unit, draft.platform)?.mode, draft.arrives());
+    let bank = owners::external_account(unit, draft.platform, bank)?;
+    let Ok(leg) = app.env().route(mode, &bank.info, arrives) else {
+        let (account, reason) = (account(draft), StatusReason::DESTINATION_UNAVAILABLE);
+        return keep(app, unit, transaction, account, reason, now);
+    };
     let conversion = draft.uma.as_ref().and_then(|uma| uma.conversion);
     let fees = conversion.map_or(Money::zero(draft.received.currency()), |it| it.fees);
-    let (from, platform, deposited) = (account(draft), draft.platform, draft.arrives());
-    let posting = movements::payout(from, rail, platform, draft.received, fees, deposited)?;
+    let (from, platform) = (account(draft), draft.platform);
+    let posting = movements::payout(from, leg.rail, platform, draft.received, fees, arrives)?;
     unit.pend(draft.id, &posting, now)?;
-    lifecycle::ask_rail(app, unit, &transaction, now)?;
-    Ok(transaction)
+    lifecycle::ask_rail(app, unit, transaction, leg, now)
 }
 
 /// Ends an incoming payment whose deposit account did not take it. What was set aside for that is

@@ -52,17 +52,14 @@ pub async fn create<R: Render<Quoted>>(
     };
     let report = match &new.to {
         To::Details(details) => {
-            let info = &details.info;
-            Some(external_accounts::inspect(app, keyed.platform, info, None).await?)
+            let described = (&details.info, details.currency);
+            Some(external_accounts::inspect(app, keyed.platform, described, None).await?)
         }
         To::Account(_) | To::Uma(_) => None,
     };
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
-        if new.uses_rail() {
-            unit_app.env().needs_rail(owners::platform(unit, keyed.platform)?.mode)?;
-        }
         let quote =
             make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;
         let quote = if new.immediately_execute {
@@ -126,7 +123,7 @@ fn asked(
     drawn: Drawn,
 ) -> Result<Asked, Error> {
     let platform = owners::platform(unit, platform)?;
-    let (source, holder) = source(unit, &platform, &new.from)?;
+    let (source, holder) = source(app, unit, &platform, &new.from)?;
     can_be_funded(app, &platform, &source, drawn.transaction)?;
     holder.may_move_money()?;
     if let Some(currency) = source.currency() {
@@ -141,7 +138,7 @@ fn asked(
             (Destination::Uma { address, currency }, Some(plan))
         }
         To::Account(_) | To::Details(_) => {
-            let destination = destination(unit, &platform, new, &holder, report, drawn)?;
+            let destination = destination(app, unit, (&platform, new, &holder), report, drawn)?;
             is_looked_up(unit, &platform, new, &destination, &holder, drawn.now)?;
             (destination, None)
         }
@@ -176,11 +173,11 @@ fn can_be_funded(
     transaction: TransactionId,
 ) -> Result<(), Error> {
     let Source::RealtimeFunding { currency, network } = source else { return Ok(()) };
-    let rail = app.env().rail(platform.mode);
+    let rails = app.env().rails(platform.mode);
     let reference = reference(transaction);
     let since = transaction.created_at();
     let deposit = Deposit { currency: *currency, reference: &reference, amount: None, since };
-    let ways = rail.instructions(&deposit);
+    let ways = rails.instructions(&deposit);
     let is_on = |network: &str| ways.iter().any(|way| way.account_type.is_on(network));
     match network {
         None if ways.is_empty() => {
@@ -293,6 +290,7 @@ fn make(
 }
 
 fn source(
+    app: &App,
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
     from: &From,
@@ -325,6 +323,7 @@ fn source(
             if !account.info.account_type().can_pull {
                 return Err(Error::Account(AccountError::NotPullable { id: *id }));
             }
+            app.env().needs_rail(platform.mode, &account.info, account.currency)?;
             let customer_id = customer_id.or(account.owner.customer());
             let holder = owners::holder(unit, platform.id, customer_id)?;
             owners::usable_by(unit, &account, &holder, "source.accountId")?;
@@ -340,14 +339,14 @@ fn source(
 }
 
 fn destination(
+    app: &App,
     unit: &mut Unit<'_, '_>,
-    platform: &Platform,
-    new: &NewQuote,
-    holder: &Holder,
+    (platform, new, holder): (&Platform, &NewQuote, &Holder),
     report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Destination, Error> {
     let external = |unit: &mut Unit<'_, '_>, account: &ExternalAccount, field: &str| {
+        app.env().needs_rail(platform.mode, &account.info, account.currency)?;
         owners::usable_by(unit, account, holder, field)?;
         let (account, currency) = (AccountRef::External(account.id), account.currency);
         Ok(Destination::Account { account, currency })

@@ -4,11 +4,11 @@ use domain::clock::Ahead;
 use domain::id::{QuoteId, TransactionId};
 use domain::money::{Money, Receiving};
 use domain::quote::{self, Quote, Route, Status};
-use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{AccountRef, Destination, Event, Source, Transaction};
 use ledger::movements::{self, Target};
 use ports::rail::RailFailure;
+use ports::rails::Leg;
 use store::unit::Unit;
 
 use super::rail_check::{Known, ask_before, refuse_objection};
@@ -87,10 +87,12 @@ pub(super) fn start(
         AccountRef::External(id) => {
             let account = owners::external_account(unit, platform.id, id)?;
             owners::usable_by(unit, &account, &holder, "source.accountId")?;
+            let sent = draft.price.sent.money();
+            let leg = app.env().route(platform.mode, &account.info, sent)?;
             // Nothing is pulled that could not go on.
-            target(unit, &quote)?;
+            target(app, unit, &quote)?;
             let (transaction, quote) = begin(app, unit, quote, now)?;
-            lifecycle::ask_rail(app, unit, &transaction, now)?;
+            lifecycle::ask_rail(app, unit, transaction, leg, now)?;
             Ok(quote)
         }
     }
@@ -153,23 +155,24 @@ pub(crate) fn exchange(
     now: Timestamp,
 ) -> Result<Quote, Error> {
     let draft = quote.draft().clone();
-    let target = target(unit, &quote)?;
+    let (target, leg) = target(app, unit, &quote)?;
     let price = &draft.price;
     let fees = price.own_fees();
     let leaves = Receiving(leaves(&draft));
     let posting = movements::exchange(source, target, draft.platform, price.sent, fees, leaves)?;
-    match target {
-        Target::Internal(_) => {
+    match (target, leg) {
+        (Target::Internal(_), _) => {
             unit.post(draft.transaction, &posting, now)?;
             lifecycle::advance(app, unit, transaction, Event::Settled, now)?;
             lifecycle::advance_quote(unit, quote, quote::Event::Delivered, now)
         }
-        Target::Rail(_) => {
+        (Target::Rail(_), Some(leg)) => {
             unit.pend(draft.transaction, &posting, now)?;
-            lifecycle::ask_rail(app, unit, &transaction, now)?;
+            lifecycle::ask_rail(app, unit, transaction, leg, now)?;
             Ok(quote)
         }
-        Target::Transit => {
+        (Target::Rail(_), None) => Err(Error::Internal(format!("{} has no leg", draft.id))),
+        (Target::Transit, _) => {
             unit.pend(draft.transaction, &posting, now)?;
             incoming::begin_here(app, unit, &transaction, &quote, other_side, now)?;
             let quote = unit.get::<Quote>(&draft.id)?;
@@ -187,8 +190,13 @@ fn leaves(draft: &quote::Draft) -> Money {
     }
 }
 
-/// Where a quote's money goes, if it can still go there.
-pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, Error> {
+/// Where a quote's money goes, if it can still go there, and on which leg it leaves.
+pub(crate) fn target(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    quote: &Quote,
+) -> Result<(Target, Option<Leg>), Error> {
+    let over = |leg: Leg| (Target::Rail(leg.rail), Some(leg));
     let draft = quote.draft();
     // What was turned off since the quote was made is off at once (contract 6.1).
     let platform = owners::platform(unit, draft.platform)?;
@@ -197,10 +205,10 @@ pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, E
         (Destination::Account { account, .. }, _) => *account,
         (Destination::Uma { .. }, Some(uma)) => {
             return match &uma.route {
-                Route::Lightning { .. } => Ok(Target::Rail(Rail::Lightning)),
+                Route::Lightning { .. } => app.env().route_to_institution(platform.mode).map(over),
                 Route::Here { customer } => {
                     uma::can_be_paid(unit, *customer, draft.price.received.money())?;
-                    Ok(Target::Transit)
+                    Ok((Target::Transit, None))
                 }
             };
         }
@@ -212,13 +220,14 @@ pub(crate) fn target(unit: &mut Unit<'_, '_>, quote: &Quote) -> Result<Target, E
         AccountRef::Internal(id) => {
             owners::internal_account(unit, &platform, id)?.owner.may_move_money()?;
             limits::has_room(unit, id, draft.price.received.money())?;
-            Ok(Target::Internal(id))
+            Ok((Target::Internal(id), None))
         }
         AccountRef::External(id) => {
             let account = owners::external_account(unit, draft.platform, id)?;
             let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;
             owners::usable_by(unit, &account, &holder, "destination.accountId")?;
-            Ok(Target::Rail(account.info.rails()[0]))
+            let arrives = draft.price.received.money();
+            app.env().route(platform.mode, &account.info, arrives).map(over)
         }
     }
 }

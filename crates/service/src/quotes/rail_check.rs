@@ -76,17 +76,21 @@ pub(super) async fn ask_before(
             price.received.money()
         }
     };
+    let rails = app.env().rails(platform.mode);
+    // A quote that no port takes is refused when it starts.
+    let Ok(leg) = rails.route(info, amount) else { return Ok(None) };
+    let Some(port) = rails.port(&leg) else { return Ok(None) };
     let order = Instruction {
         key,
         flow: Flow::PayOut,
         cause: Cause::Quote,
-        rail: info.rails()[0],
+        rail: leg.rail,
         amount,
         party: Party::Account(Box::new(info.clone())),
         since: now,
         settings: platform.rail_settings.clone(),
     };
-    Ok(app.env().rail(platform.mode).check(&order).await.err())
+    Ok(port.check(&order).await.err())
 }
 
 pub(super) fn refuse_objection(

@@ -24,7 +24,7 @@ const MSAT_PER_SAT: u64 = 1_000;
 
 /// The invoice for a deposit, for its amount where it has one. The same deposit has the same one.
 /// None is for more bitcoin than an invoice can name, which is about all that there will be.
-pub(super) fn of(deposit: &Deposit<'_>) -> Option<String> {
+pub(in crate::rails) fn of(deposit: &Deposit<'_>) -> Option<String> {
     let secret = sha256::Hash::hash(deposit.reference.as_bytes());
     let preimage = sha256::Hash::hash(secret.as_byte_array());
     let since = u64::try_from(deposit.since.millis()).unwrap_or_default() / 1_000;
