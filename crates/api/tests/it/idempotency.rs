@@ -71,7 +71,7 @@ async fn a_key_is_a_new_one_after_thirty_days() {
     let outdated = async || {
         let all = Timestamp::from_millis(i64::MAX);
         let read = server.app.store().read(move |view| view.outdated_answers(all, 10)).await;
-        Result::<Vec<_>, StoreError>::unwrap(read).len()
+        Result::<Vec<_>, StoreError>::expect(read, "a read").len()
     };
     assert_eq!(outdated().await, 0, "it was removed");
     let new = client.post_once("/tokens", "k", &body).await;

@@ -36,6 +36,9 @@ pub struct TransactionFilter {
     pub created_before: Option<Timestamp>,
 }
 
+/// Makes the way to what an account or an address has to do with.
+type ToWay = fn(&TransactionFilter, Uuid) -> Way;
+
 impl TransactionFilter {
     /// The runs of an index whose first column has a value, and direction and status behind it.
     fn runs(&self, column: &str, value: impl Into<Value>) -> Vec<Conditions> {
@@ -134,7 +137,7 @@ impl View<'_> {
                 }
             }
         }
-        let accounts: [(_, fn(&TransactionFilter, Uuid) -> Way); 3] = [
+        let accounts: [(_, ToWay); 3] = [
             (&filter.source_account, TransactionFilter::of_source),
             (&filter.destination_account, TransactionFilter::of_destination),
             (&filter.either_account, TransactionFilter::of_either),
@@ -147,7 +150,6 @@ impl View<'_> {
         if ways.is_empty() {
             ways.push(Way::only(filter.runs("platform", platform)));
         }
-        // Other ways are compared with what a row is; direction and status are in every run.
         self.list(Query { ways, rest, ..Query::of(Way::only(Vec::new()), ids) }, page)
     }
 }
