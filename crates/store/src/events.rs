@@ -1,8 +1,8 @@
 //! The outbox: events, committed with the changes that caused them, and each platform's own count
 //! of them.
 //!
-//! A platform's events are numbered without holes in the order in which they were committed: the
-//! lane is the only writer, so whoever has read the events up to a number has missed none of them,
+//! A platform's events are numbered without holes in the order in which they were committed: there
+//! is one writer at a time, so whoever has read the events up to a number has missed none of them,
 //! and whoever goes on from there meets them all.
 
 use domain::delivery::{Delivery, Draft, Plan};

@@ -45,7 +45,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(15);
 /// A connection to a database file.
 pub struct Sqlite {
     connection: rusqlite::Connection,
-    /// What the pragma of this name said when this connection had the turn last.
+    /// What the pragma of this name said when this connection wrote last.
     data_version: Option<i64>,
     /// Who moves the log into the database file beside this connection, if it does not itself.
     checkpoints: Option<Checkpoints>,

@@ -2,7 +2,7 @@
 //! any more: after a failover to a standby that had fallen behind, or a restore under a server that
 //! runs.
 //!
-//! Each commit leaves its number in a row of its member. A database whose number is lower than the
+//! Each commit leaves its epoch in a row of its node. A database whose number is lower than the
 //! last that it has acknowledged is an older one, and the commits that it lacks are those with
 //! higher numbers: what they did to payments is remembered here and named in the log.
 

@@ -45,15 +45,15 @@ pub(super) struct Purpose {
     /// Waiting for a row that somebody else holds.
     pub(super) lock: Duration,
     /// Between two statements of a transaction. A server of ours that hangs must not keep the
-    /// others from their turn, nor the database from clearing up.
+    /// others from the write lock, nor the database from clearing up.
     pub(super) idle: Duration,
     /// Whether all that is asked for is found by its key or along an index.
     pub(super) goes_by_keys: bool,
 }
 
 impl Purpose {
-    /// For requests. The wait for the turn is shorter than that for an answer, and no shorter than
-    /// the time after which a server that hangs loses it, but for one more try.
+    /// For requests. The wait for the write lock is shorter than that for an answer. Together with
+    /// one more try, it is longer than the time after which a server that hangs loses the lock.
     pub(super) const REQUESTS: Self = Self {
         statement: Duration::from_secs(5),
         lock: Duration::from_secs(4),

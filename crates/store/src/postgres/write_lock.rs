@@ -18,7 +18,7 @@ const COMMIT_TIME: Duration = Duration::from_secs(6);
 /// waits who can ask again. One more look may take some seconds.
 const FIND_TIME: Duration = Duration::from_secs(8);
 
-/// The pause between two looks.
+/// The pause between two tries.
 const FIND_PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) const BEGIN: Question<'_> =

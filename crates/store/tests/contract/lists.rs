@@ -617,15 +617,19 @@ async fn lists_are_those_of<P: Provider>(
 pub async fn a_long_list_has_no_total<P: Provider>() {
     const LIMIT: u128 = store::list::COUNT_MAX as u128;
     let opened = open::<P>();
-    let put = |unit: &mut Unit<'_, '_>| {
-        unit.put_platform(platform(1));
-        for number in 1..=LIMIT {
-            unit.put_token(token(number, 1));
-            unit.put_customer(customer(number, 1));
-        }
-        Ok(())
-    };
-    opened.write(put).await;
+    for first in (1..=LIMIT).step_by(1_000) {
+        let put = move |unit: &mut Unit<'_, '_>| {
+            if first == 1 {
+                unit.put_platform(platform(1));
+            }
+            for number in first..(first + 1_000).min(LIMIT + 1) {
+                unit.put_token(token(number, 1));
+                unit.put_customer(customer(number, 1));
+            }
+            Ok(())
+        };
+        opened.write(put).await;
+    }
     let totals = async || {
         let page = PageRequest { limit: 1, ..ALL };
         let read = move |view: &mut View<'_>| {
