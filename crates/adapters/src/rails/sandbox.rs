@@ -30,7 +30,8 @@ const REFERENCE: &str = "reference";
 /// The field of a request to pay over Lightning.
 const INVOICE: &str = "invoice";
 
-/// The port of every rail of sandbox platforms but Lightning. Stateless: clones and restarts answer alike.
+/// The port of every rail of sandbox platforms but Lightning. Stateless: clones and restarts answer
+/// alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SandboxRail {
     settles_after_millis: i64,
