@@ -501,8 +501,8 @@ async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()>
     Ok(())
 }
 
-/// Nothing may hold up the writer more often for one request: the batch and then each of its units are
-/// tried a few times.
+/// Nothing may hold up the writer more often for one request: the batch and then each of its units
+/// are tried a few times.
 const DEADLOCKS_MAX: u64 = 40;
 
 /// Holds the rows that the writer changes, and then wants the write lock. The server ends the

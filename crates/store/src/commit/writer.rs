@@ -113,12 +113,13 @@ impl Writer {
         }
         let mut result = Ok(());
         for unit in units {
-            match &result {
-                Err(error) => unit.fail(StoreError::clone(error)),
-                Ok(()) => match self.commit(std::slice::from_mut(unit), None, start) {
-                    lost @ Err(StoreError::Unavailable(_)) => result = lost,
-                    Ok(()) | Err(_) => {}
-                },
+            if let Err(error) = &result {
+                unit.fail(StoreError::clone(error));
+                continue;
+            }
+            let one = self.commit(std::slice::from_mut(unit), None, start);
+            if matches!(one, Err(StoreError::Unavailable(_))) {
+                result = one;
             }
         }
         result

@@ -129,8 +129,8 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
 
 pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     let opened = open_with_platform::<P>().await;
-    // A unit that has not read cannot know that the key is taken, nor does a writer that has started
-    // since.
+    // A unit that has not read cannot know that the key is taken, nor does a writer that was
+    // started since.
     let opened = open_again(opened.close());
     let again = |number: u128| {
         opened.store.write(move |unit| {
