@@ -10,7 +10,8 @@ const MILLIS: u64 = 60_000;
 
 /// Runs the targets, as many at a time as there are cores.
 pub fn run(workspace: &Workspace) -> Result<()> {
-    let mut command = workspace.cargo(&["test", "--locked", "--package", "api", "--test", "it"]);
+    // With all packages named, cargo takes what the tests have built.
+    let mut command = workspace.cargo(&["test", "--locked", "--workspace", "--test", "it"]);
     command.args(["--", "fuzz::"]).env("BOLERO_RANDOM_TEST_TIME_MS", MILLIS.to_string());
     workspace::run(command)
 }

@@ -22,8 +22,9 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     if arguments.is_empty() {
         workspace::run(workspace.cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"]))?;
         // What clients see is the same on every engine. Other tests choose theirs themselves.
-        let mut command = workspace.cargo(&["nextest", "run", "--locked"]);
-        command.args(["--package", "api", "--no-fail-fast"]).env(ENGINE_VARIABLE, "postgres");
+        // All packages are named for both runs, so that cargo builds them once.
+        let mut command = workspace.cargo(&["nextest", "run", "--locked", "--workspace"]);
+        command.args(["-E", "package(api)", "--no-fail-fast"]).env(ENGINE_VARIABLE, "postgres");
         postgres.tell(&mut command);
         workspace::run(command)?;
     }
