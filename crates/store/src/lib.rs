@@ -197,7 +197,7 @@ impl Store {
 
     /// The row with this key, as it is now.
     pub async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        self.readers.read(move |view| view.get::<R>(&key)).await
+        self.readers.get(key).await
     }
 
     /// Reads something, from one snapshot.

@@ -1,12 +1,15 @@
 //! Readers: a pool of threads, each with a connection that only reads. They never wait for the
 //! writer thread.
+//!
+//! A list may take long and a point read never does. Lists leave one connection free, so that
+//! authentication and readiness do not wait behind them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
@@ -41,6 +44,8 @@ impl View<'_> {
 #[derive(Clone)]
 pub(crate) struct Readers {
     queue: mpsc::Sender<Job>,
+    /// One permit for each connection that a list may use.
+    lists: Arc<Semaphore>,
     breaker: Arc<CircuitBreaker>,
 }
 
@@ -53,6 +58,7 @@ impl Readers {
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
+        let lists = Arc::new(Semaphore::new(connections.len().saturating_sub(1).max(1)));
         let threads = connections.into_iter().enumerate().map(|(number, connection)| {
             let (waiting, keyring) = (Arc::clone(&waiting), Arc::clone(keyring));
             std::thread::Builder::new()
@@ -61,11 +67,32 @@ impl Readers {
                 .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
         });
         let threads = threads.collect::<Result<_, _>>()?;
-        Ok((Self { queue, breaker }, threads))
+        Ok((Self { queue, lists, breaker }, threads))
+    }
+
+    /// The row with this key, as it is now.
+    pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
+        self.run(move |view| view.get::<R>(&key)).await
     }
 
     /// Runs `read` on one snapshot, which is newer than this call.
     pub(crate) async fn read<T, E, F>(&self, read: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.breaker.check()?;
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
+        self.run(move |view| {
+            let _permit = permit;
+            read(view)
+        })
+        .await
+    }
+
+    async fn run<T, E, F>(&self, read: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
