@@ -1,5 +1,6 @@
-//! What became of events on their way to the platform's endpoint, and sending them again.
+//! The deliveries of events to the platform's endpoint, and sending them again.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::{Path, Query, State};
@@ -7,13 +8,13 @@ use axum::response::Response;
 use domain::delivery::{Attempt, Delivery, Outcome, Plan, Status};
 use domain::event::{EventKind, event_id};
 use domain::id::{DeliveryId, kind};
-use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use service::App;
-use service::webhooks::again::{self, Replay};
+use service::webhooks::again::{self, Replay, Retried};
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
 use store::list::Order;
+use store::outbox::Pending;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -109,14 +110,12 @@ pub struct DeliveryBody {
     attempts: Vec<AttemptBody>,
 }
 
-/// The first pending delivery about a resource, and when it is attempted next.
-type First = (DeliveryId, Timestamp);
-
 impl DeliveryBody {
-    fn new(delivery: &Delivery, first: Option<First>) -> Self {
+    /// `first` is the first pending delivery about the same resource.
+    fn new(delivery: &Delivery, first: Option<Pending>) -> Self {
         let (draft, progress) = (delivery.draft(), delivery.progress());
-        let before = first.filter(|(id, _)| progress.due_at.is_some() && *id != draft.id);
-        let due_at = before.map(|(_, due_at)| due_at).or(progress.due_at);
+        let before = first.filter(|it| progress.due_at.is_some() && it.id != draft.id);
+        let due_at = before.map(|it| it.due_at).or(progress.due_at);
         // An approval request is sent at once, or never.
         let due_at = due_at.filter(|_| draft.plan != Plan::Asked);
         Self {
@@ -128,7 +127,7 @@ impl DeliveryBody {
             created_at: draft.id.created_at().to_string(),
             updated_at: progress.updated_at.to_string(),
             next_attempt_at: due_at.map(|due_at| due_at.to_string()),
-            waiting_for: before.filter(|_| draft.plan != Plan::Asked).map(|(id, _)| id.to_string()),
+            waiting_for: before.filter(|_| draft.plan != Plan::Asked).map(|it| it.id.to_string()),
             attempts: progress.attempts.iter().map(AttemptBody::from).collect(),
         }
     }
@@ -213,8 +212,8 @@ pub async fn list(
         let mut first = BTreeMap::new();
         for delivery in page.rows.iter().filter(|row| row.status() == Status::Pending) {
             let resource = delivery.draft().resource;
-            if !first.contains_key(&resource) {
-                first.insert(resource, view.first_pending(resource)?);
+            if let Entry::Vacant(entry) = first.entry(resource) {
+                entry.insert(view.pending_deliveries(resource, 1)?.first().copied());
             }
         }
         Ok::<_, StoreError>((page, first))
@@ -234,12 +233,7 @@ pub async fn list(
         (status = 200, description = "The delivery, which is attempted now.", body = DeliveryBody),
         (status = 400, description = "There is no endpoint.", body = ErrorBody),
     ))]
-pub async fn retry(
-    State(app): State<App>,
-    caller: Caller,
-    Path(text): Path<String>,
-    request: Once,
-) -> Response {
+pub async fn retry(State(app): State<App>, Path(text): Path<String>, request: Once) -> Response {
     let Ok(id) = DeliveryId::parse(&text) else {
         let shown: String = text.chars().take(80).collect();
         let refusal =
@@ -247,9 +241,9 @@ pub async fn retry(
                 .with("deliveryId", shown);
         return request.refuse(refusal).await;
     };
-    let (platform, now) = (caller.platform.id, app.now(caller.platform.ahead));
-    let body = |delivery: &Delivery| DeliveryBody::new(delivery, None);
-    request.run(200, body, move |unit| again::retry(unit, platform, id, now)).await
+    let body = |retried: &Retried| DeliveryBody::new(&retried.delivery, retried.waits_for);
+    let render = request.renderer(200, body);
+    respond(again::retry(&app, request.keyed(), id, render).await)
 }
 
 /// Which events are sent again.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use uuid::{Builder, Uuid};
 
-use crate::event::{Event as Told, EventKind};
+use crate::event::{self, EventKind};
 use crate::id::{DeliveryId, PlatformId};
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved, arrows_of};
@@ -271,7 +271,7 @@ pub struct Draft {
 
 impl Draft {
     /// The delivery of an event that has this place among all of its platform's.
-    pub fn new(event: &Told, ordinal: i64, plan: Plan) -> Self {
+    pub fn new(event: &event::Event, ordinal: i64, plan: Plan) -> Self {
         Self {
             id: delivery_id(event),
             platform: event.platform,
@@ -286,7 +286,7 @@ impl Draft {
 
 /// The delivery of an event: an id that starts with the event's time, so that deliveries are
 /// listed in the order of their events, and goes on with the event's id.
-pub fn delivery_id(event: &Told) -> DeliveryId {
+pub fn delivery_id(event: &event::Event) -> DeliveryId {
     let mut rest = [0; 10];
     rest.copy_from_slice(&event.id.uuid().as_bytes()[6..]);
     let millis = u64::try_from(event.at.millis()).unwrap_or(0);
@@ -303,8 +303,6 @@ pub struct Progress {
     pub since: Timestamp,
     /// When the next attempt is due, while there is one.
     pub due_at: Option<Timestamp>,
-    /// Whether it waits for the end of the delivery before it, about the same resource.
-    pub is_held: bool,
     /// Attempts that failed in a row since then.
     pub failures: u32,
     /// When something happened last.
@@ -333,7 +331,6 @@ impl Delivery {
             status: Status::Pending,
             since: now,
             due_at: Some(due_at),
-            is_held: false,
             failures: 0,
             updated_at: now,
             attempts: Vec::new(),
@@ -345,7 +342,6 @@ impl Delivery {
     pub fn restore(draft: Draft, progress: Progress) -> Option<Self> {
         let is_pending = progress.status == Status::Pending;
         let is_sound = progress.due_at.is_some() == is_pending
-            && (is_pending || !progress.is_held)
             && progress.since <= progress.updated_at
             && draft.id.created_at() <= progress.since
             && draft.ordinal > 0;
@@ -372,17 +368,11 @@ impl Delivery {
         self.progress.status
     }
 
-    /// The same, held back until the delivery before it has ended.
+    /// The same, due at another time: it waits for an earlier one about the same resource. One that
+    /// has ended stays as it is.
     #[must_use]
-    pub fn held(mut self) -> Self {
-        self.progress.is_held = self.status() == Status::Pending;
-        self
-    }
-
-    /// The same, held back no longer.
-    #[must_use]
-    pub fn released(mut self) -> Self {
-        self.progress.is_held = false;
+    pub fn rescheduled(mut self, due_at: Timestamp) -> Self {
+        self.progress.due_at = self.progress.due_at.map(|_| due_at);
         self
     }
 
@@ -428,7 +418,6 @@ impl Delivery {
         progress.status = to;
         progress.updated_at = now;
         progress.due_at = None;
-        progress.is_held = false;
         let attempt = match event {
             Event::Received(attempt) | Event::GivenUp(Some(attempt)) => Some(attempt),
             Event::GivenUp(None) => None,
@@ -483,9 +472,9 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    fn event(number: u32) -> Told {
+    fn event(number: u32) -> event::Event {
         let resource = Uuid::from_u128(7);
-        Told {
+        event::Event {
             id: event_id(resource, number),
             platform: PlatformId::from_uuid(Uuid::nil()),
             kind: EventKind::OutgoingPayment,
@@ -530,7 +519,7 @@ mod tests {
         assert_eq!(first.created_at(), at(1_000));
         assert_eq!(first, delivery_id(&event(1)));
         assert_ne!(first, delivery_id(&event(2)));
-        assert!(delivery_id(&Told { at: at(1_001), ..event(1) }) > first);
+        assert!(delivery_id(&event::Event { at: at(1_001), ..event(1) }) > first);
     }
 
     #[test]

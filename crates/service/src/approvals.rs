@@ -1,4 +1,4 @@
-//! Approval requests: the call that asks a platform about an incoming payment (contract 7.3;
+//! Approval requests: the call that lets a platform decide on an incoming payment (contract 7.3;
 //! reliability 5.3).
 //!
 //! It carries the event of the payment, signed like every delivery. It is made once, by the server
@@ -22,13 +22,13 @@ use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
 use crate::{incoming, owners, webhooks};
 
-/// Asks a platform, and keeps what it answered if that still counts. `request` is the event of the
-/// payment as it was committed. Whatever goes wrong here leaves the payment to its deadline.
-pub async fn ask(app: &App, request: Event) {
+/// Sends an approval request, and decides as its answer says if that still counts. `request` is the
+/// event of the payment as it was committed. A failure here leaves the payment to its deadline.
+pub async fn send(app: &App, request: Event) {
     let id = TransactionId::from_uuid(request.resource);
     let slots = app.approval_slots().of(request.platform);
     let _slot = slots.acquire().await;
-    match ask_now(app, request).await {
+    match send_now(app, request).await {
         Ok(()) => {}
         Err(Error::Transaction(TransactionError::NotPendingApproval { status, .. })) => {
             let status = status.name();
@@ -40,7 +40,7 @@ pub async fn ask(app: &App, request: Event) {
     }
 }
 
-async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
+async fn send_now(app: &App, request: Event) -> Result<(), Error> {
     let (id, platform) = (TransactionId::from_uuid(request.resource), request.platform);
     let found = app.store().read(move |view| {
         Ok::<_, Error>((view.get::<Platform>(&platform)?, view.get::<Approval>(&id)?))
@@ -49,7 +49,7 @@ async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
     let now = app.now(platform.ahead);
     if !approval.is_open(now) {
         return app
-            .write(move |unit| webhooks::keep_approval_request(unit, &request, None, now))
+            .write(move |unit| webhooks::record_approval_request(unit, &request, None, now))
             .await;
     }
     let left = approval.decide_by().millis().saturating_sub(now.millis());
@@ -77,7 +77,7 @@ async fn ask_now(app: &App, request: Event) -> Result<(), Error> {
             unit.discard();
         }
         // Also what came too late has been attempted.
-        webhooks::keep_approval_request(unit, &request, Some(&attempt), now)?;
+        webhooks::record_approval_request(unit, &request, Some(&attempt), now)?;
         Ok(decided.map(drop::<Transaction>))
     })
     .await?

@@ -38,7 +38,7 @@ pub fn advance(
         };
         Error::field(field, refusal.to_string())
     })?;
-    webhooks::look_again(unit, platform.id)?;
+    webhooks::wake_worker(unit, platform.id)?;
     Ok(unit.move_clock(&platform, ahead))
 }
 

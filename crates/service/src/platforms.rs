@@ -181,7 +181,7 @@ pub async fn configure<R: Render<Platform>>(
             Patch::Clear => webhooks::close(unit, id)?,
             Patch::Set(_) => {
                 webhooks::open(unit, id)?;
-                webhooks::tell_endpoint(&unit_app, unit, &platform, now)?;
+                webhooks::notify_endpoint(&unit_app, unit, &platform, now)?;
             }
         }
         platform.updated_at = now;

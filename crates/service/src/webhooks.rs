@@ -26,18 +26,18 @@ use crate::owners;
 use crate::webhooks::exchange::{Exchange, exchange};
 use crate::webhooks::signature::Signer;
 
-/// How long an endpoint has for the whole exchange of a try-out, while somebody waits for it.
+/// How long an endpoint has for the whole exchange of a try-out, while a client waits for it.
 const TEST_TIME: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer that a try-out shows.
 const TEST_ANSWER_MAX: usize = 4_096;
 
-/// What came of a try-out.
+/// The result of a try-out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tested {
     /// Where it went.
     pub url: String,
-    /// What the endpoint said.
+    /// The answer of the endpoint.
     pub answer: OutboundAnswer,
 }
 
@@ -46,8 +46,8 @@ fn reach(app: &App, mode: Mode) -> Reach {
     if mode == Mode::Live { Reach::Public } else { app.env().webhooks.test_reach }
 }
 
-/// Sends an event of the kind `TEST` to the platform's endpoint, once, and tells what it answered.
-/// A repeat of the request is answered and sends nothing.
+/// Sends an event of the kind `TEST` to the platform's endpoint, once, and gives its answer. A
+/// repeat of the request is answered and sends nothing.
 pub async fn test<R: Render<Tested>>(
     app: &App,
     keyed: Keyed,
@@ -72,7 +72,7 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     Ok(Tested { url, answer })
 }
 
-/// An event that tells of nothing.
+/// An event without content.
 fn test_event(app: &App, platform: &Platform, id: EventId, number: u32, at: Timestamp) -> Event {
     let (kind, resource) = (EventKind::Test, platform.id.uuid());
     let event = Event { id, platform: platform.id, kind, resource, number, at, body: Vec::new() };
@@ -86,12 +86,12 @@ pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result
     platform.signing = platform.signing.rotated(now);
     platform.updated_at = now;
     unit.put_platform(platform.clone());
-    look_again(unit, id)?;
+    wake_worker(unit, id)?;
     Ok(platform)
 }
 
 /// Begins to deliver a platform's events to the endpoint that was set: those that come from now on,
-/// and what waits for the endpoint before, if that had not said that it was gone.
+/// and those that wait for the endpoint before, if that had not said that it was gone.
 pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     let begun = match outbox.endpoint {
@@ -104,8 +104,8 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
     Ok(())
 }
 
-/// Ends the deliveries of a platform that has removed its endpoint. What waits is given up, as if
-/// the endpoint had answered 410.
+/// Ends the deliveries of a platform that has removed its endpoint. Those that wait are given up,
+/// as if the endpoint had answered 410.
 pub(crate) fn close(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint == Endpoint::Open {
@@ -118,9 +118,9 @@ pub(crate) fn close(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(),
     Ok(())
 }
 
-/// Keeps the outcome of an approval request, which is attempted once or, where its deadline was over
-/// before its turn, not at all (contract 7.3).
-pub(crate) fn keep_approval_request(
+/// Records the outcome of an approval request, which is sent once or, where its deadline was over
+/// before, not at all (contract 7.3).
+pub(crate) fn record_approval_request(
     unit: &mut Unit<'_, '_>,
     request: &Event,
     attempt: Option<&Attempt>,
@@ -139,8 +139,8 @@ pub(crate) fn keep_approval_request(
     Ok(())
 }
 
-/// Tells a platform's endpoint that it was set (contract 7.4).
-pub(crate) fn tell_endpoint(
+/// Notifies a platform's endpoint that it was set (contract 7.4).
+pub(crate) fn notify_endpoint(
     app: &App,
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
@@ -155,8 +155,8 @@ pub(crate) fn tell_endpoint(
     Ok(())
 }
 
-/// Has the worker read a platform anew, and attempt what is due at once.
-pub(crate) fn look_again(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
+/// Has the worker read a platform anew, and attempt at once all that is due.
+pub(crate) fn wake_worker(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint != Endpoint::None {
         unit.put_outbox(Outbox { revision: outbox.revision + 1, ..outbox });

@@ -345,8 +345,8 @@ create table approvals (
 ) {wide};
 
 -- The outbox: a row for each event of a platform with an endpoint, committed with the event. `due_at`
--- and `since` are by the platform's clock; a row that is `held` waits for the one before it about the
--- same resource. Attempts and answers are sealed.
+-- and `since` are by the platform's clock; a row behind one that failed is due with it. Attempts and
+-- answers are sealed.
 create table deliveries (
     id {bytes} not null primary key,
     platform {bytes} not null,
@@ -358,16 +358,15 @@ create table deliveries (
     status {text} not null check (status in ('PENDING', 'DELIVERED', 'DEAD')),
     since {int8} not null,
     due_at {int8},
-    held {int8} not null check (held in (0, 1)),
     failures {int8} not null check (failures >= 0),
     updated_at {int8} not null,
     sealed {bytes} not null,
     version {int8} not null,
-    check ((status = 'PENDING') = (due_at is not null)),
-    check (held = 0 or status = 'PENDING')
+    check ((status = 'PENDING') = (due_at is not null))
 ) {strict};
-create index deliveries_due on deliveries (platform, held, due_at, ordinal)
+create index deliveries_due on deliveries (platform, due_at, ordinal)
     where status = 'PENDING';
 create index deliveries_waiting on deliveries (resource, ordinal) where status = 'PENDING';
-create index deliveries_by_platform on deliveries (platform, kind, status, id);
-create index deliveries_by_resource on deliveries (resource, kind, status, id);
+create index deliveries_by_platform on deliveries (platform, id);
+create index deliveries_by_kind on deliveries (platform, kind, status, id);
+create index deliveries_by_resource on deliveries (resource, id);

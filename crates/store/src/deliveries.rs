@@ -99,7 +99,6 @@ impl Record for Delivery {
         "status",
         "since",
         "due_at",
-        "held",
         "failures",
         "updated_at",
         "sealed",
@@ -129,7 +128,6 @@ impl Record for Delivery {
             Value::name(progress.status.name()),
             progress.since.into(),
             Value::or_null(progress.due_at),
-            progress.is_held.into(),
             progress.failures.into(),
             progress.updated_at.into(),
             keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
@@ -147,19 +145,18 @@ impl Record for Delivery {
             plan: row.named(Plan::from_name)?,
         };
         let (status, since) = (row.named(Status::from_name)?, row.time()?);
-        let (due_at, is_held) = (row.time_or_null()?, row.flag()?);
-        let (failures, updated_at) = (row.count()?, row.time()?);
+        let (due_at, failures, updated_at) = (row.time_or_null()?, row.count()?, row.time()?);
         let stored = keyring.open(Self::TABLE, draft.id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Vec<Stored> =
             serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let attempts = stored.into_iter().map(Stored::into_domain).collect();
-        let progress = Progress { status, since, due_at, is_held, failures, updated_at, attempts };
+        let progress = Progress { status, since, due_at, failures, updated_at, attempts };
         Self::restore(draft, progress).ok_or_else(|| row.corrupt("parts that do not fit together"))
     }
 }
 
-/// Whose a resource is, of which somebody was told.
-pub(crate) const TOLD_OF: &str = "select platform from deliveries where resource = $1 limit 1";
+/// All deliveries about a resource are of one platform.
+pub(crate) const PLATFORM_OF: &str = "select platform from deliveries where resource = $1 limit 1";
 
 /// Which deliveries are listed. Bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -184,30 +181,26 @@ impl View<'_> {
         filter: &DeliveryFilter,
         page: PageRequest,
     ) -> Result<Page<Delivery>, StoreError> {
-        // All deliveries about a resource are of one platform, which its index does not name.
-        if let Some(resource) = filter.resource
-            && self.told_of(resource)? != Some(platform)
-        {
+        let ids = Ids::made(filter.created_after, filter.created_before);
+        let Some(resource) = filter.resource else {
+            return self.list(Query::of(Way::only(runs_of(platform, filter)), ids), page);
+        };
+        if self.platform_of(resource)? != Some(platform) {
             return Ok(Page::EMPTY);
         }
-        let kinds = EventKind::ALL.into_iter();
-        let kinds = kinds.filter(|it| filter.kind.is_none_or(|wanted| wanted == *it));
-        let statuses = Status::ALL.into_iter();
-        let statuses = statuses.filter(|it| filter.status.is_none_or(|wanted| wanted == *it));
-        let runs = vec![match filter.resource {
-            Some(resource) => Conditions::equal("resource", resource),
-            None => Conditions::equal("platform", platform),
-        }];
-        let runs = split_by(runs, "kind", kinds.map(EventKind::name));
-        let runs = split_by(runs, "status", statuses.map(Status::name));
-        let ids = Ids::made(filter.created_after, filter.created_before);
-        self.list(Query::of(Way::only(runs), ids), page)
+        let run = Conditions::equal("resource", resource);
+        let mut query = Query::of(Way::only(vec![run]), ids);
+        // A resource has few, so that these are compared row by row.
+        let (kind, status) = (filter.kind.map(EventKind::name), filter.status.map(Status::name));
+        query.rest.and_if("kind = ?", kind.map(Value::name));
+        query.rest.and_if("status = ?", status.map(Value::name));
+        self.list(query, page)
     }
 
-    /// The platform that was told of a resource, if one was.
-    fn told_of(&mut self, resource: Uuid) -> Result<Option<PlatformId>, StoreError> {
+    /// The platform that a resource with deliveries belongs to.
+    fn platform_of(&mut self, resource: Uuid) -> Result<Option<PlatformId>, StoreError> {
         let mut platform = None;
-        self.connection.query(TOLD_OF, &[resource.into()], 1, &mut |values| {
+        self.connection.query(PLATFORM_OF, &[resource.into()], 1, &mut |values| {
             platform = Some(Row::new("deliveries", &["platform"], values).id()?);
             Ok(())
         })?;
@@ -215,8 +208,23 @@ impl View<'_> {
     }
 }
 
+/// A platform's deliveries in the order of their ids: all lie in one index, those of a kind or a
+/// status in another.
+fn runs_of(platform: PlatformId, filter: &DeliveryFilter) -> Vec<Conditions> {
+    let runs = vec![Conditions::equal("platform", platform)];
+    if filter.kind.is_none() && filter.status.is_none() {
+        return runs;
+    }
+    let kinds = EventKind::ALL.into_iter();
+    let kinds = kinds.filter(|it| filter.kind.is_none_or(|wanted| wanted == *it));
+    let statuses = Status::ALL.into_iter();
+    let statuses = statuses.filter(|it| filter.status.is_none_or(|wanted| wanted == *it));
+    let runs = split_by(runs, "kind", kinds.map(EventKind::name));
+    split_by(runs, "status", statuses.map(Status::name))
+}
+
 impl Unit<'_, '_> {
-    /// Keeps a delivery that was held back or released.
+    /// Writes a delivery that is due at another time.
     pub fn put_delivery(&mut self, delivery: Delivery) {
         self.put(delivery);
     }
@@ -226,7 +234,7 @@ impl Unit<'_, '_> {
         self.put(delivery);
     }
 
-    /// Keeps a delivery's change of state.
+    /// Writes a delivery's change of state.
     pub fn move_delivery(&mut self, moved: Moved<Delivery>) {
         self.put(moved.into_now());
     }

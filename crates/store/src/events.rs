@@ -2,8 +2,8 @@
 //! of them.
 //!
 //! A platform's events are numbered without holes in the order in which they were committed: there
-//! is one writer at a time, so whoever has read the events up to a number has missed none of them,
-//! and whoever goes on from there meets them all.
+//! is one writer at a time, so a reader of the events up to a number has missed none of them, and
+//! meets them all from there on.
 
 use domain::delivery::{Delivery, Draft, Plan};
 use domain::event::{Event, EventKind, event_id};
@@ -123,7 +123,7 @@ pub(crate) fn write(events: &[Numbered], keyring: &Keyring) -> Write {
     Write { shape: &EVENTS, change: Change::Insert, rows: events.iter().map(row).collect() }
 }
 
-/// What is to become of events that a platform has not been told of.
+/// Where events go that were not delivered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// It has no endpoint.

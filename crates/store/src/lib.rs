@@ -93,10 +93,9 @@ pub fn statements() -> Vec<String> {
         outbox::OUTBOXES,
         outbox::DUE,
         outbox::PENDING,
-        outbox::HELD,
-        outbox::FIRST,
         outbox::BACKLOG,
-        deliveries::TOLD_OF,
+        outbox::BACKLOG_OF,
+        deliveries::PLATFORM_OF,
         backup::SUMMARY,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();

@@ -330,7 +330,7 @@ pub(crate) fn numbered(text: &str) -> String {
 /// Examples of the statements of every list, whose texts are made as filters ask for them: each
 /// index with two runs.
 pub(crate) fn statements() -> impl Iterator<Item = String> {
-    const INDEXES: [(&str, &[&str]); 18] = [
+    const INDEXES: [(&str, &[&str]); 19] = [
         ("tokens", &["platform", "revoked"]),
         ("customers", &["platform", "is_deleted", "customer_type"]),
         ("customers", &["platform", "platform_customer_id"]),
@@ -348,7 +348,8 @@ pub(crate) fn statements() -> impl Iterator<Item = String> {
         ("transactions", &["destination_account", "direction", "status"]),
         ("transactions", &["own_address", "direction", "status"]),
         ("deliveries", &["platform", "kind", "status"]),
-        ("deliveries", &["resource", "kind", "status"]),
+        ("deliveries", &["platform"]),
+        ("deliveries", &["resource"]),
     ];
     INDEXES.into_iter().flat_map(|(table, columns)| {
         let mut run = Conditions::default();

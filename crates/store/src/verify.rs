@@ -107,7 +107,6 @@ predicates! {
     W1 "every delivery is that of an event, and every event that was taken has one",
     W2 "what was delivered was received by its last attempt, and what is dead was not",
     W3 "no attempt went to an address that its platform may not reach",
-    W4 "every delivery that is held waits for an earlier one about its resource",
     E7 "every change of an internal account's balance is told, and the last word is what it is",
     I1 "every stored answer is one that may be repeated, and opens with the key",
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",

@@ -1137,8 +1137,6 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["W1"], "update deliveries set ordinal = 3 where ordinal = 2"),
     corrupter(&["W1"], "update deliveries set ordinal = 9999 where ordinal = 2"),
     corrupter(&["W1"], "update outboxes set taken = 5 where platform = $first_platform"),
-    // A delivery that waits for nothing.
-    corrupter(&["W4"], "update deliveries set held = 1 where ordinal = 3"),
     // A delivery that was never received.
     corrupter(
         &["W2"],

@@ -5,20 +5,20 @@ use service::{App, approvals};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Runs until `shutdown`; platforms that are being asked then may still answer.
+/// Runs until `shutdown`; platforms may still answer requests that are under way then.
 pub async fn run(app: App, shutdown: CancellationToken) {
-    let mut asked = JoinSet::new();
+    let mut sent = JoinSet::new();
     loop {
         tokio::select! {
             request = app.store().approval_requests().next() => {
                 let app = app.clone();
-                asked.spawn(async move { approvals::ask(&app, request).await });
+                sent.spawn(async move { approvals::send(&app, request).await });
             }
-            Some(ended) = asked.join_next() => log(ended),
+            Some(ended) = sent.join_next() => log(ended),
             () = shutdown.cancelled() => break,
         }
     }
-    while let Some(ended) = asked.join_next().await {
+    while let Some(ended) = sent.join_next().await {
         log(ended);
     }
 }

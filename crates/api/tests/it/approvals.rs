@@ -34,7 +34,7 @@ impl Asking {
         let payer = Payer::with(&server, 1_000_000).await;
         let field = |name: &&str| json!({ "name": name, "mandatory": true });
         let mut fields: Vec<_> = mandatory.iter().map(field).collect();
-        // What is known and what nobody insists on is no reason to refuse.
+        // Known and optional fields are no reason to refuse.
         fields.push(json!({ "name": "FULL_NAME", "mandatory": true }));
         fields.push(json!({ "name": "EMAIL", "mandatory": false }));
         asks(&payer.client, json!(fields)).await;
@@ -59,7 +59,7 @@ impl Asking {
         let app = self.server.app.clone();
         tokio::spawn(async move {
             let request = app.store().approval_requests().next().await;
-            approvals::ask(&app, request).await;
+            approvals::send(&app, request).await;
         })
     }
 
@@ -95,7 +95,7 @@ async fn set_endpoint(client: &Client, url: &str) {
 }
 
 #[tokio::test]
-async fn the_question_is_the_signed_event_of_the_payment() {
+async fn the_request_is_the_signed_event_of_the_payment() {
     let asking = Asking::new(&TAX_ID).await;
     let (_, payment) = asking.pay().await;
     asking.ask().await;
@@ -110,7 +110,7 @@ async fn the_question_is_the_signed_event_of_the_payment() {
     assert_eq!(received.header("webhook-id"), body["id"]);
     assert_eq!(body["type"], "INCOMING_PAYMENT");
     let mut data = payment.clone();
-    // Its full name is known here; the e-mail address is not, but nobody insists on it.
+    // Its full name is known here; the e-mail address is not, but it is optional.
     data["requestedReceiverCustomerInfoFields"] = json!([
         { "name": "TAX_ID", "mandatory": true },
         { "name": "EMAIL", "mandatory": false },
@@ -274,7 +274,7 @@ async fn a_202_opens_the_time_once_more_from_its_receipt() {
         asking.receiver.answer(Answer::status(202).held());
         let (_, payment) = asking.pay().await;
         let asked = asking.ask_aside();
-        asking.receiver.wait_for(1).await.expect("a question");
+        asking.receiver.wait_for(1).await.expect("a request");
         asking.server.pass(4_000).await;
         asking.receiver.release();
         asked.await.expect("it was asked");
@@ -301,7 +301,7 @@ async fn an_answer_counts_to_the_last_millisecond() {
             asking.receiver.answer(Answer::status(status).held());
             let (_, payment) = asking.pay().await;
             let asked = asking.ask_aside();
-            asking.receiver.wait_for(1).await.expect("a question");
+            asking.receiver.wait_for(1).await.expect("a request");
             asking.server.clock.advance_millis(millis);
             asking.receiver.release();
             asked.await.expect("it was asked");
@@ -328,7 +328,7 @@ async fn silence_ends_with_the_time() {
     asking.receiver.answer(Answer::status(200).with_body_held());
     let (_, payment) = asking.pay().await;
     let asked = asking.ask_aside();
-    asking.receiver.wait_for(1).await.expect("a question");
+    asking.receiver.wait_for(1).await.expect("a request");
     asking.server.pass(5_000).await;
     asking.stands_at(&payment, "FAILED", Some("PAYMENT_APPROVAL_TIMED_OUT")).await;
     asking.receiver.release();
@@ -338,14 +338,14 @@ async fn silence_ends_with_the_time() {
 }
 
 #[tokio::test]
-async fn a_call_decides_while_the_question_hangs() {
+async fn a_call_decides_while_the_request_hangs() {
     for (how, ends) in [("approve", "COMPLETED"), ("reject", "REJECTED")] {
         for late in [200, 202, 403, 500] {
             let asking = Asking::new(&[]).await;
             asking.receiver.answer(Answer::status(late).held());
             let (_, payment) = asking.pay().await;
             let asked = asking.ask_aside();
-            asking.receiver.wait_for(1).await.expect("a question");
+            asking.receiver.wait_for(1).await.expect("a request");
             assert_eq!(asking.decide(&payment, how).await.expect(200)["status"], ends);
             asking.receiver.release();
             asked.await.expect("it was asked");
@@ -365,7 +365,7 @@ async fn one_decision_wins_whatever_races() {
         asking.receiver.answer(Answer::status(if round % 2 == 0 { 200 } else { 403 }).held());
         let (outgoing, payment) = asking.pay().await;
         let asked = asking.ask_aside();
-        asking.receiver.wait_for(round + 1).await.expect("a question");
+        asking.receiver.wait_for(round + 1).await.expect("a request");
         let (yes, no) = (asking.payee.client.clone(), asking.payee.client.clone());
         let call = |client: Client, how: &str| {
             let path = format!("/transactions/{}/{how}", text(&payment["id"]));
@@ -432,7 +432,7 @@ async fn a_platform_that_hangs_does_not_delay_another() {
         let app = server.app.clone();
         async move {
             let request = app.store().approval_requests().next().await;
-            approvals::ask(&app, request).await;
+            approvals::send(&app, request).await;
         }
     };
     for _ in 0..PAYMENTS {
@@ -448,20 +448,22 @@ async fn a_platform_that_hangs_does_not_delay_another() {
     server.pass(5_000).await;
     let path = "/transactions?status=FAILED";
     assert_eq!(slow.count(path).await, PAYMENTS);
-    // Those whose time was over before their turn are not asked at all.
+    // Requests that are over before they could be sent are not sent at all.
     hangs.release();
     while let Some(ended) = asked.join_next().await {
         ended.expect("it was asked");
     }
     assert_eq!(hangs.received().len(), 100);
-    // Those are over too: nothing is left once the other events are delivered.
+    // Those are over too: nothing is left once the other events are delivered, which the endpoint
+    // receives again.
+    hangs.answer(Answer::status(200));
     deliver(&server, &mut Dispatcher::new(server.app.clone())).await;
     assert_eq!(slow.count("/webhooks/deliveries?status=PENDING").await, 0);
     server.verify();
 }
 
 #[tokio::test]
-async fn a_repeat_asks_nobody_again() {
+async fn a_repeat_sends_no_second_request() {
     let asking = Asking::new(&[]).await;
     let Payee { client, customer, .. } = &asking.payee;
     let first = receive(client, customer, Some("once")).await;
@@ -469,12 +471,12 @@ async fn a_repeat_asks_nobody_again() {
     asking.ask().await;
     let again = receive(client, customer, Some("once")).await;
     assert_eq!((again.status, &again.bytes), (200, &first.bytes));
-    assert!(is_nobody_asked(&asking.server).await);
+    assert!(is_no_request_left(&asking.server).await);
     assert_eq!(asking.receiver.received().len(), 1);
     asking.server.verify();
 }
 
-async fn is_nobody_asked(server: &Server) -> bool {
+async fn is_no_request_left(server: &Server) -> bool {
     let next = server.app.store().approval_requests().next();
     tokio::time::timeout(std::time::Duration::ZERO, next).await.is_err()
 }
@@ -500,8 +502,8 @@ async fn a_client_that_goes_away_does_not_keep_the_platform_from_being_asked() {
 }
 
 #[tokio::test]
-async fn a_question_whose_asker_died_is_given_up_in_time() {
-    // The server that delivers knew the platform before the question, or meets it with it.
+async fn a_request_whose_server_died_is_given_up_in_time() {
+    // The worker knew the platform before the request, or meets it with it.
     for knows_the_platform in [true, false] {
         let asking = Asking::new(&[]).await;
         let mut dispatcher = Dispatcher::new(asking.server.app.clone());
@@ -529,13 +531,13 @@ async fn a_question_whose_asker_died_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn nobody_who_was_not_heard_has_approved() {
+async fn a_platform_that_was_not_reached_has_not_approved() {
     let asking = Asking::new(&[]).await;
     let (outgoing, payment) = asking.pay().await;
     let Asking { server, payer, payee, receiver } = asking;
     let server = server.restart();
     server.verify();
-    assert!(is_nobody_asked(&server).await);
+    assert!(is_no_request_left(&server).await);
     server.pass(5_000).await;
     assert_eq!(receiver.received().len(), 0);
     server.verify();

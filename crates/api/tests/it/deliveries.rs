@@ -30,7 +30,7 @@ pub async fn deliver(server: &Server, dispatcher: &mut Dispatcher) {
 }
 
 /// A payer whose platform has an endpoint that got what came of setting it.
-struct Told {
+struct Notified {
     server: Server,
     payer: Payer,
     external: String,
@@ -38,7 +38,7 @@ struct Told {
     dispatcher: Dispatcher,
 }
 
-impl Told {
+impl Notified {
     async fn new() -> Self {
         let server = Server::new();
         let payer = Payer::with(&server, 1_000_000).await;
@@ -88,13 +88,16 @@ fn event(received: &Received) -> Value {
     serde_json::from_slice(&received.body).expect("JSON")
 }
 
-/// The statuses that were told about each payment, in the order in which they came.
+/// The statuses that came about each payment, in the order in which they came.
 fn statuses(received: &[Received]) -> BTreeMap<String, Vec<String>> {
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut notified: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for event in received.iter().map(event).filter(|event| event["type"] == "OUTGOING_PAYMENT") {
-        told.entry(text(&event["data"]["id"])).or_default().push(text(&event["data"]["status"]));
+        notified
+            .entry(text(&event["data"]["id"]))
+            .or_default()
+            .push(text(&event["data"]["status"]));
     }
-    told
+    notified
 }
 
 /// Without what came again.
@@ -107,44 +110,44 @@ const WHOLE: [&str; 3] = ["PENDING", "PROCESSING", "COMPLETED"];
 
 #[tokio::test]
 async fn every_change_of_a_payment_arrives_once_and_in_order() {
-    let mut told = Told::new().await;
+    let mut notified = Notified::new().await;
     let mut expected = BTreeMap::new();
     for _ in 0..20 {
-        expected.insert(told.pay().await, WHOLE.map(str::to_owned).to_vec());
+        expected.insert(notified.pay().await, WHOLE.map(str::to_owned).to_vec());
     }
-    told.pass(5_000).await;
-    let received = told.receiver.take();
+    notified.pass(5_000).await;
+    let received = notified.receiver.take();
     assert_eq!(statuses(&received), expected);
     for received in &received {
         assert_eq!(received.header("webhook-id"), text(&event(received)["id"]));
     }
-    told.deliver().await;
-    assert!(told.receiver.take().is_empty());
-    let deliveries = told.deliveries("?status=DELIVERED&type=OUTGOING_PAYMENT&limit=100").await;
+    notified.deliver().await;
+    assert!(notified.receiver.take().is_empty());
+    let deliveries = notified.deliveries("?status=DELIVERED&type=OUTGOING_PAYMENT&limit=100").await;
     assert_eq!(deliveries.len(), 60);
     for delivery in deliveries {
         let attempts = delivery["attempts"].as_array().expect("attempts");
         assert_eq!((attempts.len(), &attempts[0]["responseStatus"]), (1, &json!(200)));
     }
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn a_resource_that_fails_holds_up_nothing_but_itself() {
-    let mut told = Told::new().await;
-    let poisoned = told.pay().await;
+    let mut notified = Notified::new().await;
+    let poisoned = notified.pay().await;
     let bad = poisoned.clone();
-    told.receiver.answer_by(move |received| {
+    notified.receiver.answer_by(move |received| {
         let is_bad = event(received)["data"]["id"] == json!(bad);
         Answer::status(if is_bad { 500 } else { 200 }).body("an answer")
     });
-    let other = told.pay().await;
-    told.pass(5_000).await;
-    let seen = statuses(&told.receiver.take());
+    let other = notified.pay().await;
+    notified.pass(5_000).await;
+    let seen = statuses(&notified.receiver.take());
     assert_eq!(seen[&other], WHOLE);
     assert!(seen[&poisoned].iter().all(|status| status == "PENDING"), "{seen:?}");
     let query = format!("?resourceId={poisoned}");
-    let mut waiting = told.deliveries(&query).await;
+    let mut waiting = notified.deliveries(&query).await;
     waiting.reverse();
     assert_eq!(waiting.len(), 3);
     assert!(waiting.iter().all(|delivery| delivery["status"] == "PENDING"), "{waiting:?}");
@@ -159,94 +162,118 @@ async fn a_resource_that_fails_holds_up_nothing_but_itself() {
         assert_eq!(behind["waitingFor"], waiting[0]["id"]);
         assert_eq!(behind["nextAttemptAt"], waiting[0]["nextAttemptAt"]);
     }
-    told.receiver.answer(Answer::status(204));
-    told.pass(60_000).await;
-    assert_eq!(statuses(&told.receiver.take())[&poisoned], WHOLE);
-    told.server.verify();
+    // One that is sent again still waits for those before it, and says so.
+    let retry = async |delivery: &Value| {
+        let path = format!("/webhooks/deliveries/{}/retry", text(&delivery["id"]));
+        notified.payer.client.post(&path, &json!({})).await.expect(200).clone()
+    };
+    let again = retry(&waiting[1]).await;
+    assert_eq!(again["waitingFor"], waiting[0]["id"]);
+    assert_eq!(again["nextAttemptAt"], waiting[0]["nextAttemptAt"]);
+    notified.receiver.answer(Answer::status(204));
+    // The first is sent again at once, and so are those behind it.
+    let again = retry(&waiting[0]).await;
+    assert!(again.get("waitingFor").is_none(), "{again}");
+    notified.deliver().await;
+    assert_eq!(statuses(&notified.receiver.take())[&poisoned], WHOLE);
+    notified.server.verify();
+}
+
+#[tokio::test]
+async fn those_behind_a_delivery_that_failed_are_attempted_with_it() {
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(500));
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
+    notified.receiver.take();
+    notified.receiver.answer(Answer::status(200));
+    notified.pass(60_000).await;
+    assert_eq!(statuses(&notified.receiver.take())[&payment], WHOLE);
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn an_endpoint_that_is_away_is_asked_now_and_then_and_gets_everything_when_it_is_back() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(503));
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(503));
     let mut payments = Vec::new();
     for _ in 0..30 {
-        payments.push(told.pay().await);
+        payments.push(notified.pay().await);
     }
-    told.pass(5_000).await;
+    notified.pass(5_000).await;
     // A day in steps of ten minutes: the pauses grow to half an hour.
-    told.receiver.take();
+    notified.receiver.take();
     let mut asked = 0;
     for _ in 0..24 * 6 {
-        told.pass(600_000).await;
-        asked += told.receiver.take().len();
+        notified.pass(600_000).await;
+        asked += notified.receiver.take().len();
     }
     assert!((40..=70).contains(&asked), "asked {asked} times in a day");
-    told.receiver.answer(Answer::status(200));
-    told.pass(1_800_000).await;
-    let seen = statuses(&told.receiver.take());
+    notified.receiver.answer(Answer::status(200));
+    notified.pass(1_800_000).await;
+    let seen = statuses(&notified.receiver.take());
     for payment in payments {
         assert_eq!(seen[&payment], WHOLE);
     }
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
-async fn after_a_week_nothing_is_attempted_until_somebody_asks_for_it() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::closed());
-    let payment = told.pay().await;
-    told.pass(5_000).await;
+async fn after_a_week_nothing_is_attempted_until_a_client_asks_for_it() {
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::closed());
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
     for _ in 0..8 * 24 {
-        told.pass(3_600_000).await;
+        notified.pass(3_600_000).await;
     }
-    let dead = told.deliveries(&format!("?resourceId={payment}&status=DEAD")).await;
+    let dead = notified.deliveries(&format!("?resourceId={payment}&status=DEAD")).await;
     assert_eq!(dead.len(), 3, "{dead:?}");
-    told.receiver.take();
-    told.receiver.answer(Answer::status(200));
-    told.pass(3_600_000).await;
-    assert!(statuses(&told.receiver.take()).is_empty());
+    notified.receiver.take();
+    notified.receiver.answer(Answer::status(200));
+    notified.pass(3_600_000).await;
+    assert!(statuses(&notified.receiver.take()).is_empty());
     let first = dead.last().expect("a delivery");
     let path = format!("/webhooks/deliveries/{}/retry", text(&first["id"]));
-    let again = told.payer.client.post(&path, &json!({})).await.expect(200).clone();
+    let again = notified.payer.client.post(&path, &json!({})).await.expect(200).clone();
     assert_eq!(again["status"], "PENDING");
-    told.deliver().await;
-    let received = told.receiver.take();
+    notified.deliver().await;
+    let received = notified.receiver.take();
     assert_eq!(received.len(), 1);
     assert_eq!(event(&received[0])["id"], first["eventId"]);
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn answers_end_a_delivery_as_the_contract_says() {
-    let mut told = Told::new().await;
+    let mut notified = Notified::new().await;
     for (answer, status) in [(200, "DELIVERED"), (204, "DELIVERED"), (409, "DELIVERED")] {
-        told.receiver.answer(Answer::status(answer));
-        let payment = told.pay().await;
-        told.deliver().await;
-        let rows = told.deliveries(&format!("?resourceId={payment}")).await;
+        notified.receiver.answer(Answer::status(answer));
+        let payment = notified.pay().await;
+        notified.deliver().await;
+        let rows = notified.deliveries(&format!("?resourceId={payment}")).await;
         assert_eq!(rows[0]["status"], status, "{answer}");
     }
     for answer in [301, 400, 404, 500] {
-        told.receiver.answer(Answer::status(answer));
-        let payment = told.pay().await;
-        told.deliver().await;
-        let rows = told.deliveries(&format!("?resourceId={payment}")).await;
+        notified.receiver.answer(Answer::status(answer));
+        let payment = notified.pay().await;
+        notified.deliver().await;
+        let rows = notified.deliveries(&format!("?resourceId={payment}")).await;
         assert_eq!((&rows[0]["status"], rows.len()), (&json!("PENDING"), 1), "{answer}");
-        told.receiver.answer(Answer::status(200));
-        told.pass(5_000).await;
+        notified.receiver.answer(Answer::status(200));
+        notified.pass(5_000).await;
     }
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn a_list_about_a_resource_is_counted_and_only_its_own_platforms() {
-    let mut told = Told::new().await;
-    let payment = told.pay().await;
-    told.deliver().await;
-    let other = Payer::with(&told.server, 1_000_000).await;
+    let mut notified = Notified::new().await;
+    let payment = notified.pay().await;
+    notified.deliver().await;
+    let other = Payer::with(&notified.server, 1_000_000).await;
     let path = format!("/webhooks/deliveries?resourceId={payment}");
-    for (client, listed) in [(&told.payer.client, true), (&other.client, false)] {
+    for (client, listed) in [(&notified.payer.client, true), (&other.client, false)] {
         let list = client.get(&path).await.expect(200).clone();
         let rows = list["data"].as_array().expect("rows").len();
         assert_eq!((rows > 0, &list["totalCount"]), (listed, &json!(rows)));
@@ -255,126 +282,126 @@ async fn a_list_about_a_resource_is_counted_and_only_its_own_platforms() {
 
 #[tokio::test]
 async fn an_endpoint_that_is_gone_gets_nothing_until_it_is_set_again() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(410));
-    let payment = told.pay().await;
-    told.pass(5_000).await;
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(410));
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
     // Of the payment and of the account: neither waits for the other.
-    assert_eq!(told.receiver.take().len(), 2);
-    let dead = told.deliveries(&format!("?resourceId={payment}")).await;
+    assert_eq!(notified.receiver.take().len(), 2);
+    let dead = notified.deliveries(&format!("?resourceId={payment}")).await;
     assert!(dead.iter().all(|delivery| delivery["status"] == "DEAD"), "{dead:?}");
-    told.receiver.answer(Answer::status(200));
-    told.pay().await;
-    told.pass(600_000).await;
-    assert!(told.receiver.take().is_empty());
+    notified.receiver.answer(Answer::status(200));
+    notified.pay().await;
+    notified.pass(600_000).await;
+    assert!(notified.receiver.take().is_empty());
     let path = format!("/webhooks/deliveries/{}/retry", text(&dead[0]["id"]));
-    let refused = told.payer.client.post(&path, &json!({})).await;
+    let refused = notified.payer.client.post(&path, &json!({})).await;
     refused.refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
-    let url = told.receiver.url("/new");
-    let client = &told.payer.client;
+    let url = notified.receiver.url("/new");
+    let client = &notified.payer.client;
     client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
-    let payment = told.pay().await;
-    told.pass(5_000).await;
-    assert_eq!(statuses(&told.receiver.take())[&payment], WHOLE);
-    told.server.verify();
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
+    assert_eq!(statuses(&notified.receiver.take())[&payment], WHOLE);
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn a_removed_endpoint_gets_nothing_until_one_is_set() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(500));
-    let waiting = told.pay().await;
-    told.deliver().await;
-    assert_eq!(told.receiver.take().len(), 2);
-    let client = told.payer.client.clone();
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(500));
+    let waiting = notified.pay().await;
+    notified.deliver().await;
+    assert_eq!(notified.receiver.take().len(), 2);
+    let client = notified.payer.client.clone();
     client.patch("/config", &json!({ "webhookEndpoint": null })).await.expect(200);
-    told.receiver.answer(Answer::status(200));
-    told.pay().await;
-    told.pass(600_000).await;
-    assert!(told.receiver.take().is_empty());
-    let dead = told.deliveries(&format!("?resourceId={waiting}")).await;
+    notified.receiver.answer(Answer::status(200));
+    notified.pay().await;
+    notified.pass(600_000).await;
+    assert!(notified.receiver.take().is_empty());
+    let dead = notified.deliveries(&format!("?resourceId={waiting}")).await;
     assert!(dead.iter().all(|delivery| delivery["status"] == "DEAD"), "{dead:?}");
     let path = format!("/webhooks/deliveries/{}/retry", text(&dead[0]["id"]));
     let refused = client.post(&path, &json!({})).await;
     let message = text(&refused.body["message"]);
     refused.refused(400, "WEBHOOK_ENDPOINT_NOT_SET");
     assert!(!message.contains("410"), "{message}");
-    told.server.verify();
-    let url = told.receiver.url("/new");
+    notified.server.verify();
+    let url = notified.receiver.url("/new");
     client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
-    let payment = told.pay().await;
-    told.pass(5_000).await;
-    assert_eq!(statuses(&told.receiver.take())[&payment], WHOLE);
-    told.server.verify();
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
+    assert_eq!(statuses(&notified.receiver.take())[&payment], WHOLE);
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn who_asks_to_be_left_alone_is() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(429).header("retry-after", "120"));
-    told.pay().await;
-    told.deliver().await;
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(429).header("retry-after", "120"));
+    notified.pay().await;
+    notified.deliver().await;
     // Of the payment and of the account: neither waits for the other.
-    assert_eq!(told.receiver.take().len(), 2);
-    told.receiver.answer(Answer::status(200));
-    told.pay().await;
-    told.pass(110_000).await;
-    assert!(told.receiver.take().is_empty());
-    told.pass(30_000).await;
-    assert_eq!(statuses(&told.receiver.take()).len(), 2);
+    assert_eq!(notified.receiver.take().len(), 2);
+    notified.receiver.answer(Answer::status(200));
+    notified.pay().await;
+    notified.pass(110_000).await;
+    assert!(notified.receiver.take().is_empty());
+    notified.pass(30_000).await;
+    assert_eq!(statuses(&notified.receiver.take()).len(), 2);
 }
 
 #[tokio::test]
 async fn an_endpoint_that_hangs_holds_up_no_other_platform() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(200).held());
-    let other = Payer::with(&told.server, 1_000_000).await;
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(200).held());
+    let other = Payer::with(&notified.server, 1_000_000).await;
     let external = other.bank("789").await;
     let fast = Receiver::start().expect("a receiver");
     let url = fast.url("/");
     other.client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
     for _ in 0..100 {
-        told.pay().await;
+        notified.pay().await;
         other.client.post("/transfer-out", &transfer(&other.usd, &external, 1)).await.expect(201);
     }
-    told.server.pass(5_000).await;
-    let told_other = async {
+    notified.server.pass(5_000).await;
+    let notify_other = async {
         loop {
-            let step = told.dispatcher.step().await.expect("a step");
+            let step = notified.dispatcher.step().await.expect("a step");
             let payments = statuses(&fast.received());
-            if payments.len() == 100 && payments.values().all(|told| *told == WHOLE) {
+            if payments.len() == 100 && payments.values().all(|came| *came == WHOLE) {
                 return;
             }
             if !step.more {
-                told.dispatcher.attempted().await;
+                notified.dispatcher.attempted().await;
             }
         }
     };
     // The one that hangs is still being asked when the other has everything.
-    let within = tokio::time::timeout(Duration::from_secs(10), told_other).await;
+    let within = tokio::time::timeout(Duration::from_secs(10), notify_other).await;
     assert!(within.is_ok(), "{:?}", statuses(&fast.received()).len());
-    assert!(told.dispatcher.under_way() > 0);
-    told.receiver.release();
+    assert!(notified.dispatcher.under_way() > 0);
+    notified.receiver.release();
 }
 
 #[tokio::test]
 async fn what_was_not_kept_when_the_server_died_is_delivered_by_the_next() {
-    let mut told = Told::new().await;
-    let payment = told.pay().await;
-    told.server.pass(5_000).await;
-    // The attempts are made, and nobody writes down what came of them.
-    told.receiver.answer(Answer::status(200).held());
-    told.dispatcher.step().await.expect("a step");
-    told.dispatcher.step().await.expect("a step");
-    told.receiver.wait_for(1).await.expect("the first");
-    told.receiver.answer(Answer::status(200));
-    told.receiver.release();
-    while told.dispatcher.under_way() > 0 {
-        told.dispatcher.attempted().await;
+    let mut notified = Notified::new().await;
+    let payment = notified.pay().await;
+    notified.server.pass(5_000).await;
+    // The attempts are made, and their outcomes are not written.
+    notified.receiver.answer(Answer::status(200).held());
+    notified.dispatcher.step().await.expect("a step");
+    notified.dispatcher.step().await.expect("a step");
+    notified.receiver.wait_for(1).await.expect("the first");
+    notified.receiver.answer(Answer::status(200));
+    notified.receiver.release();
+    while notified.dispatcher.under_way() > 0 {
+        notified.dispatcher.attempted().await;
     }
-    assert_eq!(statuses(&told.receiver.received())[&payment], WHOLE);
-    assert!(told.is_nothing_written().await);
-    let Told { server, receiver, dispatcher, payer, .. } = told;
+    assert_eq!(statuses(&notified.receiver.received())[&payment], WHOLE);
+    assert!(notified.is_nothing_written().await);
+    let Notified { server, receiver, dispatcher, payer, .. } = notified;
     drop((dispatcher, payer));
     let server = server.restart();
     let mut dispatcher = Dispatcher::new(server.app.clone());
@@ -384,7 +411,7 @@ async fn what_was_not_kept_when_the_server_died_is_delivered_by_the_next() {
     server.verify();
 }
 
-/// A database that is at work until it is told to go on.
+/// A database that is at work until it is let go on.
 struct Blocked {
     store: Store,
     go_on: mpsc::Sender<()>,
@@ -394,14 +421,14 @@ struct Blocked {
 impl Blocked {
     async fn new(store: &Store) -> Self {
         let (store, mut waiting) = (store.clone(), JoinSet::new());
-        let (go_on, told) = mpsc::channel();
+        let (go_on, released) = mpsc::channel();
         let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
         waiting.spawn({
             let store = store.clone();
             async move {
                 let work = store.write(move |_| {
-                    begins.send(()).expect("somebody waits for it");
-                    told.recv().expect("it is told to go on");
+                    begins.send(()).expect("the test waits for it");
+                    released.recv().expect("it is let go on");
                     Ok::<_, StoreError>(())
                 });
                 work.await.is_ok()
@@ -435,78 +462,78 @@ impl Blocked {
 
 #[tokio::test]
 async fn what_the_database_refused_to_keep_is_kept_later_and_sent_once() {
-    let mut told = Told::new().await;
+    let mut notified = Notified::new().await;
     let mut expected = BTreeMap::new();
     for _ in 0..5 {
-        expected.insert(told.pay().await, WHOLE.map(str::to_owned).to_vec());
+        expected.insert(notified.pay().await, WHOLE.map(str::to_owned).to_vec());
     }
-    told.server.pass(5_000).await;
-    told.dispatcher.step().await.expect("a step");
-    while told.dispatcher.under_way() > 0 {
-        told.dispatcher.attempted().await;
+    notified.server.pass(5_000).await;
+    notified.dispatcher.step().await.expect("a step");
+    while notified.dispatcher.under_way() > 0 {
+        notified.dispatcher.attempted().await;
     }
-    let mut database = Blocked::new(told.server.app.store()).await;
+    let mut database = Blocked::new(notified.server.app.store()).await;
     database.fill().await;
     for _ in 0..2 {
-        told.dispatcher.step().await.expect_err("the queue of the database is full");
+        notified.dispatcher.step().await.expect_err("the queue of the database is full");
     }
     database.go_on().await;
-    assert!(told.is_nothing_written().await);
-    told.deliver().await;
-    let received = told.receiver.take();
+    assert!(notified.is_nothing_written().await);
+    notified.deliver().await;
+    let received = notified.receiver.take();
     assert_eq!(first_arrivals(received.clone()).len(), received.len(), "some came twice");
     assert_eq!(statuses(&received), expected);
-    let kept = told.deliveries("?limit=100&type=OUTGOING_PAYMENT").await;
+    let kept = notified.deliveries("?limit=100&type=OUTGOING_PAYMENT").await;
     assert_eq!(kept.len(), 15);
     for delivery in kept {
         let attempts = delivery["attempts"].as_array().expect("attempts");
         assert_eq!((&delivery["status"], attempts.len()), (&json!("DELIVERED"), 1));
     }
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn the_next_event_of_a_resource_does_not_wait_for_the_database() {
-    let mut told = Told::new().await;
-    let client = told.payer.client.clone();
+    let mut notified = Notified::new().await;
+    let client = notified.payer.client.clone();
     let start = client.get("/events?start=latest").await.expect(200)["nextCursor"].clone();
-    let payment = told.pay().await;
-    told.server.pass(5_000).await;
+    let payment = notified.pay().await;
+    notified.server.pass(5_000).await;
     let events = rows(&client, &format!("/events?limit=100&cursor={}", text(&start))).await.len();
-    let database = Blocked::new(told.server.app.store()).await;
+    let database = Blocked::new(notified.server.app.store()).await;
     let steps = async {
         loop {
-            told.dispatcher.step().await.expect("a step");
-            told.dispatcher.attempted().await;
+            notified.dispatcher.step().await.expect("a step");
+            notified.dispatcher.attempted().await;
         }
     };
     let received = tokio::select! {
         () = steps => Vec::new(),
-        received = told.receiver.wait_for(events) => received.expect("all of them"),
+        received = notified.receiver.wait_for(events) => received.expect("all of them"),
     };
     assert_eq!(statuses(&received)[&payment], WHOLE);
     database.go_on().await;
-    told.deliver().await;
-    let received = told.receiver.take();
+    notified.deliver().await;
+    let received = notified.receiver.take();
     assert_eq!(statuses(&first_arrivals(received))[&payment], WHOLE);
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
 async fn events_of_a_time_are_sent_again_in_their_own_bytes() {
-    let mut told = Told::new().await;
-    let payment = told.pay().await;
-    told.pass(5_000).await;
-    let first = told.receiver.take();
-    let client = &told.payer.client;
+    let mut notified = Notified::new().await;
+    let payment = notified.pay().await;
+    notified.pass(5_000).await;
+    let first = notified.receiver.take();
+    let client = &notified.payer.client;
     let body = json!({
         "from": "2020-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z", "types": ["OUTGOING_PAYMENT"],
     });
     let replay = || client.send("POST", "/webhooks/replay", Call::json(&body).key("again"));
     assert_eq!(replay().await.expect(200), &json!({ "events": 3 }));
     assert_eq!(replay().await.expect(200), &json!({ "events": 3 }));
-    told.deliver().await;
-    let again = told.receiver.take();
+    notified.deliver().await;
+    let again = notified.receiver.take();
     assert_eq!(statuses(&again)[&payment], WHOLE);
     let bodies = |all: &[Received]| {
         let payments = all.iter().filter(|it| event(it)["type"] == "OUTGOING_PAYMENT");
@@ -514,9 +541,9 @@ async fn events_of_a_time_are_sent_again_in_their_own_bytes() {
     };
     assert_eq!(bodies(&first), bodies(&again));
     let nothing = json!({ "from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z" });
-    let none = told.payer.client.post("/webhooks/replay", &nothing).await;
+    let none = notified.payer.client.post("/webhooks/replay", &nothing).await;
     assert_eq!(none.expect(200), &json!({ "events": 0 }));
-    told.server.verify();
+    notified.server.verify();
 }
 
 #[tokio::test]
@@ -534,13 +561,13 @@ async fn events_can_be_pulled_in_their_order_and_none_is_missed() {
         server.pass(5_000).await;
     }
     let mut cursor = text(&start["nextCursor"]);
-    let (mut told, mut ids): (BTreeMap<String, Vec<String>>, Vec<String>) = Default::default();
+    let (mut notified, mut ids): (BTreeMap<String, Vec<String>>, Vec<String>) = Default::default();
     loop {
         let path = format!("/events?cursor={cursor}&limit=4&type=OUTGOING_PAYMENT");
         let page = payer.client.get(&path).await.expect(200).clone();
         for event in page["data"].as_array().expect("events") {
             let data = &event["data"];
-            told.entry(text(&data["id"])).or_default().push(text(&data["status"]));
+            notified.entry(text(&data["id"])).or_default().push(text(&data["status"]));
             ids.push(text(&event["id"]));
         }
         cursor = text(&page["nextCursor"]);
@@ -548,7 +575,7 @@ async fn events_can_be_pulled_in_their_order_and_none_is_missed() {
             break;
         }
     }
-    assert_eq!(told, expected);
+    assert_eq!(notified, expected);
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 15);
@@ -560,21 +587,21 @@ async fn events_can_be_pulled_in_their_order_and_none_is_missed() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_set_is_told_so_once() {
-    let mut told = Told::new().await;
-    told.receiver.answer(Answer::status(500));
-    let url = told.receiver.url("/other");
-    let client = &told.payer.client;
+async fn an_endpoint_that_is_set_is_notified_once() {
+    let mut notified = Notified::new().await;
+    notified.receiver.answer(Answer::status(500));
+    let url = notified.receiver.url("/other");
+    let client = &notified.payer.client;
     client.patch("/config", &json!({ "webhookEndpoint": url })).await.expect(200);
-    told.deliver().await;
-    let received = told.receiver.take();
+    notified.deliver().await;
+    let received = notified.receiver.take();
     assert_eq!((received.len(), received[0].path.as_str()), (1, "/other"));
     let test = event(&received[0]);
     assert_eq!((&test["type"], &test["data"]), (&json!("TEST"), &json!({})));
-    told.pass(3_600_000).await;
-    assert!(told.receiver.take().is_empty());
-    let all = told.deliveries("?type=TEST").await;
+    notified.pass(3_600_000).await;
+    assert!(notified.receiver.take().is_empty());
+    let all = notified.deliveries("?type=TEST").await;
     let statuses: BTreeSet<_> = all.iter().map(|delivery| text(&delivery["status"])).collect();
     assert_eq!(statuses, ["DEAD", "DELIVERED"].map(str::to_owned).into());
-    told.server.verify();
+    notified.server.verify();
 }

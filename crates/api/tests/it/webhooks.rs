@@ -38,12 +38,12 @@ pub fn is_ecdsa(received: &Received, pem: &str, field: &str) -> bool {
     key.verify(&received.body, &signature).is_ok()
 }
 
-/// Tries the platform's endpoint out: what the client was told, and what the receiver got.
+/// Tries the platform's endpoint out: the client's answer, and the delivery.
 async fn try_out(client: &Client, receiver: &Receiver, path: &str) -> (Value, Received) {
-    let told = client.post(path, &json!({})).await.expect(200).clone();
+    let answer = client.post(path, &json!({})).await.expect(200).clone();
     let mut received = receiver.take();
     assert_eq!(received.len(), 1, "{received:?}");
-    (told, received.remove(0))
+    (answer, received.remove(0))
 }
 
 /// A receiver that is the endpoint of a platform, and its address.
@@ -63,9 +63,9 @@ async fn an_endpoint_is_tried_out_with_a_signed_event() {
     let keys = client.get("/webhooks/keys").await.expect(200).clone();
     assert!(keys.get("previous").is_none(), "{keys}");
     for path in ["/sandbox/webhooks/test", "/webhooks/test"] {
-        let (told, received) = try_out(&client, &receiver, path).await;
+        let (answer, received) = try_out(&client, &receiver, path).await;
         let expected = json!({ "response_status": 202, "url": url, "response_body": "hello" });
-        assert_eq!(told, expected);
+        assert_eq!(answer, expected);
         assert_eq!(received.path, "/hooks");
         assert_eq!(received.header("content-type"), "application/json");
         let event: Value = serde_json::from_slice(&received.body).expect("JSON");
@@ -139,7 +139,7 @@ async fn keys_outlive_a_restart() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_cannot_be_reached_is_told() {
+async fn an_endpoint_that_cannot_be_reached_is_reported() {
     let server = Server::new();
     let client = server.platform().await;
     client

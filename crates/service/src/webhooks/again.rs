@@ -1,4 +1,4 @@
-//! Deliveries that somebody wants to be made again.
+//! Deliveries that a client wants to be made again.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,57 @@ use domain::delivery::{self, Delivery, Draft, Plan};
 use domain::event::EventKind;
 use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
+use store::error::StoreError;
 use store::events::{Endpoint, Numbered};
+use store::outbox::Pending;
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{Error, REPLAYED_MAX};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners;
-use crate::webhooks::look_again;
+use crate::webhooks::wake_worker;
 
-/// Events that are read, and kept, together.
+/// Events that are read, and written, together.
 const AT_ONCE: u32 = 500;
 
-/// Sends the event of a delivery again, whatever became of it before.
-pub fn retry(
+/// A delivery that is sent again.
+#[derive(Debug, Clone)]
+pub struct Retried {
+    /// The delivery.
+    pub delivery: Delivery,
+    /// The first pending delivery about its resource, if it waits for that.
+    pub waits_for: Option<Pending>,
+}
+
+/// Sends the event of a delivery again, whatever became of it before. Those behind it about the
+/// same resource are due with it.
+pub async fn retry<R: Render<Retried>>(
+    app: &App,
+    keyed: Keyed,
+    id: DeliveryId,
+    render: R,
+) -> Result<Reply, Error> {
+    if let Some(reply) = answered(app, keyed).await? {
+        return Ok(reply);
+    }
+    let pending = app.store().read(move |view| {
+        let found = view.get::<Delivery>(&id)?;
+        let pending = found.map(|it| view.pending_deliveries(it.draft().resource, AT_ONCE));
+        Ok::<_, StoreError>(pending.transpose()?.unwrap_or_default())
+    });
+    let (pending, now) = (pending.await.map_err(Error::Store)?, app.now(keyed.ahead));
+    once(app, keyed, render, move |unit| send_one_again(unit, keyed.platform, id, &pending, now))
+        .await
+}
+
+fn send_one_again(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
     id: DeliveryId,
+    pending: &[Pending],
     now: Timestamp,
-) -> Result<Delivery, Error> {
+) -> Result<Retried, Error> {
     let found = unit.get::<Delivery>(&id)?;
     let delivery = found
         .filter(|delivery| delivery.draft().platform == platform)
@@ -33,8 +65,15 @@ pub fn retry(
     let moved = Delivery::clone(&delivery).apply(delivery::Event::SentAgain, now)?;
     let delivery = moved.now().clone();
     unit.move_delivery(moved);
-    look_again(unit, platform)?;
-    Ok(delivery)
+    let ordinal = delivery.draft().ordinal;
+    let behind = pending.iter().filter(|it| it.ordinal > ordinal && it.due_at > now);
+    let behind: Vec<_> = behind.map(|it| it.id).collect();
+    for behind in unit.get_all::<Delivery>(&behind)?.into_iter().flatten() {
+        unit.put_delivery(Delivery::clone(&behind).rescheduled(now));
+    }
+    wake_worker(unit, platform)?;
+    let waits_for = pending.first().filter(|first| first.ordinal < ordinal).copied();
+    Ok(Retried { delivery, waits_for })
 }
 
 fn demand_endpoint(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
@@ -103,7 +142,7 @@ async fn send_again(
                         None => unit.add_delivery(Delivery::pending(*draft, now)),
                     }
                 }
-                look_again(unit, platform)
+                wake_worker(unit, platform)
             })
             .await?;
     }

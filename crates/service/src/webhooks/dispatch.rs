@@ -1,4 +1,4 @@
-//! Delivers events (contract 7.4; reliability 5.2): the worker of the outbox.
+//! The webhook worker (contract 7.4; reliability 5.2): it delivers what is in the outbox.
 //!
 //! Each event has a row in `deliveries`, committed with it. The leader reads those that are due,
 //! attempts them, and writes the outcomes of many attempts in one unit of work. An outcome that was
@@ -10,11 +10,11 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use domain::delivery::{Delivery, Verdict};
-use domain::id::{DeliveryId, PlatformId};
+use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::events::{Endpoint, Outbox};
-use store::outbox::Due;
+use store::outbox::{Due, DueBy};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
@@ -22,22 +22,19 @@ use crate::app::App;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
 use crate::webhooks::exchange::{Exchange, exchange};
-use crate::webhooks::queue::{Attempted, Changes, Loaded, Made, Queue, What};
+use crate::webhooks::queue::{Attempted, Change, Ended, Loaded, Queue, What};
 use crate::webhooks::signature::Signer;
 
 /// How long an outcome stays unwritten while attempts go on, in milliseconds.
 const WRITTEN_WITHIN: i64 = 100;
 
-/// Changes that are written in one unit of work, unless one platform has more.
+/// Changes that are written in one unit of work.
 const WRITTEN_MAX: usize = 1_024;
-
-/// Deliveries of an endpoint that is gone that are given up in one step.
-const GIVEN_UP_MAX: u32 = 512;
 
 /// How often the backlog is counted, in milliseconds.
 const MEASURED_EVERY: i64 = 10_000;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Whether this server delivers; if not, another one does.
@@ -48,17 +45,14 @@ pub struct Step {
     pub next: Option<Timestamp>,
 }
 
-/// Changes of some platforms.
-type Batch = Arc<Vec<(PlatformId, Changes)>>;
-
 /// Delivers the events of all platforms.
 pub struct Dispatcher {
     app: App,
     leadership: Option<Leadership>,
     queues: HashMap<PlatformId, Queue>,
-    attempts: JoinSet<Made>,
-    /// Changes that could not be written yet.
-    unwritten: Option<Batch>,
+    attempts: JoinSet<Ended>,
+    /// Changes that could not be written yet, oldest first.
+    unwritten: Vec<Change>,
     measured_at: Option<Timestamp>,
     /// Whether no attempt is begun any more.
     is_stopped: bool,
@@ -72,20 +66,20 @@ impl Dispatcher {
             leadership: None,
             queues: HashMap::new(),
             attempts: JoinSet::new(),
-            unwritten: None,
+            unwritten: Vec::new(),
             measured_at: None,
             is_stopped: false,
         }
     }
 
-    /// Begins the attempts whose turn it is as others end, until there is something for a step to
-    /// do or none is under way any more; for ever if none is from the start.
+    /// Begins attempts as others end, until there is something for a step to do or none is under
+    /// way any more; for ever if none is from the start.
     pub async fn attempted(&mut self) {
         loop {
             let Some(ended) = self.attempts.join_next().await else {
                 return std::future::pending().await;
             };
-            if ended.is_ok_and(|made| self.ended(made)) || self.attempts.is_empty() {
+            if ended.is_ok_and(|ended| self.ended(ended)) || self.attempts.is_empty() {
                 return;
             }
         }
@@ -108,10 +102,11 @@ impl Dispatcher {
             self.leadership = Some(leadership);
         }
         while let Some(ended) = self.attempts.try_join_next() {
-            if let Ok(made) = ended {
-                self.ended(made);
+            if let Ok(ended) = ended {
+                self.ended(ended);
             }
         }
+        self.log_failing().await?;
         let written = self.write(leadership).await;
         if matches!(written, Err(Error::Superseded)) {
             self.forget();
@@ -126,7 +121,7 @@ impl Dispatcher {
         let more = self
             .queues
             .values()
-            .any(|queue| queue.has_changes() || (!self.is_stopped && queue.is_busy()));
+            .any(|queue| !queue.changes.is_empty() || (!self.is_stopped && queue.is_busy()));
         Ok(Step { is_ours: true, more, next: self.next_at(&due) })
     }
 
@@ -143,7 +138,7 @@ impl Dispatcher {
             let paused_until = queue.pace.paused_until().filter(|_| !queue.is_gone);
             let next_at = paused_until.max(due.next_at).filter(|_| due.next_at.is_some())?;
             let next_at = queue.platform.ahead.on_server(next_at);
-            // What is due and here is attempted as others end.
+            // Deliveries that are due and here are attempted as others end.
             (next_at > now || queue.is_empty()).then_some(next_at)
         });
         let ends_at = now.plus_millis(WRITTEN_WITHIN);
@@ -154,7 +149,7 @@ impl Dispatcher {
     fn forget(&mut self) {
         self.leadership = None;
         self.queues.clear();
-        self.unwritten = None;
+        self.unwritten.clear();
         self.attempts.abort_all();
         self.attempts = JoinSet::new();
     }
@@ -167,8 +162,8 @@ impl Dispatcher {
                 biased;
                 done = &mut work => return done,
                 Some(ended) = self.attempts.join_next() => {
-                    if let Ok(made) = ended {
-                        self.ended(made);
+                    if let Ok(ended) = ended {
+                        self.ended(ended);
                     }
                 }
             }
@@ -176,12 +171,12 @@ impl Dispatcher {
     }
 
     /// Learns from an attempt, and begins the next one. Whether there is something for a step.
-    fn ended(&mut self, made: Made) -> bool {
-        let id = made.platform;
+    fn ended(&mut self, ended: Ended) -> bool {
+        let id = ended.platform;
         let schedule = self.app.env().webhooks.schedule;
         let Some(queue) = self.queues.get_mut(&id) else { return false };
         let now = self.app.now(queue.platform.ahead);
-        let outcome = match queue.ended(made, &schedule, now) {
+        let outcome = match queue.ended(ended, &schedule, now) {
             Some(Verdict::Received) => "received",
             Some(Verdict::Gone) => "gone",
             Some(Verdict::Failed) => "failed",
@@ -194,63 +189,34 @@ impl Dispatcher {
 
     /// Writes everything that has happened, many platforms in one unit of work.
     async fn write(&mut self, leadership: Leadership) -> Result<(), Error> {
-        while let Some(batch) = self.unwritten.take().or_else(|| self.next_batch()) {
-            // Tried again with the next step if anything fails.
-            self.unwritten = Some(Arc::clone(&batch));
-            let released = self.released(&batch).await?;
-            let (app, changes) = (self.app.clone(), Arc::clone(&batch));
+        for queue in self.queues.values_mut() {
+            self.unwritten.append(&mut queue.changes);
+        }
+        while !self.unwritten.is_empty() {
+            let count = self.unwritten.len().min(WRITTEN_MAX);
+            let changes: Arc<[Change]> = self.unwritten[..count].into();
+            let (app, unit_changes) = (self.app.clone(), Arc::clone(&changes));
             let unit_app = app.clone();
             let write = app.store().write(move |unit| {
                 leadership.check(&unit_app, unit)?;
-                changes.iter().try_for_each(|(id, changes)| write_changes(unit, *id, changes))?;
-                release(unit, &released)
+                write_changes(unit, &unit_changes)
             });
+            // The next step tries again if this fails.
             self.meanwhile(write).await?;
-            self.unwritten = None;
-            for (id, changes) in batch.iter() {
-                if let Some(queue) = self.queues.get_mut(id) {
-                    queue.written(changes);
+            self.unwritten.drain(..count);
+            for change in &*changes {
+                if let Some(queue) = self.queues.get_mut(&change.platform) {
+                    queue.written(change);
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes changes of some platforms.
-    fn next_batch(&mut self) -> Option<Batch> {
-        let (mut batch, mut count) = (Vec::new(), 0);
-        for (id, queue) in &mut self.queues {
-            if count < WRITTEN_MAX && queue.has_changes() {
-                let changes = queue.take_changes();
-                count += changes.changes.len();
-                batch.push((*id, changes));
-            }
-        }
-        (!batch.is_empty()).then(|| Arc::new(batch))
-    }
-
-    /// The held deliveries that are held no longer once these changes are written.
-    async fn released(&mut self, batch: &Batch) -> Result<Vec<DeliveryId>, Error> {
-        let resources = batch.iter().flat_map(|(_, changes)| changes.released.iter().copied());
-        let resources: Vec<_> = resources.collect();
-        if resources.is_empty() {
-            return Ok(Vec::new());
-        }
-        let app = self.app.clone();
-        let read = app.store().read(move |view| {
-            let mut held = Vec::new();
-            for resource in resources {
-                held.extend(view.held_deliveries(resource)?);
-            }
-            Ok(held)
-        });
-        self.meanwhile(read).await.map_err(Error::Store)
-    }
-
     /// Brings the queue of a platform up to date, and begins attempts.
     async fn refresh(&mut self, due: &Due) -> Result<(), Error> {
         let Outbox { platform: id, revision, endpoint, .. } = due.outbox;
-        if !self.queues.contains_key(&id) && due.next_at.is_none() && !due.has_held {
+        if !self.queues.contains_key(&id) && due.next_at.is_none() {
             return Ok(());
         }
         let app = self.app.clone();
@@ -268,62 +234,40 @@ impl Dispatcher {
             }
         }
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
-        let now = app.now(queue.platform.ahead);
-        match endpoint {
-            Endpoint::Open => {
-                self.read(id, due.next_at, now).await?;
-            }
-            Endpoint::Gone | Endpoint::None => {
-                queue.close();
-                if due.next_at.is_some() || due.has_held {
-                    self.give_up(id, now).await?;
-                }
-            }
+        if endpoint != Endpoint::Open {
+            queue.close();
         }
+        self.read(id, due.next_at).await?;
         self.begin(id);
         Ok(())
     }
 
-    /// Reads deliveries of a platform that are due.
-    async fn read(
-        &mut self,
-        id: PlatformId,
-        next_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<(), Error> {
+    /// Reads deliveries of a platform that are due; all of one whose endpoint is gone.
+    async fn read(&mut self, id: PlatformId, next_at: Option<Timestamp>) -> Result<(), Error> {
+        let app = self.app.clone();
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
-        let recovered_at = queue.pace.recovered_at;
-        let is_due = next_at.is_some_and(|next_at| next_at <= now || recovered_at.is_some());
+        let now = app.now(queue.platform.ahead);
+        let everything = queue.is_gone.then_some(Timestamp::from_millis(i64::MAX));
+        let untouched_since = everything.or(queue.recovered_at);
+        let is_due = next_at.is_some_and(|next_at| next_at <= now || untouched_since.is_some());
         let Some(limit) = queue.reads(now).filter(|_| is_due && !self.is_stopped) else {
             queue.has_more &= is_due && !queue.pace.is_paused(now);
             return Ok(());
         };
-        let app = self.app.clone();
         let (limit, known) = (u32::try_from(limit).unwrap_or(u32::MAX), queue.known.clone());
-        let found =
-            app.store().read(move |view| view.due_deliveries(id, now, recovered_at, &known, limit));
+        let by = DueBy { now, untouched_since };
+        let found = app.store().read(move |view| view.due_deliveries(id, by, &known, limit));
         let (found, has_more) = self.meanwhile(found).await.map_err(Error::Store)?;
         let Some(queue) = self.queues.get_mut(&id) else { return Ok(()) };
         queue.has_more = has_more;
-        if !has_more && queue.pace.recovered_at == recovered_at {
-            queue.pace.recovered_at = None;
-        }
-        queue.accept(found, now);
-        Ok(())
-    }
-
-    /// Gives up some deliveries of an endpoint that is gone.
-    async fn give_up(&mut self, id: PlatformId, now: Timestamp) -> Result<(), Error> {
-        let app = self.app.clone();
-        let found = app.store().read(move |view| view.pending_deliveries(id, now, GIVEN_UP_MAX));
-        let found = self.meanwhile(found).await.map_err(Error::Store)?;
-        if let Some(queue) = self.queues.get_mut(&id) {
-            found.iter().for_each(|delivery| queue.give_up(delivery, now));
+        let is_any_attempted = queue.accept(found, now);
+        if queue.recovered_at == untouched_since && !(has_more && is_any_attempted) {
+            queue.recovered_at = None;
         }
         Ok(())
     }
 
-    /// Begins every attempt at a platform's endpoint whose turn it is.
+    /// Begins every attempt at a platform's endpoint that may be made now.
     fn begin(&mut self, id: PlatformId) {
         if self.is_stopped {
             return;
@@ -341,7 +285,30 @@ impl Dispatcher {
         }
     }
 
-    /// Tells how much waits, and for how long.
+    /// Logs endpoints that began or stopped failing, with how many deliveries wait for them.
+    async fn log_failing(&mut self) -> Result<(), Error> {
+        let changed: Vec<_> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.pace.is_failing() != queue.is_logged_failing)
+            .map(|(id, _)| *id)
+            .collect();
+        for platform in changed {
+            let app = self.app.clone();
+            let waiting = self.meanwhile(app.store().read(move |view| view.backlog_of(platform)));
+            let waiting = waiting.await.map_err(Error::Store)?;
+            let Some(queue) = self.queues.get_mut(&platform) else { continue };
+            queue.is_logged_failing = queue.pace.is_failing();
+            if queue.is_logged_failing {
+                tracing::info!(%platform, waiting, "webhook endpoint began failing");
+            } else {
+                tracing::info!(%platform, waiting, "webhook endpoint stopped failing");
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures how much waits, and for how long.
     async fn measure(&mut self) -> Result<(), Error> {
         let now = self.app.server_now();
         if self.measured_at.is_some_and(|at| now < at.plus_millis(MEASURED_EVERY)) {
@@ -358,13 +325,10 @@ impl Dispatcher {
     }
 }
 
-/// Writes what happened to deliveries of a platform.
-fn write_changes(
-    unit: &mut Unit<'_, '_>,
-    platform: PlatformId,
-    Changes { changes, released, gone_at }: &Changes,
-) -> Result<(), Error> {
+/// Writes changes of deliveries.
+fn write_changes(unit: &mut Unit<'_, '_>, changes: &[Change]) -> Result<(), Error> {
     let ids: Vec<_> = changes.iter().map(|change| change.id).collect();
+    // The first read of all rows together fetches them in one statement.
     unit.get_all::<Delivery>(&ids)?;
     for change in changes {
         let Some(delivery) = unit.get::<Delivery>(&change.id)? else { continue };
@@ -376,34 +340,21 @@ fn write_changes(
                     unit.move_delivery(moved);
                 }
             }
-            // Its turn may have come meanwhile: it is read again.
-            What::Held if released.contains(&change.resource) => {}
-            What::Held => unit.put_delivery(delivery.held()),
+            What::Rescheduled(due_at) => unit.put_delivery(delivery.rescheduled(*due_at)),
         }
-    }
-    let outbox = unit.outbox(platform)?;
-    // A change since then may have set another address.
-    if *gone_at == Some(outbox.revision) && outbox.endpoint == Endpoint::Open {
-        unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
-    }
-    Ok(())
-}
-
-/// Lets held deliveries have their turn.
-fn release(unit: &mut Unit<'_, '_>, ids: &[DeliveryId]) -> Result<(), Error> {
-    unit.get_all::<Delivery>(ids)?;
-    for id in ids {
-        if let Some(delivery) = unit.get::<Delivery>(id)?
-            && delivery.progress().is_held
-        {
-            unit.put_delivery(Delivery::clone(&delivery).released());
+        if let Some(revision) = change.gone_at {
+            let outbox = unit.outbox(change.platform)?;
+            // A change since then may have set another address.
+            if revision == outbox.revision && outbox.endpoint == Endpoint::Open {
+                unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
+            }
         }
     }
     Ok(())
 }
 
 /// Makes one attempt.
-async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, loaded: Loaded) -> Made {
+async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, loaded: Loaded) -> Ended {
     let endpoint = platform.webhook_endpoint.clone();
     let (id, delivery, event) = (platform.id, loaded.delivery.id(), loaded.event.clone());
     let exchanged = tokio::spawn(async move {
@@ -419,5 +370,5 @@ async fn attempt(app: App, platform: Arc<Platform>, signer: Arc<Signer>, loaded:
         tracing::error!(%delivery, %error, "an attempt has panicked");
         None
     });
-    Made { platform: id, loaded, endpoint, attempted }
+    Ended { platform: id, loaded, endpoint, attempted }
 }

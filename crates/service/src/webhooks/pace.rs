@@ -1,7 +1,6 @@
-//! How fast one endpoint is attempted.
+//! The pace at which one endpoint is attempted: a window of concurrent attempts, and pauses.
 
 use domain::delivery::Schedule;
-use domain::id::PlatformId;
 use domain::time::Timestamp;
 
 /// Attempts at one endpoint at a time, at most: enough to fill a fast one, and few enough that one
@@ -14,7 +13,7 @@ const WINDOW_FIRST: usize = 8;
 /// Failures in a row after which an endpoint is only probed now and then.
 const BROKEN_AFTER: u32 = 5;
 
-/// What the last attempts say about an endpoint.
+/// The state of an endpoint after its last attempts.
 pub(super) struct Pace {
     window: usize,
     failures: u32,
@@ -22,19 +21,11 @@ pub(super) struct Pace {
     paused_until: Option<Timestamp>,
     /// Until when the endpoint wants to be left alone, whatever it receives meanwhile.
     left_alone_until: Option<Timestamp>,
-    /// Since when the endpoint is back, until everything that waited for it was read.
-    pub(super) recovered_at: Option<Timestamp>,
 }
 
 impl Pace {
     pub(super) fn new() -> Self {
-        Self {
-            window: WINDOW_FIRST,
-            failures: 0,
-            paused_until: None,
-            left_alone_until: None,
-            recovered_at: None,
-        }
+        Self { window: WINDOW_FIRST, failures: 0, paused_until: None, left_alone_until: None }
     }
 
     pub(super) fn paused_until(&self) -> Option<Timestamp> {
@@ -45,16 +36,17 @@ impl Pace {
         self.paused_until().is_some_and(|until| now < until)
     }
 
-    pub(super) fn window(&self) -> usize {
-        if self.failures >= BROKEN_AFTER { 1 } else { self.window }
+    /// Whether the endpoint is only probed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures >= BROKEN_AFTER
     }
 
-    /// An attempt was received. `waiting` is how many deliveries of the platform are due and read.
-    pub(super) fn succeeded(&mut self, platform: PlatformId, waiting: usize, now: Timestamp) {
-        if self.failures >= BROKEN_AFTER {
-            tracing::info!(%platform, waiting, "webhook endpoint stopped failing");
-            self.recovered_at = Some(now);
-        }
+    pub(super) fn window(&self) -> usize {
+        if self.is_failing() { 1 } else { self.window }
+    }
+
+    /// An attempt was received.
+    pub(super) fn succeeded(&mut self) {
         self.failures = 0;
         self.paused_until = None;
         self.window = (self.window + 1).min(WINDOW_MAX);
@@ -63,16 +55,12 @@ impl Pace {
     /// An attempt failed. `asked` is how long the endpoint wants to be left alone, in milliseconds.
     pub(super) fn failed(
         &mut self,
-        (platform, waiting): (PlatformId, usize),
         schedule: &Schedule,
         random: u64,
         asked: Option<i64>,
         now: Timestamp,
     ) {
         self.failures = self.failures.saturating_add(1);
-        if self.failures == BROKEN_AFTER {
-            tracing::info!(%platform, waiting, "webhook endpoint began failing");
-        }
         self.window = (self.window / 2).max(1);
         let more = self.failures.checked_sub(BROKEN_AFTER);
         let pause = more.map(|more| now.plus_millis(schedule.pause_asked(more + 1, random, asked)));

@@ -28,7 +28,7 @@ const SECRET_PREFIX: &str = "whsec_";
 /// What signatures of Standard Webhooks with a secret begin with.
 const STANDARD_PREFIX: &str = "v1,";
 
-/// Generations whose keys are remembered. Whoever delivers for more platforms derives some again.
+/// Generations whose keys are remembered. A server that delivers for more platforms derives some again.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// The keys of one generation. Prints nothing of itself.

@@ -39,13 +39,8 @@ const DELIVERED_COLUMNS: &[&str] = &[
     "events.at",
 ];
 
-/// Held deliveries with nothing to wait for.
-const STUCK: &str = "select id from deliveries d where held = 1 and not exists \
-    (select 1 from deliveries b where b.resource = d.resource and b.status = 'PENDING' \
-    and b.ordinal < d.ordinal and b.plan <> 'ASKED')";
-
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    let fixed = [MODES, OUTBOXES, DELIVERED, STUCK].map(str::to_owned).into_iter();
+    let fixed = [MODES, OUTBOXES, DELIVERED].map(str::to_owned).into_iter();
     fixed.chain([whole::<Delivery>()])
 }
 
@@ -62,7 +57,6 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
     })?;
     check_numbers(run, &outboxes);
     check_events_of_deliveries(run, &outboxes)?;
-    check_held(run)?;
     check_attempts(run)
 }
 
@@ -94,7 +88,6 @@ fn check_events_of_deliveries(
     connection.query(DELIVERED, &[], DELIVERED_COLUMNS.len(), &mut |values: Vec<Value>| {
         let name = format!("Delivery:{}", shown(values.first()));
         findings.saw(Predicate::W1, 1);
-        findings.saw(Predicate::W4, 1);
         let is_of_none = matches!(values.last(), Some(Value::Null));
         let row = &mut Row::new(Delivery::TABLE, DELIVERED_COLUMNS, values);
         let mut read = || {
@@ -146,16 +139,6 @@ fn check_events_of_deliveries(
         });
     }
     Ok(())
-}
-
-/// W4: a held delivery waits for one that is still attempted.
-fn check_held(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, findings, .. } = run;
-    connection.query(STUCK, &[], 1, &mut |values| {
-        let name = format!("Delivery:{}", shown(values.first()));
-        findings.broke(Predicate::W4, format!("{name} is held, and nothing is before it"));
-        Ok(())
-    })
 }
 
 /// W2 and W3: deliveries ended as their attempts say, and no attempt went where none may go.

@@ -6,6 +6,7 @@ use domain::delivery::{Attempt, Delivery, Event as Happened, Outcome, delivery_i
 use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
 use store::events::{Endpoint, Outbox, Place};
+use store::outbox::{DueBy, DueDelivery, Pending};
 use uuid::Uuid;
 
 use crate::support::*;
@@ -64,16 +65,15 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
         })
         .await;
     let due = opened.read(|view| Ok(view.due()?)).await;
-    assert_eq!((due[0].outbox.taken, due[0].next_at, due[0].has_held), (4, Some(at(10)), false));
-    let due = async |now: i64, recovered: Option<i64>, limit| {
-        let recovered = recovered.map(at);
+    assert_eq!((due[0].outbox.taken, due[0].next_at), (4, Some(at(10))));
+    let due = async |now: i64, untouched_since: Option<i64>, limit| {
+        let by = DueBy { now: at(now), untouched_since: untouched_since.map(at) };
         opened
             .read(move |view| {
-                let none = HashSet::new();
-                let found = view.due_deliveries(platform, at(now), recovered, &none, limit)?;
+                let found = view.due_deliveries(platform, by, &HashSet::new(), limit)?;
                 assert_eq!(found.1, found.0.len() == limit as usize);
                 let known = found.0.iter().map(|it| it.delivery.draft().ordinal).collect();
-                let again = view.due_deliveries(platform, at(now), recovered, &known, limit)?;
+                let again = view.due_deliveries(platform, by, &known, limit)?;
                 assert_eq!((again.0.len(), again.1), (0, found.1));
                 Ok(found.0)
             })
@@ -86,8 +86,8 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
         assert_eq!((row.event.as_ref(), row.delivery.id()), (Some(&event), delivery_id(&event)));
     }
     let before: Vec<_> = all.iter().map(|row| row.predecessor).collect();
-    assert_eq!(before, [None, Some(1), Some(2), None]);
-    // The first fails, and those behind it are held.
+    assert_eq!(before, [None, Some((1, at(10))), Some((2, at(10))), None]);
+    // The first fails, and the second is due with it.
     let [first, second, third, _] = outbox().map(|event| delivery_id(&event));
     opened
         .write(move |unit| {
@@ -95,33 +95,33 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
             let found = unit.get::<Delivery>(&first)?.unwrap();
             let failed = Happened::Failed(attempt, at(100));
             unit.move_delivery(Delivery::clone(&found).apply(failed, at(20)).unwrap());
-            for id in [second, third] {
-                let found = unit.get::<Delivery>(&id)?.unwrap();
-                unit.put_delivery(Delivery::clone(&found).held());
-            }
+            let found = unit.get::<Delivery>(&second)?.unwrap();
+            unit.put_delivery(Delivery::clone(&found).rescheduled(at(100)));
             Ok(())
         })
         .await;
-    let ordinals = async |now, recovered| {
-        let found = due(now, recovered, 9).await;
-        let row = |it: &store::outbox::DueDelivery| (it.delivery.draft().ordinal, it.has_held);
+    let rows = async |now, untouched_since| {
+        let found = due(now, untouched_since, 9).await;
+        let row = |it: &DueDelivery| (it.delivery.draft().ordinal, it.predecessor);
         found.iter().map(row).collect::<Vec<_>>()
     };
-    assert_eq!(ordinals(50, None).await, [(4, false)]);
-    assert_eq!(ordinals(50, Some(5)).await, [(4, false)]);
-    assert_eq!(ordinals(50, Some(50)).await, [(4, false), (1, true)]);
-    let (held, waits_for, pending, backlog) = opened
+    let behind = (3, Some((2, at(100))));
+    assert_eq!(rows(50, None).await, [behind, (4, None)]);
+    assert_eq!(rows(50, Some(5)).await, [behind, (4, None)]);
+    let [before, last] = [(1, None), (2, Some((1, at(100))))];
+    assert_eq!(rows(50, Some(15)).await, [behind, (4, None), last]);
+    assert_eq!(rows(50, Some(50)).await, [behind, (4, None), before, last]);
+    assert_eq!(rows(100, None).await, [behind, (4, None), before, last]);
+    let (pending, backlog, of_platform) = opened
         .read(move |view| {
-            let resource = Uuid::from_u128(7);
-            let (held, first) = (view.held_deliveries(resource)?, view.first_pending(resource)?);
-            let pending = view.pending_deliveries(platform, at(50), 9)?.len();
-            Ok((held, first, pending, view.backlog()?))
+            let pending = view.pending_deliveries(Uuid::from_u128(7), 9)?;
+            Ok((pending, view.backlog()?, view.backlog_of(platform)?))
         })
         .await;
-    assert_eq!((held, waits_for), (vec![second, third], Some((first, at(100)))));
-    assert_eq!((pending, backlog), (4, (4, Some(at(10)))));
-    let due = opened.read(|view| Ok(view.due()?)).await;
-    assert_eq!((due[0].next_at, due[0].has_held), (Some(at(10)), true));
+    let place = |it: &Pending| (it.id, it.ordinal, it.due_at);
+    let places: Vec<_> = pending.iter().map(place).collect();
+    assert_eq!(places, [(first, 1, at(100)), (second, 2, at(100)), (third, 3, at(10))]);
+    assert_eq!((backlog, of_platform), ((4, Some(at(10))), 4));
 }
 
 async fn with_events<P: Provider>() -> Opened<P> {

@@ -19,7 +19,8 @@ pub async fn the_engine_accepts_every_statement<P: Provider>() {
 
 /// The indexes that lists are read from, but for those of customers: which of two is the better one
 /// depends on how many rows there are.
-const OF_LISTS: [&str; 15] = [
+const OF_LISTS: [&str; 16] = [
+    "deliveries_by_kind",
     "deliveries_by_platform",
     "deliveries_by_resource",
     "external_accounts_by_currency",

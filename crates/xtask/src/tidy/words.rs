@@ -22,9 +22,6 @@ const WORDS: &[(&str, &str)] = &[
 const EXCEPTED: &[(&str, &str)] = &[
     ("docs/glossary.md", "it lists them beside the field's"),
     ("crates/store/", "it is being taken apart"),
-    ("crates/service/src/webhooks.rs", "it is being rewritten"),
-    ("crates/service/src/webhooks/", "it is being rewritten"),
-    ("crates/service/src/lib.rs", "it keeps an old name for the deliveries"),
 ];
 
 /// One vocabulary in code, comments and documents: the field's.
