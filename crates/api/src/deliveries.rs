@@ -133,7 +133,7 @@ impl DeliveryBody {
     }
 }
 
-/// What ids of the resources begin with that events of a kind are about.
+/// The prefix of ids of the resources that events of a kind are about.
 fn prefix(kind: EventKind) -> Option<&'static str> {
     use domain::id::Kind as _;
     match kind {
@@ -265,7 +265,7 @@ pub struct ReplayRequest {
 
 schema_of!(ReplayRequest);
 
-/// What is sent again.
+/// The events that are sent again.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = WebhookReplay)]
 pub struct ReplayBody {

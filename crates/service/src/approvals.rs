@@ -83,7 +83,7 @@ async fn send_now(app: &App, request: Event) -> Result<(), Error> {
     .await?
 }
 
-/// What an answer decides (contract 7.3). A 409 is an error too: this is the first request.
+/// The decision of an answer (contract 7.3). A 409 is an error too: this is the first request.
 fn decision(answer: &Result<OutboundAnswer, OutboundFailure>, said: &ApprovalAnswer) -> Decision {
     match answer.as_ref().map(|answer| answer.status) {
         Ok(200) if said.has_shape => Decision::AnsweredYes,

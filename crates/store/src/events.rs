@@ -171,7 +171,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// That of a platform which has no events yet.
+    /// The count of a platform that has no events yet.
     pub fn empty(platform: PlatformId) -> Self {
         Self { platform, head: 0, taken: 0, opened: 0, endpoint: Endpoint::None, revision: 0 }
     }

@@ -45,7 +45,7 @@ pub(crate) const BACKLOG: &str = "select count(*), min(since) from deliveries \
 pub(crate) const BACKLOG_OF: &str = "select count(*) from deliveries \
     where platform = $1 and status = 'PENDING' and plan <> 'ASKED'";
 
-/// What a platform's endpoint is to have.
+/// The deliveries of a platform, as far as the worker needs to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
     /// The platform and its endpoint.

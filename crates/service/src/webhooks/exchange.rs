@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::webhooks::reach;
 use crate::webhooks::signature::Signer;
 
-/// What came of an exchange.
+/// The result of an exchange.
 pub(crate) struct Exchange {
     /// As it is kept.
     pub(crate) attempt: Attempt,

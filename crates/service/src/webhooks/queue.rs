@@ -66,7 +66,7 @@ pub(super) struct Change {
     resource: Uuid,
 }
 
-/// What happened to it.
+/// The change itself.
 #[derive(Debug, Clone)]
 pub(super) enum What {
     /// It was attempted or given up.
@@ -525,7 +525,8 @@ mod tests {
                     under_way.push(loaded);
                 }
                 if !under_way.is_empty() {
-                    let loaded: Loaded = under_way.swap_remove(usize::from(chance) % under_way.len());
+                    let place = usize::from(chance) % under_way.len();
+                    let loaded: Loaded = under_way.swap_remove(place);
                     let is_received = chance % 4 != 1;
                     if is_received {
                         let draft = loaded.delivery.draft();

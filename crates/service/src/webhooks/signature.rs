@@ -22,13 +22,13 @@ use store::keyring::{Keyring, Purpose};
 
 use crate::app::App;
 
-/// What the secrets of Standard Webhooks begin with.
+/// The prefix of secrets of Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
 
-/// What signatures of Standard Webhooks with a secret begin with.
+/// The prefix of signatures of Standard Webhooks with a secret.
 const STANDARD_PREFIX: &str = "v1,";
 
-/// Generations whose keys are remembered. A server that delivers for more platforms derives some again.
+/// Generations whose keys are remembered. A server with more platforms derives some again.
 const REMEMBERED_MAX: usize = 1_024;
 
 /// The keys of one generation. Prints nothing of itself.
@@ -74,7 +74,7 @@ impl Pair {
     }
 }
 
-/// What Standard Webhooks signs with a secret.
+/// The MAC of Standard Webhooks.
 fn standard(secret: &[u8; 32], id: &str, seconds: &str, body: &[u8]) -> Hmac<Sha256> {
     let mac = Hmac::<Sha256>::new_from_slice(secret);
     let mut mac = mac.expect("HMAC takes a key of any length");
@@ -110,7 +110,7 @@ impl Remembered {
     }
 }
 
-/// What a receiver needs to check signatures of one generation.
+/// The keys with which a receiver checks signatures of one generation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKeys {
     /// The shared secret of Standard Webhooks, `whsec_…`.
