@@ -48,8 +48,8 @@ struct Resource {
     is_under_way: bool,
     /// Changes that are not written yet.
     unwritten: usize,
-    /// When the first one, which has failed, is due again.
-    retried_at: Option<Timestamp>,
+    /// When those are due that were postponed, until that is written.
+    postponed_to: Option<Timestamp>,
 }
 
 /// A change of a delivery that is to be written.
@@ -184,13 +184,13 @@ impl Queue {
                 continue;
             }
             let resource = self.resources.entry(draft.resource).or_default();
-            let retried_at = resource.retried_at.filter(|at| *at > now);
             let later = match predecessor {
                 None => None,
-                Some((before, _)) if self.known.contains(&before) => retried_at,
-                Some((_, due_at)) => retried_at.max(Some(due_at)),
+                Some((before, _)) if self.known.contains(&before) => resource.postponed_to,
+                Some((_, due_at)) => resource.postponed_to.max(Some(due_at)),
             };
             if let Some(later) = later {
+                resource.postponed_to = Some(later);
                 self.change(&delivery, What::Rescheduled(later), now);
                 continue;
             }
@@ -291,7 +291,7 @@ impl Queue {
     /// Reschedules everything behind a delivery that is attempted again later.
     fn postpone(&mut self, id: Uuid, due_at: Timestamp, now: Timestamp) {
         let resource = self.resources.entry(id).or_default();
-        resource.retried_at = Some(due_at);
+        resource.postponed_to = resource.postponed_to.max(Some(due_at));
         for Loaded { delivery, .. } in std::mem::take(&mut resource.waiting) {
             self.change(&delivery, What::Rescheduled(due_at), now);
         }
@@ -321,8 +321,11 @@ impl Queue {
         self.known.remove(&change.ordinal);
         let Some(resource) = self.resources.get_mut(&change.resource) else { return };
         resource.unwritten -= 1;
-        if resource.unwritten == 0 && resource.waiting.is_empty() && !resource.is_under_way {
-            self.resources.remove(&change.resource);
+        if resource.unwritten == 0 {
+            resource.postponed_to = None;
+            if resource.waiting.is_empty() && !resource.is_under_way {
+                self.resources.remove(&change.resource);
+            }
         }
     }
 }
