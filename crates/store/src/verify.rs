@@ -6,39 +6,45 @@
 //! predicate that reads it. It streams: what it holds grows with the number of accounts and of
 //! things under way, not with the length of the history. What must be sorted, the engine sorts.
 //!
-//! Each predicate is one line of the table below and one small function. None is here without a
-//! damaged database in the tests on which it is named. What it finds is told by identifiers only,
+//! Each predicate is one line of the table below. One SQL statement decides most of them (`rules`);
+//! the others need what SQL cannot see. None is here without a damaged database in the tests. What it finds is told by identifiers only,
 //! never by amounts or names of persons.
 
+mod rules;
 mod parties;
 mod payment;
 mod states;
 mod events;
 mod money;
-mod people;
-mod approvals;
 mod deliveries;
-mod balances;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use domain::id::PlatformId;
+use domain::approval::Approval;
+use domain::bulk_import::{BulkImport, Part};
+use domain::customer::Customer;
+use domain::external_account::ExternalAccount;
+use domain::invitation::Invitation;
+use domain::kyc::IdentityCheck;
+use domain::lookup::Lookup;
+use domain::platform::Platform;
+use domain::token::Token;
 use ledger::account::{AccountKey, Counters};
 use ledger::audit::Sums;
 use uuid::Uuid;
 
-use self::balances::Accounts;
-use self::events::Numbering;
 use self::money::Books;
-use self::parties::Parties;
-use self::people::Others;
+use self::parties::{Parties, read_all};
+use crate::customers::UmaClaim;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
+use crate::events::Outbox;
+use crate::idempotency::Answer;
 use crate::keyring::Keyring;
 use crate::migrate;
+use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
-use crate::timers::TimerKind;
 
 /// Breaks of one predicate that are named; the rest is counted. Whoever has a hundred has one
 /// cause, and a report that fills a disk helps nobody.
@@ -253,56 +259,39 @@ struct Run<'a> {
     keyring: Option<&'a Keyring>,
     findings: Findings,
     parties: Parties,
-    /// The platform of every timer.
-    timers: BTreeMap<(Uuid, TimerKind), Uuid>,
     books: Books,
     /// The reference of the transaction that was checked before, in the order of ids.
     last_reference: String,
-    /// Sides of payments within this server whose other side was not met yet, by whoever pays.
-    here: BTreeMap<Uuid, states::Side>,
-    /// How the events of each platform are numbered.
-    numbering: BTreeMap<PlatformId, Numbering>,
-    /// Events that are about no payment and no account.
-    others: Others,
-    accounts: Accounts,
 }
 
-impl Run<'_> {
-    /// Runs a query and hands over each row.
-    fn each(
+impl<'a> Run<'a> {
+    /// Goes one way through the data. What the engine cannot read there, M2 names, and the other
+    /// ways go on.
+    fn tolerate(
         &mut self,
-        sql: &str,
-        (table, columns): (&'static str, &'static [&'static str]),
-        mut each: impl FnMut(&mut Self, Row),
+        pass: impl FnOnce(&mut Run<'a>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        // The rows of one table that is small beside the history, so that the connection is free
-        // again when each of them is looked at.
-        let mut rows = Vec::new();
-        self.connection.query(sql, &[], columns.len(), &mut |values| {
-            rows.push(values);
-            Ok(())
-        })?;
-        for values in rows {
-            each(self, Row::new(table, columns, values));
+        match pass(self) {
+            Err(StoreError::Engine(what)) => {
+                self.findings.broke(Predicate::M2, format!("reading stopped: {what}"));
+                Ok(())
+            }
+            done => done,
         }
-        Ok(())
     }
 }
 
 const SCHEMA: &str = "select version from refinery_schema_history order by version";
-const TIMERS: &str = "select subject, kind, platform from timers";
 
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let fixed = [SCHEMA, TIMERS, money::ACCOUNTS].map(str::to_owned).into_iter();
+    let fixed = [SCHEMA, money::ACCOUNTS].map(str::to_owned).into_iter();
     fixed
+        .chain(rules::statements())
         .chain(parties::statements())
         .chain(payment::statements())
         .chain(events::statements())
-        .chain(people::statements())
-        .chain(approvals::statements())
         .chain(deliveries::statements())
-        .chain(balances::statements())
         .collect()
 }
 
@@ -320,19 +309,36 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones ask for what earlier ones kept.
-const PASSES: [Pass; 11] = [
+const PASSES: [Pass; 8] = [
     integrity,
-    parties::check,
-    timers,
+    parties::read,
     payment::check,
-    states::check_other_sides,
     events::check,
     money::check,
     deliveries::check,
-    people::check,
-    approvals::check,
-    balances::check,
+    rules::check,
+    check_rows,
 ];
+
+/// Reads every row of the tables that no other pass reads whole.
+fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
+    fn all<R: Record>(run: &mut Run<'_>, unreadable: Predicate) -> Result<(), StoreError> {
+        read_all::<R>(run, unreadable, |_, _, _, _| {})
+    }
+    all::<Platform>(run, Predicate::S4)?;
+    all::<Token>(run, Predicate::S4)?;
+    all::<Customer>(run, Predicate::C2)?;
+    all::<UmaClaim>(run, Predicate::C2)?;
+    all::<ExternalAccount>(run, Predicate::S4)?;
+    all::<Lookup>(run, Predicate::S4)?;
+    all::<Invitation>(run, Predicate::C3)?;
+    all::<IdentityCheck>(run, Predicate::C4)?;
+    all::<BulkImport>(run, Predicate::C5)?;
+    all::<Part>(run, Predicate::C5)?;
+    all::<Approval>(run, Predicate::A1)?;
+    all::<Outbox>(run, Predicate::E6)?;
+    all::<Answer>(run, Predicate::I1)
+}
 
 /// Checks every predicate in the transaction that the connection is in, and gives the accounts as
 /// they were found. The key is believed to be the right one.
@@ -353,13 +359,8 @@ fn judge(
         keyring,
         findings: Findings::new(),
         parties: Parties::default(),
-        timers: BTreeMap::new(),
         books: Books::default(),
         last_reference: String::new(),
-        here: BTreeMap::new(),
-        numbering: BTreeMap::new(),
-        others: Others::default(),
-        accounts: Accounts::default(),
     };
     if !schema_is_known(&mut run) {
         for check in &mut run.findings.checks {
@@ -391,28 +392,20 @@ fn judge(
         }
     }
     for pass in PASSES {
-        match pass(&mut run) {
-            Ok(()) => {}
-            // What the engine cannot read, the other predicates cannot judge.
-            Err(StoreError::Engine(what)) => {
-                run.findings.broke(Predicate::M2, format!("reading stopped: {what}"));
-            }
-            Err(error) => return Err(error),
-        }
+        run.tolerate(pass)?;
     }
     Ok((Report { checks: run.findings.checks }, run.books.ledger))
 }
 
 /// M1: every migration up to the newest known one was applied, and none beyond.
 fn schema_is_known(run: &mut Run<'_>) -> bool {
-    let mut applied = Vec::new();
-    let read = run.connection.query(SCHEMA, &[], 1, &mut |values| {
-        applied.push(Row::new("refinery_schema_history", &["version"], values).int()?);
-        Ok(())
-    });
+    let columns = ("refinery_schema_history", &["version"][..]);
+    let read = run.connection.all(SCHEMA, &[], columns, Row::int);
+    let is_read = read.is_ok();
+    let applied = read.unwrap_or_default();
     run.findings.saw(Predicate::M1, applied.len());
     let known: Vec<_> = (1..=migrate::newest_known()).collect();
-    let is_known = read.is_ok() && applied == known;
+    let is_known = is_read && applied == known;
     run.findings.demand(Predicate::M1, is_known, || {
         let known = known.len();
         match applied.last() {
@@ -447,21 +440,6 @@ fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
         run.findings.broke(Predicate::M2, line);
     }
     Ok(())
-}
-
-/// Reads every timer, for T10.
-fn timers(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let columns = &["subject", "kind", "platform"];
-    run.each(TIMERS, ("timers", columns), |run, mut row| {
-        run.findings.saw(Predicate::T10, 1);
-        let mut read = || Ok((row.uuid()?, row.named(TimerKind::from_name)?, row.uuid()?));
-        match read() {
-            Ok((subject, kind, platform)) => {
-                run.timers.insert((subject, kind), platform);
-            }
-            Err(error) => run.findings.unreadable(Predicate::T10, "a timer", &error),
-        }
-    })
 }
 
 /// The uuid in a value, for the name of a row that cannot be read otherwise.

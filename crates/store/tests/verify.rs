@@ -21,7 +21,7 @@ use domain::id::{InternalAccountId, Owner};
 use domain::invitation;
 use domain::kyc::CheckEvent;
 use domain::money::{Money, Receiving, Sending};
-use domain::quote::Event as QuoteEvent;
+use domain::quote::{Event as QuoteEvent, Quote};
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason, Transaction};
 use engines::{Kind, Place, damage};
@@ -36,6 +36,8 @@ use store::events::{Endpoint, Numbered, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::record::Record as _;
+use store::sql::Value;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use store::verify::{Report, verify};
@@ -103,24 +105,24 @@ fn under_way(subject: Uuid, kind: TimerKind) -> Timer {
 
 fn parties(unit: &mut Unit<'_, '_>) {
     for number in [1, 2] {
-        unit.put_platform(platform(number));
-        unit.put_token(token(number, number));
+        unit.put(platform(number));
+        unit.put(token(number, number));
     }
     let owner = Owner::Customer(customer_id(1));
     let mut ada = customer(1, 1);
     ada.default_uma_deposit_account = Some(account_id(DOLLARS));
     for customer in [ada, business(2, 1), customer(3, 2)] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.claim_uma_address(UmaClaim { address, customer: id });
-        unit.put_customer(customer);
+        unit.put(UmaClaim { address, customer: id });
+        unit.put(customer);
     }
     let dollars = usd_account(DOLLARS, 1, owner);
     let fingerprint = fingerprint(unit.keyring(), owner, &dollars.info, dollars.currency);
-    unit.claim_fingerprint(Fingerprint { fingerprint, external_account: dollars.id });
-    unit.put_external_account(dollars);
-    unit.put_external_account(eur_account(EUROS, 1, owner));
-    unit.add_lookup(lookup(LOOKUP, 1, 1));
-    unit.put_external_account(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
+    unit.put(Fingerprint { fingerprint, external_account: dollars.id });
+    unit.put(dollars);
+    unit.put(eur_account(EUROS, 1, owner));
+    unit.put(lookup(LOOKUP, 1, 1));
+    unit.put(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
     for (key, status) in [("one", 201), ("two", 409)] {
         let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", key);
         unit.keep_answer(scope, at(1), status, CANARY.as_bytes());
@@ -202,7 +204,7 @@ fn quoted(unit: &mut Unit<'_, '_>, number: u128, in_time: bool, target: AccountR
         from(AccountRef::Internal(customer_account(1, "USD")), "USD")
     };
     let (quote, transaction) = quote(number, 1, source, target);
-    unit.add_quote(quote);
+    unit.put(quote);
     begin(unit, transaction)
 }
 
@@ -306,14 +308,14 @@ fn quotes(unit: &mut Unit<'_, '_>) -> Result {
 fn invitations(unit: &mut Unit<'_, '_>) -> Result {
     let open = invitation(OPEN_INVITATION);
     unit.set_timer(under_way(open.id().uuid(), TimerKind::ExpireInvitation));
-    unit.add_invitation(open);
-    unit.add_invitation(bare_invitation(3));
+    unit.put(open);
+    unit.put(bare_invitation(3));
     let claimed = invitation::Event::Claimed(uma_address(9));
     let claimed = ended_invitation(CLAIMED_INVITATION, claimed);
     unit.add_event(event_of_claim(claimed.now()))?;
-    unit.move_invitation(claimed);
+    unit.put_moved(claimed);
     for (number, event) in [(4, invitation::Event::Expired), (5, invitation::Event::Cancelled)] {
-        unit.move_invitation(ended_invitation(number, event));
+        unit.put_moved(ended_invitation(number, event));
     }
     Ok(())
 }
@@ -327,12 +329,12 @@ fn identities(unit: &mut Unit<'_, '_>) -> Result {
     let check = identity_check(OPEN_CHECK, WAITING);
     unit.set_timer(under_way(check.id().uuid(), TimerKind::ExpireIdentityCheck));
     let waiting = Customer { identity_check: Some(check.id()), ..bare_customer(WAITING, 1) };
-    unit.add_identity_check(check);
-    unit.move_identity_check(identity_check(2, REFUSED).apply(CheckEvent::Completed).unwrap());
+    unit.put(check);
+    unit.put_moved(identity_check(2, REFUSED).apply(CheckEvent::Completed).unwrap());
     for customer in [refused, waiting] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.claim_uma_address(UmaClaim { address, customer: id });
-        unit.put_customer(customer);
+        unit.put(UmaClaim { address, customer: id });
+        unit.put(customer);
     }
     Ok(())
 }
@@ -342,8 +344,8 @@ fn looked_up(unit: &mut Unit<'_, '_>, number: u128, payee: Option<u128>) -> Resu
     let source = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
     let (quote, transaction) = uma_quote(number, 1, source, payee);
     let price = quote.draft().price;
-    unit.add_lookup(lookup(number, 1, 1));
-    unit.add_quote(quote);
+    unit.put(lookup(number, 1, 1));
+    unit.put(quote);
     begin(unit, transaction)?;
     Ok((price.own_fees().minor(), price.received.money()))
 }
@@ -443,7 +445,7 @@ fn deposited(unit: &mut Unit<'_, '_>) -> Result {
             let kept = Transaction::clone(&transaction).kept_in(to);
             let kept = kept.apply(Event::Kept(StatusReason::RETURNED), at(243)).unwrap();
             unit.add_event(event(kept.now()))?;
-            unit.move_transaction(kept);
+            unit.put_moved(kept);
         }
     }
     let (_, received) = looked_up(unit, UMA_PAID, Some(2))?;
@@ -466,14 +468,14 @@ fn imports(unit: &mut Unit<'_, '_>) -> Result {
     let end = Event::Finished(Counts { successful: 0, failed: 1 });
     let (import, [first, second]) = bulk_import(HALF_WAY);
     unit.set_timer(under_way(import.id().uuid(), TimerKind::ImportCustomers));
-    unit.move_import(import.apply(half, at(800)).unwrap());
-    unit.put_part(done_part(first));
-    unit.put_part(second);
+    unit.put_moved(import.apply(half, at(800)).unwrap());
+    unit.put(done_part(first));
+    unit.put(second);
     let (import, parts) = bulk_import(IMPORTED);
     let import = import.apply(half, at(800)).unwrap().into_now().apply(end, at(801)).unwrap();
     unit.add_event(event_of_import(import.now()))?;
-    unit.move_import(import);
-    parts.into_iter().for_each(|part| unit.put_part(done_part(part)));
+    unit.put_moved(import);
+    parts.into_iter().for_each(|part| unit.put(done_part(part)));
     Ok(())
 }
 
@@ -1336,6 +1338,26 @@ fn every_damage_is_named(kind: Kind) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// The rate's basis is sealed, so that no statement damages it alone.
+fn a_quote_whose_rate_does_not_follow_from_its_basis_is_named(kind: Kind) {
+    let place = Place::new(Kind::Sqlite);
+    build(&*place.engine());
+    let (store, threads) = Store::open(&*place.engine(), keyring()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let quote = runtime.block_on(store.get::<Quote>(quote_id(QUOTE_EXPIRED))).unwrap().unwrap();
+    drop(store);
+    threads.join();
+    let mut draft = quote.draft().clone();
+    draft.basis.mid += draft.basis.mid;
+    let quote = Quote::restore(draft, quote.history().to_vec()).unwrap();
+    let values = quote.values(&keyring());
+    let (Value::Bytes(id), Value::Bytes(sealed)) = (&values[0], &values[values.len() - 1]) else {
+        panic!("a quote begins with its id and ends with what is sealed");
+    };
+    let sql = format!("update quotes set sealed = {} where id = {}", literal(sealed), literal(id));
+    assert_eq!(broken(&damaged(kind, &sql, Some(&keyring()))), BTreeSet::from(["L9"]));
+}
+
 fn events_may_be_written_anew(kind: Kind) {
     let report = told_otherwise(kind, |_| {});
     let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
@@ -1348,11 +1370,10 @@ fn no_predicate_is_without_a_corrupter(kind: Kind) {
     let reported: BTreeSet<_> =
         damaged(kind, "", None).checks.iter().map(|check| check.predicate).collect();
     assert_eq!(caught, reported);
-    println!(
-        "{} predicates, {} corrupters",
-        reported.len(),
-        corrupters(kind).count() + UNTRUTHS.len()
-    );
+    for document in [include_str!("../../../README.md"), include_str!("../../../CHANGELOG.md")] {
+        let said = format!("{} predicates", reported.len());
+        assert!(document.contains(&said), "a document does not say {said}");
+    }
 }
 
 fn without_a_key_what_is_sealed_is_skipped(kind: Kind) {
@@ -1521,6 +1542,7 @@ macro_rules! on_every_engine {
 on_every_engine! {
     a_sound_database_is_found_sound
     every_damage_is_named
+    a_quote_whose_rate_does_not_follow_from_its_basis_is_named
     events_may_be_written_anew
     no_predicate_is_without_a_corrupter
     without_a_key_what_is_sealed_is_skipped

@@ -1,10 +1,10 @@
 //! Events of payments, and that every event can be read (E1 to E4).
 //!
 //! The engine sorts events by what they are about, with the transactions between them and without
-//! bodies. Those of internal accounts and of what is no payment are kept here for later, one small
-//! entry for each.
+//! bodies.
 
 use domain::event::EventKind;
+use domain::id::InternalAccountId;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use uuid::Uuid;
@@ -28,15 +28,6 @@ const BODIES: &str = "select platform, ordinal, kind, resource, number, at, seal
 
 pub(super) fn statements() -> impl Iterator<Item = String> {
     [STEPS, BODIES].map(str::to_owned).into_iter()
-}
-
-/// How a platform's events are numbered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Numbering {
-    /// The number of the last one.
-    pub(super) last: i64,
-    /// Whether they begin at 1, and each follows the one before it.
-    pub(super) is_whole: bool,
 }
 
 /// An event without its body.
@@ -79,7 +70,7 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
 }
 
 fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, findings, others, accounts, .. } = run;
+    let Run { connection, findings, parties, .. } = run;
     let mut payment = Payment::new(Uuid::nil());
     let mut last = None;
     connection.query(STEPS, &[], STEP_COLUMNS.len(), &mut |values| {
@@ -104,11 +95,18 @@ fn check_steps(run: &mut Run<'_>) -> Result<(), StoreError> {
         });
         match event.kind {
             EventKind::IncomingPayment | EventKind::OutgoingPayment => payment.events.push(event),
-            EventKind::AccountStatus => accounts.keep(resource, event.number, event.platform),
+            EventKind::AccountStatus => {
+                let account = InternalAccountId::from_uuid(resource);
+                let is_its =
+                    parties.platform_of_internal(account).is_none_or(|it| it == event.platform);
+                findings.demand(Predicate::S4, is_its, || {
+                    format!("an event about {account} goes to another platform")
+                });
+            }
             EventKind::InvitationClaimed
             | EventKind::KycStatus
             | EventKind::Test
-            | EventKind::BulkUpload => others.keep(resource, &event),
+            | EventKind::BulkUpload => {}
         }
         Ok(())
     })?;
@@ -168,9 +166,9 @@ fn check_payment(findings: &mut Findings, payment: &Payment) {
 }
 
 /// E1 to E3: every event can be read and opens, and its body says the id that its resource and
-/// number give. The numbering that is noted meanwhile is E6's to judge.
+/// number give.
 fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, keyring, findings, numbering, .. } = run;
+    let Run { connection, keyring, findings, .. } = run;
     connection.query(BODIES, &[], EVENTS.columns.len(), &mut |values| {
         let platform = shown(values.first());
         let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
@@ -181,11 +179,7 @@ fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
                 return Ok(());
             }
         };
-        let Header { place, number, resource, .. } = header;
-        let before = Numbering { last: 0, is_whole: true };
-        let counted = numbering.entry(place.platform).or_insert(before);
-        counted.is_whole &= counted.last.checked_add(1) == Some(place.ordinal);
-        counted.last = place.ordinal;
+        let Header { number, resource, .. } = header;
         let Some(keyring) = keyring else { return Ok(()) };
         findings.saw(Predicate::E2, 1);
         findings.saw(Predicate::E3, 1);

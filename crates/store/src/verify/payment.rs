@@ -3,11 +3,10 @@
 //! They are read in order of the transaction's id, some at a time: the rows of every table between
 //! two ids are put together, so that a row whose transaction is missing is met too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use domain::currency::Currency;
 use domain::id::Owner;
-use domain::lookup::Lookup;
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, Settlement, Transaction};
@@ -90,7 +89,6 @@ pub(super) struct RawTransaction {
     pub(super) receiving_minor: i64,
     pub(super) quote: Option<Uuid>,
     pub(super) settlement: RawSettlement,
-    pub(super) outgoing: Option<Uuid>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) history: Vec<(usize, Timestamp)>,
@@ -114,7 +112,6 @@ pub(super) struct RawQuote {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) expires_at: Timestamp,
-    pub(super) lookup: Option<Uuid>,
     pub(super) settlement: RawSettlement,
     pub(super) history: Vec<(usize, Timestamp)>,
     pub(super) sealed: Vec<u8>,
@@ -173,11 +170,9 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         let bounds = [Value::Bytes(low), Value::Bytes(high)];
         chunk.read_quotes(run, &bounds)?;
         chunk.read_postings(run, &bounds)?;
-        chunk.read_lookups(run)?;
         for payment in chunk.payments.values() {
             let breaks = run.findings.count;
             states::check(run, payment);
-            states::check_lookups(run, payment, &chunk.lookups);
             money::check_payment(run, payment);
             states::check_contents(run, payment, breaks == run.findings.count);
         }
@@ -193,14 +188,6 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
 #[derive(Default)]
 struct Chunk {
     payments: BTreeMap<Uuid, Payment>,
-    lookups: BTreeMap<Uuid, RawLookup>,
-}
-
-/// A row of `lookups`.
-pub(super) struct RawLookup {
-    pub(super) platform: Uuid,
-    pub(super) sender: Uuid,
-    pub(super) expires_at: Timestamp,
 }
 
 impl Chunk {
@@ -280,25 +267,6 @@ impl Chunk {
             Ok(())
         })
     }
-
-    /// Reads the lookups that quotes name. One that cannot be read is S4's to name.
-    fn read_lookups(&mut self, run: &mut Run<'_>) -> Result<(), StoreError> {
-        let quotes = self.payments.values().flat_map(|payment| &payment.quotes);
-        let named: BTreeSet<_> = quotes.filter_map(|quote| quote.lookup).collect();
-        let keys: Vec<_> = named.into_iter().map(Value::from).collect();
-        run.connection.fetch(Lookup::shape(), &keys, &mut |mut values| {
-            values.truncate(Lookup::COLUMNS.len());
-            let row = &mut Row::new(Lookup::TABLE, Lookup::COLUMNS, values);
-            let read = |row: &mut Row| {
-                let (id, platform, sender) = (row.uuid()?, row.uuid()?, row.uuid()?);
-                Ok::<_, StoreError>((id, RawLookup { platform, sender, expires_at: row.time()? }))
-            };
-            if let Ok((id, lookup)) = read(row) {
-                self.lookups.insert(id, lookup);
-            }
-            Ok(())
-        })
-    }
 }
 
 fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
@@ -317,15 +285,17 @@ fn read_transaction(values: Vec<Value>) -> Result<RawTransaction, StoreError> {
         sending_currency: {
             // The owner's address is sealed too: what the row says is compared where it is opened.
             row.uuid_or_null()?;
-            currency_or_null(row)?
+            row.or_null(Row::currency)?
         },
         sending_minor: row.int_or_null()?,
         receiving_currency: row.currency()?,
         receiving_minor: row.int()?,
         quote: row.uuid_or_null()?,
         settlement: settlement(row)?,
-        outgoing: row.uuid_or_null()?,
-        created_at: row.time()?,
+        created_at: {
+            row.uuid_or_null()?;
+            row.time()?
+        },
         updated_at: row.time()?,
         history: read_steps(row)?,
         sealed: row.bytes()?,
@@ -352,8 +322,10 @@ fn read_quote(values: Vec<Value>) -> Result<(Uuid, RawQuote), StoreError> {
         created_at: row.time()?,
         updated_at: row.time()?,
         expires_at: row.time()?,
-        lookup: row.uuid_or_null()?,
-        settlement: settlement(row)?,
+        settlement: {
+            row.uuid_or_null()?;
+            settlement(row)?
+        },
         history: read_steps(row)?,
         sealed: row.bytes()?,
         values,
@@ -370,11 +342,6 @@ fn settlement(row: &mut Row) -> Result<RawSettlement, StoreError> {
         (Some(route), Some(msat)) if route == lightning => Ok(RawSettlement::Lightning(msat)),
         _ => Err(row.corrupt("not a settlement")),
     }
-}
-
-fn currency_or_null(row: &mut Row) -> Result<Option<Currency>, StoreError> {
-    let Some(code) = row.text_or_null()? else { return Ok(None) };
-    Currency::from_code(&code).map(Some).ok_or_else(|| row.corrupt("unknown currency"))
 }
 
 /// The steps of a machine, by their place among all of its states.

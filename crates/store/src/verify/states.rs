@@ -1,26 +1,21 @@
 //! States and their consequences: histories, quotes beside their transactions, what is under way,
 //! and what is sealed.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use domain::currency::Currency;
-use domain::id::{LookupId, QuoteId, TransactionId};
+use domain::id::{QuoteId, TransactionId};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
 use domain::transaction::{self, Direction, FailureReason, Transaction, reference};
-use ledger::movements::Movement;
 use uuid::Uuid;
 
-use super::payment::{Payment, RawLookup, RawQuote, RawSettlement, RawTransaction};
+use super::payment::{Payment, RawQuote, RawSettlement, RawTransaction};
 use super::{Findings, Predicate, Run, money};
-use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::Record;
 use crate::sql::{Row, Value};
-use crate::timers::TimerKind;
 
-/// Checks T1 to T6, T10, H3 and S4 of one payment.
+/// Checks T1 to T6, H3 and S4 of one payment.
 pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     let findings = &mut run.findings;
     for quote in &payment.quotes {
@@ -67,8 +62,6 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     });
     run.last_reference = reference;
     money_is_set_aside(run, payment, transaction);
-    has_timer(run, payment, transaction);
-    has_other_side(run, payment, transaction);
     belongs_together(run, payment, transaction);
 }
 
@@ -272,158 +265,6 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
 /// Whether it is a payment to the UMA address of a customer.
 pub(super) fn is_received(transaction: &RawTransaction) -> bool {
     transaction.direction == Direction::Incoming && transaction.settlement != RawSettlement::None
-}
-
-/// T10.
-fn has_timer(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
-    use transaction::Status;
-    run.findings.saw(Predicate::T10, 1);
-    let is_here = transaction.settlement == RawSettlement::Here;
-    let timer = match (transaction.status, transaction.quote) {
-        (Status::Pending, Some(quote)) => (quote, TimerKind::ExpireQuote),
-        (Status::Pending, None) if transaction.settlement != RawSettlement::None => {
-            (payment.id, TimerKind::DecidePayment)
-        }
-        // It waits for its other side, which U1 finds and which has the timer.
-        (Status::Processing, _)
-            if is_here && !is_received(transaction) && !waits_for_source(payment) =>
-        {
-            return;
-        }
-        (Status::Pending, None) | (Status::Processing, _) => (payment.id, TimerKind::AskRail),
-        (
-            Status::Created
-            | Status::Completed
-            | Status::Rejected
-            | Status::Failed
-            | Status::Refunded
-            | Status::Expired,
-            _,
-        ) => return,
-    };
-    let set = run.timers.get(&timer).copied();
-    run.findings.demand(Predicate::T10, set.is_some(), || {
-        format!("{} is {} and has no timer", payment.name(), transaction.status.name())
-    });
-    let is_its = set.is_none_or(|platform| platform == transaction.platform);
-    run.findings.demand(Predicate::S4, is_its, || {
-        format!("the timer of {} is due by another platform's clock", payment.name())
-    });
-}
-
-/// Whether nothing was set aside yet, because the money is still to be pulled.
-fn waits_for_source(payment: &Payment) -> bool {
-    payment.postings.is_empty()
-}
-
-/// One side of a payment within this server, until its other side is met. Either can be first:
-/// their platforms have clocks of their own, and their ids are drawn by them.
-#[derive(Clone, Copy)]
-pub(super) struct Side {
-    direction: Direction,
-    status: transaction::Status,
-    amount: (Currency, i64),
-    /// Whether the payee has the money, whose deposit may still be on its way.
-    is_delivered: bool,
-}
-
-impl Side {
-    /// Whether these are the two sides of one payment.
-    fn fits(self, other: Self) -> bool {
-        use transaction::Status;
-        let (paid, got) = match (self.direction, other.direction) {
-            (Direction::Outgoing, Direction::Incoming) => (self, other),
-            (Direction::Incoming, Direction::Outgoing) => (other, self),
-            (Direction::Incoming, Direction::Incoming)
-            | (Direction::Outgoing, Direction::Outgoing) => return false,
-        };
-        let fits = match got.status {
-            Status::Pending | Status::Processing if !got.is_delivered => {
-                paid.status == Status::Processing
-            }
-            Status::Pending | Status::Processing | Status::Completed => {
-                paid.status == Status::Completed
-            }
-            Status::Rejected => paid.status == Status::Rejected,
-            Status::Failed => matches!(paid.status, Status::Failed | Status::Refunded),
-            Status::Created | Status::Refunded | Status::Expired => false,
-        };
-        fits && paid.amount == got.amount
-    }
-}
-
-/// U1, the two sides.
-fn has_other_side(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransaction) {
-    let name = payment.name();
-    let is_executed =
-        || payment.postings.iter().any(|posting| posting.movement == Movement::Exchange);
-    let paid_by = match (transaction.settlement, transaction.direction, transaction.outgoing) {
-        (RawSettlement::Here, Direction::Incoming, Some(outgoing)) => outgoing,
-        (RawSettlement::Here, Direction::Outgoing, None) if is_executed() => payment.id,
-        // Before it is executed it has no other side, and after it was not, neither.
-        (RawSettlement::Here, Direction::Outgoing, None)
-        | (RawSettlement::None | RawSettlement::Lightning(_), _, None) => return,
-        (RawSettlement::Here, Direction::Incoming, None)
-        | (RawSettlement::Here, Direction::Outgoing, Some(_))
-        | (RawSettlement::None | RawSettlement::Lightning(_), _, Some(_)) => {
-            let what = format!("{name} names who pays it where it should not, or names nobody");
-            return run.findings.broke(Predicate::U1, what);
-        }
-    };
-    run.findings.saw(Predicate::U1, 1);
-    let side = Side {
-        direction: transaction.direction,
-        status: transaction.status,
-        amount: (transaction.receiving_currency, transaction.receiving_minor),
-        is_delivered: payment.posted().any(|posting| posting.movement == Movement::Delivery),
-    };
-    match run.here.remove(&paid_by) {
-        Some(other) => run.findings.demand(Predicate::U1, side.fits(other), || {
-            format!("{name} does not fit the other side of Transaction:{paid_by}")
-        }),
-        None => {
-            run.here.insert(paid_by, side);
-        }
-    }
-}
-
-/// U1, sides that were met by no other.
-pub(super) fn check_other_sides(run: &mut Run<'_>) -> Result<(), StoreError> {
-    for outgoing in std::mem::take(&mut run.here).into_keys() {
-        let what = format!("the payment of Transaction:{outgoing} has only one side");
-        run.findings.broke(Predicate::U1, what);
-    }
-    Ok(())
-}
-
-/// B1.
-pub(super) fn check_lookups(
-    run: &mut Run<'_>,
-    payment: &Payment,
-    lookups: &BTreeMap<Uuid, RawLookup>,
-) {
-    let findings = &mut run.findings;
-    for quote in &payment.quotes {
-        let name = format!("Quote:{}", quote.id);
-        let Some(id) = quote.lookup else {
-            let needs_none = quote.settlement == RawSettlement::None;
-            findings.demand(Predicate::B1, needs_none, || {
-                format!("{name} pays a UMA address without a lookup")
-            });
-            continue;
-        };
-        findings.saw(Predicate::B1, 1);
-        let Some(lookup) = lookups.get(&id) else {
-            findings.broke(Predicate::B1, format!("{name} stands on Lookup:{id}, which is none"));
-            continue;
-        };
-        let made_at = LookupId::from_uuid(id).created_at();
-        let was_good = made_at <= quote.created_at && quote.created_at < lookup.expires_at;
-        let is_its = (lookup.platform, lookup.sender) == (quote.platform, quote.owner.uuid());
-        findings.demand(Predicate::B1, was_good && is_its, || {
-            format!("{name} stands on Lookup:{id}, which is another's or was not good any more")
-        });
-    }
 }
 
 /// S4: owner, accounts and quote are the same platform's.
