@@ -62,20 +62,20 @@ pub fn begin(
             let import = BulkImport::pending(draft(rows.len(), parts.len()));
             for (number, rows) in (0..).zip(parts) {
                 let content = PartContent::Waiting(rows.to_vec());
-                unit.put_part(Part { import: id, number, content });
+                unit.put(Part { import: id, number, content });
             }
             let kind = TimerKind::ImportCustomers;
             unit.set_timer(Timer::new(&platform, id.uuid(), kind, now, now));
-            unit.add_import(import.clone());
+            unit.put(import.clone());
             Ok(import)
         }
         File::Broken(refusal) => {
             let content = PartContent::Done(vec![refusal.clone()]);
-            unit.put_part(Part { import: id, number: 0, content });
+            unit.put(Part { import: id, number: 0, content });
             let import = BulkImport::pending(draft(0, 1));
             let moved = import.clone().apply(Event::Broken, now)?;
             tell(app, unit, moved.now(), std::slice::from_ref(refusal))?;
-            unit.move_import(moved);
+            unit.put_moved(moved);
             // That it was taken in is answered before what became of it (contract 6.5).
             Ok(import)
         }
@@ -122,7 +122,7 @@ fn next_part(
     let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let failed = count(refused.len());
     let counts = Counts { successful: count(rows.len()).saturating_sub(failed), failed };
-    unit.put_part(Part { import: id, number, content: PartContent::Done(refused) });
+    unit.put(Part { import: id, number, content: PartContent::Done(refused) });
     let is_last = number + 1 == import.draft().parts;
     let event = if is_last { Event::Finished(counts) } else { Event::Progressed(counts) };
     let moved = BulkImport::clone(&import).apply(event, now)?;
@@ -133,7 +133,7 @@ fn next_part(
     } else {
         unit.set_timer(timer.again(&platform, now));
     }
-    unit.move_import(moved);
+    unit.put_moved(moved);
     Ok(())
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn add(
         created_at: drawn.id.created_at(),
         updated_at: drawn.id.created_at(),
     };
-    unit.put_customer(customer.clone());
+    unit.put(customer.clone());
     Ok(customer)
 }
 
@@ -156,7 +156,7 @@ fn claim(unit: &mut Unit<'_, '_>, address: &UmaAddress, customer: CustomerId) ->
             Err(Error::Customer(CustomerError::UmaAddressTaken { address: address.clone() }))
         }
         None => {
-            unit.claim_uma_address(UmaClaim { address: address.clone(), customer });
+            unit.put(UmaClaim { address: address.clone(), customer });
             Ok(())
         }
     }
@@ -256,7 +256,7 @@ pub fn update(
             identity::know(app, unit, customer, Event::Stated(status), now)
         }
         Some(_) | None => {
-            unit.put_customer(customer.clone());
+            unit.put(customer.clone());
             Ok(customer)
         }
     }
@@ -292,7 +292,7 @@ pub async fn delete<R: Render<Customer>>(
         }
         let deleted = Customer { is_deleted: true, updated_at: now, ..Customer::clone(&customer) };
         identity::withdraw_check(unit, &deleted)?;
-        unit.put_customer(deleted.clone());
+        unit.put(deleted.clone());
         Ok(deleted)
     })
     .await

@@ -160,8 +160,8 @@ pub fn create(
         created_at: id.created_at(),
         updated_at: id.created_at(),
     };
-    unit.claim_fingerprint(Fingerprint { fingerprint, external_account: id });
-    unit.put_external_account(account.clone());
+    unit.put(Fingerprint { fingerprint, external_account: id });
+    unit.put(account.clone());
     if let Some(due_at) = report.ask_again_at {
         unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::AskAccount, due_at, now));
     }
@@ -247,9 +247,9 @@ pub(crate) fn keep_report(
         clear_default(unit, &account, now)?;
     }
     match Event::to(status).filter(|_| status != account.status) {
-        Some(event) => unit.move_external_account(account.apply(event, now)?),
+        Some(event) => unit.put_moved(account.apply(event, now)?),
         // No event leads back to PENDING: what a rail has once let through is not new again.
-        None => unit.put_external_account(ExternalAccount { updated_at: now, ..account }),
+        None => unit.put(ExternalAccount { updated_at: now, ..account }),
     }
     match ask_again_at {
         Some(at) => unit.set_timer(timer.again(&platform, at)),
@@ -326,7 +326,7 @@ pub fn update(
         let name = change.platform_account_id.applied_to(&account.platform_account_id);
         account.platform_account_id = name;
         account.updated_at = now.max(account.updated_at);
-        unit.put_external_account(account.clone());
+        unit.put(account.clone());
     }
     match change.default_uma_deposit_account {
         Patch::Set(true) if account.status == Status::Inactive => {
@@ -354,12 +354,12 @@ pub fn remove(
     let removed = ExternalAccount { is_removed: true, ..account };
     let removed = if removed.status == Status::Inactive {
         let removed = ExternalAccount { updated_at: now.max(removed.updated_at), ..removed };
-        unit.put_external_account(removed.clone());
+        unit.put(removed.clone());
         removed
     } else {
         let moved = removed.apply(Event::Disabled, now)?;
         let removed = moved.now().clone();
-        unit.move_external_account(moved);
+        unit.put_moved(moved);
         removed
     };
     owned(unit, removed)
@@ -393,7 +393,7 @@ fn clear_default(
     if let Holder::Customer(customer) = holder
         && customer.default_uma_deposit_account == Some(account.id)
     {
-        unit.put_customer(Customer {
+        unit.put(Customer {
             default_uma_deposit_account: None,
             updated_at: now.max(customer.updated_at),
             ..Customer::clone(&customer)
@@ -416,7 +416,7 @@ fn make_default(
             "only a customer's account can receive UMA payments; give a customerId",
         ));
     };
-    unit.put_customer(Customer {
+    unit.put(Customer {
         default_uma_deposit_account: Some(id),
         updated_at: now,
         ..Customer::clone(customer)

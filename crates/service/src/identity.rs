@@ -153,8 +153,8 @@ fn open(
     customer.identity_check = Some(id);
     let kind = TimerKind::ExpireIdentityCheck;
     unit.set_timer(Timer::new(&platform, id.uuid(), kind, expires_at, now));
-    unit.add_identity_check(check.clone());
-    unit.put_customer(customer);
+    unit.put(check.clone());
+    unit.put(customer);
     Ok(check)
 }
 
@@ -176,7 +176,7 @@ fn end_check(
 ) -> Result<(), Error> {
     let moved = check.clone().apply(event)?;
     unit.clear_timer((check.id().uuid(), TimerKind::ExpireIdentityCheck));
-    unit.move_identity_check(moved);
+    unit.put_moved(moved);
     Ok(())
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn know(
 ) -> Result<Customer, Error> {
     customer.kyc = customer.kyc.apply(event)?.into_now();
     customer.updated_at = now;
-    unit.put_customer(customer.clone());
+    unit.put(customer.clone());
     if customer.kyc.status().is_final() {
         withdraw_check(unit, &customer)?;
         let platform = owners::platform(unit, customer.platform)?;
@@ -239,7 +239,7 @@ pub fn complete(
         Outcome::Approved => know(app, unit, customer, Event::Approved, now).map(drop)?,
         Outcome::Rejected => know(app, unit, customer, Event::Rejected, now).map(drop)?,
         Outcome::Canceled => know(app, unit, customer, Event::Canceled, now).map(drop)?,
-        Outcome::LeftToOperator => unit.put_customer(customer),
+        Outcome::LeftToOperator => unit.put(customer),
     }
     Ok(IdentityCheck::clone(&check))
 }

@@ -86,7 +86,7 @@ pub fn create(
         expires_at: new.expires_at,
         created_at: now,
     });
-    unit.add_invitation(invitation.clone());
+    unit.put(invitation.clone());
     Ok(invitation)
 }
 
@@ -233,6 +233,6 @@ fn end(
     let moved = invitation.apply(event, now)?;
     let invitation = moved.now().clone();
     unit.clear_timer((invitation.id().uuid(), TimerKind::ExpireInvitation));
-    unit.move_invitation(moved);
+    unit.put_moved(moved);
     Ok(invitation)
 }

@@ -19,7 +19,7 @@ use crate::presenter::Subject;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     tell(app, unit, &transaction)?;
-    unit.add_transaction(transaction);
+    unit.put(transaction);
     Ok(())
 }
 
@@ -34,7 +34,7 @@ pub fn begin_asking(
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
     unit.request_approval(told(app, &platform, &transaction, subject))?;
-    unit.add_transaction(transaction);
+    unit.put(transaction);
     Ok(())
 }
 
@@ -49,7 +49,7 @@ pub fn advance(
     let moved = transaction.apply(event, now)?;
     let transaction = moved.now().clone();
     tell(app, unit, &transaction)?;
-    unit.move_transaction(moved);
+    unit.put_moved(moved);
     Ok(transaction)
 }
 
@@ -78,7 +78,7 @@ pub fn begin_quote(
 ) -> Result<(), Error> {
     let due_at = quote.draft().expires_at;
     unit.set_timer(Timer::new(platform, quote.id().uuid(), TimerKind::ExpireQuote, due_at, now));
-    unit.add_quote(quote);
+    unit.put(quote);
     Ok(())
 }
 
@@ -95,7 +95,7 @@ pub fn advance_quote(
     if was_pending {
         unit.clear_timer((quote.id().uuid(), TimerKind::ExpireQuote));
     }
-    unit.move_quote(moved);
+    unit.put_moved(moved);
     Ok(quote)
 }
 
@@ -117,6 +117,6 @@ pub fn ask_rail(
         return Ok(transaction);
     }
     let transaction = transaction.ordered_over(leg.rail);
-    unit.keep_rail(transaction.clone());
+    unit.put(transaction.clone());
     Ok(transaction)
 }

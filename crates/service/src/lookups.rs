@@ -89,7 +89,7 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
             let lookup = from_peer(id, &platform, sender.id, address, payee, now);
             let kept = lookup.clone();
             let add = move |unit: &mut Unit<'_, '_>| {
-                unit.add_lookup(kept.clone());
+                unit.put(kept.clone());
                 Ok::<_, Error>(())
             };
             app.store().write(add).await?;
@@ -196,7 +196,7 @@ fn find(
         payer_fields,
         expires_at: now.plus_millis(LIFETIME_MILLIS),
     };
-    unit.add_lookup(lookup.clone());
+    unit.put(lookup.clone());
     Ok((Found::Here(lookup), platform))
 }
 

@@ -89,7 +89,7 @@ pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
     let platform = draw(app, new, app.server_now());
     app.store()
         .write(move |unit| {
-            unit.put_platform(platform.clone());
+            unit.put(platform.clone());
             Ok(platform.clone())
         })
         .await
@@ -118,7 +118,7 @@ pub async fn create_first(
                 until: now,
                 address: None,
             });
-            unit.put_platform(platform.clone());
+            unit.put(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;
             Ok(Some((Platform::clone(&platform), token.clone())))
@@ -185,7 +185,7 @@ pub async fn configure<R: Render<Platform>>(
             }
         }
         platform.updated_at = now;
-        unit.put_platform(platform.clone());
+        unit.put(platform.clone());
         Ok(platform)
     })
     .await
@@ -242,7 +242,7 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
                 u8::from(rule.sending.is_none()) * 2 + u8::from(rule.receiving.is_none())
             });
             platform.updated_at = platform.ahead.shows(server_now);
-            unit.put_platform(platform.clone());
+            unit.put(platform.clone());
             Ok(platform)
         })
         .await
@@ -276,7 +276,7 @@ async fn change(
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
             change(&mut platform);
             platform.updated_at = platform.ahead.shows(server_now);
-            unit.put_platform(platform);
+            unit.put(platform);
             Ok(())
         })
         .await

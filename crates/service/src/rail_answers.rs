@@ -103,7 +103,7 @@ fn keep_words(
 ) -> Transaction {
     let kept = transaction.clone().said_by_rail(words);
     if kept.rail_words() != transaction.rail_words() {
-        unit.keep_rail(kept.clone());
+        unit.put(kept.clone());
     }
     kept
 }

@@ -72,7 +72,7 @@ pub fn add(
         }
     }
     count_managers(unit, token, 1)?;
-    unit.put_token(token.clone());
+    unit.put(token.clone());
     Ok(())
 }
 
@@ -88,7 +88,7 @@ pub fn revoke(
         .filter(|token| token.platform == platform && !token.revoked)
         .ok_or(Error::Token(TokenError::NotFound))?;
     count_managers(unit, &token, -1)?;
-    unit.put_token(Token { revoked: true, updated_at: now, ..Token::clone(&token) });
+    unit.put(Token { revoked: true, updated_at: now, ..Token::clone(&token) });
     Ok(())
 }
 
@@ -103,6 +103,6 @@ fn count_managers(unit: &mut Unit<'_, '_>, token: &Token, change: i32) -> Result
         .checked_add_signed(change)
         .filter(|left| *left > 0)
         .ok_or(Error::Token(TokenError::LastManager))?;
-    unit.put_platform(Platform { manager_tokens, ..Platform::clone(&platform) });
+    unit.put(Platform { manager_tokens, ..Platform::clone(&platform) });
     Ok(())
 }

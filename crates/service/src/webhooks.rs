@@ -85,7 +85,7 @@ pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result
     let now = app.now(platform.ahead);
     platform.signing = platform.signing.rotated(now);
     platform.updated_at = now;
-    unit.put_platform(platform.clone());
+    unit.put(platform.clone());
     wake_worker(unit, id)?;
     Ok(platform)
 }

@@ -81,10 +81,9 @@ impl View<'_> {
             owners.push(Owner::Platform(platform));
         }
         let parameters = [platform.into(), name.into(), (OWNERS_MAX + 1).into()];
-        self.connection.query(OWNERS_NAMED, &parameters, 1, &mut |values| {
-            owners.push(Owner::Customer(Row::new("customers", &["id"], values).id()?));
-            Ok(())
-        })?;
+        let customers = ("customers", &["id"][..]);
+        let named = self.connection.all(OWNERS_NAMED, &parameters, customers, Row::id)?;
+        owners.extend(named.into_iter().map(Owner::Customer));
         Ok((owners.len() <= OWNERS_MAX as usize).then_some(owners))
     }
 
@@ -120,20 +119,17 @@ impl View<'_> {
 
     /// What of this platform's a uuid names.
     fn kind(&mut self, platform: PlatformId, uuid: Uuid) -> Result<Option<Kind>, StoreError> {
-        const COLUMNS: &[&str] = &["kind", "platform"];
         let owner = InternalAccountId::from_uuid(uuid).owner_uuid();
         if owner == platform.uuid() {
             return Ok(Some(Kind::Owner));
         }
-        let mut kind = None;
-        self.connection.query(PLATFORMS_OF, &[owner.into(), uuid.into()], 2, &mut |values| {
-            let row = &mut Row::new("accounts", COLUMNS, values);
-            let found = if row.int()? == 0 { Kind::Owner } else { Kind::ExternalAccount };
-            if row.uuid()? == platform.uuid() {
-                kind = Some(found);
-            }
-            Ok(())
+        let columns = ("accounts", &["kind", "platform"][..]);
+        let parameters = [owner.into(), uuid.into()];
+        let found = self.connection.all(PLATFORMS_OF, &parameters, columns, |row| {
+            let kind = if row.int()? == 0 { Kind::Owner } else { Kind::ExternalAccount };
+            Ok((kind, row.uuid()?))
         })?;
-        Ok(kind)
+        let own = found.into_iter().rfind(|(_, of)| *of == platform.uuid());
+        Ok(own.map(|(kind, _)| kind))
     }
 }

@@ -30,10 +30,6 @@ impl Record for Approval {
         self.transaction()
     }
 
-    fn key_value(key: &TransactionId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let remark = self.remark();
         let fields = remark.required_fields.iter().map(|field| (*field).to_owned());

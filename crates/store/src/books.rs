@@ -77,10 +77,6 @@ impl Record for LedgerAccount {
         self.account
     }
 
-    fn key_value(key: &AccountKey) -> Value {
-        Value::Bytes(key.encode())
-    }
-
     fn values(&self, _: &Keyring) -> Vec<Value> {
         let counters = self.balance.counters();
         vec![
@@ -466,15 +462,11 @@ impl View<'_> {
         platform: PlatformId,
         currency: Currency,
     ) -> Result<bool, StoreError> {
-        let mut owners = Vec::new();
-        self.connection.query(HOLDERS, &[Value::name(currency.code())], 1, &mut |values| {
-            let row = &mut Row::new(LedgerAccount::TABLE, &["account"], values);
-            if let AccountKey::Internal(id) = account_key(row)? {
-                owners.push(id.owner_uuid());
-            }
-            Ok(())
-        })?;
-        for owner in owners {
+        let (code, columns) =
+            (Value::name(currency.code()), (LedgerAccount::TABLE, &["account"][..]));
+        for account in self.connection.all(HOLDERS, &[code], columns, account_key)? {
+            let AccountKey::Internal(id) = account else { continue };
+            let owner = id.owner_uuid();
             let customer = self.get::<Customer>(&CustomerId::from_uuid(owner))?;
             let belongs = customer.is_some_and(|customer| customer.platform == platform);
             if belongs || owner == platform.uuid() {

@@ -35,10 +35,6 @@ impl Record for BulkImport {
         self.id()
     }
 
-    fn key_value(key: &JobId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, _: &Keyring) -> Vec<Value> {
         let (draft, progress) = (self.draft(), self.progress());
         vec![
@@ -136,6 +132,12 @@ impl StoredContent {
     }
 }
 
+impl From<PartKey> for Value {
+    fn from(key: PartKey) -> Self {
+        key.bytes().into()
+    }
+}
+
 impl Record for Part {
     type Key = PartKey;
     const TABLE: &'static str = "bulk_parts";
@@ -144,10 +146,6 @@ impl Record for Part {
 
     fn key(&self) -> PartKey {
         PartKey(self.import, self.number)
-    }
-
-    fn key_value(key: &PartKey) -> Value {
-        key.bytes().into()
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {

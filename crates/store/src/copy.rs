@@ -146,12 +146,8 @@ fn counts(connection: &mut dyn Connection) -> Result<Vec<u64>, StoreError> {
 }
 
 fn count(connection: &mut dyn Connection, sql: &str) -> Result<u64, StoreError> {
-    let mut count = 0;
-    connection.query(sql, &[], 1, &mut |values| {
-        count = Row::new("a table", &["count"], values).int()?;
-        Ok(())
-    })?;
-    Ok(u64::try_from(count).unwrap_or(0))
+    let count = connection.first(sql, &[], ("a table", &["count"]), Row::int)?;
+    Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
 }
 
 /// How far a copy has come, as it is kept in the target.
@@ -165,36 +161,9 @@ struct Mark {
     tables: usize,
     /// Where the last row of the present table that is in the target stands in the source; empty
     /// before the first.
-    after: Vec<KeyPart>,
+    after: Vec<Value>,
     /// Rows of the present table that are in the target.
     rows: u64,
-}
-
-/// A column of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-enum KeyPart {
-    Int(i64),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl KeyPart {
-    fn of(value: &Value) -> Result<Self, StoreError> {
-        match value {
-            Value::Int(number) => Ok(Self::Int(*number)),
-            Value::Text(text) => Ok(Self::Text(text.as_ref().to_owned())),
-            Value::Bytes(bytes) => Ok(Self::Bytes(bytes.clone())),
-            Value::Null => Err(StoreError::Engine("a row has no key".to_owned())),
-        }
-    }
-
-    fn value(&self) -> Value {
-        match self {
-            Self::Int(number) => Value::Int(*number),
-            Self::Text(text) => Value::from(text.as_str()),
-            Self::Bytes(bytes) => Value::Bytes(bytes.clone()),
-        }
-    }
 }
 
 impl Mark {
@@ -253,7 +222,7 @@ impl Copying {
     /// The table that is not done, and the key behind which it goes on.
     fn next(&self) -> Option<(&'static Shape, Option<Vec<Value>>)> {
         let shape = catalogue::tables().get(self.mark.tables)?;
-        let after: Vec<_> = self.mark.after.iter().map(KeyPart::value).collect();
+        let after = self.mark.after.clone();
         Some((shape, (!after.is_empty()).then_some(after)))
     }
 
@@ -263,9 +232,7 @@ impl Copying {
         let mut mark = self.mark.clone();
         mark.rows += rows.len() as u64;
         match last {
-            Some(last) => {
-                mark.after = last.iter().map(KeyPart::of).collect::<Result<_, _>>()?;
-            }
+            Some(last) => mark.after = last,
             None => {
                 mark = Mark { tables: mark.tables + 1, after: Vec::new(), rows: 0, ..mark };
             }

@@ -165,10 +165,6 @@ impl Record for Customer {
         self.id
     }
 
-    fn key_value(key: &CustomerId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let identity = serde_json::to_vec(&StoredIdentity::of(&self.identity))
             .expect("an identity has text keys only");
@@ -241,10 +237,6 @@ impl Record for UmaClaim {
 
     fn key(&self) -> UmaAddress {
         self.address.clone()
-    }
-
-    fn key_value(key: &UmaAddress) -> Value {
-        key.as_str().into()
     }
 
     fn values(&self, _: &Keyring) -> Vec<Value> {

@@ -109,10 +109,6 @@ impl Record for Delivery {
         self.id()
     }
 
-    fn key_value(key: &DeliveryId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let (draft, progress) = (self.draft(), self.progress());
         let attempts: Vec<_> = progress.attempts.iter().map(Stored::of).collect();
@@ -199,12 +195,8 @@ impl View<'_> {
 
     /// The platform that a resource with deliveries belongs to.
     fn platform_of(&mut self, resource: Uuid) -> Result<Option<PlatformId>, StoreError> {
-        let mut platform = None;
-        self.connection.query(PLATFORM_OF, &[resource.into()], 1, &mut |values| {
-            platform = Some(Row::new("deliveries", &["platform"], values).id()?);
-            Ok(())
-        })?;
-        Ok(platform)
+        let columns = (Delivery::TABLE, &["platform"][..]);
+        self.connection.first(PLATFORM_OF, &[resource.into()], columns, Row::id)
     }
 }
 

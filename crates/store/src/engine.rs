@@ -92,12 +92,7 @@ pub(crate) fn meta(
     connection: &mut dyn Connection,
     name: Value,
 ) -> Result<Option<Vec<u8>>, StoreError> {
-    let mut found = None;
-    connection.query(META, &[name], 1, &mut |values| {
-        found = Some(Row::new("meta", &["value"], values).bytes()?);
-        Ok(())
-    })?;
-    Ok(found)
+    connection.first(META, &[name], ("meta", &["value"]), Row::bytes)
 }
 
 /// Keeps what tells the key of this database from others, inside a transaction.

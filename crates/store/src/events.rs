@@ -101,7 +101,10 @@ impl Header {
 }
 
 pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
-    let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
+    read_row(&mut Row::new(EVENTS.table, EVENTS.columns, values), keyring)
+}
+
+fn read_row(row: &mut Row, keyring: &Keyring) -> Result<Numbered, StoreError> {
     Header::read(row)?.open(row, keyring)
 }
 
@@ -202,10 +205,6 @@ impl Record for Outbox {
         self.platform
     }
 
-    fn key_value(key: &PlatformId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, _: &Keyring) -> Vec<Value> {
         vec![
             self.platform.into(),
@@ -248,13 +247,10 @@ pub struct Feed {
 impl View<'_> {
     /// The event that stands at a place.
     pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
-        let (mut found, keyring) = (None, self.keyring);
+        let keyring = self.keyring;
         let key = [place.platform.into(), place.ordinal.into()];
-        self.connection.query(AT_PLACE, &key, EVENTS.columns.len(), &mut |values| {
-            found = Some(read(values, keyring)?.event);
-            Ok(())
-        })?;
-        Ok(found)
+        let columns = (EVENTS.table, EVENTS.columns);
+        self.connection.first(AT_PLACE, &key, columns, |row| Ok(read_row(row, keyring)?.event))
     }
 
     /// A platform's events behind a number, all or those of a kind, in the order in which they were
@@ -269,23 +265,17 @@ impl View<'_> {
         let head = self.get::<Outbox>(&platform)?.map_or(0, |outbox| outbox.head);
         let (platform, range) = (Value::from(platform), [after, head, i64::from(limit)]);
         let [after_value, head_value, limit_value] = range.map(Value::from);
-        let (mut events, keyring) = (Vec::new(), self.keyring);
-        let each = &mut |values| {
-            events.push(read(values, keyring)?);
-            Ok(())
-        };
-        let columns = EVENTS.columns.len();
-        match kind {
-            None => {
-                let parameters = [platform, after_value, head_value, limit_value];
-                self.connection.query(FEED, &parameters, columns, each)?;
-            }
+        let (keyring, columns) = (self.keyring, (EVENTS.table, EVENTS.columns));
+        let mut parameters = vec![platform, after_value, head_value, limit_value];
+        let sql = match kind {
+            None => FEED,
             Some(kind) => {
-                let kind = Value::name(kind.name());
-                let parameters = [platform, kind, after_value, head_value, limit_value];
-                self.connection.query(FEED_OF_KIND, &parameters, columns, each)?;
+                parameters.insert(1, Value::name(kind.name()));
+                FEED_OF_KIND
             }
-        }
+        };
+        let read = |row: &mut Row| read_row(row, keyring);
+        let events = self.connection.all(sql, &parameters, columns, read)?;
         let last = events.last().filter(|_| events.len() == limit as usize);
         let until = last.map_or(head.max(after), |numbered: &Numbered| numbered.ordinal);
         Ok(Feed { events, until, head })
@@ -302,12 +292,9 @@ impl View<'_> {
         let (mut before, mut from) = (0, head + 1);
         while from - before > 1 {
             let middle = before + (from - before) / 2;
-            let mut at = None;
-            self.connection.query(WHEN, &[platform.into(), middle.into()], 1, &mut |values| {
-                at = Some(Row::new(EVENTS.table, &["at"], values).time()?);
-                Ok(())
-            })?;
-            match at {
+            let parameters = [platform.into(), middle.into()];
+            let columns = (EVENTS.table, &["at"][..]);
+            match self.connection.first(WHEN, &parameters, columns, Row::time)? {
                 Some(at) if at < time => before = middle,
                 Some(_) | None => from = middle,
             }

@@ -164,10 +164,6 @@ impl Record for ExternalAccount {
         self.id
     }
 
-    fn key_value(key: &ExternalAccountId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let stored = serde_json::to_vec(&Stored::of(self)).expect("an account has text keys only");
         let [owner_kind, owner] = owner_values(self.owner);
@@ -245,10 +241,6 @@ impl Record for Fingerprint {
 
     fn key(&self) -> [u8; 32] {
         self.fingerprint
-    }
-
-    fn key_value(key: &[u8; 32]) -> Value {
-        Value::from(&key[..])
     }
 
     fn values(&self, _: &Keyring) -> Vec<Value> {

@@ -55,10 +55,6 @@ impl Record for Answer {
         self.scope
     }
 
-    fn key_value(key: &Scope) -> Value {
-        Value::from(&key[..])
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let sealed = keyring.seal(Self::TABLE, &self.scope, &compress(&self.body));
         vec![
@@ -70,13 +66,17 @@ impl Record for Answer {
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
-        let scope: Scope = row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))?;
+        let scope = read_scope(row)?;
         let (at, status) = (row.time()?, row.int()?);
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
         let body = keyring.open(Self::TABLE, &scope, &row.bytes()?)?;
         let body = decompress(&body).ok_or(StoreError::Sealed { place: Self::TABLE })?;
         Ok(Self { scope, at, status, body })
     }
+}
+
+fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
+    row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))
 }
 
 pub(crate) const OUTDATED: &str =
@@ -99,12 +99,7 @@ impl View<'_> {
         before: Timestamp,
         max: u32,
     ) -> Result<Vec<Scope>, StoreError> {
-        let mut scopes = Vec::new();
-        self.connection.query(OUTDATED, &[before.into(), max.into()], 1, &mut |values| {
-            let row = &mut Row::new(Answer::TABLE, &["scope"], values);
-            scopes.push(row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))?);
-            Ok(())
-        })?;
-        Ok(scopes)
+        let parameters = [before.into(), max.into()];
+        self.connection.all(OUTDATED, &parameters, (Answer::TABLE, &["scope"]), read_scope)
     }
 }

@@ -36,10 +36,6 @@ impl Record for IdentityCheck {
         self.id()
     }
 
-    fn key_value(key: &IdentityCheckId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
         let stored = Stored {

@@ -45,10 +45,6 @@ impl Record for Invitation {
         self.id()
     }
 
-    fn key_value(key: &InvitationId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
         let amount = draft.amount_to_send;

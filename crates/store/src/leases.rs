@@ -55,6 +55,12 @@ pub struct Lease {
     pub address: Option<String>,
 }
 
+impl From<Duty> for Value {
+    fn from(duty: Duty) -> Self {
+        Self::name(duty.name())
+    }
+}
+
 impl Record for Lease {
     type Key = Duty;
     const TABLE: &'static str = "leases";
@@ -63,10 +69,6 @@ impl Record for Lease {
 
     fn key(&self) -> Duty {
         self.duty
-    }
-
-    fn key_value(key: &Duty) -> Value {
-        Value::name(key.name())
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {

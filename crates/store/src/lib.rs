@@ -85,7 +85,6 @@ pub fn statements() -> Vec<String> {
         timers::DUE,
         timers::NEXT_DUE,
         timers::NEARER,
-        timers::NEARER_UP_TO,
         events::AT_PLACE,
         events::FEED,
         events::FEED_OF_KIND,

@@ -108,10 +108,6 @@ impl Record for Lookup {
         self.id
     }
 
-    fn key_value(key: &LookupId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let stored = serde_json::to_vec(&Stored::of(self)).expect("a lookup has text keys only");
         vec![

@@ -1,12 +1,10 @@
 //! The schema: one track of migrations for every engine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use refinery::{Migration, Runner};
 
 use crate::error::StoreError;
-use crate::pause::pause;
 use crate::postgres::Postgres;
 use crate::sql::{Connection, Row};
 use crate::sqlite::Sqlite;
@@ -74,12 +72,6 @@ const POSTGRES_HISTORY: &str = "select count(to_regclass('refinery_schema_histor
 /// worst, somebody else is faster with each.
 const TRIES_MAX: usize = MIGRATIONS.len() + 4;
 
-/// How often, and with which pause, it is tried to change a table that somebody has in use. Who
-/// waits for it keeps others from it, so that each try is short (the session's purpose) and leaves
-/// time between. Together it is some five minutes.
-const WAITS_MAX: u32 = 100;
-const WAIT_PAUSE: Duration = Duration::from_secs(2);
-
 /// Brings a SQLite database to this program's schema. Refuses one that another build made.
 pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
     // One by one, the row of the history would be a commit of its own: after a crash between the
@@ -144,24 +136,14 @@ pub(crate) fn sqlite_schema(connection: &mut Sqlite) -> Result<i64, StoreError> 
 pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     let migrations = migrations(postgres_texts())?;
     let runner = runner(&migrations);
-    let (mut tries, mut waits) = (1, 0);
+    let mut tries = 1;
     loop {
         refuse_other_builds(connection, POSTGRES_HISTORY, &migrations)?;
         match connection.migrate(&runner) {
-            Err(StoreError::Busy) if waits < WAITS_MAX => {
-                if waits == 0 {
-                    tracing::warn!(
-                        "the schema is to be changed, and somebody has a table of it in use, such \
-                         as pg_dump: waiting"
-                    );
-                }
-                waits += 1;
-                pause(WAIT_PAUSE);
-            }
             Err(StoreError::Busy) => {
                 return Err(StoreError::Engine(
-                    "migrations: a table was in use for too long, perhaps by pg_dump: start again \
-                     once that has ended"
+                    "migrations: a table is in use, perhaps by pg_dump: start again once that has \
+                     ended"
                         .to_owned(),
                 ));
             }
@@ -214,12 +196,9 @@ fn is_of_this_program(
     connection: &mut dyn Connection,
     migrations: &[Migration],
 ) -> Result<bool, StoreError> {
-    let mut first = None;
     let sql = "select checksum from refinery_schema_history where version = 1";
-    connection.query(sql, &[], 1, &mut |values| {
-        first = Some(Row::new("refinery_schema_history", &["checksum"], values).text()?);
-        Ok(())
-    })?;
+    let first =
+        connection.first(sql, &[], ("refinery_schema_history", &["checksum"]), Row::text)?;
     Ok(first == migrations.first().map(|migration| migration.checksum().to_string()))
 }
 
@@ -228,26 +207,14 @@ pub(crate) fn has_schema(connection: &mut Postgres) -> Result<bool, StoreError> 
     Ok(newest_applied(connection, POSTGRES_HISTORY)? > 0)
 }
 
-fn has_history(connection: &mut dyn Connection, history: &str) -> Result<bool, StoreError> {
-    let mut exists = false;
-    connection.query(history, &[], 1, &mut |values| {
-        exists = Row::new("refinery_schema_history", &["count"], values).int()? > 0;
-        Ok(())
-    })?;
-    Ok(exists)
-}
-
 /// The number of the newest migration in the database; 0 for an empty one.
 fn newest_applied(connection: &mut dyn Connection, history: &str) -> Result<i64, StoreError> {
-    let mut newest = 0;
-    if has_history(connection, history)? {
-        let sql = "select coalesce(max(version), 0) from refinery_schema_history";
-        connection.query(sql, &[], 1, &mut |values| {
-            newest = Row::new("refinery_schema_history", &["version"], values).int()?;
-            Ok(())
-        })?;
+    const TABLE: &str = "refinery_schema_history";
+    if connection.first(history, &[], (TABLE, &["count"]), Row::int)? == Some(0) {
+        return Ok(0);
     }
-    Ok(newest)
+    let newest = "select coalesce(max(version), 0) from refinery_schema_history";
+    Ok(connection.first(newest, &[], (TABLE, &["version"]), Row::int)?.unwrap_or(0))
 }
 
 /// The number of the newest migration that this program knows.

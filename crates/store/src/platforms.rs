@@ -21,6 +21,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
 use crate::record::{Record, record_table};
+use crate::sealed::each;
 use crate::sql::{Row, Value};
 
 /// How the settings of a platform are kept; none of them is personal or secret.
@@ -120,9 +121,6 @@ impl StoredCorridor {
     }
 
     fn into_domain(self) -> Option<CorridorRule> {
-        fn each<T, U>(value: Option<T>, read: impl Fn(T) -> Option<U>) -> Option<Option<U>> {
-            value.map_or(Some(None), |value| read(value).map(Some))
-        }
         Some(CorridorRule {
             sending: each(self.sending, |code| Currency::from_code(&code))?,
             receiving: each(self.receiving, |code| Currency::from_code(&code))?,
@@ -150,10 +148,6 @@ impl Record for Platform {
 
     fn key(&self) -> PlatformId {
         self.id
-    }
-
-    fn key_value(key: &PlatformId) -> Value {
-        (*key).into()
     }
 
     fn values(&self, _: &Keyring) -> Vec<Value> {
@@ -229,12 +223,8 @@ impl View<'_> {
     pub fn platforms(&mut self) -> Result<Vec<Arc<Platform>>, StoreError> {
         let sql =
             format!("select {} from platforms order by id desc", Platform::COLUMNS.join(", "));
-        let (keyring, mut platforms) = (self.keyring, Vec::new());
-        self.connection.query(&sql, &[], Platform::COLUMNS.len(), &mut |values| {
-            let row = &mut Row::new(Platform::TABLE, Platform::COLUMNS, values);
-            platforms.push(Arc::new(Platform::read(row, keyring)?));
-            Ok(())
-        })?;
-        Ok(platforms)
+        let keyring = self.keyring;
+        let columns = (Platform::TABLE, Platform::COLUMNS);
+        self.connection.all(&sql, &[], columns, |row| Ok(Arc::new(Platform::read(row, keyring)?)))
     }
 }

@@ -176,10 +176,6 @@ impl Record for Quote {
         self.id()
     }
 
-    fn key_value(key: &QuoteId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
         let price = &draft.price;

@@ -15,7 +15,7 @@ use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 /// must meet it.
 pub trait Record: Clone + Send + Sync + 'static {
     /// What finds the row.
-    type Key: Ord + Hash + Clone + Send + Sync;
+    type Key: Ord + Hash + Clone + Send + Sync + Into<Value>;
     /// The table.
     const TABLE: &'static str;
     /// Its columns, the key first, without `version`.
@@ -25,9 +25,6 @@ pub trait Record: Clone + Send + Sync + 'static {
 
     /// The row's key.
     fn key(&self) -> Self::Key;
-
-    /// The key as the value of the first column.
-    fn key_value(key: &Self::Key) -> Value;
 
     /// The values of all columns.
     fn values(&self, keyring: &Keyring) -> Vec<Value>;
@@ -156,7 +153,7 @@ pub(crate) fn fetch<R: Record>(
     keys: impl IntoIterator<Item = R::Key>,
 ) -> Result<BTreeMap<R::Key, Found<R>>, StoreError> {
     let mut found: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Found::NOTHING)).collect();
-    let keys: Vec<_> = found.keys().map(R::key_value).collect();
+    let keys: Vec<_> = found.keys().cloned().map(Into::into).collect();
     connection.fetch(R::shape(), &keys, &mut |values| {
         let (record, version) = read::<R>(values, keyring)?;
         found.insert(record.key(), Found { row: Some(Arc::new(record)), version });
@@ -252,7 +249,7 @@ macro_rules! tables {
             ) -> Result<(), StoreError> {
                 let mut wanted: Vec<_> = postings.wanted().into_iter().collect();
                 $(if !self.$field.is_empty() {
-                    let keys = self.$field.iter().map(<$record as Record>::key_value).collect();
+                    let keys = self.$field.iter().cloned().map(Into::into).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
                     for key in self.$field {
                         cache.$field.insert(key, Found::NOTHING);

@@ -7,10 +7,12 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::StoreError;
 
 /// A value of one column.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Value {
     /// No value.
     Null,
@@ -69,6 +71,21 @@ impl From<&[u8]> for Value {
         Self::Bytes(value.to_vec())
     }
 }
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(value: [u8; N]) -> Self {
+        Self::Bytes(value.to_vec())
+    }
+}
+impl From<ledger::account::AccountKey> for Value {
+    fn from(value: ledger::account::AccountKey) -> Self {
+        Self::Bytes(value.encode())
+    }
+}
+impl From<domain::uma_address::UmaAddress> for Value {
+    fn from(value: domain::uma_address::UmaAddress) -> Self {
+        value.as_str().into()
+    }
+}
 impl From<uuid::Uuid> for Value {
     fn from(value: uuid::Uuid) -> Self {
         Self::Bytes(value.as_bytes().to_vec())
@@ -122,13 +139,21 @@ impl Row {
         }
     }
 
+    /// The next column, null or what `read` reads.
+    pub fn or_null<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        if self.values.as_slice().first() == Some(&Value::Null) {
+            self.value();
+            return Ok(None);
+        }
+        read(self).map(Some)
+    }
+
     /// The next column, an integer or null.
     pub fn int_or_null(&mut self) -> Result<Option<i64>, StoreError> {
-        match self.value() {
-            Value::Int(value) => Ok(Some(value)),
-            Value::Null => Ok(None),
-            Value::Text(_) | Value::Bytes(_) => Err(self.corrupt("not an integer")),
-        }
+        self.or_null(Self::int)
     }
 
     /// The next column, a count.
@@ -153,7 +178,7 @@ impl Row {
 
     /// The next column, an instant or null.
     pub fn time_or_null(&mut self) -> Result<Option<domain::time::Timestamp>, StoreError> {
-        Ok(self.int_or_null()?.map(domain::time::Timestamp::from_millis))
+        self.or_null(Self::time)
     }
 
     /// The next column, text.
@@ -166,11 +191,7 @@ impl Row {
 
     /// The next column, text or null.
     pub fn text_or_null(&mut self) -> Result<Option<String>, StoreError> {
-        match self.value() {
-            Value::Text(value) => Ok(Some(value.into_owned())),
-            Value::Null => Ok(None),
-            Value::Int(_) | Value::Bytes(_) => Err(self.corrupt("not text")),
-        }
+        self.or_null(Self::text)
     }
 
     /// The next column, the name of something that `from_name` knows.
@@ -189,11 +210,7 @@ impl Row {
 
     /// The next column, bytes or null.
     pub fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.value() {
-            Value::Null => Ok(None),
-            Value::Bytes(value) => Ok(Some(value)),
-            Value::Int(_) | Value::Text(_) => Err(self.corrupt("not bytes")),
-        }
+        self.or_null(Self::bytes)
     }
 
     /// The next column, a uuid.
@@ -204,13 +221,7 @@ impl Row {
 
     /// The next column, a uuid or null.
     pub fn uuid_or_null(&mut self) -> Result<Option<uuid::Uuid>, StoreError> {
-        match self.value() {
-            Value::Null => Ok(None),
-            Value::Bytes(bytes) => {
-                uuid::Uuid::from_slice(&bytes).map(Some).map_err(|_| self.corrupt("not a uuid"))
-            }
-            Value::Int(_) | Value::Text(_) => Err(self.corrupt("not a uuid")),
-        }
+        self.or_null(Self::uuid)
     }
 
     /// The next column, an identifier.
@@ -387,6 +398,35 @@ pub enum LastWriter {
     ThisNode,
     /// Perhaps another process, or another node.
     Unknown,
+}
+
+impl dyn Connection + '_ {
+    /// Reads the rows of a query, whose columns are those of a table or named like them.
+    pub(crate) fn all<T>(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        (table, columns): (&'static str, &'static [&'static str]),
+        mut read: impl FnMut(&mut Row) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut all = Vec::new();
+        self.query(sql, parameters, columns.len(), &mut |values| {
+            all.push(read(&mut Row::new(table, columns, values))?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Reads the row of a query that has one at most.
+    pub(crate) fn first<T>(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        columns: (&'static str, &'static [&'static str]),
+        read: impl FnMut(&mut Row) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.all(sql, parameters, columns, read)?.into_iter().next())
+    }
 }
 
 /// One connection of an engine. Synchronous: no other network call fits between its statements.

@@ -139,19 +139,9 @@ pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since
 pub(crate) const DUE_OF_PLATFORM: &str =
     "select due_at from timers where due_at <= $1 and platform = $2 limit 1";
 
-/// Timers that one statement looks at when a clock is moved. The statement is over in a fraction of
-/// the time that it may take, however many timers there are.
-const NEARER_TOGETHER: u32 = 10_000;
-
-/// The last subject of those that one statement looks at.
-pub(crate) const NEARER_UP_TO: &str =
-    "select subject from timers where subject > $1 order by subject limit 1 offset $2";
-
-/// Brings a platform's timers nearer, of subjects behind the first one and up to the second.
-/// Nothing finds them by platform: clocks are moved by people, timers are set by every payment, and
-/// an index would cost each of those.
-pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 \
-    where platform = $2 and subject > $3 and subject <= $4";
+/// Brings a platform's timers nearer. No index finds them: people move clocks, and every payment
+/// sets timers.
+pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 where platform = $2";
 
 /// Brings the timers of a platform that are in the database nearer, within a transaction.
 pub(crate) fn bring_nearer(
@@ -159,23 +149,7 @@ pub(crate) fn bring_nearer(
     platform: PlatformId,
     millis: i64,
 ) -> Result<(), StoreError> {
-    let mut behind = Value::from(Uuid::nil());
-    loop {
-        let mut up_to = None;
-        let last = [behind.clone(), (NEARER_TOGETHER - 1).into()];
-        connection.query(NEARER_UP_TO, &last, 1, &mut |mut values| {
-            up_to = values.pop();
-            Ok(())
-        })?;
-        let is_last = up_to.is_none();
-        let up_to = up_to.unwrap_or_else(|| Value::from(Uuid::max()));
-        let slice = [millis.into(), platform.into(), behind, up_to.clone()];
-        connection.execute(NEARER, &slice)?;
-        if is_last {
-            return Ok(());
-        }
-        behind = up_to;
-    }
+    connection.execute(NEARER, &[millis.into(), platform.into()]).map(drop)
 }
 
 /// The writes that set timers and take them away.
@@ -207,8 +181,7 @@ pub struct Due {
     pub unreadable: usize,
 }
 
-fn read(values: Vec<Value>) -> Result<Timer, StoreError> {
-    let row = &mut Row::new(TIMERS.table, TIMERS.columns, values);
+fn read(row: &mut Row) -> Result<Timer, StoreError> {
     Ok(Timer {
         subject: row.uuid()?,
         kind: row.named(TimerKind::from_name)?,
@@ -222,16 +195,11 @@ fn read(values: Vec<Value>) -> Result<Timer, StoreError> {
 impl View<'_> {
     /// Timers that are due by the server's clock, of so many rows at most.
     pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        let mut due = Due::default();
-        let parameters = [now.into(), limit.into()];
-        self.connection.query(DUE, &parameters, TIMERS.columns.len(), &mut |values| {
-            match read(values) {
-                Ok(timer) => due.timers.push(timer),
-                Err(_) => due.unreadable += 1,
-            }
-            Ok(())
-        })?;
-        Ok(due)
+        let columns = (TIMERS.table, TIMERS.columns);
+        let read = |row: &mut Row| Ok(read(row).ok());
+        let rows = self.connection.all(DUE, &[now.into(), limit.into()], columns, read)?;
+        let unreadable = rows.iter().filter(|timer| timer.is_none()).count();
+        Ok(Due { timers: rows.into_iter().flatten().collect(), unreadable })
     }
 
     /// Timers of a platform that are due by the server's clock and end something, of so many rows
@@ -242,32 +210,22 @@ impl View<'_> {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Timer>, StoreError> {
-        let mut due = Vec::new();
         let parameters = [now.into(), platform.into(), limit.into()];
-        self.connection.query(DUE_ENDS, &parameters, TIMERS.columns.len(), &mut |values| {
-            due.extend(read(values).ok());
-            Ok(())
-        })?;
-        Ok(due)
+        let columns = (TIMERS.table, TIMERS.columns);
+        let due = self.connection.all(DUE_ENDS, &parameters, columns, |row| Ok(read(row).ok()))?;
+        Ok(due.into_iter().flatten().collect())
     }
 
     /// Whether anything of a platform is due by the server's clock.
     pub fn has_due(&mut self, platform: PlatformId, now: Timestamp) -> Result<bool, StoreError> {
-        let mut has_due = false;
-        self.connection.query(DUE_OF_PLATFORM, &[now.into(), platform.into()], 1, &mut |_| {
-            has_due = true;
-            Ok(())
-        })?;
-        Ok(has_due)
+        let parameters = [now.into(), platform.into()];
+        let columns = (TIMERS.table, &["due_at"][..]);
+        let due = self.connection.first(DUE_OF_PLATFORM, &parameters, columns, Row::time)?;
+        Ok(due.is_some())
     }
 
     /// When the next timer is due by the server's clock, if there is one.
     pub fn next_due(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        let mut next = None;
-        self.connection.query(NEXT_DUE, &[], 1, &mut |values| {
-            next = Some(Row::new("timers", &["due_at"], values).time()?);
-            Ok(())
-        })?;
-        Ok(next)
+        self.connection.first(NEXT_DUE, &[], (TIMERS.table, &["due_at"]), Row::time)
     }
 }

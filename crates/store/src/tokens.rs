@@ -33,10 +33,6 @@ impl Record for Token {
         self.id
     }
 
-    fn key_value(key: &TokenId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, _: &Keyring) -> Vec<Value> {
         vec![
             self.id.into(),
@@ -98,11 +94,8 @@ impl View<'_> {
         &mut self,
         client_id: &str,
     ) -> Result<Option<Arc<Token>>, StoreError> {
-        let mut id = None;
-        self.connection.query(BY_CLIENT_ID, &[client_id.into()], 1, &mut |values| {
-            id = Some(Row::new(Token::TABLE, &["id"], values).id()?);
-            Ok(())
-        })?;
+        let columns = (Token::TABLE, &["id"][..]);
+        let id = self.connection.first(BY_CLIENT_ID, &[client_id.into()], columns, Row::id)?;
         id.map_or(Ok(None), |id| self.get::<Token>(&id))
     }
 

@@ -373,10 +373,6 @@ impl Record for Transaction {
         self.id()
     }
 
-    fn key_value(key: &TransactionId) -> Value {
-        (*key).into()
-    }
-
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         let draft = self.draft();
         let stored = Stored {
@@ -449,18 +445,10 @@ impl Record for Transaction {
         let platform_customer_id = row.text()?;
         let direction = row.named(Direction::from_name)?;
         let status = row.named(Status::from_name)?;
-        let failure = row
-            .text_or_null()?
-            .map(|name| {
-                FailureReason::from_name(&name).ok_or_else(|| row.corrupt("unknown reason"))
-            })
-            .transpose()?;
+        let failure = row.or_null(|row| row.named(FailureReason::from_name))?;
         let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
         let listed_address = row.uuid_or_null()?;
-        let sending_currency = row
-            .text_or_null()?
-            .map(|code| Currency::from_code(&code).ok_or_else(|| row.corrupt("unknown currency")))
-            .transpose()?;
+        let sending_currency = row.or_null(Row::currency)?;
         let sending_minor = row.int_or_null()?;
         let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
         let quote = row.uuid_or_null()?.map(QuoteId::from_uuid);

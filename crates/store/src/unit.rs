@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::approval::Approval;
-use domain::bulk_import::{self, BulkImport};
+use domain::bulk_import::{BulkImport, Part};
 use domain::clock::Ahead;
 use domain::customer::Customer;
+use domain::delivery::Delivery;
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
 use domain::id::{PlatformId, TransactionId};
@@ -24,12 +25,13 @@ use crate::books::{self, PostingRow, Postings};
 use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
-use crate::events::{self, Numbered};
+use crate::events::{self, Numbered, Outbox};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope};
 use crate::keyring::Keyring;
+use crate::leases::Lease;
 use crate::record::{Found, Record, Tables, Wanted, load};
-use crate::sql::{Change, Connection, Write};
+use crate::sql::{Change, Connection, Value, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -225,13 +227,26 @@ impl<'a> Batch<'a> {
         writes.push(books::write(changes.postings.values().flatten()));
         writes.push(events::write(&changes.events, keyring));
         writes.extend(timers::writes(&changes.timers));
-        let removed = changes.removed_answers.iter().map(|scope| vec![Answer::key_value(scope)]);
+        let removed = changes.removed_answers.iter().map(|scope| vec![Value::from(*scope)]);
         let (shape, rows) = (Answer::shape(), removed.collect());
         writes.push(Write { shape, change: Change::Delete, rows });
         writes.retain(|write| !write.rows.is_empty());
         let nearer = changes.nearer.clone();
         (Prepared { nearer, writes }, changes)
     }
+}
+
+/// Records that units may write as they are. Balances are the ledger's to write, and answers are
+/// kept under the key of their request.
+pub trait Writable: Record {}
+
+macro_rules! writable {
+    ($($record:ty),* $(,)?) => { $(impl Writable for $record {})* };
+}
+
+writable! {
+    Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
+    Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its
@@ -298,7 +313,18 @@ impl Unit<'_, '_> {
         Err(StoreError::NotFetched)
     }
 
-    pub(crate) fn put<R: Record>(&mut self, row: R) {
+    /// Adds a row, or changes one that was read. Before it adds one, the caller has read that there
+    /// is none.
+    pub fn put<R: Writable>(&mut self, row: R) {
+        self.put_row(row);
+    }
+
+    /// Keeps a change of state.
+    pub fn put_moved<R: Writable>(&mut self, moved: Moved<R>) {
+        self.put_row(moved.into_now());
+    }
+
+    fn put_row<R: Record>(&mut self, row: R) {
         R::slots(&mut self.local.tables).put(Arc::new(row));
     }
 
@@ -312,11 +338,6 @@ impl Unit<'_, '_> {
         self.batch.keyring
     }
 
-    /// Adds a platform, or changes one that was read.
-    pub fn put_platform(&mut self, platform: Platform) {
-        self.put(platform);
-    }
-
     /// Moves the clock of a platform that was read, and its timers with it. It was asked whether
     /// the clock may be moved ([`Platform::advanced`]).
     pub fn move_clock(&mut self, platform: &Platform, ahead: Ahead) -> Platform {
@@ -324,66 +345,6 @@ impl Unit<'_, '_> {
         self.put(moved.clone());
         self.local.bring_nearer(platform.id, ahead.millis() - platform.ahead.millis());
         moved
-    }
-
-    /// Adds a token, or changes one that was read.
-    pub fn put_token(&mut self, token: Token) {
-        self.put(token);
-    }
-
-    /// Adds a customer, or changes one that was read.
-    pub fn put_customer(&mut self, customer: Customer) {
-        self.put(customer);
-    }
-
-    /// Takes an address for a customer. The caller has read that it is free.
-    pub fn claim_uma_address(&mut self, claim: UmaClaim) {
-        self.put(claim);
-    }
-
-    /// Adds an external account, or changes one that was read.
-    pub fn put_external_account(&mut self, account: ExternalAccount) {
-        self.put(account);
-    }
-
-    /// Keeps an external account's change of state.
-    pub fn move_external_account(&mut self, moved: Moved<ExternalAccount>) {
-        self.put(moved.into_now());
-    }
-
-    /// Marks what identifies an external account as used. The caller has read that it is free.
-    pub fn claim_fingerprint(&mut self, fingerprint: Fingerprint) {
-        self.put(fingerprint);
-    }
-
-    /// Adds a new lookup.
-    pub fn add_lookup(&mut self, lookup: Lookup) {
-        self.put(lookup);
-    }
-
-    /// Adds a new quote.
-    pub fn add_quote(&mut self, quote: Quote) {
-        self.put(quote);
-    }
-
-    /// Keeps a quote's change of state.
-    pub fn move_quote(&mut self, moved: Moved<Quote>) {
-        self.put(moved.into_now());
-    }
-
-    /// Adds a new transaction.
-    pub fn add_transaction(&mut self, transaction: Transaction) {
-        self.put(transaction);
-    }
-
-    /// Keeps a transaction's change of state.
-    pub fn move_transaction(&mut self, moved: Moved<Transaction>) {
-        self.put(moved.into_now());
-    }
-
-    /// Keeps the rail of a transaction whose status stays, and what the rail has said of it.
-    pub fn keep_rail(&mut self, transaction: Transaction) {
-        self.put(transaction);
     }
 
     /// Adds a new question to a platform about an incoming payment.
@@ -396,44 +357,9 @@ impl Unit<'_, '_> {
         self.put(moved.into_now());
     }
 
-    /// Adds a new invitation. The caller has read that its code is free.
-    pub fn add_invitation(&mut self, invitation: Invitation) {
-        self.put(invitation);
-    }
-
-    /// Keeps an invitation's change of state.
-    pub fn move_invitation(&mut self, moved: Moved<Invitation>) {
-        self.put(moved.into_now());
-    }
-
-    /// Adds a new check of an identity.
-    pub fn add_identity_check(&mut self, check: IdentityCheck) {
-        self.put(check);
-    }
-
-    /// Keeps the end of a check of an identity.
-    pub fn move_identity_check(&mut self, moved: Moved<IdentityCheck>) {
-        self.put(moved.into_now());
-    }
-
-    /// Adds a new import of many customers.
-    pub fn add_import(&mut self, import: BulkImport) {
-        self.put(import);
-    }
-
-    /// Keeps the progress of an import.
-    pub fn move_import(&mut self, moved: Moved<BulkImport>) {
-        self.put(moved.into_now());
-    }
-
-    /// Adds a part of an import, or keeps what is left of one that was read.
-    pub fn put_part(&mut self, part: bulk_import::Part) {
-        self.put(part);
-    }
-
     /// Keeps the first answer to an idempotency key. The caller has read that there is none.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
-        self.put(Answer { scope, at, status, body: body.to_vec() });
+        self.put_row(Answer { scope, at, status, body: body.to_vec() });
     }
 
     /// Removes answers that were given before then. One that was given anew meanwhile stays.
@@ -526,7 +452,7 @@ impl Unit<'_, '_> {
     }
 
     pub(crate) fn put_ledger_account(&mut self, account: books::LedgerAccount) {
-        self.put(account);
+        self.put_row(account);
     }
 
     pub(crate) fn add_posting(&mut self, posting: PostingRow) {

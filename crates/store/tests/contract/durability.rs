@@ -101,7 +101,7 @@ fn add(letter: char) -> impl FnMut(&mut Unit<'_, '_>) -> Result<String, StoreErr
     move |unit| {
         let old = unit.get::<Platform>(&platform_id(1))?.unwrap();
         let name = format!("{}{letter}", old.name);
-        unit.put_platform(Platform { name: name.clone(), ..Platform::clone(&old) });
+        unit.put(Platform { name: name.clone(), ..Platform::clone(&old) });
         Ok(name)
     }
 }

@@ -22,7 +22,7 @@ pub async fn many_writes_at_once_are_all_durable<P: Provider>() {
         let store = opened.store.clone();
         tasks.spawn(async move {
             let write = store.write(move |unit| {
-                unit.put_platform(bare_platform(number));
+                unit.put(bare_platform(number));
                 Ok::<_, StoreError>(())
             });
             write.await
@@ -49,9 +49,9 @@ pub async fn many_point_reads_at_once_each_get_their_row<P: Provider>() {
     opened
         .write(|unit| {
             for number in 1..=ROWS {
-                unit.put_platform(bare_platform(number));
+                unit.put(bare_platform(number));
             }
-            unit.put_token(token(1, 1));
+            unit.put(token(1, 1));
             Ok(())
         })
         .await;
@@ -77,7 +77,7 @@ pub async fn a_read_sees_what_was_written_before_it<P: Provider>() {
     for number in 1..=50 {
         opened
             .write(move |unit| {
-                unit.put_platform(bare_platform(number));
+                unit.put(bare_platform(number));
                 Ok(())
             })
             .await;
@@ -146,7 +146,7 @@ pub async fn a_caller_who_goes_away_changes_nothing_about_the_effect<P: Provider
     let opened = open::<P>();
     let held = hold(&opened).await;
     let mut write = Box::pin(opened.store.write(|unit| {
-        unit.put_platform(platform(1));
+        unit.put(platform(1));
         Ok::<_, StoreError>(())
     }));
     let queued = std::future::poll_fn(|context| {
@@ -178,7 +178,7 @@ pub async fn a_read_after_one_that_panicked_sees_what_was_written_since<P: Provi
     assert!(matches!(refused, Refused::Store(StoreError::Panicked(_))), "{refused:?}");
     opened
         .write(|unit| {
-            unit.put_platform(bare_platform(1));
+            unit.put(bare_platform(1));
             Ok(())
         })
         .await;

@@ -54,15 +54,15 @@ async fn customers<P: Provider>() -> Opened<P> {
     opened
         .write(|unit| {
             for number in [1, 2] {
-                unit.put_platform(platform(number));
+                unit.put(platform(number));
             }
             for number in 1..=8 {
-                unit.put_customer(customer(number, 1));
+                unit.put(customer(number, 1));
             }
             let shared = business(9, 1);
-            unit.put_customer(Customer { platform_customer_id: "user-8".to_owned(), ..shared });
-            unit.put_customer(Customer { is_deleted: true, ..customer(11, 1) });
-            unit.put_customer(customer(10, 2));
+            unit.put(Customer { platform_customer_id: "user-8".to_owned(), ..shared });
+            unit.put(Customer { is_deleted: true, ..customer(11, 1) });
+            unit.put(customer(10, 2));
             Ok(())
         })
         .await;
@@ -156,13 +156,13 @@ async fn tokens<P: Provider>() -> Opened<P> {
     opened
         .write(|unit| {
             for number in [1, 2] {
-                unit.put_platform(platform(number));
+                unit.put(platform(number));
             }
             for number in 1..=4 {
-                unit.put_token(token(number, 1));
+                unit.put(token(number, 1));
             }
-            unit.put_token(Token { revoked: true, ..token(5, 1) });
-            unit.put_token(token(6, 2));
+            unit.put(Token { revoked: true, ..token(5, 1) });
+            unit.put(token(6, 2));
             Ok(())
         })
         .await;
@@ -209,16 +209,16 @@ pub async fn every_filter_of_external_accounts<P: Provider>() {
     opened
         .write(move |unit| {
             for number in [1, 2] {
-                unit.put_platform(platform(number));
+                unit.put(platform(number));
             }
             for number in [1, 2] {
-                unit.put_customer(customer(number, 1));
+                unit.put(customer(number, 1));
             }
-            unit.put_external_account(usd_account(1, 1, one));
-            unit.put_external_account(eur_account(2, 1, one));
-            unit.put_external_account(usd_account(3, 1, two));
-            unit.put_external_account(wallet(4, 1, own));
-            unit.put_external_account(usd_account(5, 2, Owner::Platform(platform_id(2))));
+            unit.put(usd_account(1, 1, one));
+            unit.put(eur_account(2, 1, one));
+            unit.put(usd_account(3, 1, two));
+            unit.put(wallet(4, 1, own));
+            unit.put(usd_account(5, 2, Owner::Platform(platform_id(2))));
             Ok(())
         })
         .await;
@@ -247,13 +247,13 @@ async fn transactions<P: Provider>() -> Opened<P> {
     opened
         .write(|unit| {
             for number in [1, 2] {
-                unit.put_platform(platform(number));
+                unit.put(platform(number));
             }
             for number in [1, 2] {
-                unit.put_customer(customer(number, 1));
+                unit.put(customer(number, 1));
             }
-            unit.put_customer(customer(3, 2));
-            unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
+            unit.put(customer(3, 2));
+            unit.put(usd_account(7, 1, Owner::Customer(customer_id(1))));
             begin(unit, deposit(1, 1, 1, 10, "USD"))?;
             begin(unit, deposit(2, 1, 2, 10, "EUR"))?;
             begin(unit, transfer_out(3, 1, 7, 10))?;
@@ -266,7 +266,7 @@ async fn transactions<P: Provider>() -> Opened<P> {
             )?;
             begin(unit, deposit(5, 2, 3, 10, "USD"))?;
             begin(unit, uma_in(6, 2, 3, money(10, "EUR"), None))?;
-            unit.put_external_account(usd_account(8, 1, Owner::Customer(customer_id(2))));
+            unit.put(usd_account(8, 1, Owner::Customer(customer_id(2))));
             begin(unit, transfer_out(7, 2, 8, 10))?;
             Ok(())
         })
@@ -452,12 +452,12 @@ const FILTERS: usize = 200;
 async fn open_with_customers<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
     let platforms = |unit: &mut Unit<'_, '_>| {
-        unit.put_platform(platform(1));
-        unit.put_platform(platform(2));
+        unit.put(platform(1));
+        unit.put(platform(2));
         for number in 1..=3 {
-            unit.put_customer(customer(number, platform_of(number)));
+            unit.put(customer(number, platform_of(number)));
             let owner = Owner::Customer(customer_id(number));
-            unit.put_external_account(usd_account(number + 6, platform_of(number), owner));
+            unit.put(usd_account(number + 6, platform_of(number), owner));
         }
         Ok(())
     };
@@ -620,11 +620,11 @@ pub async fn a_long_list_has_no_total<P: Provider>() {
     for first in (1..=LIMIT).step_by(1_000) {
         let put = move |unit: &mut Unit<'_, '_>| {
             if first == 1 {
-                unit.put_platform(platform(1));
+                unit.put(platform(1));
             }
             for number in first..(first + 1_000).min(LIMIT + 1) {
-                unit.put_token(token(number, 1));
-                unit.put_customer(customer(number, 1));
+                unit.put(token(number, 1));
+                unit.put(customer(number, 1));
             }
             Ok(())
         };
@@ -642,8 +642,8 @@ pub async fn a_long_list_has_no_total<P: Provider>() {
     let limit = Some(LIMIT as u64);
     assert_eq!(totals().await, (limit, limit));
     let one_more = |unit: &mut Unit<'_, '_>| {
-        unit.put_token(token(LIMIT + 1, 1));
-        unit.put_customer(customer(LIMIT + 1, 1));
+        unit.put(token(LIMIT + 1, 1));
+        unit.put(customer(LIMIT + 1, 1));
         Ok(())
     };
     opened.write(one_more).await;
@@ -656,11 +656,11 @@ pub async fn a_list_of_many_accounts_is_counted<P: Provider>() {
     const CURRENCIES: [&str; 7] = ["USD", "EUR", "GBP", "MXN", "BRL", "INR", "PHP"];
     let opened = open::<P>();
     let pay = |unit: &mut Unit<'_, '_>| {
-        unit.put_platform(platform(1));
+        unit.put(platform(1));
         let mut payment = 0;
         for number in 1..=NAMESAKES {
             let platform_customer_id = "user".to_owned();
-            unit.put_customer(Customer { platform_customer_id, ..customer(number, 1) });
+            unit.put(Customer { platform_customer_id, ..customer(number, 1) });
             for currency in CURRENCIES {
                 for events in
                     [&[][..], &[transaction::Event::Refused(StatusReason::REJECTED_BY_RECEIVER)]]
@@ -696,21 +696,21 @@ pub async fn every_filter_of_quotes<P: Provider>() {
     let there = AccountRef::External(account_id(7));
     opened
         .write(move |unit| {
-            unit.put_platform(platform(1));
+            unit.put(platform(1));
             for number in [1, 2] {
-                unit.put_customer(customer(number, 1));
+                unit.put(customer(number, 1));
             }
-            unit.claim_uma_address(UmaClaim { address: uma_address(2), customer: customer_id(2) });
-            unit.put_external_account(usd_account(7, 1, Owner::Customer(customer_id(1))));
+            unit.put(UmaClaim { address: uma_address(2), customer: customer_id(2) });
+            unit.put(usd_account(7, 1, Owner::Customer(customer_id(1))));
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let waits = in_time.clone();
             let quotes = [(1, 1, dollars, here), (2, 1, in_time, there), (3, 2, waits, there)];
             for (number, customer, source, target) in quotes {
-                unit.add_quote(quote(number, customer, source, target).0);
+                unit.put(quote(number, customer, source, target).0);
             }
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
-            unit.add_quote(uma_quote(4, 1, dollars, None).0);
+            unit.put(uma_quote(4, 1, dollars, None).0);
             advance_quote(unit, 3, &[quote::Event::Expired], at(400))
         })
         .await;

@@ -171,7 +171,7 @@ pub async fn open_with_platform<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
     opened
         .write(|unit| {
-            unit.put_platform(platform(1));
+            unit.put(platform(1));
             Ok(())
         })
         .await;

@@ -20,7 +20,7 @@ async fn deposited<P: Provider>(minor: i64) -> Opened<P> {
     let opened = open::<P>();
     opened
         .write(move |unit| {
-            unit.put_platform(platform(1));
+            unit.put(platform(1));
             begin(unit, deposit(1, 1, 1, minor, "USD"))?;
             let to = customer_account(1, "USD");
             let posting =

@@ -37,21 +37,21 @@ const DEPOSITS: u128 = 2_100;
 const UNDER_WAY: u128 = 9_001;
 
 fn parties(unit: &mut Unit<'_, '_>) {
-    unit.put_platform(platform(1));
-    unit.put_token(token(1, 1));
+    unit.put(platform(1));
+    unit.put(token(1, 1));
     for customer in [customer(1, 1), business(2, 1)] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.claim_uma_address(UmaClaim { address, customer: id });
-        unit.put_customer(customer);
+        unit.put(UmaClaim { address, customer: id });
+        unit.put(customer);
     }
     let owner = Owner::Customer(customer_id(1));
     let account = usd_account(1, 1, owner);
     let fingerprint = fingerprint(unit.keyring(), owner, &account.info, account.currency);
-    unit.claim_fingerprint(Fingerprint { fingerprint, external_account: account.id });
-    unit.put_external_account(account);
+    unit.put(Fingerprint { fingerprint, external_account: account.id });
+    unit.put(account);
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
-    unit.add_lookup(lookup(1, 1, 1));
+    unit.put(lookup(1, 1, 1));
     unit.put_lease(Lease {
         duty: Duty::FirstStart,
         holder: uuid(1),
@@ -65,14 +65,14 @@ fn invited(unit: &mut Unit<'_, '_>) {
     let invitation = invitation(1);
     let subject = invitation.id().uuid();
     unit.set_timer(timer(subject, TimerKind::ExpireInvitation, at(9_300), at(9_100)));
-    unit.add_invitation(invitation);
+    unit.put(invitation);
     let check = identity_check(1, 1).apply(CheckEvent::Completed).unwrap();
-    unit.move_identity_check(check);
+    unit.put_moved(check);
     let (import, parts) = bulk_import(1);
     let subject = import.id().uuid();
     unit.set_timer(timer(subject, TimerKind::ImportCustomers, at(9_300), at(9_100)));
-    unit.add_import(import);
-    parts.into_iter().for_each(|part| unit.put_part(part));
+    unit.put(import);
+    parts.into_iter().for_each(|part| unit.put(part));
 }
 
 /// What became of an event on its way.
@@ -114,7 +114,7 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
         domain::transaction::Source::RealtimeFunding { currency: currency("USD"), network: None };
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
     let subject = quote.id().uuid();
-    unit.add_quote(quote);
+    unit.put(quote);
     begin(unit, transaction)?;
     unit.set_timer(timer(subject, TimerKind::ExpireQuote, at(9_300), at(9_100)));
     Ok(())

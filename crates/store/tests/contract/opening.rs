@@ -46,15 +46,15 @@ async fn filled<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
     opened
         .write(|unit| {
-            unit.put_platform(platform(1));
-            unit.put_customer(customer(1, 1));
-            unit.put_customer(business(2, 1));
+            unit.put(platform(1));
+            unit.put(customer(1, 1));
+            unit.put(business(2, 1));
             let owner = Owner::Customer(customer_id(1));
-            unit.put_external_account(usd_account(1, 1, owner));
-            unit.put_external_account(eur_account(2, 1, owner));
+            unit.put(usd_account(1, 1, owner));
+            unit.put(eur_account(2, 1, owner));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
-            unit.add_quote(quote);
+            unit.put(quote);
             begin(unit, transaction)?;
             begin(unit, transfer_out(2, 1, 1, 10))?;
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);

@@ -58,21 +58,21 @@ where
 pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     let mut opened = open::<P>();
     for record in [platform(1), bare_platform(2)] {
-        opened = check(opened, record, |unit, record| unit.put_platform(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     let mut revoked = token(2, 1);
     revoked.revoked = true;
     revoked.permissions = Permissions::default();
     for record in [token(1, 1), revoked] {
-        opened = check(opened, record, |unit, record| unit.put_token(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     let mut whole = customer(1, 1);
     whole.default_uma_deposit_account = Some(account_id(1));
     whole.is_deleted = true;
     for record in [whole, bare_customer(2, 1), business(3, 1)] {
         let claim = UmaClaim { address: record.uma_address.clone(), customer: record.id };
-        opened = check(opened, record, |unit, record| unit.put_customer(record)).await;
-        opened = check(opened, claim, |unit, record| unit.claim_uma_address(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
+        opened = check(opened, claim, |unit, record| unit.put(record)).await;
     }
     opened = invitations(opened).await;
     opened = identities(opened).await;
@@ -93,13 +93,13 @@ async fn imports<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
         opened = check(opened, record, |unit, record| {
             // Read, because all of them are one.
             let _ = unit.get::<domain::bulk_import::BulkImport>(&record.id());
-            unit.add_import(record);
+            unit.put(record);
         })
         .await;
     }
     let done = done_part(bulk_import(2).1[0].clone());
     for record in parts.into_iter().chain([done]) {
-        opened = check(opened, record, |unit, record| unit.put_part(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     opened
 }
@@ -123,25 +123,25 @@ async fn identities<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let open = identity_check(1, 1);
     let bare = CheckDraft { redirect_uri: None, ..identity_check(2, 1).draft().clone() };
     for record in [open, IdentityCheck::open(bare)] {
-        opened = check(opened, record, |unit, record| unit.add_identity_check(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     for (number, event) in (3..).zip(CheckEvent::ALL) {
         let ended = identity_check(number, 1).apply(event).unwrap().into_now();
-        opened = check(opened, ended, |unit, record| unit.add_identity_check(record)).await;
+        opened = check(opened, ended, |unit, record| unit.put(record)).await;
     }
     let mut refused = refused_customer(9);
     refused.identity_check = Some(identity_check(1, 9).id());
-    check(opened, refused, |unit, record| unit.put_customer(record)).await
+    check(opened, refused, |unit, record| unit.put(record)).await
 }
 
 async fn invitations<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     use domain::invitation::Event;
     for record in [invitation(1), bare_invitation(2)] {
-        opened = check(opened, record, |unit, record| unit.add_invitation(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     for (number, event) in (3..).zip(Event::all(uma_address(7))) {
         let moved = ended_invitation(number, event).into_now();
-        opened = check(opened, moved, |unit, record| unit.add_invitation(record)).await;
+        opened = check(opened, moved, |unit, record| unit.put(record)).await;
     }
     opened
 }
@@ -150,31 +150,31 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let customer = Owner::Customer(customer_id(1));
     let own = Owner::Platform(platform_id(1));
     for record in [usd_account(1, 1, customer), eur_account(2, 1, own), wallet(3, 1, customer)] {
-        opened = check(opened, record, |unit, record| unit.put_external_account(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     for status in external_account::Status::ALL {
         let account = ExternalAccount { status, ..wallet(10 + status as u128, 1, own) };
-        opened = check(opened, account, |unit, record| unit.put_external_account(record)).await;
+        opened = check(opened, account, |unit, record| unit.put(record)).await;
     }
     let of_account = Receiver::Account(account_id(1));
     let of_customer = Receiver::Customer { address: uma_address(1), customer: customer_id(1) };
     let (offers, payer_fields) = (Vec::new(), Vec::new());
     let bare = Lookup { receiver: of_account, offers, payer_fields, ..lookup(21, 1, 1) };
     for record in [lookup(20, 1, 1), bare, Lookup { receiver: of_customer, ..lookup(22, 1, 1) }] {
-        opened = check(opened, record, |unit, record| unit.add_lookup(record)).await;
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     let fingerprint = Fingerprint { fingerprint: [3; 32], external_account: account_id(1) };
-    check(opened, fingerprint, |unit, record| unit.claim_fingerprint(record)).await
+    check(opened, fingerprint, |unit, record| unit.put(record)).await
 }
 
 /// Where the store must be asked first, the unit waits for it and is run again.
 fn add_quote(unit: &mut Unit<'_, '_>, quote: Quote) {
-    unit.add_quote(quote);
+    unit.put(quote);
 }
 
 /// The same for a transaction.
 fn add_transaction(unit: &mut Unit<'_, '_>, transaction: Transaction) {
-    unit.add_transaction(transaction);
+    unit.put(transaction);
 }
 
 async fn payments<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
@@ -309,7 +309,7 @@ pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
         opened = opened.reopen();
         // The first batch after a start finds out whether somebody else has written.
         let new_platform = move |unit: &mut Unit<'_, '_>| {
-            unit.put_platform(platform((1 + repeated).into()));
+            unit.put(platform((1 + repeated).into()));
             Ok(())
         };
         opened.write(new_platform).await;
@@ -348,12 +348,12 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
     let opened = open_with_platform::<P>().await;
     opened
         .write(|unit| {
-            unit.put_token(token(1, 1));
-            unit.put_customer(customer(1, 1));
+            unit.put(token(1, 1));
+            unit.put(customer(1, 1));
             let there = AccountRef::External(account_id(2));
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };
             let (quote, transaction) = quote(1, 1, in_time, there);
-            unit.add_quote(quote);
+            unit.put(quote);
             begin(unit, transaction)?;
             Ok(())
         })
@@ -367,11 +367,11 @@ pub async fn changed_records_come_back_as_they_were_changed<P: Provider>() {
     opened
         .write(|unit| {
             unit.get::<Platform>(&platform_id(1))?;
-            unit.put_platform(Platform { name: "New".to_owned(), ..bare_platform(1) });
+            unit.put(Platform { name: "New".to_owned(), ..bare_platform(1) });
             let old = unit.get::<Token>(&token(1, 1).id)?.unwrap();
-            unit.put_token(Token { revoked: true, ..Token::clone(&old) });
+            unit.put(Token { revoked: true, ..Token::clone(&old) });
             let old = unit.get::<Customer>(&customer_id(1))?.unwrap();
-            unit.put_customer(Customer { is_deleted: true, ..Customer::clone(&old) });
+            unit.put(Customer { is_deleted: true, ..Customer::clone(&old) });
             Ok(())
         })
         .await;

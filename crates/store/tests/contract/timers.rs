@@ -85,7 +85,7 @@ pub async fn a_clock_that_is_moved_on_brings_its_timers_nearer<P: Provider>() {
     let before = [timer(uuid(1), kind, at(50), at(0)), of_another.clone()];
     opened
         .write(move |unit| {
-            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
             before.clone().into_iter().for_each(|timer| unit.set_timer(timer));
             Ok(())
         })
@@ -109,7 +109,7 @@ pub async fn a_clock_that_is_moved_on_brings_its_timers_nearer<P: Provider>() {
     assert_eq!(moved.millis(), 40_000);
 }
 
-/// More than one statement looks at.
+/// As many as a busy platform has.
 pub async fn a_clock_brings_each_of_many_timers_nearer_once<P: Provider>() {
     const TIMERS: u128 = 25_000;
     let opened = open::<P>();
@@ -117,7 +117,7 @@ pub async fn a_clock_brings_each_of_many_timers_nearer_once<P: Provider>() {
     let mine = |subject: u128| !subject.is_multiple_of(5);
     opened
         .write(move |unit| {
-            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
             for number in 0..TIMERS {
                 let (subject, kind) = (1 + number / 2, kinds[(number % 2) as usize]);
                 let timer = timer(uuid(subject), kind, at(50), at(0));
@@ -147,7 +147,7 @@ pub async fn units_of_one_batch_move_a_clock_in_their_order<P: Provider>() {
     let kind = TimerKind::AskRail;
     opened
         .write(|unit| {
-            unit.put_platform(Platform { ahead: Ahead::NONE, ..platform(1) });
+            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
             Ok(())
         })
         .await;

@@ -39,8 +39,8 @@ pub async fn hold<P: Provider>(opened: &Opened<P>) -> mpsc::Sender<()> {
 
 /// Leaves something of every kind.
 fn leave_everything(unit: &mut Unit<'_, '_>) -> Result {
-    unit.put_platform(platform(1));
-    unit.put_customer(customer(1, 1));
+    unit.put(platform(1));
+    unit.put(customer(1, 1));
     begin(unit, deposit(1, 1, 1, 10, "USD"))?;
     let posting =
         movements::deposit(platform_id(1), Rail::Ach, customer_account(1, "USD"), money(10, "USD"))
@@ -75,7 +75,7 @@ pub async fn a_unit_sees_those_before_it_in_its_batch<P: Provider>() {
     let first = opened.store.write(leave_everything);
     let second = opened.store.write(|unit| {
         let seen = unit.get::<Customer>(&customer_id(1))?.unwrap();
-        unit.put_customer(Customer { is_deleted: true, ..Customer::clone(&seen) });
+        unit.put(Customer { is_deleted: true, ..Customer::clone(&seen) });
         let balance = unit.balance(&AccountKey::Internal(customer_account(1, "USD")))?;
         Ok::<_, Refused>((balance.credits_posted(), unit.postings(transaction_id(1))?.len()))
     });
@@ -107,7 +107,7 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
     let opened = open::<P>();
     let held = hold(&opened).await;
     let before = opened.store.write(|unit| {
-        unit.put_platform(platform(2));
+        unit.put(platform(2));
         Ok::<_, Refused>(())
     });
     let panicking = opened.store.write(|unit| -> Result {
@@ -115,7 +115,7 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
         panic!("a bug");
     });
     let after = opened.store.write(|unit| {
-        unit.put_platform(platform(3));
+        unit.put(platform(3));
         Ok::<_, Refused>(())
     });
     let letting_go = async { drop(held) };
@@ -134,7 +134,7 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     let opened = open_again(opened.close());
     let again = |number: u128| {
         opened.store.write(move |unit| {
-            unit.put_platform(platform(number));
+            unit.put(platform(number));
             begin(unit, deposit(number, number, 1, 10, "USD"))?;
             Ok::<_, Refused>(())
         })
@@ -174,13 +174,13 @@ pub async fn a_row_that_changed_behind_the_back_is_a_conflict<P: Provider>() {
     let provider = P::new();
     let (store, threads) = tampered::open(&provider, Arc::new(Crowd));
     let added = store.write(|unit| {
-        unit.put_platform(platform(1));
+        unit.put(platform(1));
         Ok::<_, StoreError>(())
     });
     added.await.unwrap();
     let changed = store.write(|unit| {
         let old = unit.get::<Platform>(&platform_id(1))?.unwrap();
-        unit.put_platform(Platform { name: "New".to_owned(), ..Platform::clone(&old) });
+        unit.put(Platform { name: "New".to_owned(), ..Platform::clone(&old) });
         Ok::<_, StoreError>(())
     });
     let refused = changed.await.unwrap_err();
@@ -199,7 +199,7 @@ pub async fn a_discarded_change_is_not_written<P: Provider>() {
         .write(|unit| {
             leave_everything(unit)?;
             unit.discard();
-            unit.put_platform(platform(2));
+            unit.put(platform(2));
             Ok(())
         })
         .await;

@@ -48,8 +48,8 @@ impl Served {
     /// Makes the platform and the customer of all payments.
     async fn set_up(&self) {
         let write = self.store.write(|unit| {
-            unit.put_platform(platform(1));
-            unit.put_customer(customer(1, 1));
+            unit.put(platform(1));
+            unit.put(customer(1, 1));
             Ok::<_, StoreError>(())
         });
         write.await.unwrap();

@@ -805,7 +805,7 @@ pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
 /// Adds a transaction and tells the platform.
 pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     unit.add_event(event(&transaction))?;
-    unit.add_transaction(transaction);
+    unit.put(transaction);
     Ok(())
 }
 
@@ -839,7 +839,7 @@ pub fn advance(
         let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
         let moved = Transaction::clone(&transaction).apply(step.clone(), now).unwrap();
         unit.add_event(event(moved.now()))?;
-        unit.move_transaction(moved);
+        unit.put_moved(moved);
     }
     Ok(())
 }
@@ -909,7 +909,7 @@ pub fn advance_quote(
 ) -> Result {
     for step in events {
         let quote = unit.get::<Quote>(&quote_id(number))?.unwrap();
-        unit.move_quote(Quote::clone(&quote).apply(*step, now).unwrap());
+        unit.put_moved(Quote::clone(&quote).apply(*step, now).unwrap());
     }
     Ok(())
 }
