@@ -116,7 +116,7 @@ fn move_log(connection: &rusqlite::Connection, file: &File) -> bool {
     if let Err(error) = file.sync_data() {
         stop(&format!("the database file cannot be flushed: {error}"));
     }
-    // What a reader has kept is more than a commit should wait for.
+    // A reader may have kept more than a commit should wait for.
     moved(connection, "passive").is_some_and(|log| log.moved == log.pages)
 }
 
@@ -248,7 +248,7 @@ mod tests {
         assert!(log.pages < RESTARTED_FROM, "the log does not begin anew: {} pages", log.pages);
     }
 
-    /// There is always somebody who reads, each of them for a moment.
+    /// Reads overlap, each of them for a moment.
     #[test]
     fn the_log_begins_anew_although_reads_overlap_for_ever() {
         /// As many as a commit of the test has, four times.

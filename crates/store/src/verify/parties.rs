@@ -1,5 +1,5 @@
-//! Who there is, for the passes that ask what belongs to whom: one small entry for each platform,
-//! customer and external account. And that every row of a table can be read.
+//! Owners and their accounts, for the passes that ask what belongs to whom: one small entry for each
+//! platform, customer and external account. And that every row of a table can be read.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +113,8 @@ pub(super) fn whole<R: Record>() -> String {
 }
 
 /// Reads every row of a table as the rest of the program does, if there is a key, and hands it to
-/// `each` with its name. A row that cannot be read breaks `unreadable`, one that does not open `S2`.
+/// `each` with its name. One that cannot be read breaks `unreadable`, one that does not open S2, but
+/// for an answer, of which I1 says both.
 pub(super) fn read_all<R: Record>(
     run: &mut Run<'_>,
     unreadable: Predicate,
@@ -129,7 +130,7 @@ pub(super) fn read_all<R: Record>(
         findings.saw(Predicate::S2, usize::from(is_sealed));
         match R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring) {
             Ok(read) => each(findings, parties, &name, &read),
-            Err(StoreError::Sealed { .. }) => {
+            Err(StoreError::Sealed { .. }) if unreadable != Predicate::I1 => {
                 findings.broke(Predicate::S2, format!("{name} does not open"));
             }
             Err(error) => findings.unreadable(unreadable, name, &error),

@@ -300,7 +300,8 @@ const RULES: &[Rule] = &[
         "bulk_parts",
         "the parts of the import {} were not gone through in order",
         "select b.id from bulk_imports b join bulk_parts f on f.import = b.id where f.done <> \
-         case when b.status in ('COMPLETED', 'FAILED') or f.number < b.parts_done then 1 else 0 end",
+         case when b.status in ('COMPLETED', 'FAILED') or f.number < b.parts_done \
+         then 1 else 0 end",
     ),
     rule(
         C5,
