@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use domain::approval::{Outcome, Status};
 use domain::customer::KycStatus;
 
-use super::Predicate::{
-    self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, I1, P1, S4, T10, U1, W1,
-};
+use super::Predicate::{self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, I1, P1, S4, T10, U1, W1};
 use super::{Run, shown};
 use crate::error::StoreError;
 use crate::sql::{Row, Value};
