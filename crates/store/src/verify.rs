@@ -7,8 +7,8 @@
 //! things under way, not with the length of the history. What must be sorted, the engine sorts.
 //!
 //! Each predicate is one line of the table below. One SQL statement decides most of them (`rules`);
-//! the others need what SQL cannot see. None is here without a damaged database in the tests. Breaks
-//! are named by identifiers only, never by amounts or names of persons.
+//! the others need what SQL cannot see. None is here without a damaged database in the tests.
+//! Breaks are named by identifiers only, never by amounts or names of persons.
 
 mod rules;
 mod parties;

@@ -1,5 +1,5 @@
-//! Owners and their accounts, for the passes that ask what belongs to whom: one small entry for each
-//! platform, customer and external account. And that every row of a table can be read.
+//! Owners and their accounts, for the passes that ask what belongs to whom: one small entry for
+//! each platform, customer and external account. And that every row of a table can be read.
 
 use std::collections::BTreeMap;
 
@@ -113,8 +113,8 @@ pub(super) fn whole<R: Record>() -> String {
 }
 
 /// Reads every row of a table as the rest of the program does, if there is a key, and hands it to
-/// `each` with its name. One that cannot be read breaks `unreadable`, one that does not open S2, but
-/// for an answer, of which I1 says both.
+/// `each` with its name. One that cannot be read breaks `unreadable`, and one that does not open
+/// breaks S2, or I1 for an answer.
 pub(super) fn read_all<R: Record>(
     run: &mut Run<'_>,
     unreadable: Predicate,
