@@ -26,28 +26,14 @@ pub(crate) fn keep_answer(
     other_side: TransactionId,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let id = TransactionId::from_uuid(timer.subject);
-    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
-    let is_open = matches!(transaction.status(), Status::Pending | Status::Processing);
-    if transaction.status() == Status::Completed {
-        let transaction = keep_words(unit, &transaction, &reply.words);
-        return watch(app, unit, transaction, timer, asked, reply, now);
-    }
-    if !is_open {
-        unit.clear_timer(timer.key());
+    let Some(mut transaction) = awaiting(app, unit, timer, asked, reply, now)? else {
         return Ok(());
-    }
-    if asked != flow(&unit.postings(id)?, &transaction) {
-        // The answer is about an order that has been answered before: the payment is a step further
-        // and its timer asks about that one.
-        return Ok(());
-    }
-    let mut transaction = keep_words(unit, &transaction, &reply.words);
+    };
     let answer = &reply.answer;
     let is_new = transaction.status() == Status::Pending;
     let has_moved = match answer {
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
-        // What was pulled in and taken back before it was counted on has not come.
+        // Money that was pulled in and taken back before it was counted on has not come.
         RailAnswer::Returned => asked == Flow::PayOut,
         RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
     };
@@ -71,7 +57,7 @@ pub(crate) fn keep_answer(
                 let transaction = end(app, unit, transaction, Event::Settled, now)?;
                 return watch(app, unit, transaction, timer, asked, reply, now);
             }
-            // What goes on to a deposit account is asked about by the same timer, set anew.
+            // Money that goes on to a deposit account is asked about by the same timer, set anew.
             unit.clear_timer(timer.key());
             incoming::credit(app, unit, transaction, now)?;
             return Ok(());
@@ -93,6 +79,42 @@ pub(crate) fn keep_answer(
     }
     unit.clear_timer(timer.key());
     Ok(())
+}
+
+/// The payment with the rail's words, if the answer is about its open order. A payment that has
+/// ended is watched for money that comes back.
+fn awaiting(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    timer: &Timer,
+    asked: Flow,
+    reply: &RailReply,
+    now: Timestamp,
+) -> Result<Option<Transaction>, Error> {
+    let id = TransactionId::from_uuid(timer.subject);
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(None) };
+    match transaction.status() {
+        Status::Pending | Status::Processing => {}
+        Status::Completed => {
+            let transaction = keep_words(unit, &transaction, &reply.words);
+            watch(app, unit, transaction, timer, asked, reply, now)?;
+            return Ok(None);
+        }
+        Status::Created
+        | Status::Rejected
+        | Status::Failed
+        | Status::Refunded
+        | Status::Expired => {
+            unit.clear_timer(timer.key());
+            return Ok(None);
+        }
+    }
+    if asked != flow(&unit.postings(id)?, &transaction) {
+        // The answer is about an order that has been answered before: the payment is a step further
+        // and its timer asks about that one.
+        return Ok(None);
+    }
+    Ok(Some(keep_words(unit, &transaction, &reply.words)))
 }
 
 /// Keeps the rail's own words with the payment, also where nothing else changes.
@@ -137,7 +159,7 @@ fn watch(
             }
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
-        // The rail takes back what it said. Nobody but a person can tell where the money is.
+        // The rail takes back what it said. Only a person can find out where the money is.
         RailAnswer::Pending { .. }
         | RailAnswer::Returned
         | RailAnswer::Refused
