@@ -18,7 +18,7 @@ const SEED: &str = "20251013";
 /// are always made: as many as fit the time.
 const EXAMPLES: &str = "25";
 
-/// What every answer must be. Not asked for: that whatever the schema allows is accepted, for a
+/// Checks of every answer. Not asked for: that whatever the schema allows is accepted, for a
 /// schema cannot say which account exists, which text is a bank's number, or how much money there
 /// is; and that all else is refused, for `null` stands for what is not given (`api::patch`).
 const CHECKS: [&str; 9] = [

@@ -17,7 +17,7 @@ struct Need {
     apt: &'static [&'static str],
     /// Packages that bring it with Homebrew.
     brew: &'static [&'static str],
-    /// What a person does where neither works.
+    /// Advice where neither works.
     by_hand: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! The tasks of the repository: `cargo xtask <task>`.
 //!
-//! What continuous integration runs is what a laptop runs. Every task works from any folder of
+//! Continuous integration runs the same as a laptop. Every task works from any folder of
 //! the repository and runs other programs only through [`workspace::Workspace`].
 
 mod bench;

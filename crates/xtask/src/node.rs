@@ -7,8 +7,8 @@ use testbed::packages;
 
 use crate::workspace::{self, Workspace};
 
-/// What is wanted, and every package that it takes with its version and the hash of its content,
-/// written by `npm install --package-lock-only`.
+/// The wanted packages, and every package that it takes with its version and the hash of its
+/// content, written by `npm install --package-lock-only`.
 const WANTED: [&str; 2] = ["crates/xtask/node/package.json", "crates/xtask/node/package-lock.json"];
 
 /// Brings the packages, unless just those that are wanted now are there. None of them runs

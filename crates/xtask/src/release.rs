@@ -22,7 +22,7 @@ pub fn binary(workspace: &Workspace) -> Result<PathBuf> {
 /// Builds the binary and takes its symbols out.
 pub fn run(workspace: &Workspace) -> Result<()> {
     let binary = binary(workspace)?;
-    // What an earlier run has taken the symbols out of is no result of a build.
+    // A file that an earlier run has stripped is no result of a build.
     let _ = std::fs::remove_file(&binary);
     let build = ["build", "--profile", PROFILE, "--locked", "--bin", "switchyard"];
     workspace::run(workspace.cargo(&build))?;
@@ -32,7 +32,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What takes the symbols out, where the platform's tools are those of GNU.
+/// The tool that strips symbols, where the platform's tools are those of GNU.
 fn steps(binary: &Path) -> Vec<Command> {
     if !cfg!(target_os = "linux") {
         return Vec::new();

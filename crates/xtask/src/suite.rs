@@ -21,7 +21,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     }
     if arguments.is_empty() {
         workspace::run(workspace.cargo(&["test", "--doc", "--workspace", "--locked", "--quiet"]))?;
-        // What clients see is the same on every engine. Other tests choose theirs themselves.
+        // Clients see the same on every engine. Other tests choose theirs themselves.
         // All packages are named for both runs, so that cargo builds them once.
         let mut command = workspace.cargo(&["nextest", "run", "--locked", "--workspace"]);
         command.args(["-E", "package(api)", "--no-fail-fast"]).env(ENGINE_VARIABLE, "postgres");
@@ -96,7 +96,7 @@ fn defaults(arguments: &[String]) -> Vec<&'static str> {
     defaults
 }
 
-/// What the lines `test result: ok. 3 passed; 0 failed; 1 ignored; ..` of a run add up to.
+/// The sum of the lines `test result: ok. 3 passed; 0 failed; 1 ignored; ..` of a run add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Tests that ran and were right.

@@ -34,9 +34,11 @@ const RULES: &[Rule] = &[
     ("function-length", shape::function_length),
     ("circles", imports::circles),
     ("words", words::words),
+    ("comments", words::comments),
     ("sql", sql::clock_and_chance),
     ("migrations", sql::migrations),
     ("decisions", documents::decisions),
+    ("decision-links", documents::decision_links),
     ("changelog", documents::changelog),
 ];
 

@@ -6,6 +6,9 @@ const DECISIONS: &str = "docs/decisions/";
 const DECISIONS_LIST: &str = "docs/decisions/README.md";
 const CHANGELOG: &str = "CHANGELOG.md";
 
+/// Where samples of these rules name records that are not there.
+const SAMPLES: &str = "crates/xtask/src/tidy/";
+
 /// Decision records are numbered 0001, 0002 and so on, and the list names each.
 pub fn decisions(tree: &Tree) -> Vec<Finding> {
     let list = tree.file(DECISIONS_LIST).map(|file| file.text.as_str());
@@ -54,6 +57,34 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// A comment or document names only decision records that are there.
+pub fn decision_links(tree: &Tree) -> Vec<Finding> {
+    let names = tree.with_extension("md").filter_map(|file| file.path.strip_prefix(DECISIONS));
+    let names: Vec<_> = names.collect();
+    let mut findings = Vec::new();
+    for file in tree.files.iter().filter(|file| !file.path.starts_with(SAMPLES)) {
+        for (index, line) in file.text.lines().enumerate() {
+            for link in line.split("decisions/").skip(1) {
+                let is_of_name =
+                    |letter: char| letter.is_ascii_alphanumeric() || "-.".contains(letter);
+                let end = link.find(|letter| !is_of_name(letter)).unwrap_or(link.len());
+                let link = link[..end].trim_end_matches('.');
+                let is_number = link.get(..4).is_some_and(|number| number.parse::<u32>().is_ok());
+                let is_there = |name: &&str| *name == link || name.get(..4) == Some(link);
+                if is_number && !names.iter().any(is_there) {
+                    findings.push(Finding::new(
+                        &file.path,
+                        index + 1,
+                        format!("there is no decision {link}"),
+                        "name a record of docs/decisions, or none",
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
 /// There is always a place for the next line of the change log.
 pub fn changelog(tree: &Tree) -> Vec<Finding> {
     let text = tree.file(CHANGELOG).map_or("", |file| file.text.as_str());
@@ -88,6 +119,19 @@ mod tests {
         check(&["0001-one.md", "0001-one.md"], &["docs/decisions/0001-one.md:1"]);
         check(&["one.md"], &["docs/decisions/one.md:1"]);
         assert_eq!(places(decisions, &[]), ["docs/decisions/README.md:1"]);
+    }
+
+    #[test]
+    fn links_lead_to_records() {
+        let check = |text: &str, expected: &[&str]| {
+            let files = [(DECISIONS_LIST, ""), ("docs/decisions/0001-one.md", ""), ("a.md", text)];
+            assert_eq!(places(decision_links, &files), expected, "{text}");
+        };
+        check("why: (docs/decisions/0001).", &[]);
+        check("[why](decisions/0001-one.md) and [all](decisions/README.md)", &[]);
+        check("docs/decisions/NNNN", &[]);
+        check("docs/decisions/0001, then docs/decisions/0002.", &["a.md:1"]);
+        check("\n[why](decisions/0001-two.md)", &["a.md:2"]);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl<'a> Table<'a> {
 struct Manifest<'a> {
     file: &'a File,
     name: String,
-    /// What it needs to run or to build; what its tests need does not count.
+    /// Its dependencies to run or to build; those of its tests do not count.
     dependencies: Vec<String>,
 }
 
