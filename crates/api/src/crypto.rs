@@ -1,4 +1,4 @@
-//! What a withdrawal to a wallet would cost (contract 6.17).
+//! The cost of a withdrawal to a wallet (contract 6.17).
 
 use std::collections::BTreeMap;
 
@@ -47,30 +47,30 @@ pub struct EstimateWithdrawalFee {
 
 schema_of!(EstimateWithdrawalFee);
 
-/// What it would cost.
+/// Its cost.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WithdrawalFee)]
 pub struct WithdrawalFeeBody {
-    /// What the network takes, in the smallest unit of its own asset. For information: it is not
+    /// The network's fee, in the smallest unit of its own asset. For information: it is not
     /// charged to the account.
     #[schema(minimum = 0)]
     network_fee: i64,
     /// The network's own asset.
     #[schema(example = "SOL")]
     network_fee_asset: &'static str,
-    /// What this server charges, in the smallest unit of the currency.
+    /// This server's fee, in the smallest unit of the currency.
     #[schema(minimum = 0)]
     application_fee: i64,
-    /// What is charged to the account in all, in the smallest unit of the currency.
+    /// The amount that is charged to the account in all, in the smallest unit of the currency.
     #[schema(minimum = 0)]
     total_fee: i64,
-    /// What would arrive.
+    /// The amount that would arrive.
     #[schema(minimum = 0)]
     net_amount: i64,
 }
 
-/// A question that was checked.
+/// A request that was checked.
 #[derive(Clone)]
 struct Withdrawal {
     account: InternalAccountId,
@@ -135,13 +135,12 @@ pub async fn estimate_withdrawal_fee(
         Err(refusal) => return request.refuse(refusal).await,
     };
     let platform = caller.platform;
-    let leg = Leg {
-        rail: withdrawal.wallet.rails[0],
-        account_type: Some(withdrawal.wallet),
-        currency: withdrawal.amount.currency(),
-    };
     let rails = app.env().rails(platform.mode);
-    let (is_served, fee) = (rails.port(&leg).is_some(), rails.network_fee(&leg));
+    let (account_type, currency) = (Some(withdrawal.wallet), withdrawal.amount.currency());
+    let mut legs =
+        withdrawal.wallet.rails.iter().map(|rail| Leg { rail: *rail, account_type, currency });
+    let served = legs.find(|leg| rails.port(leg).is_some());
+    let (is_served, fee) = (served.is_some(), served.and_then(|leg| rails.network_fee(&leg)));
     let minor = withdrawal.amount.minor();
     // Within one currency nothing is charged, as with every transfer out.
     let shape = move |fee: &NetworkFee| WithdrawalFeeBody {

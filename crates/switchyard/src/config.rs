@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a bad configuration is one line on standard error that says what to do, and exit
 //! code 2; secrets come from the environment or a file, never from a flag that other users of the
-//! machine can see, and neither an error nor `Debug` shows one.
+//! machine can see. Neither an error nor `Debug` shows one.
 
 mod args;
 mod checks;
@@ -40,7 +40,7 @@ pub const CLIENT_ID_VARIABLE: &str = "SWITCHYARD_CLIENT_ID";
 /// Holds the secret of that token.
 pub const CLIENT_SECRET_VARIABLE: &str = "SWITCHYARD_CLIENT_SECRET";
 
-/// What the process was asked to do, checked.
+/// The checked configuration of the process.
 #[derive(Debug)]
 pub struct Config {
     /// The database.
@@ -51,7 +51,7 @@ pub struct Config {
     pub log_format: Option<LogFormat>,
     /// Whether programs read what is printed.
     pub json: bool,
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// Credentials for the first token, if they were given.
     pub credentials: Option<ClientCredentials>,
@@ -76,7 +76,7 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// What a client authenticates with. Prints nothing of the secret.
+/// A client's credentials. Prints nothing of the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCredentials {
     /// The name of the token.

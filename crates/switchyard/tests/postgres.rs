@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testbed::instance::Installation;
+use testbed::instance::{Installation, without_variables};
 use testbed::postgres::Database;
 use testbed::recorder::{Api, Load, Recorder};
 
@@ -18,11 +18,7 @@ const KEY: &str = "ababababababababababababababababababababababababababababababa
 /// A command in `folder`, without what the environment of the tests says.
 fn switchyard(folder: &Path, url: &str, line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SWITCHYARD_") {
-            command.env_remove(name);
-        }
-    }
+    without_variables(&mut command);
     command.env("SWITCHYARD_DATABASE_URL", url).env("SWITCHYARD_LOG", "trace");
     command.current_dir(folder).args(line.split_whitespace()).output().unwrap()
 }
@@ -39,7 +35,7 @@ fn check(folder: &Path, url: &str, line: &str, code: i32, part: &str) {
 fn commands_work_on_a_server_and_tell_no_password() {
     let (folder, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let database = Database::fresh();
-    // Nobody is asked for it here, but it is in the URL.
+    // It is not asked for here, but it is in the URL.
     let url = database.url().replace("switchyard@", "switchyard:s3cret@");
     check(folder.path(), &url, "platform list", 1, "there is no database at postgres://");
     check(folder.path(), &url, "verify", 2, "there is no database at postgres://");

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use domain::account_info::{
@@ -10,11 +11,12 @@ use domain::money::Money;
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::rail::{Cause, Flow, Instruction, Party, PaymentRail, Pending};
+use ports::rails::Rails;
 
 use super::lightning::SandboxLightning;
 use super::sandbox::SandboxRail;
 
-/// What a rail that waits for nothing answers.
+/// The answer of a rail that waits for nothing.
 pub(crate) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
     match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -27,12 +29,16 @@ pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instr
     let account = account(kind, field, value);
     let code = account.account_type().currencies[0];
     let currency = Currency::from_code(code).expect("accounts hold known currencies");
+    let amount = Money::positive(1_000, currency).expect("amount");
+    let (others, lightning) = (SandboxRail::default(), SandboxLightning::default());
+    let rails = Rails::new(vec![Arc::new(others), Arc::new(lightning)]);
+    let leg = rails.route(&account, amount).expect("the sandbox serves every account");
     Instruction {
         key: TransactionId::parse("Transaction:019aa2f0-0000-7000-8000-000000000001").expect("id"),
         flow: Flow::PayOut,
         cause,
-        rail: account.rails()[0],
-        amount: Money::positive(1_000, currency).expect("amount"),
+        rail: leg.rail,
+        amount,
         party: Party::Account(Box::new(account)),
         since: Timestamp::from_millis(1_763_683_200_000),
         settings: None,
@@ -63,7 +69,7 @@ pub(super) fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
     AccountInfo::new(kind, fields, None, Some(person)).expect("the examples fit the type")
 }
 
-/// The two ports of the sandbox, told apart by their rails.
+/// The two ports of the sandbox, distinguished by their rails.
 #[test]
 fn every_leg_of_the_sandbox_has_one_port() {
     use domain::account_info::types;

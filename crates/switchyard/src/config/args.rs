@@ -26,7 +26,7 @@ const QUOTE_LIFETIME_SECONDS_MAX: i64 = 900;
 /// Clients may repeat a key for so long (docs/decisions/0005).
 const IDEMPOTENCY_DAYS_MIN: i64 = 30;
 
-/// Ten years: after that, nobody repeats a request.
+/// Ten years: after that, no client repeats a request.
 const IDEMPOTENCY_DAYS_MAX: i64 = 3_650;
 
 /// An open, self-hosted payments platform.
@@ -69,7 +69,6 @@ pub(super) struct CommonOptions {
         help_heading = COMMON_OPTIONS,
         value_name = "URL",
         env = "SWITCHYARD_DATABASE_URL",
-        hide_env_values = true,
         default_value = DATABASE_URL
     )]
     pub(super) database_url: String,
@@ -81,14 +80,14 @@ pub(super) struct CommonOptions {
     /// a copy of the file. SWITCHYARD_SECRET_KEY can hold the key itself instead: 64
     /// hexadecimal digits, or the base64 of 32 bytes.
     #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
-    #[arg(value_name = "FILE", env = "SWITCHYARD_KEY_FILE", hide_env_values = true)]
+    #[arg(value_name = "FILE", env = "SWITCHYARD_KEY_FILE")]
     pub(super) key_file: Option<PathBuf>,
 
     /// How log lines look on standard error [default: human on a terminal, else json].
     ///
     /// SWITCHYARD_LOG or RUST_LOG choose what is logged, for example info,store=debug.
     #[arg(long, global = true, help_heading = COMMON_OPTIONS)]
-    #[arg(value_name = "FORMAT", env = "SWITCHYARD_LOG_FORMAT", hide_env_values = true)]
+    #[arg(value_name = "FORMAT", env = "SWITCHYARD_LOG_FORMAT")]
     pub(super) log_format: Option<LogFormat>,
 
     /// Prints for programs: JSON objects, one a line, on standard output, and what went wrong as
@@ -106,9 +105,14 @@ const OF_DATABASE: [&str; 2] = ["database_url", "key_file"];
 /// Commands that open no database of the operator's.
 const WITHOUT_DATABASE: [&str; 4] = ["listen", "demo", "completions", "man"];
 
+/// Help never shows values of the environment: a URL may hold a password.
+fn without_values(command: clap::Command) -> clap::Command {
+    command.mut_args(|option| option.hide_env_values(true)).mut_subcommands(without_values)
+}
+
 /// The command line as its help shows it: no command has an option that it does not read.
 pub fn definition() -> clap::Command {
-    let mut command = CommandLine::command();
+    let mut command = without_values(CommandLine::command());
     for name in WITHOUT_DATABASE {
         let hidden: Vec<_> = command
             .get_arguments()
@@ -120,7 +124,7 @@ pub fn definition() -> clap::Command {
     command
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serves the API.
@@ -263,7 +267,6 @@ pub struct Serve {
         long,
         value_name = "HOST:PORT",
         env = "SWITCHYARD_LISTEN",
-        hide_env_values = true,
         default_value = "127.0.0.1:8080"
     )]
     pub listen: Listen,
@@ -277,7 +280,6 @@ pub struct Serve {
         long,
         value_name = "DOMAIN",
         env = "SWITCHYARD_UMA_DOMAIN",
-        hide_env_values = true,
         value_parser = UmaDomain::parse
     )]
     pub uma_domain: Option<UmaDomain>,
@@ -286,7 +288,7 @@ pub struct Serve {
     /// http://HOST:PORT].
     ///
     /// Links to invitations and identity checks begin with it.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_PUBLIC_URL", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PUBLIC_URL")]
     pub public_url: Option<PublicUrl>,
 
     /// Where other servers on the same database reach this one, or `none` [default: the address of
@@ -296,7 +298,7 @@ pub struct Serve {
     /// One of the servers leads: it runs due jobs. The others forward requests to it that
     /// change something, with what they are authorized by and unencrypted, so the network between
     /// them must be theirs alone. With none, this one passes nothing on and is passed nothing.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL")]
     pub peer_url: Option<PeerUrl>,
 
     /// How long a quote can be executed, from 60 to 900.
@@ -304,7 +306,6 @@ pub struct Serve {
         long,
         value_name = "SECONDS",
         env = "SWITCHYARD_QUOTE_LIFETIME_SECONDS",
-        hide_env_values = true,
         default_value = "300",
         value_parser = clap::value_parser!(i64)
             .range(QUOTE_LIFETIME_SECONDS_MIN..=QUOTE_LIFETIME_SECONDS_MAX)
@@ -316,7 +317,6 @@ pub struct Serve {
         long,
         value_name = "DAYS",
         env = "SWITCHYARD_IDEMPOTENCY_DAYS",
-        hide_env_values = true,
         default_value = "30",
         value_parser = clap::value_parser!(i64)
             .range(IDEMPOTENCY_DAYS_MIN..=IDEMPOTENCY_DAYS_MAX)
@@ -324,7 +324,7 @@ pub struct Serve {
     pub idempotency_days: i64,
 
     /// A file of exchange rates to use instead of the built-in ones.
-    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE", hide_env_values = true)]
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
     pub rates_file: Option<PathBuf>,
 
     /// How events are delivered.
@@ -368,7 +368,7 @@ pub struct Forward {
     pub forward_to: Uri,
 
     /// The server that has them.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_API", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_API")]
     #[arg(default_value = "http://127.0.0.1:8080")]
     pub api: PublicUrl,
 
@@ -401,10 +401,10 @@ pub struct Restore {
 #[derive(Debug, Clone, Args)]
 pub struct Migrate {
     /// The database to move [default: the one of --database-url].
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_FROM", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_FROM")]
     pub from: Option<DatabaseUrl>,
 
     /// The empty database to move it to. A URL with a password is better kept in the variable.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_TO", hide_env_values = true)]
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_MIGRATE_TO")]
     pub to: DatabaseUrl,
 }

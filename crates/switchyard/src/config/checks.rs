@@ -23,7 +23,7 @@ use crate::keyfile::{KEY_BYTES, parse_key};
 /// As long as a generated one.
 const CLIENT_ID_MAX: usize = 128;
 
-/// What guessing cannot reach over a network.
+/// Too long to be guessed over a network.
 const CLIENT_SECRET_MIN: usize = 16;
 
 /// An `Authorization` header with both parts in base64 stays far below the limit of a head.

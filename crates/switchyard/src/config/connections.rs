@@ -29,7 +29,7 @@ pub struct Connections {
     ///
     /// /metrics and what servers say to each other are nowhere else; /healthz and /readyz are here
     /// too. Let no one else reach it.
-    #[arg(long, value_name = "HOST:PORT", env = "SWITCHYARD_ADMIN_LISTEN", hide_env_values = true)]
+    #[arg(long, value_name = "HOST:PORT", env = "SWITCHYARD_ADMIN_LISTEN")]
     pub admin_listen: Option<Listen>,
 
     /// How long a connection is kept for its next request, from 10 to 3600.
@@ -40,7 +40,6 @@ pub struct Connections {
         long,
         value_name = "SECONDS",
         env = "SWITCHYARD_IDLE_TIMEOUT_SECONDS",
-        hide_env_values = true,
         default_value_t = IDLE_TIMEOUT.as_secs(),
         value_parser = clap::value_parser!(u64).range(IDLE_SECONDS_MIN..=IDLE_SECONDS_MAX)
     )]
@@ -52,7 +51,6 @@ pub struct Connections {
         long,
         value_name = "NUMBER",
         env = "SWITCHYARD_ADDRESS_CONNECTIONS_MAX",
-        hide_env_values = true,
         default_value_t = CONNECTIONS_OF_ADDRESS_MAX as u32,
         value_parser = clap::value_parser!(u32).range(1..)
     )]
@@ -64,7 +62,6 @@ pub struct Connections {
         long,
         value_name = "NUMBER",
         env = "SWITCHYARD_ADDRESS_HEADS_MAX",
-        hide_env_values = true,
         default_value_t = HEADS_OF_ADDRESS_MAX as u32,
         value_parser = clap::value_parser!(u32).range(1..)
     )]
@@ -78,7 +75,6 @@ pub struct Connections {
         long,
         value_name = "CIDR",
         env = "SWITCHYARD_TRUST_FORWARDED_FROM",
-        hide_env_values = true,
         value_delimiter = ',',
         value_parser = Network::from_str
     )]

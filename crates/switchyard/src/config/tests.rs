@@ -21,7 +21,7 @@ fn config(line: &str) -> Config {
     read_with(line, &[]).unwrap_or_else(|refusal| panic!("{line}: {refusal:?}"))
 }
 
-/// What is printed, without colours.
+/// The printed text, without colours.
 fn refusal(line: &str, variables: &[(&str, &str)]) -> String {
     match read_with(line, variables) {
         Ok(config) => panic!("{line}: {config:?}"),
@@ -75,6 +75,17 @@ fn questions_are_answered_on_standard_output() {
             other => panic!("{line}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn help_shows_no_value_of_the_environment() {
+    fn check(command: &clap::Command) {
+        for option in command.get_arguments().filter(|option| option.get_env().is_some()) {
+            assert!(option.is_hide_env_values_set(), "{}", option.get_id());
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&definition());
 }
 
 #[test]
@@ -276,7 +287,7 @@ fn links_begin_with_an_origin() {
 
 #[test]
 fn other_servers_reach_this_one_where_it_listens_unless_something_else_is_said() {
-    let told = |line: &str| {
+    let address_of = |line: &str| {
         let options = serve(line);
         options.peer_address_at(Some(&options.listen))
     };
@@ -289,7 +300,7 @@ fn other_servers_reach_this_one_where_it_listens_unless_something_else_is_said()
         ("--listen 0.0.0.0:9000 --peer-url http://10.0.0.5:9000/", Some("http://10.0.0.5:9000")),
         ("--peer-url none", None),
     ] {
-        assert_eq!(told(line).as_deref(), address, "{line}");
+        assert_eq!(address_of(line).as_deref(), address, "{line}");
     }
     assert!(serve("").forwards() && serve("--listen 0.0.0.0:9000").forwards());
     assert!(!serve("--peer-url none").forwards());

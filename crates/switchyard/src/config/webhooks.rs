@@ -27,7 +27,6 @@ pub struct Webhooks {
         long,
         value_name = "SECONDS",
         env = "SWITCHYARD_WEBHOOK_TIMEOUT_SECONDS",
-        hide_env_values = true,
         default_value = "15",
         value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_SECONDS_MAX)
     )]
@@ -38,7 +37,6 @@ pub struct Webhooks {
         long,
         value_name = "SECONDS",
         env = "SWITCHYARD_WEBHOOK_RETRY_FIRST_SECONDS",
-        hide_env_values = true,
         default_value = "1",
         value_parser = clap::value_parser!(i64).range(1..=LONGEST_SECONDS_MAX)
     )]
@@ -49,7 +47,6 @@ pub struct Webhooks {
         long,
         value_name = "SECONDS",
         env = "SWITCHYARD_WEBHOOK_RETRY_LONGEST_SECONDS",
-        hide_env_values = true,
         default_value = "1800",
         value_parser = clap::value_parser!(i64).range(1..=LONGEST_SECONDS_MAX)
     )]
@@ -60,7 +57,6 @@ pub struct Webhooks {
         long,
         value_name = "DAYS",
         env = "SWITCHYARD_WEBHOOK_RETRY_DAYS",
-        hide_env_values = true,
         default_value = "7",
         value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX)
     )]
@@ -75,7 +71,6 @@ pub struct Webhooks {
     #[arg(
         long,
         env = "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS",
-        hide_env_values = true,
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub allow_private_webhooks: bool,
@@ -86,7 +81,6 @@ pub struct Webhooks {
         long,
         value_name = "BYTES",
         env = "SWITCHYARD_WEBHOOK_ANSWER_BYTES",
-        hide_env_values = true,
         value_parser = clap::value_parser!(u16).range(0..=ANSWER_BYTES_MAX)
     )]
     pub webhook_answer_bytes: Option<u16>,
@@ -102,7 +96,7 @@ impl Webhooks {
             schedule: Schedule {
                 first_millis: self.webhook_retry_first_seconds * SECOND,
                 longest_millis: self.webhook_retry_longest_seconds * SECOND,
-                horizon_millis: self.webhook_retry_days * DAY,
+                duration_max_millis: self.webhook_retry_days * DAY,
             },
             within: Duration::from_secs(self.webhook_timeout_seconds),
             test_reach: match is_local || self.allow_private_webhooks {

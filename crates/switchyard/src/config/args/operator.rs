@@ -14,7 +14,7 @@ use super::super::checks::{
     parse_currency, parse_fixed_fee, parse_permission, parse_spread, parse_variable_fee_rate,
 };
 
-/// What to do with platforms.
+/// Commands for platforms.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PlatformCommand {
     /// Lists all platforms.
@@ -136,18 +136,18 @@ pub struct SetPricing {
 /// One part of a price at least must be set, or there is nothing to do.
 const PRICE_OTHER_THAN_SPREAD: [&str; 2] = ["fixed_fee", "variable_fee_rate"];
 
-/// What to do with customers.
+/// Commands for customers.
 #[derive(Debug, Clone, Subcommand)]
 pub enum CustomerCommand {
     /// Lists the customers whose identity waits for a decision, without their personal data.
     #[command(after_help = "Example:\n  switchyard customer pending")]
     Pending,
 
-    /// Approves a customer's identity: its money can move. The platform is told.
+    /// Approves a customer's identity: its money can move. The platform is notified.
     #[command(after_help = "Example:\n  switchyard customer approve Customer:...")]
     Approve(DecideCustomer),
 
-    /// Refuses a customer's identity. The platform is told.
+    /// Refuses a customer's identity. The platform is notified.
     #[command(after_help = "Example:\n  switchyard customer reject Customer:...")]
     Reject(DecideCustomer),
 }
@@ -160,7 +160,7 @@ pub struct DecideCustomer {
     pub id: CustomerId,
 }
 
-/// What to do with API tokens.
+/// Commands for API tokens.
 #[derive(Debug, Clone, Subcommand)]
 pub enum TokenCommand {
     /// Lists tokens, without their secrets.
@@ -200,13 +200,13 @@ pub struct CreateToken {
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: String,
 
-    /// What it may do, with commas between: VIEW, TRANSACT, MANAGE. None implies another.
+    /// Its permissions, with commas between: VIEW, TRANSACT, MANAGE. None implies another.
     #[arg(long, required = true, value_delimiter = ',', value_parser = parse_permission)]
     permissions: Vec<Permission>,
 }
 
 impl CreateToken {
-    /// What the token may do; at least one thing.
+    /// The token's permissions; at least one.
     pub fn permissions(&self) -> Permissions {
         self.permissions.iter().copied().collect()
     }
