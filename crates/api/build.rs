@@ -37,10 +37,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         script = script.replace(wrong, right);
     }
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    packed.write_all(script.as_bytes())?;
+    let mut compressed = GzEncoder::new(Vec::new(), Compression::best());
+    compressed.write_all(script.as_bytes())?;
     let folder = std::env::var("OUT_DIR")?;
-    std::fs::write(Path::new(&folder).join("scalar.js.gz"), packed.finish()?)?;
+    std::fs::write(Path::new(&folder).join("scalar.js.gz"), compressed.finish()?)?;
     println!("cargo::rustc-env=SCALAR_HASH={}", hex::encode(Sha256::digest(script.as_bytes())));
     Ok(())
 }

@@ -8,15 +8,15 @@ use domain::time::Timestamp;
 use ports::clock::Clock;
 
 /// The system's time of day, in whole milliseconds, as far as it can be believed: it never goes
-/// back, a jump forward is believed once the system has stood by it, and where the system's clock
-/// is set back it is waited for at half of the speed.
+/// back, and a jump forward is believed once the system has stood by it. A system's clock that is
+/// set back is waited for at half of the speed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-/// What every [`SystemClock`] of this process shows.
+/// The state that every [`SystemClock`] of this process shares.
 static SHOWN: Mutex<Option<Reckoning>> = Mutex::new(None);
 
-/// What moments of this process are counted from.
+/// The origin of this process's moments.
 static START: LazyLock<Instant> = LazyLock::new(moment);
 
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
@@ -43,7 +43,7 @@ const MILLI: i64 = 1_000;
 /// Microseconds of a second.
 const SECOND: i64 = 1_000 * MILLI;
 
-/// What the system's clock may be set forward by and be believed at once: corrections over a
+/// The largest step forward of the system's clock that is believed at once: corrections over a
 /// network are far smaller, and so is what a clock loses while it is not corrected.
 const BELIEVED: i64 = 60 * SECOND;
 
@@ -64,7 +64,7 @@ const AGREES: u64 = SECOND.unsigned_abs();
 /// All numbers are microseconds, so that half of the time between two readings is seldom none.
 #[derive(Debug)]
 struct Reckoning {
-    /// What was shown last.
+    /// The last shown instant.
     shown: i64,
     /// When, by the clock that only runs.
     ran: i64,
@@ -92,7 +92,7 @@ impl Reckoning {
         } else {
             expected
         };
-        // What is too little to be shown is not lost.
+        // Steps below the shown resolution are not lost.
         if now > self.shown {
             (self.shown, self.ran) = (now, ran);
         }
@@ -126,8 +126,8 @@ impl ManualClock {
         Self { millis: Arc::new(AtomicI64::new(now.millis())) }
     }
 
-    /// Shows `now` from here on. That may be earlier than before, as it may be after a restart on
-    /// a machine whose clock was set.
+    /// Shows `now` from here on. The time may be earlier than before, as it may be after a restart
+    /// on a machine whose clock was set.
     pub fn set(&self, now: Timestamp) {
         self.millis.store(now.millis(), Ordering::SeqCst);
     }
@@ -163,7 +163,7 @@ mod tests {
 
     const HOUR: i64 = 3_600 * SECOND;
 
-    /// What is shown, where one clock is `ahead` of the other, each time after so many seconds.
+    /// The shown time, where one clock is `ahead` of the other, each time after so many seconds.
     fn shown(reckoning: &mut Reckoning, ran: &mut i64, steps: &[(i64, i64)]) -> Vec<i64> {
         let steps = steps.iter().map(|(after, ahead)| {
             *ran += after * SECOND;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_when_told_to() {
+    fn a_manual_clock_moves_when_asked_to() {
         let clock = ManualClock::new(Timestamp::from_millis(1_000));
         let given_away = clock.clone();
         assert_eq!(given_away.now().millis(), 1_000);

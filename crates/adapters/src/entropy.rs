@@ -26,8 +26,8 @@ pub struct SeededEntropy {
     state: AtomicU64,
 }
 
-/// Step of the SplitMix64 generator, which was chosen because it is a few lines and passes the
-/// usual tests of randomness (Steele, Lea and Flood, 2014).
+/// Step of the SplitMix64 generator (Steele, Lea and Flood, 2014): a few lines that pass the usual
+/// tests of randomness.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SeededEntropy {

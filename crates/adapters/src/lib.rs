@@ -1,6 +1,5 @@
-//! What the [`ports`] are in this process: the real clock and the system's chance, a table of
-//! rates, the rail and the UMA network of the sandbox, and for tests and the simulator a clock and
-//! chance that can be set.
+//! The [`ports`] of this process: the real clock and the system's chance, a table of rates, the
+//! rail and the UMA network of the sandbox. Tests have a clock and chance that can be set.
 //!
 //! The binary chooses among them. Nothing here decides whether a payment is allowed, keeps money,
 //! or knows a database; the sandbox steers outcomes only through the answers of its rail.

@@ -142,7 +142,7 @@ fn refused(refusal: &Refusal) -> OutboundFailure {
     OutboundFailure::Refused(refusal.to_string())
 }
 
-/// What became of a request that has no answer. A refusal is somewhere below the client's own
+/// The failure of a request that has no answer. A refusal is somewhere below the client's own
 /// errors.
 fn failure(error: &reqwest::Error) -> OutboundFailure {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -155,7 +155,8 @@ fn failure(error: &reqwest::Error) -> OutboundFailure {
     if error.is_timeout() { OutboundFailure::TimedOut } else { OutboundFailure::Unreachable }
 }
 
-/// What the header says, in either of its forms. One that says neither is as if it was not there.
+/// The value of the header, in either of its forms. One that says neither is as if it was not
+/// there.
 fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,4 +1,4 @@
-//! What a client takes: the headers of proactive negotiation (RFC 9110, 12.5).
+//! The types that a client takes: the headers of proactive negotiation (RFC 9110, 12.5).
 
 use axum::http::{HeaderMap, HeaderName};
 

@@ -1,4 +1,4 @@
-//! What a platform is asked about an incoming payment, and what it answers (contract 7.3).
+//! Approval requests about incoming payments, and their answers (contract 7.3).
 
 use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
 use domain::transaction::Facts;

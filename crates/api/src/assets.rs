@@ -50,10 +50,10 @@ impl Asset {
         stem: &str,
         extension: &str,
         hash: &str,
-        packed: &'static [u8],
+        compressed: &'static [u8],
     ) -> Self {
         let path = path(folder, stem, extension, hash);
-        Self { path, kind: kind(extension), content: Content::Gzip(packed) }
+        Self { path, kind: kind(extension), content: Content::Gzip(compressed) }
     }
 
     /// Where it is served.
@@ -71,7 +71,7 @@ impl Asset {
     async fn answer(&self, request: &HeaderMap) -> Response {
         let mut response = match &self.content {
             Content::Plain(text) => text.clone().into_response(),
-            Content::Gzip(packed) => match packed_or_not(request, packed).await {
+            Content::Gzip(compressed) => match compressed_or_not(request, compressed).await {
                 Ok(response) => response,
                 Err(error) => return error.into_response(),
             },
@@ -96,27 +96,30 @@ fn kind(extension: &str) -> &'static str {
     }
 }
 
-/// The file as it is held where the client takes that, else unpacked.
-async fn packed_or_not(request: &HeaderMap, packed: &'static [u8]) -> Result<Response, ApiError> {
+/// The file as it is held where the client takes that, else decompressed.
+async fn compressed_or_not(
+    request: &HeaderMap,
+    compressed: &'static [u8],
+) -> Result<Response, ApiError> {
     let mut response = if takes_gzip(request) {
-        let mut response = Bytes::from_static(packed).into_response();
+        let mut response = Bytes::from_static(compressed).into_response();
         let gzip = HeaderValue::from_static("gzip");
         response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
         response
     } else {
         // Some megabytes take some ten milliseconds, in which this thread has others to serve.
-        let unpacked = tokio::task::spawn_blocking(move || unpacked(packed)).await;
-        let failed = || ApiError::new(Code::InternalError, "the file could not be unpacked");
-        unpacked.ok().and_then(Result::ok).ok_or_else(failed)?.into_response()
+        let decompressed = tokio::task::spawn_blocking(move || decompressed(compressed)).await;
+        let failed = || ApiError::new(Code::InternalError, "the file could not be decompressed");
+        decompressed.ok().and_then(Result::ok).ok_or_else(failed)?.into_response()
     };
     let vary = HeaderValue::from_static("accept-encoding");
     response.headers_mut().insert(header::VARY, vary);
     Ok(response)
 }
 
-fn unpacked(packed: &[u8]) -> std::io::Result<Vec<u8>> {
+fn decompressed(compressed: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    GzDecoder::new(packed).read_to_end(&mut bytes)?;
+    GzDecoder::new(compressed).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

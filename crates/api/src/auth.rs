@@ -1,4 +1,4 @@
-//! Who is asking and what they may do (specification 5; design decision 8).
+//! The caller and its permissions (specification 5; design decision 8).
 //!
 //! Every route is registered with the permission that it needs; the check runs before the handler
 //! and leaves the [`Caller`] for it. A handler without such a route has no caller to take.
@@ -78,7 +78,7 @@ fn credentials(headers: &HeaderMap) -> Result<(String, String), &'static str> {
     Ok((id.to_owned(), secret.to_owned()))
 }
 
-/// What stands before a route.
+/// The guard of a route.
 #[derive(Clone)]
 pub struct Guard {
     /// Where tokens are.

@@ -26,7 +26,7 @@ use crate::error::{ApiError, Code, Problem};
 use crate::extract::{Once, not_received, ok};
 use crate::validate::Schema as _;
 
-/// Bytes of a file. What is taken in is sealed and committed at once; larger files are split.
+/// Bytes of a file. A file is sealed and committed at once; larger files are split.
 pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of the form around a file and of other fields, together with it: what is searched for the
@@ -44,9 +44,9 @@ pub struct BulkFile {
     /// `addressLine1`, `city`, `state`, `postalCode` (where the country has postal codes) and
     /// `country`; a business `businessLegalName` and the same address. Optional: `addressLine2`,
     /// `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other columns are ignored, but
-    /// a name that is nearly one of these is refused. A quote that does not stand around a whole
-    /// field or is not doubled inside one, a column given twice, and another separator fail the
-    /// whole file, and no customer is made. At most 10000 rows and 4 MiB.
+    /// a name that is nearly one of these is refused. A stray quote, a column given twice and
+    /// another separator fail the whole file, and no customer is made. A quote stands around a
+    /// whole field, or is doubled inside one. At most 10000 rows and 4 MiB.
     #[schema(value_type = String, format = Binary, content_media_type = "text/csv")]
     #[expect(dead_code, reason = "it is only a schema: the form is read as a stream")]
     file: Vec<u8>,
@@ -87,7 +87,7 @@ pub struct RefusalBody {
     correlation_id: String,
     /// A code of the catalogue, or `invalid_csv_format` for the file as a whole.
     code: String,
-    /// What was refused, for people.
+    /// The refusal, for people.
     message: String,
     /// More about it, by code.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct BulkImportBody {
     /// System id.
     #[schema(example = "Job:019542f5-b3e7-7d02-8000-000000000000")]
     id: String,
-    /// What became of it.
+    /// Its outcome.
     status: &'static str,
     /// How far it has come.
     progress: ProgressBody,
@@ -116,7 +116,7 @@ pub struct BulkImportBody {
     completed_at: Option<String>,
 }
 
-/// What is kept of a refused row, in the order in which it is shown.
+/// The stored data of a refused row, in the order in which it is shown.
 #[derive(Serialize, Deserialize)]
 struct Said {
     code: String,
@@ -174,7 +174,7 @@ impl BulkImportBody {
 /// Columns without which a file is none.
 const COLUMNS_OF_ALL: [&str; 3] = ["umaAddress", "platformCustomerId", "customerType"];
 
-/// What each type of customer needs besides, with where it stands in the body of a new customer.
+/// Further required fields of each type of customer, with their path in the body of a new customer.
 type Columns = [(&'static str, &'static str)];
 
 const OF_INDIVIDUAL: &Columns = &[
@@ -212,7 +212,7 @@ fn known_columns() -> Vec<&'static str> {
     COLUMNS_OF_ALL.into_iter().chain(of_types).collect()
 }
 
-/// Reads a file as rows. What is wrong with a row is that row's.
+/// Reads a file as rows. Each row has its own errors.
 fn read(bytes: &[u8]) -> File {
     match Table::read(bytes, &COLUMNS_OF_ALL, &known_columns(), FILE_ROWS_MAX) {
         Ok(Table { header, rows }) => {
@@ -223,7 +223,7 @@ fn read(bytes: &[u8]) -> File {
     }
 }
 
-/// What the file as a whole is refused for.
+/// The refusal of the file as a whole.
 fn broken(refused: Refused) -> File {
     let Refused { reason, message, column, row, line } = refused;
     let mut details = Map::from_iter([("reason".to_owned(), json!(reason))]);
@@ -342,7 +342,7 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
     };
     let mut form = form.map_err(refuse)?;
     let unreadable = |error: axum::extract::multipart::MultipartError| {
-        // What is wrong is not the form: its bytes have not all arrived.
+        // The form may be right: its bytes have not all arrived.
         if error.status().is_server_error() {
             return not_received(&error);
         }
@@ -378,7 +378,7 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
 }
 
 /// Takes a file with many customers in. They are made one part of the file after another; the
-/// platform is told with `BULK_UPLOAD` when all were.
+/// platform is notified with `BULK_UPLOAD` when all were.
 #[utoipa::path(post, path = "/customers/bulk/csv",
     operation_id = "importCustomers", tag = "Customers",
     request_body(content = BulkFile, content_type = "multipart/form-data"),

@@ -17,7 +17,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 /// Bytes of the shortest answer that is compressed. A shorter one fits one packet as it is.
 const SIZE_MIN: u16 = 1_001;
 
-/// What is text. Everything else is compressed already, or not ours.
+/// Text types. Everything else is compressed already, or not ours.
 const TEXTS: [&str; 4] = ["application/json", "text/html", "text/css", "text/javascript"];
 
 /// Marks an answer that shows a secret.

@@ -51,7 +51,7 @@ pub struct SupportedCurrencyBody {
     /// Most that may be sent, in smallest units.
     #[schema(minimum = 0, maximum = 9_000_000_000_000_000_i64)]
     max_amount: i64,
-    /// What is asked of counterparties; nothing when left out.
+    /// Facts that are asked of counterparties; none when left out.
     #[serde(default)]
     #[schema(max_items = 16)]
     required_counterparty_fields: Vec<CounterpartyFieldBody>,
@@ -63,7 +63,7 @@ pub struct SupportedCurrencyBody {
     #[serde(default)]
     #[schema(max_items = 16, example = json!(["FULL_NAME", "BIRTH_DATE"]))]
     provider_required_customer_fields: Vec<String>,
-    /// What this server itself asks of counterparties: nothing. Read only.
+    /// Facts that this server itself asks of counterparties: none. Read only.
     #[serde(default)]
     #[schema(max_items = 16)]
     provider_required_counterparty_customer_fields: Vec<String>,
@@ -134,7 +134,7 @@ pub struct ConfigBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     webhook_endpoint: Option<String>,
-    /// What its customers can hold, send and receive.
+    /// Currencies that its customers can hold, send and receive.
     supported_currencies: Vec<SupportedCurrencyBody>,
     /// Whether it is regulated and knows its customers itself.
     is_regulated_financial_institution: bool,
@@ -161,7 +161,7 @@ impl From<&Platform> for ConfigBody {
     }
 }
 
-/// What changes about the configuration. What is left out stays.
+/// Changes of the configuration. Fields that are left out stay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UpdateConfig)]

@@ -53,7 +53,7 @@ pub struct IndividualBody {
     /// Its address.
     #[schema(example = "$ada@localhost:8080")]
     uma_address: String,
-    /// What is known of its identity.
+    /// Its identity status.
     kyc_status: &'static str,
     /// Full name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,13 +93,13 @@ pub struct BusinessBody {
     platform_customer_id: String,
     /// Its address.
     uma_address: String,
-    /// What is known of its identity.
+    /// Its identity status.
     kyb_status: &'static str,
     /// Where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     address: Option<AddressBody>,
-    /// What it is in the register.
+    /// Its entry in the register.
     business_info: BusinessInfoBody,
     /// The persons behind it.
     beneficial_owners: Vec<BeneficialOwnerBody>,

@@ -144,7 +144,7 @@ fn html(page: String) -> Response {
 fn start() -> String {
     let configuration = json!({
         "url": "/openapi.json",
-        // What is tried is tried on this server, by whatever name the browser knows it.
+        // Requests are tried on this server, by whatever name the browser knows it.
         "servers": [{ "url": format!("/{}", crate::VERSION) }],
         "pageTitle": "Switchyard API",
         "customCss": include_str!("docs/style.css"),

@@ -30,7 +30,7 @@ pub struct ErrorBody {
     /// A code of the catalogue.
     #[schema(example = "INVALID_INPUT")]
     pub code: &'static str,
-    /// What was refused, for people.
+    /// The refusal, for people.
     pub message: String,
     /// More about it, by code. For fields that are not valid: `errors`, one entry per field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub type Names = &'static [(&'static str, &'static str)];
 pub struct ApiError {
     /// Its code.
     pub code: Code,
-    /// What was refused, for people.
+    /// The refusal, for people.
     pub message: String,
     /// More about it.
     pub details: Map<String, Value>,
@@ -166,7 +166,7 @@ impl ApiError {
 pub struct Problem {
     /// Its path, with dots.
     pub field: String,
-    /// What is wrong with it.
+    /// The fault.
     pub message: String,
     /// The rule of the schema that was broken, if it was one.
     pub constraint: Option<Value>,
@@ -204,7 +204,7 @@ impl From<&FieldError> for Problem {
     }
 }
 
-/// What a client that should come back is told, in seconds.
+/// When a client should come back, in seconds.
 const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// A response with a JSON body that is there already, or with none.

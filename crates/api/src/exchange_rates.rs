@@ -24,13 +24,13 @@ use crate::query;
 use crate::validate::Checks;
 use crate::wire::{CurrencyBody, Number, currency};
 
-/// What is sent when the client does not say, in smallest units.
+/// The amount to send when the client names none, in smallest units.
 const SENDING_AMOUNT_DEFAULT: i64 = 10_000;
 
 /// Currencies that one request may ask for, to keep its answer short.
 const DESTINATIONS_MAX: usize = 50;
 
-/// What a payment over one rail would cost now.
+/// The price of a payment over one rail now.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ExchangeRate)]
@@ -43,13 +43,14 @@ pub struct ExchangeRateBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     destination_payment_rail: Option<&'static str>,
-    /// What would be charged, in the smallest sending unit.
+    /// The amount that would be charged, in the smallest sending unit.
     sending_amount: i64,
     /// Least that may be sent.
     min_sending_amount: i64,
     /// Most that may be sent.
     max_sending_amount: i64,
-    /// What would arrive after fees, in the smallest receiving unit; 0 if fees take everything.
+    /// The amount that would arrive after fees, in the smallest receiving unit; 0 if fees take
+    /// everything.
     #[schema(minimum = 0)]
     receiving_amount: i64,
     /// Sending major units per one receiving major unit, as on quotes.
@@ -75,7 +76,7 @@ pub struct FeesBody {
     variable_rate: Number,
 }
 
-/// What is asked for.
+/// The requested corridor.
 struct Wanted {
     sources: Vec<Currency>,
     destinations: Vec<Currency>,

@@ -43,7 +43,7 @@ pub struct CreateExternalAccount {
     /// The currency that it holds.
     #[schema(min_length = 1, max_length = 10, example = "USD")]
     currency: String,
-    /// What identifies it on its rail, and who holds it.
+    /// Its identifiers on its rail, and its holder.
     #[schema(value_type = ExternalAccountInfo)]
     account_info: Map<String, Value>,
     /// Whose it is; the platform's own when left out.
@@ -72,7 +72,7 @@ pub struct CreatePlatformExternalAccount {
     /// The currency that it holds.
     #[schema(min_length = 1, max_length = 10, example = "USD")]
     currency: String,
-    /// What identifies it on its rail, and who holds it.
+    /// Its identifiers on its rail, and its holder.
     #[schema(value_type = ExternalAccountInfo)]
     account_info: Map<String, Value>,
     /// The platform's own name for it.
@@ -210,7 +210,7 @@ fn code(account_type: &AccountType, errors: &[FieldError]) -> Code {
     }
 }
 
-/// Reads and checks `accountInfo`. What is wrong with it comes with the code that it has alone.
+/// Reads and checks `accountInfo`. Its errors have the codes that they have alone.
 fn account_info(mut info: Map<String, Value>) -> Result<AccountInfo, (Code, Vec<FieldError>)> {
     let problem =
         |field: &str, rule, message: String| FieldError { field: field.to_owned(), rule, message };
@@ -341,7 +341,7 @@ impl CreateExternalAccount {
     }
 }
 
-/// What the receiving side says about the holder of an account (specification 2.8).
+/// The receiving side's report on the holder of an account (specification 2.8).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = BeneficiaryVerifiedData)]
@@ -362,7 +362,7 @@ pub struct ExternalAccountBody {
     status: &'static str,
     /// The currency that it holds.
     currency: &'static str,
-    /// What identifies it on its rail, and who holds it.
+    /// Its identifiers on its rail, and its holder.
     #[schema(value_type = ExternalAccountInfo)]
     account_info: Map<String, Value>,
     /// Whose it is; absent on the platform's own.
@@ -375,11 +375,11 @@ pub struct ExternalAccountBody {
     platform_account_id: Option<String>,
     /// Whether incoming UMA payments of the customer go on to it.
     default_uma_deposit_account: bool,
-    /// What the rail says about the beneficiary's name.
+    /// The rail's check of the beneficiary's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     beneficiary_verification_status: Option<&'static str>,
-    /// What the receiving side says about the holder, if it tells.
+    /// The receiving side's data about the holder, if it shares them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     beneficiary_verified_data: Option<VerifiedDataBody>,

@@ -24,7 +24,7 @@ pub const BODY_MAX: usize = 256 * 1024;
 
 /// A JSON body of type `T`, checked against its schema, or why there is none.
 ///
-/// What is wrong with the content is kept and not answered at once, because a repeat of the request
+/// Errors of the content are kept and not answered at once, because a repeat of the request
 /// gets the first answer, whatever its body.
 pub struct Json<T>(pub Result<T, ApiError>);
 
@@ -184,7 +184,7 @@ impl Once {
         Self { names, ..self }
     }
 
-    /// What tells the request from every other.
+    /// The scope of the request.
     pub fn keyed(&self) -> Keyed {
         self.keyed
     }
@@ -255,7 +255,7 @@ pub fn respond(reply: Result<Reply, Error>) -> Response {
     }
 }
 
-/// An answer to a question.
+/// An answer to a read.
 pub fn ok<B: serde::Serialize>(body: &B) -> Response {
     json_response(200, json(body))
 }

@@ -15,7 +15,7 @@ pub struct InstructionsBody {
     /// The account or wallet to pay to; `accountType` selects the variant.
     #[schema(value_type = PaymentInstructionInfo)]
     account_or_wallet_info: Map<String, Value>,
-    /// What the payer should know.
+    /// Notes for the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     instructions_notes: Option<String>,

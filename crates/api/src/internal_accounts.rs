@@ -36,7 +36,7 @@ pub struct InternalAccountBody {
     /// System id.
     #[schema(value_type = String, example = "InternalAccount:019542f5-b3e7-7d02-8000-000000000348")]
     id: Text<InternalAccountId>,
-    /// What can be spent.
+    /// The available balance.
     balance: AmountBody,
     /// How to pay in.
     funding_payment_instructions: Vec<InstructionsBody>,
@@ -133,7 +133,7 @@ impl InternalAccountBody {
     }
 }
 
-/// What a platform is told of an account whose balance has changed (contract 7.2).
+/// The event of an account whose balance has changed (contract 7.2).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedAccountBody {

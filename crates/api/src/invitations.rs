@@ -31,8 +31,8 @@ pub struct CreateInvitation {
     #[serde(default)]
     #[schema(nullable = false, format = "name", min_length = 1, max_length = 100, example = "Ada")]
     first_name: Option<String>,
-    /// What the platform will send to the invitee when it is told of the claim, in smallest units
-    /// of the inviter's primary currency. It is shown, not sent, by this server.
+    /// The amount that the platform will send to the invitee when it is notified of the claim, in
+    /// smallest units of the inviter's primary currency. It is shown, not sent, by this server.
     #[serde(default)]
     #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 5000)]
     amount_to_send: Option<i64>,
@@ -58,7 +58,7 @@ schema_of!(CreateInvitation, ClaimInvitation);
 #[serde(rename_all = "camelCase")]
 #[schema(as = Invitation)]
 pub struct InvitationBody {
-    /// What opens it: the holder of the code may claim it.
+    /// Its code: the holder may claim it.
     #[schema(example = "ab9a9hijkmnpqrst")]
     code: String,
     /// When it was made.
@@ -69,7 +69,7 @@ pub struct InvitationBody {
     url: String,
     /// UMA address of the customer who invites.
     inviter_uma: String,
-    /// What became of it.
+    /// Its outcome.
     status: &'static str,
     /// When it was claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct InvitationBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     first_name: Option<String>,
-    /// What the inviter's platform says it will send after the claim.
+    /// The amount that the inviter's platform promises to send after the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     amount_to_send: Option<AmountBody>,
@@ -220,7 +220,7 @@ pub async fn get(
 }
 
 /// Claims an invitation for a customer of the platform that asks. Any platform that has the code
-/// may; the inviter's platform is told with `INVITATION_CLAIMED`.
+/// may; the inviter's platform is notified with `INVITATION_CLAIMED`.
 #[utoipa::path(post, path = "/invitations/{invitationCode}/claim",
     operation_id = "claimInvitation", tag = "Invitations",
     request_body = ClaimInvitation,
@@ -242,7 +242,7 @@ pub async fn claim(
         Err(refusal) => return request.refuse(refusal).await,
     };
     let (claimer, now) = (request.keyed().platform, app.server_now());
-    // What was claimed stays so, whatever the time.
+    // A claim stays, whatever the time.
     let body = body(&app, now);
     request
         .run(200, body, move |unit| invitations::claim(&app, unit, claimer, id, &invitee, now))

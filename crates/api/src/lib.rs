@@ -223,7 +223,7 @@ async fn not_found(request: Request) -> Response {
         .into_response()
 }
 
-/// What a path answers to a method that it does not take. `OPTIONS` asks which ones it takes, which
+/// The answer to a method that a path does not take. `OPTIONS` asks which ones it takes, which
 /// is in the `Allow` header and needs no credentials.
 async fn method_not_allowed(method: Method, request: Request) -> Response {
     if method == Method::OPTIONS {
@@ -284,7 +284,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Characters of a request id that a client may choose.
 const REQUEST_ID_MAX: usize = 128;
 
-/// What every answer gets: the request's id, and a body in our shape where a library refused. Also
+/// Added to every answer: the request's id, and a body in our shape where a library refused. Also
 /// the one line of the log per request, which never holds a body, a query or a credential.
 pub async fn finish(request: Request, next: Next) -> Response {
     let given = request.headers().get(REQUEST_ID).filter(|id| {

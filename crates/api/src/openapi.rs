@@ -44,8 +44,8 @@ pub fn hoist(document: &mut Value) {
     }
 }
 
-/// Rewrites every union of tagged variants so that a checker follows the tag and reports what is
-/// wrong with the variant that was meant, instead of "none of the variants fits".
+/// Rewrites every union of tagged variants so that a checker follows the tag. It then reports the
+/// errors of the variant that was meant, instead of "none of the variants fits".
 pub fn branches(document: &mut Value) {
     nullable_references(document);
     for (name, tag, variants) in unions(document) {
@@ -335,7 +335,7 @@ const NEEDS_PARTNER: [(&str, &str); 8] = [
     ("post", "/transfer-out"),
 ];
 
-/// What operations of one kind share: the errors that every one of them may answer, and the
+/// The common part of operations of one kind: the errors that every one of them may answer, and the
 /// idempotency key.
 fn common_parts(method: &str, path: &str, operation: &mut Value) {
     let mut statuses = vec![

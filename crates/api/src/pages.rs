@@ -1,8 +1,8 @@
 //! Pages that a person opens by a link, without credentials: the secret is in the link.
 //!
 //! They stand beside the version segment, because a link outlives a version. Every text in them is
-//! escaped by the template, nothing is loaded from elsewhere, there are no scripts, and the link
-//! is kept from other sites and from caches.
+//! escaped by the template. Nothing is loaded from elsewhere, there are no scripts, and the link is
+//! kept from other sites and from caches.
 
 pub mod invitation;
 pub mod identity;

@@ -15,7 +15,7 @@ use domain::patch::Patch;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// What `null` in a request means.
+/// The meaning of `null` in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nulls {
     /// The field was left out.

@@ -75,7 +75,7 @@ impl Parameters {
     }
 }
 
-/// What is wrong with a parameter of this name.
+/// The error of a parameter of this name.
 fn problem(
     taken: &[Parameter],
     seen: &[String],
@@ -95,7 +95,7 @@ fn problem(
     None
 }
 
-/// Slips of the pen between two names that are taken for each other.
+/// Mistakes between two names that are taken for each other.
 const SLIPS_MAX: usize = 2;
 
 fn unknown(taken: &[Parameter], name: &str) -> String {
@@ -155,7 +155,7 @@ pub fn value(query: &str, name: &str) -> Option<String> {
     all.next().map(|(_, value)| value.into_owned())
 }
 
-/// What to do about a value in which a `+` may have arrived as a space.
+/// The remedy for a value in which a `+` may have arrived as a space.
 pub fn hint(value: &str) -> &'static str {
     if value.contains(' ') { "; in a query a + is written %2B" } else { "" }
 }

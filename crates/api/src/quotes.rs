@@ -50,7 +50,7 @@ pub enum QuoteSourceBody {
 pub struct AccountQuoteSourceBody {
     /// The account.
     account_id: String,
-    /// Who sends; the platform's own id for itself.
+    /// The sender; the platform's own id for itself.
     customer_id: String,
 }
 
@@ -61,7 +61,7 @@ pub struct AccountQuoteSourceBody {
 pub struct RealtimeFundingQuoteSourceBody {
     /// Currency of the deposit.
     currency: &'static str,
-    /// Who sends; the platform's own id for itself.
+    /// The sender; the platform's own id for itself.
     customer_id: String,
     /// The blockchain of the deposit, if one was named.
     #[serde(skip_serializing_if = "Option::is_none")]

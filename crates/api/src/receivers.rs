@@ -50,7 +50,7 @@ impl From<&(Offer, Rate)> for ReceiverCurrencyBody {
     }
 }
 
-/// What was said about a receiver.
+/// A lookup of a receiver.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ReceiverLookup)]
@@ -65,7 +65,8 @@ pub struct LookupBody {
     account_id: Option<String>,
     /// How the receiver can be paid, in the order of its preference.
     supported_currencies: Vec<ReceiverCurrencyBody>,
-    /// What its institution asks about the payer; what is mandatory must be given with the quote.
+    /// Facts about the payer that its institution asks for; mandatory ones must be given with the
+    /// quote.
     required_payer_data_fields: Vec<CounterpartyFieldBody>,
     /// Names the lookup in the quote, for 15 minutes.
     #[schema(example = "Lookup:019542f5-b3e7-7d02-8000-000000000009")]
@@ -88,7 +89,7 @@ impl From<&Looked> for LookupBody {
     }
 }
 
-/// Who wants to pay.
+/// The payer.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
@@ -171,7 +172,7 @@ impl Sender {
     }
 }
 
-/// Looks up who has a UMA address and how it can be paid. What was said is kept for 15 minutes, for
+/// Looks up who has a UMA address and how it can be paid. The answer is kept for 15 minutes, for
 /// a quote to the address.
 #[utoipa::path(get, path = "/receiver/uma/{receiverUmaAddress}",
     operation_id = "lookUpUmaAddress", tag = "Receivers",
@@ -183,7 +184,7 @@ impl Sender {
         (status = 200, description = "How the receiver can be paid.", body = LookupBody),
         (status = 403, description = "The token lacks the permission, or the receiver cannot be \
             paid yet, or its institution is not dealt with.", body = ErrorBody),
-        (status = 404, description = "There is nobody at the address, or there is no such \
+        (status = 404, description = "The address does not exist, or there is no such \
             customer.", body = ErrorBody),
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
         (status = 412, description = "The receiver's institution has another version of UMA.",

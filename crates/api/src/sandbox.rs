@@ -1,4 +1,4 @@
-//! What only the sandbox has: making money arrive (contract 6.18) and time pass
+//! Routes of the sandbox: making money arrive (contract 6.18) and time pass
 //! (docs/decisions/0013). Each of these routes makes an input, and the same code that takes real
 //! ones does the rest.
 
@@ -124,13 +124,13 @@ pub struct ReceiveUmaPayment {
     /// The currency that shall arrive.
     #[schema(max_length = 10, example = "USD")]
     receiving_currency_code: String,
-    /// What shall arrive, in its smallest unit.
+    /// The amount that shall arrive, in its smallest unit.
     #[schema(minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 5000)]
     receiving_currency_amount: i64,
 }
 
-/// What the institutions of the sandbox say about their customers who pay, whether it is asked or
-/// not.
+/// Facts that the institutions of the sandbox state about their customers who pay, whether it is
+/// asked or not.
 const PAYER: [(&str, &str); 5] = [
     ("FULL_NAME", "Sandbox Sender"),
     ("BIRTH_DATE", "1990-01-01"),
@@ -139,8 +139,8 @@ const PAYER: [(&str, &str); 5] = [
     ("USER_TYPE", "INDIVIDUAL"),
 ];
 
-/// What they say if it is asked, beside the address that pays: a platform that insists on anything
-/// can try how it is paid.
+/// Facts that they state if asked, beside the address that pays: a platform that insists on
+/// anything can try how it is paid.
 const PAYER_ASKED: [(&str, &str); 10] = [
     ("PHONE_NUMBER", "+12025550100"),
     ("EMAIL", "sender@sandbox.example"),
@@ -268,7 +268,7 @@ pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, A
     Ok(ok(&ClockBody::new(&caller.platform, app.server_now())))
 }
 
-/// Moves the platform's clock on, never back; it goes on from there. What is due by then has
+/// Moves the platform's clock on, never back; it goes on from there. Everything due by then has
 /// happened when this is answered: quotes expire, payments settle. Only what takes longer than
 /// five seconds goes on behind the answer, and webhooks follow it. No other platform is affected.
 #[utoipa::path(post, path = "/sandbox/clock",

@@ -19,7 +19,7 @@ pub const BODY: &str = "body";
 /// Characters of a field's name that an answer repeats.
 const NAME_MAX: usize = 200;
 
-/// What was read.
+/// The values that were read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     /// The object.

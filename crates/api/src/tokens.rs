@@ -21,13 +21,13 @@ use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 use crate::wire::json;
 
-/// What a new token shall be called and what it may do.
+/// The name and permissions of a new token.
 #[derive(Debug, Deserialize, ToSchema)]
 pub struct CreateToken {
     /// Label for people.
     #[schema(format = "label", min_length = 1, max_length = 255, example = "payout worker")]
     name: String,
-    /// What it may do; at most what the token holds that asks for it.
+    /// Its permissions; at most what the token holds that asks for it.
     #[schema(max_items = 3, example = json!(["VIEW", "TRANSACT"]))]
     permissions: Vec<PermissionName>,
 }
@@ -77,7 +77,7 @@ pub struct TokenBody {
     id: String,
     /// Label for people.
     name: String,
-    /// What it may do.
+    /// Its permissions.
     permissions: Vec<PermissionName>,
     /// User name in Basic authentication.
     client_id: String,

@@ -176,11 +176,11 @@ fn id(text: &str) -> Result<TransactionId, ApiError> {
     })
 }
 
-/// What the platform says about its customer who is paid.
+/// Facts that the platform states about its customer who is paid.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApproveTransaction {
-    /// What was asked about the customer.
+    /// Requested facts about the customer.
     #[serde(default)]
     #[schema(nullable = false, value_type = Option<Facts>)]
     receiver_customer_info: Option<BTreeMap<String, String>>,
@@ -189,7 +189,7 @@ pub struct ApproveTransaction {
 /// Why the platform does not want a payment.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub struct RejectTransaction {
-    /// Is kept for those who look for the cause; the payer is not told.
+    /// Is kept for those who look for the cause; the payer does not see it.
     #[serde(default)]
     #[schema(nullable = false, max_length = 500, example = "RESTRICTED_JURISDICTION")]
     reason: Option<String>,

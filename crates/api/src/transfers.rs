@@ -65,7 +65,7 @@ pub struct TransferIn {
 
 schema_of!(TransferOut, TransferIn);
 
-/// What both bodies say, with the name of the field that each end stands in.
+/// The data of both bodies, with the name of the field of each end.
 struct Parts {
     internal: (&'static str, TransferEnd),
     external: (&'static str, TransferEnd),

@@ -33,7 +33,7 @@ pub struct ProviderBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     logo_url: Option<&'static str>,
-    /// What its customers can be paid in.
+    /// Currencies in which its customers can be paid.
     supported_currencies: Vec<CurrencyBody>,
     /// Its legal entity identifier.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub async fn list(
     Ok(ok(&cursors.list(page, place, |row| ProviderBody::from(row))))
 }
 
-/// What a cursor names an institution by.
+/// The key of an institution in a cursor.
 fn place(provider: &Provider) -> Uuid {
     Uuid::new_v5(&Uuid::NAMESPACE_DNS, provider.domain.as_bytes())
 }

@@ -24,7 +24,7 @@ use crate::query;
 
 /// A request type whose schema checks it. Implemented by `schema_of!`.
 pub trait Schema {
-    /// What `null` means in it.
+    /// The meaning of `null` in it.
     const NULLS: Nulls = Nulls::Absent;
 
     /// Reports everything about a JSON value that the schema does not allow.

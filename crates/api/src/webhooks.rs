@@ -16,7 +16,7 @@ use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::{Once, ok, respond};
 
-/// What a receiver needs to check that a delivery is from here and unchanged.
+/// Data for a receiver to check that a delivery is from here and unchanged.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookKeys)]
@@ -62,7 +62,7 @@ impl KeysBody {
     }
 }
 
-/// What an endpoint answered (contract 6.18).
+/// The answer of an endpoint (contract 6.18).
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = WebhookTest)]
 pub struct TestBody {

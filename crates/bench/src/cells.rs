@@ -2,7 +2,7 @@
 //!
 //! Cells are described in `docs/scaling.md`. Platforms of very different sizes are spread over
 //! cells; each cell is a queue that is served at the measured speed; every second of a day brings
-//! payments by the hour and by chance, and every cell loses its server once. What comes out is how
+//! payments by the hour and by chance, and every cell loses its server once. The outcome is how
 //! many cells it takes, how full they are, and how long a payment waits at worst.
 
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ const ACROSS: [f64; 3] = [0.0, 0.1, 0.5];
 const BEGIN: &str = "<!-- begin: written by `cargo xtask bench cells` -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// What one cell was measured to do.
+/// The measured speed of one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     /// Payments a second between many accounts, settlements with them.
@@ -54,7 +54,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// What the last run found out about PostgreSQL.
+    /// The figures of PostgreSQL in the last run.
     pub fn measured(report: &Report) -> Result<Self> {
         let of_postgres = report.engines.get(&Engine::Postgres).context("no run on PostgreSQL")?;
         let settled = |load: &str| {
@@ -73,7 +73,7 @@ impl Cell {
     }
 }
 
-/// What a simulated day was like.
+/// The figures of a simulated day.
 #[derive(Debug, Clone, PartialEq)]
 struct Day {
     cells: usize,
@@ -283,7 +283,7 @@ mod tests {
         let day = simulate(CELL, 0.0);
         assert!(day.wait < 0.1, "{day:?}");
         assert!(day.wait_after_loss >= (OUTAGE - 1) as f64, "{day:?}");
-        // What has waited for the outage is worked off by what a cell has to spare.
+        // Work that waited for the outage is done with the capacity that a cell has to spare.
         assert!(day.recovery > OUTAGE && day.recovery < 10 * OUTAGE, "{day:?}");
         assert!(day.late > 0.0 && day.late < PAYMENTS * 1e-3, "{day:?}");
     }

@@ -28,7 +28,7 @@ const READY_WITHIN: Duration = Duration::from_secs(300);
 /// Between two questions whether a server is ready; small against the fastest start.
 const READY_POLL: Duration = Duration::from_millis(1);
 
-/// What a server promises for an orderly end, and some.
+/// The time that a server promises for an orderly end, and some.
 const STOPPED_WITHIN: Duration = Duration::from_secs(40);
 
 /// Between two looks at a backlog or at a process that is stopping.

@@ -1,4 +1,4 @@
-//! What a run was measured on and with. Figures without it say nothing.
+//! Machine, build and settings of a run. Figures without it say nothing.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -16,9 +16,9 @@ use crate::time::now;
 /// One fact about a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// What it is about.
+    /// Its subject.
     pub name: String,
-    /// What is so.
+    /// The value.
     pub value: String,
 }
 
@@ -35,7 +35,7 @@ const SYNC_BYTES: usize = 4_096;
 /// How long the disk is measured.
 const SYNC_TIME: Duration = Duration::from_millis(500);
 
-/// What this machine and this build are. The disk is measured in `folder`.
+/// The conditions of this machine and this build. The disk is measured in `folder`.
 pub fn of_machine(folder: &Path) -> Result<Vec<Condition>> {
     let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

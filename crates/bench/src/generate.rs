@@ -1,7 +1,7 @@
 //! Fills a database with payments, faster than clients could: through the same use cases, but each
 //! from its beginning to its end in one unit of work, so that `switchyard verify` finds nothing.
 //!
-//! What is made: one platform with the token of the benchmark, and others if they are wanted;
+//! The generated data: one platform with the token of the benchmark, and others if they are wanted;
 //! customers with a bank account and money each, and payments of all of them in an even order. Most
 //! have settled; some were refused, and some are deposits. Each has its events, its postings and,
 //! if a client would have asked for it, the answer under an idempotency key. Time is made up and
@@ -47,7 +47,8 @@ use tokio::task::JoinHandle;
 use crate::sessions::DESCRIPTION;
 use crate::time::now;
 
-/// What each starts with, in the smallest unit: enough for all payments of a run from one account.
+/// The first balance of each, in the smallest unit: enough for all payments of a run from one
+/// account.
 const FUNDS_MINOR: i64 = 100_000_000_000;
 
 /// Units of work that are under way at once: two group commits, so that one is ready when the
@@ -248,7 +249,7 @@ impl<T: Send + 'static> Units<T> {
         Ok(())
     }
 
-    /// What all units gave, in their order.
+    /// The results of all units, in their order.
     async fn finish(mut self) -> Result<Vec<T>> {
         for unit in self.under_way {
             self.done.push(unit.await??);
@@ -294,7 +295,7 @@ impl Payment {
         let scope = scope(unit.keyring(), platform, "POST", "/transfer-out", &self.key);
         unit.keep_answer(scope, *at, status, &body);
 
-        // What the job does when the rail has answered.
+        // The job's work after the rail has answered.
         let later = at.plus_millis(SETTLES_AFTER_MILLIS);
         let (event, resolution) = if self.number % REFUSED_EVERY == 1 {
             (Event::Refused(StatusReason::REJECTED_BY_RECEIVER), Resolution::Void)

@@ -6,8 +6,8 @@
 //!   counts from the moment that the schedule meant, so an operation that had to wait for a slow
 //!   one tells so (no coordinated omission). It finds the latency at a given throughput.
 //!
-//! What ends before the warm-up is over is not measured. Latencies are kept to 0.1 % over the whole
-//! range, so percentiles are those of all operations and not of a sample.
+//! Requests that end before the warm-up is over are not measured. Latencies are kept to 0.1 % over
+//! the whole range, so percentiles are those of all operations and not of a sample.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub enum Verdict {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What was answered.
+        /// The answers.
         answer: String,
     },
 }
@@ -66,7 +66,7 @@ pub enum Pace {
 pub struct Phase {
     /// Sessions at once.
     pub sessions: usize,
-    /// What comes before measuring.
+    /// The warm-up.
     pub warm_up: Duration,
     /// How long is measured.
     pub duration: Duration,
@@ -74,7 +74,7 @@ pub struct Phase {
     pub pace: Pace,
 }
 
-/// What a phase has shown.
+/// The figures of a phase.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Operations that were measured.
@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// What is counted while a phase runs.
+/// Counters of a phase that runs.
 struct Counts {
     measuring_from: Instant,
     measuring_to: Instant,

@@ -32,7 +32,7 @@ struct Arguments {
 
 #[derive(Args)]
 struct Run {
-    /// Short phases and a smaller database: about two minutes. What it finds is not kept
+    /// Short phases and a smaller database: about two minutes. Its figures are not kept
     #[arg(long)]
     quick: bool,
 
@@ -40,7 +40,7 @@ struct Run {
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 
-    /// Only these rows. What it finds is not kept
+    /// Only these rows. Their figures are not kept
     #[arg(long, value_enum, num_args = 1..)]
     only: Vec<Row>,
 
@@ -146,7 +146,7 @@ fn run(options: &Run) -> Result<()> {
         let measured = measure::run(&ground, &plan, &wanted, &starter);
         let (mut measured, failed) = match measured {
             Ok(measured) => measured,
-            // What other engines show is not lost with this one.
+            // Figures of other engines are not lost with this one.
             Err(error) => {
                 println!("NOT MEASURED: {engine}: {error:#}");
                 errors.push(error);

@@ -29,7 +29,7 @@ const PAYERS: u64 = 10_000;
 const CONNECTIONS: usize = 64;
 
 /// Customers of each platform whose events are delivered.
-const TOLD_PAYERS: u64 = 1_000;
+const NOTIFIED_PAYERS: u64 = 1_000;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +47,13 @@ pub struct Plan {
     /// Payments in the large one.
     pub large: u64,
     /// Payments of each of the two platforms whose events are delivered.
-    pub told: u64,
+    pub notified: u64,
     /// Whether the large one is kept for later runs, and taken over from an earlier one.
     pub keeps_large: bool,
 }
 
 impl Plan {
-    /// What figures are kept of.
+    /// The subjects of figures.
     pub const FULL: Self = Self {
         rounds: 3,
         warm_up: Duration::from_secs(2),
@@ -61,11 +61,11 @@ impl Plan {
         latency_duration: Duration::from_secs(30),
         small: 10_000,
         large: 10_000_000,
-        told: 30_000,
+        notified: 30_000,
         keeps_large: false,
     };
 
-    /// What tells in about two minutes whether something is far off.
+    /// A plan that shows in about two minutes whether something is far off.
     pub const QUICK: Self = Self {
         rounds: 2,
         warm_up: Duration::from_millis(500),
@@ -73,7 +73,7 @@ impl Plan {
         latency_duration: Duration::from_secs(3),
         small: 10_000,
         large: 100_000,
-        told: 5_000,
+        notified: 5_000,
         keeps_large: false,
     };
 
@@ -88,14 +88,14 @@ impl Plan {
 
     /// The plan as conditions of its figures.
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { rounds, warm_up, duration, latency_duration, small, large, told, .. } = self;
+        let Self { rounds, warm_up, duration, latency_duration, small, large, notified, .. } = self;
         let loads = format!(
             "{rounds} rounds in turn, {duration:?} each after {warm_up:?}, {CONNECTIONS} \
              connections; latency {latency_duration:?} at half of the peak"
         );
         let data = format!(
             "{small} payments in the small database, {large} in the large one, {PAYERS} customers; \
-             events of {told} payments of each of two platforms"
+             events of {notified} payments of each of two platforms"
         );
         vec![Condition::new("load", loads), Condition::new("data", data)]
     }
@@ -149,10 +149,10 @@ impl Load {
     }
 }
 
-/// What an empty database tells.
+/// Figures of an empty database.
 const ON_EMPTY: &[Row] = &[Row::StartEmpty, Row::MemoryRest];
 
-/// What one server on a small database tells.
+/// Figures of one server on a small database.
 const ON_SMALL: &[Row] = &[
     Row::Transfer,
     Row::Hot,
@@ -295,7 +295,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The events of two platforms wait when the server starts. What counts is what the receiver of
+    /// The events of two platforms wait when the server starts. The figure is what the receiver of
     /// one has seen, each event once, from the first to the last.
     fn deliveries(&mut self) -> Result<()> {
         let (mut rates, mut events, mut again, mut hanging) = (Vec::new(), 0, 0, 0);
@@ -303,7 +303,7 @@ impl Run<'_> {
             let mut receivers = self.starter.receive()?;
             let place = self.ground.fresh("deliveries")?;
             let endpoints = [&*receivers.fast, &receivers.hanging];
-            self.starter.generate(&place, TOLD_PAYERS, self.plan.told, &endpoints)?;
+            self.starter.generate(&place, NOTIFIED_PAYERS, self.plan.notified, &endpoints)?;
             let server = self.starter.serve(&place)?;
             let counted = receivers.when_quiet()?;
             let all = server.events()?;

@@ -101,7 +101,7 @@ impl Site {
 }
 
 impl Place {
-    /// What `--database-url` takes.
+    /// The value of `--database-url`.
     pub fn url(&self) -> String {
         match &self.site {
             Site::Sqlite { folder } => format!("sqlite://{}", folder.join("bench.db").display()),

@@ -14,7 +14,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 const WIDTH: u32 = 900;
 const CURVE_HEIGHT: u32 = 420;
 
-/// What a chart of bars needs beside its bars, and each of them.
+/// The data of a chart of bars, and of each bar.
 const BARS_HEIGHT: u32 = 90;
 const BAR_HEIGHT: u32 = 24;
 

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, NoTls};
 /// The database that every cluster has, to make others from.
 const MAINTENANCE_DATABASE: &str = "postgres";
 
-/// What a cluster of our own has beside what it comes with and full durability: what an operator
+/// Settings of a cluster of our own beside its defaults and full durability: what an operator
 /// sets first. The report names it.
 const SETTINGS: [(&str, &str); 4] = [
     ("shared_buffers", "1GB"),

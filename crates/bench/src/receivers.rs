@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// No measurement of deliveries takes longer.
 const DONE_WITHIN: Duration = Duration::from_secs(600);
 
-/// What has come so far.
+/// The count so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Events, each counted once.
@@ -121,7 +121,7 @@ impl Receivers {
         Ok(Self { process, fast, hanging, client: Client::new(address, child::heads()) })
     }
 
-    /// What has come once nothing new comes any more.
+    /// The count once nothing new comes any more.
     pub fn when_quiet(&mut self) -> Result<Counted> {
         let began = now();
         let (mut last, mut since) = (Counted::default(), now());

@@ -166,7 +166,7 @@ impl EngineReport {
     }
 }
 
-/// What a table says about a row: what, ours, against, figure, goal, met, note.
+/// The cells of a row: what, ours, against, figure, goal, met, note.
 fn cells(figure: &Figure) -> [String; 7] {
     let Figure { row, value, sides, goal, note } = figure;
     let side = |at: usize| {

@@ -24,7 +24,7 @@ const BODY_BYTES: usize = 900;
 /// The account that everybody pays from and the one that everybody pays to.
 const HOT: [i64; 2] = [1, 2];
 
-/// What the paying account starts with: more than any run moves.
+/// The first balance of the paying account: more than any run moves.
 const FUNDS: i64 = 1_000_000_000_000_000;
 
 const SCHEMA: &str = "

@@ -1,4 +1,4 @@
-//! What is measured, and what is to be reached.
+//! The figures, and their goals.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub enum Row {
     Exchange,
     /// Latency when the server is half busy.
     Latency,
-    /// A look at a payment against one that reads nothing.
+    /// A read of a payment against one that reads nothing.
     Get,
     /// Time of a page in a large database against a small one.
     Pages,
@@ -44,7 +44,7 @@ pub enum Row {
     TwoServers,
 }
 
-/// What a figure should be.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
@@ -85,7 +85,7 @@ impl Row {
         Self::TwoServers,
     ];
 
-    /// What the figure is, for people.
+    /// The name of the figure, for people.
     pub fn what(self) -> &'static str {
         match self {
             Self::Transfer => "durable `POST /transfer-out` ÷ authenticated no-op POST",
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// What is to be reached, if anything is.
+    /// The goal, if there is one.
     pub fn goal(self, engine: Engine) -> Option<Goal> {
         match (self, engine) {
             (Self::Transfer, Engine::Sqlite) => Some(Goal::AtLeast(0.40)),
@@ -179,7 +179,7 @@ impl Row {
 /// One side of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// What was measured.
+    /// The measured value.
     pub what: String,
     /// The median of its rounds.
     pub value: f64,
@@ -199,13 +199,13 @@ impl Side {
 pub struct Figure {
     /// Which.
     pub row: Row,
-    /// What the goal is about.
+    /// The subject of the goal.
     pub value: f64,
     /// The two sides of a ratio, ours first; nothing where the figure stands for itself.
     pub sides: Vec<Side>,
-    /// What is to be reached.
+    /// The goal.
     pub goal: Option<Goal>,
-    /// What else was seen.
+    /// Further notes.
     pub note: String,
 }
 
@@ -247,6 +247,6 @@ pub struct PageTime {
 pub struct LatencyPoint {
     /// Of the operations, in percent.
     pub percent: f64,
-    /// What they did not exceed, in milliseconds.
+    /// The percentile, in milliseconds.
     pub millis: f64,
 }

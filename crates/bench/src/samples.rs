@@ -15,7 +15,7 @@ use crate::rows::{LatencyPoint, Throughput};
 const PERCENTS: [f64; 14] =
     [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.8, 99.9, 99.95, 99.99];
 
-/// What one phase of a load has shown.
+/// The figures of one phase of a load.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// The phase.
@@ -100,7 +100,7 @@ impl<L: Copy + Ord + std::fmt::Debug> Samples<L> {
         median(self.of(load).iter().map(|sample| sample.outcome.per_second()))
     }
 
-    /// What a load has shown, under a name for people.
+    /// The figures of a load, under a name for people.
     pub fn throughput(&self, load: L, name: &str) -> Throughput {
         let samples = self.of(load);
         let at = |percent| median(samples.iter().map(|it| it.outcome.millis_at(percent)));

@@ -1,5 +1,5 @@
-//! What clients do while they are measured: payments, quotes and looks, each on a connection of its
-//! own.
+//! The clients' work while they are measured: payments, quotes and reads, each on a connection of
+//! its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::http::{self, Answer, Client, Connection, Heads};
 use crate::load::{Session, Verdict};
 
-/// What each payment moves, in the smallest unit. Small, so that one account lasts for a whole run.
+/// The amount of each payment, in the smallest unit. Small, so that one account lasts for a whole
+/// run.
 pub const AMOUNT_MINOR: i64 = 100;
 
 /// A memo like those of real payments.
@@ -58,7 +59,7 @@ pub fn text<'a>(row: &'a Value, name: &str) -> Result<&'a str> {
 }
 
 impl Payer {
-    /// Who it is.
+    /// The person or business.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -213,19 +214,19 @@ fn quote_id(body: &[u8]) -> Option<&str> {
     rest.split_once('"').map(|(id, _)| id)
 }
 
-/// Looks, each at one of some paths.
+/// Reads, each of one of some paths.
 #[derive(Debug, Clone)]
-pub struct Looks {
+pub struct Reads {
     requests: Arc<[Vec<u8>]>,
 }
 
-impl Looks {
-    /// Looks at these paths, in no order.
+impl Reads {
+    /// Reads at these paths, in no order.
     pub fn new<'a>(heads: &Heads, paths: impl IntoIterator<Item = &'a str>) -> Self {
         Self { requests: paths.into_iter().map(|path| heads.get(path)).collect() }
     }
 
-    /// A session that looks.
+    /// A session that reads.
     pub async fn open(&self, address: SocketAddr) -> Result<impl Session + use<>> {
         let connection = Connection::open(address).await?;
         Ok(Looking { connection, requests: Arc::clone(&self.requests) })

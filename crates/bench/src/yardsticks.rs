@@ -1,6 +1,6 @@
 //! The server under test: `switchyard serve` with two routes more, which do everything that a
-//! payment and a look at one have in common and store and read nothing. What the real ones cost on
-//! top is what the store costs.
+//! payment and a read of one have in common and store and read nothing. The cost of the real ones
+//! on top is what the store costs.
 //!
 //! The routes are behind the same layers as all others: limits of the edge, permission, metrics and
 //! the log. The product does not have them.
@@ -60,16 +60,16 @@ fn routes(app: &App) -> Router {
         from_fn_with_state(guard, auth::require)
     };
     let pay = post(transfer_out).layer(guarded(&[Permission::Transact]));
-    let look = get(transaction).layer(guarded(&[Permission::View]));
+    let read = get(transaction).layer(guarded(&[Permission::View]));
     let routes = Router::new()
         .route("/bench/transfer-out", pay)
-        .route("/bench/transactions/{id}", look)
+        .route("/bench/transactions/{id}", read)
         .layer(from_fn(api::finish))
         .with_state(Arc::new(bodies));
     Router::new().nest(&format!("/{}", api::VERSION), routes)
 }
 
-/// What is answered.
+/// The answer.
 struct Bodies {
     pending: Vec<u8>,
     completed: Vec<u8>,

@@ -10,7 +10,7 @@ use bench::http::{self, Client, Heads};
 use bench::load::{self, Pace, Phase};
 use bench::place::Ground;
 use bench::postgres::Cluster;
-use bench::sessions::{self, Exchanges, Looks, Posts};
+use bench::sessions::{self, Exchanges, Posts, Reads};
 use bench::yardsticks;
 use store::keyring::Keyring;
 use store::verify::verify;
@@ -64,9 +64,9 @@ fn check(ground: &Ground, logs: &Path) {
     let exchanges = Exchanges::new(&heads, &payers);
     let outcome = load::run(&phase, async |_| exchanges.open(address).await).expect("load");
     paid += outcome.all;
-    let looks = Looks::new(&heads, [yardsticks::TRANSACTION, "/transactions?limit=5"]);
+    let reads = Reads::new(&heads, [yardsticks::TRANSACTION, "/transactions?limit=5"]);
     let open = Phase { pace: Pace::Open { per_second: 200.0 }, ..phase };
-    let outcome = load::run(&open, async |_| looks.open(address).await).expect("load");
+    let outcome = load::run(&open, async |_| reads.open(address).await).expect("load");
     assert_eq!(outcome.all, 400, "an open loop sends what its schedule says");
 
     server.settle().expect("payments settle");
@@ -100,7 +100,7 @@ fn every_event_on_postgres_is_delivered_while_another_endpoint_hangs() {
 fn delivers(ground: &Ground, logs: &Path) {
     let starter = Starter::new(Path::new(env!("CARGO_BIN_EXE_bench")), logs);
     let mut receivers = starter.receive().expect("receivers");
-    let place = ground.fresh(&format!("told-{}", std::process::id())).expect("a place");
+    let place = ground.fresh(&format!("events-{}", std::process::id())).expect("a place");
     let endpoints = [&*receivers.fast, &receivers.hanging];
     starter.generate(&place, PAYERS, PAYMENTS, &endpoints).expect("data");
     let server = starter.serve(&place).expect("a server");
@@ -130,7 +130,7 @@ fn a_yardstick_refuses_whom_the_api_refuses() {
     assert_eq!(status(&child::heads(), r#"{"source":{"accountId":"a"},"amount":1}"#), 400);
     assert_eq!(status(&child::heads(), r#"{"amount":1,"amount":1}"#), 400);
     assert_eq!(status(&Heads::new("bench", "not the secret of anyone"), body), 401);
-    let look = Client::new(server.address(), Heads::new("nobody", "nothing of the kind"))
+    let look = Client::new(server.address(), Heads::new("unknown", "nothing of the kind"))
         .get(yardsticks::TRANSACTION);
     assert!(look.is_err_and(|error| error.to_string().contains("401")));
 }

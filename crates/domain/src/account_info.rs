@@ -6,8 +6,8 @@
 //! the table; check digits are a question of their own ([`crate::checks`]).
 //!
 //! Patterns say what an identifier looks like, not that it exists: wallet patterns accept any
-//! letter and digit, because the sandbox steers outcomes by the last three characters and endings
-//! such as `002` are in no wallet's alphabet.
+//! letter and digit. The sandbox steers outcomes by the last three characters, and endings such as
+//! `002` are in no wallet's alphabet.
 
 mod beneficiary;
 mod field;
@@ -104,7 +104,7 @@ impl AccountInfo {
         &self.rails
     }
 
-    /// Who receives what is paid to the account; every bank account has one.
+    /// The beneficiary; every bank account has one.
     pub fn beneficiary(&self) -> Option<&Beneficiary> {
         self.beneficiary.as_ref()
     }

@@ -40,7 +40,7 @@ pub enum Status {
     TimedOut,
 }
 
-/// What a status means for the payment.
+/// The decision of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It waits.
@@ -87,7 +87,7 @@ impl Status {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// What it means for the payment.
+    /// The decision for the payment.
     pub const fn outcome(self) -> Outcome {
         match self {
             Self::Asked | Self::Later => Outcome::Open,
@@ -174,12 +174,12 @@ fn arrow(from: Status, event: &Event) -> Option<Status> {
     }
 }
 
-/// What the platform said besides its decision. It is kept, and the payer does not see it.
+/// The reason of the platform. It is kept, and the payer does not see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Remark {
     /// Why it rejects, in its own words; at most [`REASON_MAX`] characters.
     pub reason: Option<String>,
-    /// What it wants to know about the payer.
+    /// Facts about the payer that it asks for.
     pub required_fields: Vec<&'static str>,
 }
 
@@ -229,7 +229,7 @@ impl Approval {
         self.transaction
     }
 
-    /// Who is asked.
+    /// The platform that is asked.
     pub fn platform(&self) -> PlatformId {
         self.platform
     }
@@ -254,7 +254,7 @@ impl Approval {
         self.updated_at
     }
 
-    /// What the platform said besides.
+    /// The reason of the platform.
     pub fn remark(&self) -> &Remark {
         &self.remark
     }

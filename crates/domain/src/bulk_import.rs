@@ -52,7 +52,7 @@ impl Status {
     }
 }
 
-/// What became of the rows of one part.
+/// The outcome of the rows of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Customers that were made.
@@ -61,7 +61,7 @@ pub struct Counts {
     pub failed: u32,
 }
 
-/// What can happen to an import.
+/// Events of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A part was gone through, and there are more.
@@ -102,7 +102,7 @@ fn arrow(from: Status, event: Event) -> Option<Status> {
     }
 }
 
-/// What an import is made from.
+/// The draft of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draft {
     /// System id.
@@ -122,7 +122,7 @@ pub struct Progress {
     pub status: Status,
     /// Parts that were gone through.
     pub parts_done: u32,
-    /// What became of their rows.
+    /// The outcome of their rows.
     pub counts: Counts,
     /// When that last changed.
     pub updated_at: Timestamp,
@@ -161,7 +161,7 @@ impl BulkImport {
         (fits && processed <= draft.total).then_some(Self { draft, progress })
     }
 
-    /// What it was made from.
+    /// Its draft.
     pub fn draft(&self) -> &Draft {
         &self.draft
     }
@@ -202,31 +202,31 @@ impl BulkImport {
     }
 }
 
-/// What a row asks for.
+/// The customer that a row asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRow {
     /// The platform's own name for the customer.
     pub platform_customer_id: String,
     /// Its address.
     pub uma_address: String,
-    /// Who it is.
+    /// The person or business.
     pub identity: Identity,
 }
 
 /// A row of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// What tells it from the others in the report: the platform's name for the customer, or the
+    /// Its identifier in the report: the platform's name for the customer, or the
     /// row's number.
     pub label: String,
-    /// What it asks for, or why that was refused, as the API says it.
+    /// Its customer, or the refusal, as the API says it.
     pub content: Result<NewRow, String>,
 }
 
 /// A row that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// What tells it from the others.
+    /// Its identifier.
     pub label: String,
     /// Why, as the API says it.
     pub body: String,
@@ -243,7 +243,7 @@ pub struct Part {
     pub content: PartContent,
 }
 
-/// What is kept of a part.
+/// The stored outcome of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartContent {
     /// The rows, which hold personal data.

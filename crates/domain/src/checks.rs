@@ -26,7 +26,7 @@ pub enum Check {
 }
 
 impl Check {
-    /// What the identifier has to be, for messages and documents.
+    /// A description of the identifier, for messages and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AbaRouting => "an ABA routing number",
@@ -172,9 +172,9 @@ fn mod10(text: &str, length: usize) -> bool {
     })
 }
 
-/// Whether the last two characters are the check digits of those before them: each is the sum of
-/// all characters to its left, weighted by their place from the right, times ten, modulo eleven,
-/// and zero where that is ten. A character's value is its distance from `0` in ASCII. One digit
+/// Whether the last two characters are the check digits of those before them: each is the weighted
+/// sum of all characters to its left, times ten, modulo eleven. The weight is the place from the
+/// right; ten becomes zero. A character's value is its distance from `0` in ASCII. One digit
 /// repeated fulfils this too, and belongs to no person.
 fn mod11(text: &str, weight: impl Fn(u32) -> u32) -> bool {
     let values: Vec<u32> = text.bytes().map(|byte| u32::from(byte.saturating_sub(b'0'))).collect();

@@ -1,13 +1,13 @@
 //! A platform's own clock: the server's, or ahead of it (docs/decisions/0013).
 //!
 //! Where no money is real a platform can move its clock on, so that expiry, long payments and
-//! retries need no waiting. Everything of the platform happens by its clock. What the server does
-//! for itself, leases and the memory of first answers, happens by the server's.
+//! retries need no waiting. Everything of the platform happens by its clock. Work that the server
+//! does for itself, leases and the memory of first answers, happens by the server's.
 
 use crate::time::Timestamp;
 
-/// How far a clock can be ahead, in milliseconds: ten years, which is beyond every window that a
-/// test waits for and far from the year 2109, in which the time in a transaction's reference ends.
+/// How far a clock can be ahead, in milliseconds: ten years. It is beyond every window that a test
+/// waits for, and far from 2109, when the time in a transaction's reference ends.
 pub const AHEAD_MAX_MILLIS: i64 = AHEAD_MAX_DAYS * 86_400_000;
 
 const AHEAD_MAX_DAYS: i64 = 3_653;
@@ -31,12 +31,12 @@ pub enum ClockRefusal {
     /// Money is real, and so is time.
     #[error("the clock of a platform with real money cannot be moved")]
     RealTime,
-    /// What has happened would lie in the future.
+    /// Past events would lie in the future.
     #[error("the clock shows {now} and cannot be set back to {to}")]
     Backwards {
-        /// What it shows.
+        /// Its present time.
         now: Timestamp,
-        /// What was asked for.
+        /// The requested time.
         to: Timestamp,
     },
     /// More than [`AHEAD_MAX_MILLIS`].
@@ -58,12 +58,12 @@ impl Ahead {
         self.0
     }
 
-    /// What this clock shows when the server's shows `server`.
+    /// The time of this clock when the server's shows `server`.
     pub const fn shows(self, server: Timestamp) -> Timestamp {
         server.plus_millis(self.0)
     }
 
-    /// What the server's clock shows when this one shows `own`.
+    /// The time of the server's clock when this one shows `own`.
     pub const fn on_server(self, own: Timestamp) -> Timestamp {
         own.plus_millis(-self.0)
     }

@@ -2,7 +2,7 @@
 //!
 //! Names, symbols and decimals of fiat money are ISO 4217's; bitcoin and the stablecoins are ours.
 //! All of ISO 4217 that has a smallest unit is here, first what a kind of account moves
-//! ([`crate::account_info`]). What can be used is what the rates name.
+//! ([`crate::account_info`]). A currency can be used if the rates name it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ struct Asset {
 }
 
 enum Kind {
-    /// What ISO 4217 says. Looking it up by its code would take longer than all else that a
+    /// The entry of ISO 4217. Looking it up by its code would take longer than all else that a
     /// currency is asked.
     Iso(Iso),
     /// Name, symbol and decimals where ISO 4217 has none.

@@ -10,7 +10,7 @@ use crate::time::{Date, Timestamp};
 use crate::transaction::Facts;
 use crate::uma_address::UmaAddress;
 
-/// What is known about a customer's identity (specification 3.5). For businesses the API calls it
+/// A customer's identity status (specification 3.5). For businesses the API calls it
 /// `kybStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KycStatus {
@@ -104,7 +104,7 @@ pub struct Individual {
     pub address: Option<Address>,
 }
 
-/// What changes about a person.
+/// Changes of a person.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndividualPatch {
     /// Full name.
@@ -193,7 +193,7 @@ pub struct Business {
     pub beneficial_owners: Vec<BeneficialOwner>,
 }
 
-/// What changes about a business.
+/// Changes of a business.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BusinessPatch {
     /// Legal name, which no business is without.
@@ -226,7 +226,7 @@ impl Business {
     }
 }
 
-/// Who the customer is.
+/// The person or business.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     /// A person.
@@ -272,7 +272,7 @@ impl Identity {
 }
 
 impl Customer {
-    /// What is known about the customer, by the names of
+    /// Facts about the customer, by the names of
     /// [`crate::platform::COUNTERPARTY_FIELDS`].
     pub fn facts(&self) -> Facts {
         let text = |value: &dyn ToString| Some(value.to_string());
@@ -310,11 +310,11 @@ pub struct Customer {
     pub platform_customer_id: String,
     /// Its address; unique on this server, and never given out again.
     pub uma_address: UmaAddress,
-    /// What is known about its identity.
+    /// Its identity status.
     pub kyc: Kyc,
     /// The latest check of its identity by a link.
     pub identity_check: Option<IdentityCheckId>,
-    /// Who it is.
+    /// The person or business.
     pub identity: Identity,
     /// The external account that incoming UMA payments go on to. One field, so that at most one
     /// account can hold the flag and moving it is atomic (specification 2.8).

@@ -1,7 +1,7 @@
 //! Deliveries of events to a platform's endpoint (contract 7.4; reliability 5.2).
 //!
 //! A platform has one endpoint, so an event has one delivery, whose id follows from the event's.
-//! What an answer means and when the next attempt is made is decided here; who makes it is not.
+//! Decides the meaning of an answer and the time of the next attempt; makes none.
 
 use std::net::IpAddr;
 
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// What an endpoint did.
+/// The answer of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It answered.
@@ -128,11 +128,11 @@ pub struct Attempt {
     pub millis: u32,
     /// Where the connection went, if there was one.
     pub peer: Option<IpAddr>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What an attempt means.
+/// The verdict on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The endpoint has the event, perhaps from before.
@@ -144,7 +144,7 @@ pub enum Verdict {
 }
 
 impl Attempt {
-    /// What it means: any 2xx is received, 409 says that it was there already, and 410 that nothing
+    /// The verdict: any 2xx is received, 409 says that it was there already, and 410 that nothing
     /// is wanted any more (contract 7.4). An approval request may also be answered by a rejection
     /// or by a request for more data (contract 7.3).
     pub fn verdict(&self, plan: Plan) -> Verdict {
@@ -171,7 +171,7 @@ pub struct Schedule {
     /// Milliseconds between two attempts at most.
     pub longest_millis: i64,
     /// Milliseconds after which nothing is attempted any more.
-    pub horizon_millis: i64,
+    pub duration_max_millis: i64,
 }
 
 /// How much longer each pause is than the one before: from a second to half an hour in eight.
@@ -181,13 +181,13 @@ const FACTOR: i64 = 3;
 /// together.
 const JITTER_PERCENT: i64 = 20;
 
-/// What an endpoint asks for with `Retry-After` is obeyed up to here, in milliseconds: six hours.
+/// The longest `Retry-After` that is obeyed, in milliseconds: six hours.
 const RETRY_AFTER_MAX: i64 = 21_600_000;
 
 impl Schedule {
     /// One second, then three times as long each time, half an hour at most, for a week.
     pub const USUAL: Self =
-        Self { first_millis: 1_000, longest_millis: 1_800_000, horizon_millis: 604_800_000 };
+        Self { first_millis: 1_000, longest_millis: 1_800_000, duration_max_millis: 604_800_000 };
 
     /// Milliseconds from the `failures`-th failure in a row to the next attempt. `random` spreads
     /// it.
@@ -212,7 +212,7 @@ impl Schedule {
     }
 }
 
-/// What can happen to a delivery.
+/// Events of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The endpoint has it.
@@ -257,7 +257,7 @@ pub struct Draft {
     pub id: DeliveryId,
     /// The platform that is notified.
     pub platform: PlatformId,
-    /// What it is about.
+    /// Its subject.
     pub kind: EventKind,
     /// Uuid of the resource that changed.
     pub resource: Uuid,
@@ -284,8 +284,8 @@ impl Draft {
     }
 }
 
-/// The delivery of an event: an id that starts with the event's time, so that deliveries are
-/// listed in the order of their events, and goes on with the event's id.
+/// The delivery of an event: the event's time, then the event's id, so that deliveries are listed
+/// in the order of their events.
 pub fn delivery_id(event: &event::Event) -> DeliveryId {
     let mut rest = [0; 10];
     rest.copy_from_slice(&event.id.uuid().as_bytes()[6..]);
@@ -378,10 +378,10 @@ impl Delivery {
 
     /// Whether the time for attempts is over at `now`.
     pub fn is_over(&self, schedule: &Schedule, now: Timestamp) -> bool {
-        now >= self.progress.since.plus_millis(schedule.horizon_millis)
+        now >= self.progress.since.plus_millis(schedule.duration_max_millis)
     }
 
-    /// What an attempt does to this delivery. `pause` is how long the next one has to wait.
+    /// The event of this delivery after an attempt. `pause` is how long the next one has to wait.
     pub fn after(
         &self,
         attempt: Attempt,
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_due_again_until_the_time_is_over() {
-        let schedule = Schedule { horizon_millis: 10_000, ..Schedule::USUAL };
+        let schedule = Schedule { duration_max_millis: 10_000, ..Schedule::USUAL };
         let failed = |plan, pause, now| {
             delivery(plan).after(attempt(Outcome::TimedOut), &schedule, pause, at(now))
         };

@@ -10,7 +10,7 @@ use crate::id::{EventId, PlatformId};
 use crate::time::Timestamp;
 use crate::transaction::{self, Direction};
 
-/// What an event is about; the `type` of its envelope. The store keeps the place of a kind among
+/// The kind of an event; the `type` of its envelope. The store keeps the place of a kind among
 /// these, so a new one comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
@@ -20,9 +20,9 @@ pub enum EventKind {
     OutgoingPayment,
     /// A person has claimed an invitation.
     InvitationClaimed,
-    /// What is known of a customer's identity is final, for now.
+    /// A customer's identity status is final, for now.
     KycStatus,
-    /// What is available on an internal account has changed.
+    /// The available balance of an internal account has changed.
     AccountStatus,
     /// An endpoint was set, or is tried out. One that is tried out is stored nowhere.
     Test,
@@ -163,7 +163,7 @@ pub struct Event {
     pub id: EventId,
     /// The platform that is notified.
     pub platform: PlatformId,
-    /// What it is about.
+    /// Its subject.
     pub kind: EventKind,
     /// Uuid of the resource that changed.
     pub resource: Uuid,

@@ -57,7 +57,7 @@ impl Status {
     }
 }
 
-/// What can happen to an external account (contract 6.7).
+/// Events of an external account (contract 6.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// It was verified, or can be used again.
@@ -153,13 +153,13 @@ pub struct ExternalAccount {
     pub currency: Currency,
     /// The platform's own name for it.
     pub platform_account_id: Option<String>,
-    /// What identifies it on its rail, and who holds it.
+    /// Its identifiers on its rail, and its holder.
     pub info: AccountInfo,
     /// Whether its owner has removed it: then nothing makes it usable again.
     pub is_removed: bool,
     /// The blockchain of a wallet.
     pub crypto_network: Option<String>,
-    /// What the rail says about the beneficiary's name.
+    /// The rail's check of the beneficiary's name.
     pub verification: Option<Verification>,
     /// The name under which the receiving side knows the holder, if it tells.
     pub holder_name: Option<String>,

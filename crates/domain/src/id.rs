@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 
 /// A resource type that has identifiers of the form `<PREFIX>:<uuid>`.
 pub trait Kind: 'static {
-    /// What stands before the colon.
+    /// The text before the colon.
     const PREFIX: &'static str;
 }
 
@@ -53,7 +53,7 @@ pub mod kind {
         Lookup = "Lookup";
         /// An event and every delivery of it.
         Event = "Webhook";
-        /// What became of an event on its way to the platform.
+        /// A delivery of an event to the platform.
         Delivery = "Delivery";
         /// An invitation; clients know it by its code.
         Invitation = "Invitation";
@@ -118,9 +118,9 @@ impl<K: Kind> Id<K> {
         self.uuid
     }
 
-    /// When what it names was made: the milliseconds that its uuid starts with. What is listed
-    /// takes its `created_at` from here, so that the order of ids is the order of creation and a
-    /// time is a range of ids.
+    /// When what it names was made: the milliseconds that its uuid starts with. A listed row takes
+    /// its `created_at` from here: the order of ids is the order of creation, and a time is a range
+    /// of ids.
     pub const fn created_at(self) -> Timestamp {
         Timestamp::from_millis((self.uuid.as_u128() >> TIME_SHIFT) as i64)
     }
@@ -177,7 +177,7 @@ impl<K: Kind> fmt::Debug for Id<K> {
     }
 }
 
-/// Who owns an account or moves money: a customer, or the platform itself.
+/// The owner of an account or payer: a customer, or the platform itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// The platform on its own behalf.
@@ -213,9 +213,9 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The low bits of an owner's uuid that are kept zero, so that the uuid of each of its internal
-/// accounts is the owner's with the currency's number in them: an account exists for every
-/// currency without a row, and its id still tells whose it is.
+/// The low bits of an owner's uuid, which are zero. The uuid of each of its internal accounts is
+/// the owner's with the currency's number in them: an account exists for every currency without a
+/// row, and its id still tells whose it is.
 const CURRENCY_BITS: u128 = 0xffff;
 
 impl InternalAccountId {
@@ -249,8 +249,8 @@ const TIME_SHIFT: u32 = 80;
 
 /// Draws time-ordered uuids (version 7) from a reading of the clock and random bits.
 ///
-/// Every uuid is greater than the one before, also within one millisecond and when the clock
-/// steps back, so that "newest first" is the order in which things were made.
+/// Every uuid is greater than the one before, also within one millisecond and when the clock steps
+/// back. "Newest first" is then the order of creation.
 #[derive(Debug, Default)]
 pub struct IdSequence {
     /// Milliseconds since 1970 and a 12-bit counter below them, as in the last uuid drawn.

@@ -47,7 +47,7 @@ impl Status {
     }
 }
 
-/// What can happen to an invitation.
+/// Events of an invitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A person with the code has got this address.
@@ -87,22 +87,22 @@ fn arrow(from: Status, event: &Event) -> Option<Status> {
     }
 }
 
-/// What an invitation is made from.
+/// The draft of an invitation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     /// System id: a keyed hash of the code, so that the database alone opens nothing.
     pub id: InvitationId,
-    /// What the invited person and the claiming platform show.
+    /// The code that the invited person and the claiming platform show.
     pub code: Code,
     /// The inviter's platform.
     pub platform: PlatformId,
-    /// Who invites.
+    /// The inviter.
     pub inviter: CustomerId,
     /// The inviter's address when the invitation was made.
     pub inviter_uma: UmaAddress,
     /// The inviter's first name, for the invited person to read.
     pub first_name: Option<String>,
-    /// What the inviter's platform says it will send after the claim.
+    /// The amount that the inviter's platform promises to send after the claim.
     pub amount_to_send: Option<Money>,
     /// Until when it can be claimed; for ever without it.
     pub expires_at: Option<Timestamp>,
@@ -113,7 +113,7 @@ pub struct Draft {
 /// How an invitation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// What happened.
+    /// The event.
     pub event: Event,
     /// When.
     pub at: Timestamp,
@@ -139,7 +139,7 @@ impl Invitation {
         is_sound.then_some(Self { draft, end })
     }
 
-    /// What it was made from.
+    /// Its draft.
     pub fn draft(&self) -> &Draft {
         &self.draft
     }
@@ -169,7 +169,7 @@ impl Invitation {
         }
     }
 
-    /// Who has claimed it, and when.
+    /// The claim: by whom, and when.
     pub fn claim(&self) -> Option<(&UmaAddress, Timestamp)> {
         match self.end.as_ref()? {
             End { event: Event::Claimed(invitee), at } => Some((invitee, *at)),

@@ -1,4 +1,4 @@
-//! What is known of a customer's identity, and the checks that find it out (specification 3.5;
+//! A customer's identity status, and the checks that find it out (specification 3.5;
 //! contract 6.4). For businesses the API calls it KYB.
 
 use crate::code::Code;
@@ -7,7 +7,7 @@ use crate::id::{CustomerId, IdentityCheckId, PlatformId};
 use crate::time::Timestamp;
 use crate::transition::{IllegalTransition, Moved, arrows_of};
 
-/// What can happen to what is known of an identity.
+/// Events of an identity status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The check found it good.
@@ -83,7 +83,7 @@ pub(crate) fn arrow(from: KycStatus, event: Event) -> Option<KycStatus> {
     }
 }
 
-/// What is known of an identity, with a status that only [`Kyc::apply`] changes.
+/// An identity status that only [`Kyc::apply`] changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kyc {
     status: KycStatus,
@@ -91,12 +91,12 @@ pub struct Kyc {
 }
 
 impl Kyc {
-    /// What is known when the customer is made.
+    /// The status when the customer is made.
     pub const fn first(status: KycStatus) -> Self {
         Self { status, changes: 0 }
     }
 
-    /// What the store has kept. For the store only.
+    /// From a stored row. For the store only.
     pub const fn restore(status: KycStatus, changes: u32) -> Self {
         Self { status, changes }
     }
@@ -123,7 +123,7 @@ impl Kyc {
     }
 }
 
-/// What became of a check.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CheckStatus {
     /// Its link waits for the person.
@@ -194,12 +194,12 @@ pub(crate) fn check_arrow(from: CheckStatus, event: CheckEvent) -> Option<CheckS
     }
 }
 
-/// What a check is made from.
+/// The draft of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckDraft {
     /// System id: a keyed hash of the code.
     pub id: IdentityCheckId,
-    /// What the person's link ends in.
+    /// The last part of the person's link.
     pub code: Code,
     /// The platform.
     pub platform: PlatformId,
@@ -232,7 +232,7 @@ impl IdentityCheck {
         Self { draft, status }
     }
 
-    /// What it was made from.
+    /// Its draft.
     pub fn draft(&self) -> &CheckDraft {
         &self.draft
     }

@@ -1,10 +1,10 @@
-//! What things are and which changes are legal.
+//! Resources, and their legal changes.
 //!
 //! Pure and synchronous. This crate never reads a clock, a random source, a file, a socket or the
 //! environment; it has no floats, no `async` and no serialisation: a type that serialises is a
 //! promise to someone outside, and those promises are made at the edges (`api`, `store`).
 //!
-//! Reading order: identifiers, time and money first; then the nouns of the specification, each
+//! Reading order: identifiers, time and money first; then the resources of the specification, each
 //! with the machine that allows its changes of state.
 
 pub mod id;

@@ -13,7 +13,7 @@ use crate::uma_address::UmaAddress;
 /// in a form, short enough that what the receiver said still holds.
 pub const LIFETIME_MILLIS: i64 = 15 * 60 * 1_000;
 
-/// Who was looked up.
+/// The receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Receiver {
     /// An external account of the platform.
@@ -29,7 +29,7 @@ pub enum Receiver {
     Peer {
         /// The address.
         address: UmaAddress,
-        /// What its institution wants to see again in the pay request; opaque to us.
+        /// A value of its institution for the pay request; opaque to us.
         callback: String,
     },
 }
@@ -58,7 +58,7 @@ pub struct Offer {
     pub msat_per_unit: Option<Decimal>,
 }
 
-/// What was said about a receiver. It does not change, and it holds until its time is over.
+/// A lookup of a receiver. It does not change, and it holds until its time is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// System id.
@@ -67,11 +67,11 @@ pub struct Lookup {
     pub platform: PlatformId,
     /// Its customer who wants to pay.
     pub sender: CustomerId,
-    /// Who was looked up.
+    /// The receiver.
     pub receiver: Receiver,
     /// How it can be paid, in the order of its preference.
     pub offers: Vec<Offer>,
-    /// What its institution asks about the payer.
+    /// The facts about the payer that its institution asks for.
     pub payer_fields: Vec<CounterpartyField>,
     /// From when on it cannot be quoted on.
     pub expires_at: Timestamp,

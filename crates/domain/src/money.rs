@@ -89,7 +89,7 @@ impl Money {
         Self::new(minor, self.currency)
     }
 
-    /// What is left of this amount without `other`, which must not be larger.
+    /// The rest of this amount without `other`, which must not be larger.
     pub fn checked_sub(self, other: Self) -> Result<Self, AmountError> {
         self.same_currency(other)?;
         Self::new(self.minor - other.minor, self.currency)

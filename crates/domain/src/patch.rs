@@ -1,7 +1,7 @@
 //! Partial changes: what a request says about a field that can be empty (RFC 7396, JSON Merge
 //! Patch).
 
-/// What a partial change says about one optional field.
+/// One optional field of a partial change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Patch<T> {
     /// Nothing: the value stays.

@@ -74,7 +74,8 @@ pub struct CounterpartyField {
 }
 
 impl CounterpartyField {
-    /// What is asked for some currencies. A field that one of them insists on is insisted on.
+    /// Facts that are asked for in some currencies. A field that one of them insists on is insisted
+    /// on.
     pub fn asked_for<'a>(currencies: impl IntoIterator<Item = &'a SupportedCurrency>) -> Vec<Self> {
         let mut fields: Vec<Self> = Vec::new();
         let all = currencies.into_iter().flat_map(|one| &one.required_counterparty_fields);
@@ -97,9 +98,9 @@ pub struct SupportedCurrency {
     pub min_minor: i64,
     /// Most that may be sent, in smallest units.
     pub max_minor: i64,
-    /// What is asked of counterparties.
+    /// Facts that are asked of counterparties.
     pub required_counterparty_fields: Vec<CounterpartyField>,
-    /// What a customer must have before it moves money in it, of [`COUNTERPARTY_FIELDS`].
+    /// Facts that a customer must have before it moves money in it, of [`COUNTERPARTY_FIELDS`].
     pub provider_required_customer_fields: Vec<&'static str>,
     /// Which directions are on.
     pub enabled: Vec<Direction>,
@@ -159,7 +160,7 @@ pub struct Platform {
     pub event_names: EventNames,
     /// Whether it is regulated and knows its customers itself.
     pub is_regulated: bool,
-    /// What its customers can hold, send and receive.
+    /// Currencies that its customers can hold, send and receive.
     pub currencies: Vec<SupportedCurrency>,
     /// Its own prices.
     pub corridors: Vec<CorridorRule>,
@@ -169,7 +170,7 @@ pub struct Platform {
     pub ahead: Ahead,
     /// Which keys its deliveries are signed with.
     pub signing: Generations,
-    /// What the operator has told its rail, in words of the rail's own.
+    /// The operator's settings for its rail, in words of the rail's own.
     pub rail_settings: Option<Arc<str>>,
     /// When it was made.
     pub created_at: Timestamp,
@@ -177,7 +178,7 @@ pub struct Platform {
     pub updated_at: Timestamp,
 }
 
-/// What is decided about an incoming payment when it begins.
+/// The decision about an incoming payment when it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// It goes on at once.
@@ -189,7 +190,7 @@ pub enum Decision {
 }
 
 impl Platform {
-    /// Who decides on an incoming payment: the platform, by its webhook. Without one, everybody
+    /// The decider of an incoming payment: the platform, by its webhook. Without one, everybody
     /// may pay where no money is real, and none where it is (contract 13, row 33).
     pub fn first_decision(&self) -> Decision {
         match (&self.webhook_endpoint, self.mode) {
@@ -199,7 +200,7 @@ impl Platform {
         }
     }
 
-    /// What is known about the identity of a customer that the platform has just made (contract
+    /// The identity status of a customer that the platform has just made (contract
     /// 6.4). A regulated platform knows its customers itself and may say what it knows; where no
     /// money is real, the end of the name decides (contract 6.18); everybody else has to be looked
     /// at first.

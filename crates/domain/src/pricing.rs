@@ -1,4 +1,4 @@
-//! What a payment costs: the arithmetic of contract 6.9.5, exactly.
+//! The price of a payment: the arithmetic of contract 6.9.5, exactly.
 //!
 //! Fee parts round half-up, received amounts down, charged amounts up (design decision 6). All
 //! products are made in 128 bits; what does not fit is refused, never wrapped.
@@ -9,7 +9,7 @@ use crate::currency::Currency;
 use crate::money::{AMOUNT_MAX, Money, Receiving, Sending};
 use crate::rate::{Rate, RateError, round_to_digits};
 
-/// What the platform's customers pay for a corridor, besides the spread inside the rate.
+/// Fees of a corridor for the platform's customers, besides the spread inside the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fees {
     /// Per payment, in the smallest unit of the sending currency; zero or more.
@@ -88,7 +88,7 @@ pub struct Price {
     pub fixed_fee: Money,
     /// Variable part of the fees, in the sending currency.
     pub variable_fee: Money,
-    /// What the fee of the payee's institution costs, in the sending currency; 0 where none is
+    /// The fee of the payee's institution in the sending currency; 0 where none is
     /// paid. Not ours: it leaves with the payment.
     pub counterparty_fee: Money,
     /// The rate between what is left after fees and what is delivered.
@@ -129,8 +129,8 @@ pub fn price(locked: Locked, rate: Rate, fees: Fees) -> Result<Price, PriceError
     price_with(locked, rate, fees, 0)
 }
 
-/// Prices a payment whose one side is locked, to a payee whose institution takes
-/// `counterparty_minor` for it, 0 or more smallest units of the receiving currency.
+/// Prices a payment whose one side is locked. The payee's institution takes `counterparty_minor`
+/// for it: 0 or more smallest units of the receiving currency.
 pub fn price_with(
     locked: Locked,
     rate: Rate,

@@ -56,7 +56,7 @@ impl Status {
     }
 }
 
-/// What can happen to a quote.
+/// Events of a quote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The client confirmed it, or the matching deposit arrived.
@@ -100,7 +100,7 @@ fn arrow(from: Status, event: Event) -> Option<Status> {
     }
 }
 
-/// What the quote's payment is for (contract 5).
+/// The purpose of the quote's payment (contract 5).
 pub const PURPOSES: [&str; 12] = [
     "GIFT",
     "SELF",
@@ -128,32 +128,32 @@ pub enum Route {
     Lightning {
         /// The invoice.
         invoice: String,
-        /// What it asks for, in millisatoshi.
+        /// Its amount, in millisatoshi.
         msat: Money,
     },
 }
 
-/// What a quote to a UMA address has besides.
+/// UMA data of a quote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uma {
     /// The lookup that it was made on.
     pub lookup: LookupId,
     /// The address of the payer.
     pub sender: UmaAddress,
-    /// What the receiver's side is told about the payer.
+    /// Facts about the payer for the receiver's side.
     pub payer: Facts,
     /// How the receiver is reached.
     pub route: Route,
 }
 
-/// What a quote is made from.
+/// The draft of a quote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     /// System id.
     pub id: QuoteId,
     /// The platform.
     pub platform: PlatformId,
-    /// Who sends.
+    /// The sender.
     pub owner: Owner,
     /// Its transaction, which exists from the quote's creation.
     pub transaction: TransactionId,
@@ -163,17 +163,17 @@ pub struct Draft {
     pub destination: Destination,
     /// Which side the client locked.
     pub locked: Locked,
-    /// What it costs.
+    /// Its price.
     pub price: Price,
     /// Fee parts as shown.
     pub rate_details: RateDetails,
-    /// What its rate was made from.
+    /// The basis of its rate.
     pub basis: RateBasis,
     /// Until when it can be executed or funded.
     pub expires_at: Timestamp,
-    /// What the payment is for, one of [`PURPOSES`].
+    /// The purpose of the payment, one of [`PURPOSES`].
     pub purpose: Option<&'static str>,
-    /// What it has besides, if it pays a UMA address.
+    /// Its UMA data, if it pays a UMA address.
     pub uma: Option<Uma>,
 }
 
@@ -199,7 +199,7 @@ pub struct Step {
 pub struct Inconsistent {
     /// The quote.
     pub id: QuoteId,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -228,7 +228,7 @@ impl Quote {
         Ok(Self { draft, history })
     }
 
-    /// What it was made from.
+    /// Its draft.
     pub fn draft(&self) -> &Draft {
         &self.draft
     }

@@ -1,4 +1,4 @@
-//! What a quote's rate was made from, so that an auditor can price the quote again.
+//! The basis of a quote's rate, so that an auditor can price the quote again.
 
 use rust_decimal::Decimal;
 
@@ -38,7 +38,7 @@ named! {
     BuiltIn = "BUILT_IN",
     /// The operator's file of rates.
     RatesFile = "RATES_FILE",
-    /// What the payee's institution asks for in millisatoshi, at the mid rate of bitcoin.
+    /// The price of the payee's institution in millisatoshi, at the mid rate of bitcoin.
     Counterparty = "COUNTERPARTY",
 }
 
@@ -51,14 +51,14 @@ named! {
     Default = "DEFAULT",
 }
 
-/// What a rate was made from: with a quote's fees, enough to price it again.
+/// The basis of a rate: with a quote's fees, enough to price it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateBasis {
     /// The middle of the market: sending major units per receiving major unit.
     pub mid: Decimal,
     /// When the market was there.
     pub as_of: Timestamp,
-    /// Who said so.
+    /// The source.
     pub source: RateSource,
     /// Fraction by which the rate is worse than the middle.
     pub spread: Decimal,

@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert!(Timestamp::parse(beyond).is_err(), "{beyond}");
         }
-        // What an overflow would lead to is still an instant that can be shown.
+        // Saturates at an instant that can be shown.
         assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
         assert_eq!(Timestamp::from_millis(i64::MIN).to_string(), "0000-01-01T00:00:00.000Z");
         let last = Timestamp::parse("9999-12-31T23:59:59.999Z").expect("valid");

@@ -103,7 +103,7 @@ pub struct Token {
     pub platform: PlatformId,
     /// Label for people.
     pub name: String,
-    /// What it may do.
+    /// Its permissions.
     pub permissions: Permissions,
     /// User name in Basic authentication.
     pub client_id: String,

@@ -43,7 +43,7 @@ impl Direction {
     }
 }
 
-/// What a quote fixed for its transaction.
+/// The terms that a quote fixed for its transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// The quote.
@@ -71,7 +71,7 @@ pub struct RateDetails {
     pub multipliers: Option<Multipliers>,
 }
 
-/// What a transaction is made from; it starts in the given status.
+/// The draft of a transaction, which starts in the given status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     /// System id.
@@ -88,20 +88,21 @@ pub struct Draft {
     pub source: Option<Source>,
     /// Where it goes.
     pub destination: Destination,
-    /// What leaves the source, on outgoing transactions.
+    /// The amount that leaves the source, on outgoing transactions.
     pub sent: Option<Sending>,
-    /// What arrives.
+    /// The amount that arrives.
     pub received: Receiving,
-    /// What the quote fixed, if there was one.
+    /// The terms of its quote, if there was one.
     pub terms: Option<Terms>,
-    /// What it has besides, if it is one between UMA addresses.
+    /// Its UMA data, if it is between UMA addresses.
     pub uma: Option<Uma>,
     /// The memo.
     pub description: Option<String>,
 }
 
 impl Draft {
-    /// What reaches the destination: what is received, unless it is converted on the way there.
+    /// The amount that reaches the destination: the received one, unless it is converted on the way
+    /// there.
     pub fn arrives(&self) -> Money {
         let conversion = self.uma.as_ref().and_then(|uma| uma.conversion);
         conversion.map_or(self.received.money(), |conversion| conversion.deposited)
@@ -138,7 +139,7 @@ pub struct Transaction {
 pub struct Inconsistent {
     /// The transaction.
     pub id: TransactionId,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -188,7 +189,7 @@ impl Transaction {
         Ok(Self { draft, history, failure, reason, rail, rail_words })
     }
 
-    /// What it was made from.
+    /// Its draft.
     pub fn draft(&self) -> &Draft {
         &self.draft
     }

@@ -1,8 +1,7 @@
 //! The proof that a state machine was asked.
 //!
-//! A [`Moved`] has private fields, so only this crate's `apply` functions can make one, and it is
-//! the only thing from which the store takes a change of state: code that skips the machine does
-//! not compile.
+//! A [`Moved`] has private fields, so only this crate's `apply` functions can make one. The store
+//! takes a change of state from nothing else: code that skips the machine does not compile.
 
 use std::fmt;
 
@@ -38,7 +37,7 @@ impl<T> Moved<T> {
 /// An event that the machine has no arrow for in its present state. Changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub struct IllegalTransition {
-    /// What kind of resource it is.
+    /// The kind of resource.
     pub machine: &'static str,
     /// Name of its present state.
     pub state: &'static str,

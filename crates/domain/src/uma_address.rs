@@ -103,13 +103,13 @@ impl UmaAddress {
         &self.0
     }
 
-    /// What stands before the `@`, without the `$`.
+    /// The text before the `@`, without the `$`.
     pub fn user(&self) -> &str {
         let user = self.0.split_once('@').map_or("", |(user, _)| user);
         user.strip_prefix('$').unwrap_or(user)
     }
 
-    /// What stands behind the `@`.
+    /// The text behind the `@`.
     pub fn domain(&self) -> &str {
         self.0.split_once('@').map_or("", |(_, domain)| domain)
     }

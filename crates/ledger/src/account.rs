@@ -11,7 +11,7 @@ use domain::id::{InternalAccountId, PlatformId};
 use domain::rail::Rail;
 use uuid::Uuid;
 
-/// What names one account of the ledger.
+/// The key of one account of the ledger.
 ///
 /// The order of keys is the order in which [`crate::apply`] touches accounts, so that two postings
 /// never wait for each other's rows.
@@ -301,7 +301,7 @@ pub enum InvalidBalance {
     Negative {
         /// The counter.
         name: &'static str,
-        /// What it says.
+        /// Its name.
         value: i64,
     },
     /// Pending and posted of one side together pass [`COUNTER_MAX`].
@@ -381,7 +381,7 @@ impl Balance {
         self.counters.credits_posted
     }
 
-    /// What may still be taken from an account that stands on `side`: what is posted there, less
+    /// The available amount of an account that stands on `side`: what is posted there, less
     /// everything on the other side whether it is final or only pending.
     ///
     /// Cannot overflow: each side is between 0 and [`COUNTER_MAX`].

@@ -1,8 +1,8 @@
-//! What a posting does to balances, and when it is refused.
+//! The effect of a posting on balances, and its refusals.
 //!
 //! Three changes exist: [`pend`] sets a posting aside, [`resolve`] makes a pending one final or
 //! undoes it, [`post`] makes one final at once. Each reads every balance it needs in the order of
-//! the account keys, decides in memory, and sets balances only when nothing can be refused any
+//! the account keys and decides in memory. It sets balances only when nothing can be refused any
 //! more: all of the posting happens or none of it.
 
 use crate::account::{AccountKey, Balance, Counters, Side};
@@ -28,9 +28,9 @@ pub enum Refusal {
     InsufficientFunds {
         /// The account.
         account: AccountKey,
-        /// What is available on it, in smallest units.
+        /// The available amount, in smallest units.
         available: i64,
-        /// What the posting takes from it, in smallest units.
+        /// The amount that the posting takes from it, in smallest units.
         needed: i64,
     },
     /// A side of an account would pass [`crate::account::COUNTER_MAX`].
@@ -71,7 +71,7 @@ pub fn post<B: Balances>(balances: &mut B, posting: &Posting) -> Result<(), Appl
 
 /// Makes a pending posting final, or undoes it.
 ///
-/// That this very posting is pending is [`crate::posting::Phase::resolve`]'s to say; the balances
+/// [`crate::posting::Phase::resolve`] says that this very posting is pending; the balances
 /// only tell whether so much is.
 pub fn resolve<B: Balances>(
     balances: &mut B,

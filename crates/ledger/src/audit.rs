@@ -236,7 +236,7 @@ impl<R: Ord + fmt::Display> Audit<R> {
 
     /// Everything that does not hold, in the order of the predicates.
     pub fn finish(mut self) -> Vec<Break> {
-        // What no stored balance was shown for should have come to nothing.
+        // Accounts without a stored balance must have come to nothing.
         for account in self.folded.keys().copied().collect::<Vec<_>>() {
             self.cached(account, Counters::default());
         }

@@ -107,7 +107,7 @@ impl Book {
         self.postings.iter().enumerate().map(|(index, recorded)| (PostingRef(index), recorded))
     }
 
-    /// What does not hold when the history is folded again; nothing, unless the ledger is wrong.
+    /// Violations when the history is folded again; none, unless the ledger is wrong.
     pub fn audit(&self) -> Vec<Break> {
         let mut audit = Audit::new();
         for (name, Recorded { posting, phase }) in self.postings() {

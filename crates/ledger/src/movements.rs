@@ -28,7 +28,7 @@ pub enum Movement {
     Receipt,
     /// A payment from a customer of this server arrives.
     Delivery,
-    /// What was received goes on to an external account.
+    /// A received amount goes on to an external account.
     Payout,
     /// A quote that is funded in real time receives its money.
     Funding,
@@ -169,9 +169,10 @@ pub fn exchange(
     exchanged(Movement::Exchange, source, target, platform, sent, fees, received)
 }
 
-/// What `from` received goes on to the deposit account of its owner over `rail`: `received` leaves
-/// it, `fees` of it are income of `platform`, and `deposited` reaches the account, the same unless
-/// its currency is another. Pended until the rail answers: voided, the money stays.
+/// The amount that `from` received goes on to the deposit account of its owner over `rail`:
+/// `received` leaves it, `fees` of it are income of `platform`, and `deposited` reaches the
+/// account, the same unless its currency is another. Pended until the rail answers: voided, the
+/// money stays.
 pub fn payout(
     from: InternalAccountId,
     rail: Rail,
@@ -276,7 +277,7 @@ pub fn suspense_return(
 }
 
 /// Money that had settled came back: every entry of `settled` once more on the other side, the last
-/// first, so that debits still lead. What is recorded is never edited. Posted at once.
+/// first, so that debits still lead. A posting is never edited. Posted at once.
 pub fn reverse(settled: &Posting) -> Posting {
     let entries = settled.entries().iter().rev().map(Entry::reversed).collect();
     Posting::new(Movement::Return, entries).expect("a posting that balances does so mirrored")
@@ -328,8 +329,8 @@ fn fee_entry(platform: PlatformId, fees: Money) -> Result<Option<Entry>, Posting
     if fees.is_zero() { Ok(None) } else { Entry::credit(account, fees).map(Some) }
 }
 
-/// What rounding left between the two sides of a payment in one currency: gained by the exchange
-/// account when more came than went, else paid by it.
+/// The rounding difference between the two sides of a payment in one currency: gained by the
+/// exchange account when more came than went, else paid by it.
 fn rounding_entry(
     platform: PlatformId,
     came: Money,

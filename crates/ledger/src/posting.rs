@@ -62,7 +62,7 @@ pub enum PostingError {
     Fees {
         /// The fees.
         fees: Money,
-        /// What is sent, fees included.
+        /// The amount that is sent, with fees.
         sent: Money,
     },
     /// A sum of amounts that is no amount itself.
@@ -195,7 +195,7 @@ pub enum Phase {
     Voided,
 }
 
-/// What a pending posting becomes.
+/// The resolution of a pending posting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resolution {
     /// It becomes final.

@@ -1,4 +1,4 @@
-//! Scenarios told as tables: what is asked of the book, and what it answers.
+//! Scenarios as tables: what is asked of the book, and what it answers.
 //!
 //! One line is one step; `->` is followed by the answer. Amounts are smallest units. Steps:
 //!

@@ -1,6 +1,6 @@
 //! Finding out who a person is.
 
-/// What comes of a person's way through the page of a check.
+/// The outcome of a person's way through the page of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The identity is good.

@@ -26,13 +26,13 @@ pub struct OutboundRequest {
     pub reach: Reach,
     /// Headers beside those that every request has.
     pub headers: Vec<(&'static str, String)>,
-    /// What is sent.
+    /// The request.
     pub body: Vec<u8>,
     /// How long the whole exchange may take, the body of the answer included.
     pub within: Duration,
 }
 
-/// What came back.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboundAnswer {
     /// The status.

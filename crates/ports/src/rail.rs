@@ -27,7 +27,7 @@ pub enum Flow {
     PullIn,
 }
 
-/// Who is on the other side of an order.
+/// The other side of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Party {
     /// A bank account or wallet.
@@ -41,7 +41,7 @@ pub enum Party {
     },
 }
 
-/// What the money moves for.
+/// The cause of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// A transfer in one currency.
@@ -54,11 +54,11 @@ pub enum Cause {
 /// quote from an external account is pulled in and paid out under one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
-    /// Identifies the order at the rail, together with `flow`: never carried out twice.
+    /// Identifies the order at the rail, together with `flow`: never executed twice.
     pub key: TransactionId,
     /// Which way.
     pub flow: Flow,
-    /// What for.
+    /// The cause.
     pub cause: Cause,
     /// Over which rail.
     pub rail: Rail,
@@ -68,7 +68,7 @@ pub struct Instruction {
     pub party: Party,
     /// When the order was first due.
     pub since: Timestamp,
-    /// What the operator has told the rail about the platform, in words of the rail's own.
+    /// The platform's settings, in words of the rail's own.
     pub settings: Option<Arc<str>>,
 }
 
@@ -90,16 +90,16 @@ pub struct AccountInquiry {
     pub account: AccountInfo,
     /// When it was added.
     pub since: Timestamp,
-    /// What the operator has told the rail about the platform, in words of the rail's own.
+    /// The platform's settings, in words of the rail's own.
     pub settings: Option<Arc<str>>,
 }
 
-/// What a rail knows about an account (specification 2.8; contract 6.7).
+/// A rail's report on an account (specification 2.8; contract 6.7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountReport {
     /// Whether it can be used.
     pub status: Status,
-    /// What became of checking the beneficiary's name; nothing where there is no beneficiary.
+    /// The check of the beneficiary's name; nothing where there is no beneficiary.
     pub verification: Option<Verification>,
     /// The name under which the receiving side knows the holder, if it tells.
     pub holder_name: Option<String>,
@@ -138,7 +138,7 @@ pub enum RailFailure {
     NotConnected,
 }
 
-/// What a rail says about an order.
+/// A rail's answer to an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RailAnswer {
     /// The money has moved. Final.
@@ -165,7 +165,7 @@ pub enum RailAnswer {
 /// An answer of a rail about an order, with the rail's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailReply {
-    /// What became of the order.
+    /// The outcome of the order.
     pub answer: RailAnswer,
     /// How the rail says it: kept with the payment, and shown where it was not made.
     pub words: RailWords,
@@ -182,9 +182,9 @@ impl From<RailAnswer> for RailReply {
 pub struct FundingInstruction {
     /// The kind of account.
     pub account_type: &'static AccountType,
-    /// What identifies it, by the names of the type's instruction fields.
+    /// Its identifiers, by the names of the type's instruction fields.
     pub fields: Vec<(&'static str, String)>,
-    /// What the payer should know.
+    /// Notes for the payer.
     pub notes: String,
 }
 
@@ -201,12 +201,12 @@ pub struct Deposit<'a> {
     pub since: Timestamp,
 }
 
-/// What a network takes for a payment.
+/// The fee of a network for a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkFee {
     /// Smallest units of the network's own asset.
     pub amount: i64,
-    /// That asset.
+    /// The asset.
     pub asset: &'static str,
 }
 

@@ -19,7 +19,7 @@ pub struct Leg {
     pub rail: Rail,
     /// The type of the account elsewhere; nothing where the other side is a UMA address.
     pub account_type: Option<&'static AccountType>,
-    /// What moves.
+    /// The currency that moves.
     pub currency: Currency,
 }
 

@@ -12,11 +12,11 @@ pub struct MidRate {
     pub value: Decimal,
     /// When the market was there.
     pub as_of: Timestamp,
-    /// Who said so.
+    /// The source.
     pub source: RateSource,
 }
 
-/// What a corridor costs where the platform has no rule of its own.
+/// The default price of a corridor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CorridorTerms {
     /// Fraction by which the rate is worse than the mid rate.

@@ -12,7 +12,7 @@ use rust_decimal::Decimal;
 
 use crate::rail::Pending;
 
-/// Who is asked about, and who asks.
+/// The payee, and the institution that asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
     /// The address that shall be paid.
@@ -21,50 +21,50 @@ pub struct Inquiry {
     pub sender: UmaAddress,
 }
 
-/// What an institution says about a payee of its own.
+/// An institution's answer about a payee of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payee {
     /// How it can be paid, in the order of its preference, each with its price in millisatoshi.
     /// Currencies that we do not know are left out.
     pub offers: Vec<Offer>,
-    /// What the institution asks about the payer.
+    /// Facts about the payer that the institution asks for.
     pub payer_fields: Vec<CounterpartyField>,
-    /// What it wants to see again in the pay request; opaque to us.
+    /// A value for the pay request; opaque to us.
     pub callback: String,
 }
 
-/// What a payee's institution is asked for: an invoice. It is always asked with the amount that
+/// A request for an invoice. It is always asked with the amount that
 /// shall arrive, so that what arrives is what the quote says, on whichever side is rounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PayRequest {
-    /// What the lookup gave.
+    /// The value from the lookup.
     pub callback: String,
     /// The address that shall be paid.
     pub receiver: UmaAddress,
     /// The address of the customer who pays.
     pub sender: UmaAddress,
-    /// What shall arrive.
+    /// The amount that shall arrive.
     pub amount: Money,
-    /// What the institution has asked about the payer.
+    /// Facts about the payer that the institution asked for.
     pub payer: Facts,
-    /// What we ask about the payee.
+    /// Facts about the payee that we ask for.
     pub payee_fields: Vec<CounterpartyField>,
 }
 
 /// An invoice, and what stands behind its amount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invoice {
-    /// What is paid over Lightning.
+    /// An invoice over Lightning.
     pub text: String,
-    /// What it asks for, in [`domain::currency::Currency::MSAT`].
+    /// Its amount, in [`domain::currency::Currency::MSAT`].
     pub msat: Money,
     /// Millisatoshi for one smallest unit of the currency that arrives.
     pub msat_per_unit: Decimal,
-    /// What the institution takes, in the smallest unit of the currency that arrives.
+    /// The institution's fee, in the smallest unit of the currency that arrives.
     pub fee_minor: i64,
     /// From when on it cannot be paid.
     pub expires_at: Timestamp,
-    /// What the institution says about the payee.
+    /// Facts about the payee that the institution states.
     pub payee: Facts,
 }
 
@@ -98,7 +98,7 @@ pub struct Provider {
     pub domain: &'static str,
     /// The countries that it serves, by their ISO 3166-1 codes.
     pub regions: &'static [&'static str],
-    /// What its customers can be paid in.
+    /// Currencies in which its customers can be paid.
     pub currencies: Vec<Currency>,
     /// Where a picture of it is.
     pub logo_url: Option<&'static str>,

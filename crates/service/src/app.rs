@@ -1,4 +1,4 @@
-//! What every use case has at hand.
+//! The state that every use case shares.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Who is asking (specification 5).
+//! Authentication of the caller (specification 5).
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -31,8 +31,8 @@ pub fn hash_secret(keyring: &Keyring, client_id: &str, secret: &str) -> [u8; 32]
 }
 
 /// How long a client is remembered at most, in milliseconds: what another server or an operator's
-/// command has revoked is refused after that. What this process revokes is refused at once. Under
-/// load a hundred requests share a read; longer would gain nothing that can be measured.
+/// command has revoked is refused after that. A token that this process revokes is refused at once.
+/// Under load a hundred requests share a read; longer would gain nothing that can be measured.
 const REMEMBERED_MILLIS: i64 = 10;
 
 /// Clients that are remembered. Beyond, the database is asked.
@@ -52,7 +52,7 @@ struct Known {
     renewal: Arc<Mutex<()>>,
 }
 
-/// What is remembered of a client.
+/// The cached entry of a client.
 enum Memory {
     Fresh(Caller),
     /// It was known a moment ago.
@@ -69,9 +69,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whether a read that began at `at` is new enough: for all requests a moment later, and
-    /// however long it took for those who were there before it began, as their own would see no
-    /// more.
+    /// Whether a read that began at `at` is new enough: for all requests a moment later, and for
+    /// all that were there before it began, however long it took: their own would see no more.
     fn accepts(self, at: Timestamp) -> bool {
         let age = self.now.millis().saturating_sub(at.millis());
         (0..REMEMBERED_MILLIS).contains(&age) || (self.arrived <= at && at <= self.now)
@@ -100,7 +99,7 @@ impl Remembered {
     }
 }
 
-/// What an authentication came to.
+/// The outcome of an authentication.
 #[derive(Debug, Clone)]
 pub enum Authentication {
     /// The client is known.

@@ -1,6 +1,6 @@
-//! What platforms are told of their internal accounts (design decision 10): every unit that
-//! changes what is available on one ends with an event about it, one for each account. That none is
-//! left out is one of the predicates of `verify`: an account's row says what was told last.
+//! Notifies platforms of their internal accounts (design decision 10): every unit that changes what
+//! is available on one ends with an event about it, one for each account. Whether none is left out
+//! is one of the predicates of `verify`: an account's row says what was sent last.
 
 use domain::customer::Customer;
 use domain::event::EventKind;
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::owners::{self, Holder};
 use crate::presenter::{ChangedAccount, Subject};
 
-/// Tells of every balance that the unit has changed and that was not told yet. Each path that
-/// commits units calls it at their end: [`App::write`] and [`crate::once::once`].
+/// Notifies of every balance that the unit has changed and that was not notified yet. Each path
+/// that commits units calls it at their end: [`App::write`] and [`crate::once::once`].
 pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;

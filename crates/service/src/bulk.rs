@@ -76,7 +76,7 @@ pub fn begin(
             let moved = import.clone().apply(Event::Broken, now)?;
             tell(app, unit, moved.now(), std::slice::from_ref(refusal))?;
             unit.put_moved(moved);
-            // That it was taken in is answered before what became of it (contract 6.5).
+            // Its receipt is answered before its outcome (contract 6.5).
             Ok(import)
         }
     }
@@ -177,7 +177,7 @@ fn new_customer(row: &NewRow) -> NewCustomer {
     }
 }
 
-/// What was refused in the first parts of an import, as far as it is shown.
+/// The refusals of the first batches of an import, as far as it is shown.
 pub fn refusals(
     parts: u32,
     import: JobId,

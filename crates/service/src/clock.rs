@@ -48,9 +48,9 @@ pub async fn settle(app: &App, platform: PlatformId) {
     let settling = tokio::spawn(settled(app.clone(), platform));
     match tokio::time::timeout(SETTLE_WITHIN, settling).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::warn!(%error, "due work could not be done"),
-        Ok(Err(error)) => tracing::error!(%error, "due work could not be done"),
-        Err(_) => tracing::info!(%platform, "due work takes longer than a request waits"),
+        Ok(Ok(Err(error))) => tracing::warn!(%error, "due jobs failed"),
+        Ok(Err(error)) => tracing::error!(%error, "due jobs failed"),
+        Err(_) => tracing::info!(%platform, "due jobs take longer than a request waits"),
     }
 }
 

@@ -25,20 +25,20 @@ use crate::error::{CustomerError, Error, UmaError};
 use crate::once::{Keyed, Render, Reply, once};
 use crate::{identity, owners, platforms};
 
-/// What a platform says about a new customer.
+/// A platform's request for a new customer.
 #[derive(Debug, Clone)]
 pub struct NewCustomer {
     /// The platform's own name for it; one is made up without it.
     pub platform_customer_id: Option<String>,
     /// Its address; one is made up without it.
     pub uma_address: Option<String>,
-    /// What the platform says about its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     pub kyc_status: Option<KycStatus>,
-    /// Who it is.
+    /// The person or business.
     pub identity: Identity,
 }
 
-/// What is drawn before a customer is made, so that a repeat of the unit makes the same one.
+/// Random values for a new customer, so that a repeat of the unit makes the same one.
 #[derive(Debug, Clone)]
 pub struct Drawn {
     id: CustomerId,
@@ -162,18 +162,18 @@ fn claim(unit: &mut Unit<'_, '_>, address: &UmaAddress, customer: CustomerId) ->
     }
 }
 
-/// What a platform changes about a customer. What is absent stays.
+/// Changes of a customer by its platform. Absent fields stay.
 #[derive(Debug, Clone, Default)]
 pub struct CustomerChange {
     /// The type that the platform believes the customer to have.
     pub customer_type: &'static str,
     /// A new address in the place of the old one.
     pub uma_address: Option<String>,
-    /// What the platform says about its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     pub kyc_status: Option<KycStatus>,
-    /// What changes about a person.
+    /// Changes of a person.
     pub individual: IndividualPatch,
-    /// What changes about a business.
+    /// Changes of a business.
     pub business: BusinessPatch,
 }
 

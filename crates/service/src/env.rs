@@ -35,7 +35,7 @@ pub struct Env {
     pub rails: HashMap<Mode, Rails>,
     /// The UMA network of a platform, by its mode. Every mode has one.
     pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
-    /// Who checks the identities of a platform's customers, by its mode. Every mode has one.
+    /// The identity provider of a platform's customers, by its mode. Every mode has one.
     pub identification: HashMap<Mode, Arc<dyn Identification>>,
     /// The way out to addresses that others chose.
     pub outbound: Arc<dyn Outbound>,
@@ -130,7 +130,7 @@ impl Env {
         self.uma_peers.get(&mode).expect("the wiring connects every mode").as_ref()
     }
 
-    /// Who checks the identities of a platform's customers.
+    /// The identity provider of a platform's customers.
     pub fn identification(&self, mode: Mode) -> &dyn Identification {
         self.identification.get(&mode).expect("the wiring connects every mode").as_ref()
     }

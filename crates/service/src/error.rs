@@ -93,7 +93,7 @@ pub enum Error {
     /// is.
     #[error("{missing}; docs/operating.md says what a live platform can do without")]
     NotConnected {
-        /// What is missing.
+        /// The missing part.
         missing: Missing,
     },
     /// Something is in a state that does not allow it.
@@ -111,7 +111,7 @@ pub enum Error {
     /// There is no such delivery of the platform.
     #[error("there is no delivery {id}")]
     DeliveryNotFound {
-        /// What was asked for.
+        /// The requested time.
         id: DeliveryId,
     },
     /// More events than one request sends again.

@@ -55,7 +55,7 @@ async fn end_all(app: &App, due: Vec<Timer>, server_now: Timestamp) -> bool {
                 // All are gone through, so that what they wait for is fetched together.
                 Err(Error::Store(StoreError::NotFetched)) => waits = true,
                 Err(error) if error.is_of_a_row() => {
-                    tracing::warn!(subject = %timer.subject, %error, "not ended by a read");
+                    tracing::warn!(subject = %timer.subject, %error, "a read could not write an expiry");
                 }
                 Err(error) => return Err(error),
             }
@@ -73,7 +73,7 @@ where
     match app.write(work).await {
         Ok(()) => true,
         Err(error) => {
-            tracing::warn!(%error, "a read could not end what is over");
+            tracing::warn!(%error, "a read could not write expiries");
             false
         }
     }

@@ -20,7 +20,7 @@ use crate::error::{AccountError, CustomerError, Error, Missing, MoneyError};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
 
-/// What a platform says about a new external account.
+/// A platform's request for a new external account.
 #[derive(Debug, Clone)]
 pub struct NewExternalAccount {
     /// Whose it is; the platform's without one.
@@ -29,7 +29,7 @@ pub struct NewExternalAccount {
     pub path: &'static str,
     /// The currency that it holds.
     pub currency: Currency,
-    /// What identifies it on its rail, and who holds it.
+    /// Its identifiers on its rail, and its holder.
     pub info: AccountInfo,
     /// The platform's own name for it.
     pub platform_account_id: Option<String>,
@@ -39,7 +39,7 @@ pub struct NewExternalAccount {
     pub crypto_network: Option<&'static str>,
 }
 
-/// What becomes of an account that its owner has already.
+/// The treatment of an account that its owner has already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicate {
     /// The request is refused.
@@ -48,7 +48,7 @@ pub enum Duplicate {
     Used,
 }
 
-/// What the rail says about an account, or why it says nothing.
+/// The rail's report on an account, or its error.
 pub type Report = Result<AccountReport, Unknown>;
 
 /// Why nothing is known about an account.
@@ -267,7 +267,7 @@ pub enum AccountsOf {
     Customers,
 }
 
-/// What changes of an external account; what is absent stays as it is.
+/// Changes of an external account; absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalAccountChange {
     /// The platform's own name for it.
@@ -340,7 +340,7 @@ pub fn update(
 }
 
 /// Removes an external account: nothing new goes to it or comes from it, and its owner may add the
-/// same one again. What is under way to it goes on.
+/// same one again. Payments under way to it go on.
 pub fn remove(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,

@@ -104,7 +104,7 @@ fn complete(
 pub struct QuoteDeposit {
     /// The quote.
     pub quote: QuoteId,
-    /// What came; the amount that the quote asks for, when absent.
+    /// The amount that came; the one that the quote asks for, when absent.
     pub amount_minor: Option<i64>,
     /// Its currency.
     pub currency: Currency,

@@ -3,7 +3,7 @@
 //!
 //! Guarantees: no address has more than [`WRONG_MAX`] guesses a minute, whatever clients it names.
 //! A client of which so many were guessed wrong is closed to every address that has guessed wrong
-//! within the minute, and open to all others, so that its owner cannot be locked out from
+//! within the minute. It is open to all others, so that its owner cannot be locked out from
 //! elsewhere. Memory is bounded by `KEYS_MAX` for each of the two.
 //!
 //! Limits: each process counts for itself, and requests under way at the same time are counted when
@@ -36,7 +36,7 @@ pub struct Network(IpAddr);
 const NETWORK_MASK: u128 = !0 << 64;
 
 impl Network {
-    /// That of a caller within the process.
+    /// The address of a caller within the process.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 }
 
@@ -111,7 +111,7 @@ impl Window {
 
     fn wait(&self, now: Timestamp) -> Wait {
         let left = WINDOW_MILLIS - now.millis().saturating_sub(self.began);
-        // Rounded up: one that comes when it was told is looked at.
+        // Rounded up: one that comes at the time that it was given is let in.
         Wait((left.max(1) + 999) / 1_000)
     }
 }

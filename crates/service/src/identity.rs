@@ -1,4 +1,4 @@
-//! Who a customer is: checks by a link, decisions of the operator, and what regulated platforms
+//! A customer's identity: checks by a link, decisions of the operator, and what regulated platforms
 //! say (specification 3.5; contract 6.4). Every change of what is known goes through `know`.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::presenter::Subject;
 /// the evening and look for their passport in the morning.
 pub const CHECK_LIFETIME_MILLIS: i64 = 24 * 3_600_000;
 
-/// What a platform asks for with a link.
+/// A platform's request for a link.
 #[derive(Debug, Clone)]
 pub struct LinkRequest {
     /// The platform's own name for the customer.
@@ -189,8 +189,8 @@ pub(crate) fn withdraw_check(unit: &mut Unit<'_, '_>, customer: &Customer) -> Re
     }
 }
 
-/// Changes what is known of an identity, and tells the platform where that is final. What still
-/// asks for it is withdrawn.
+/// Changes what is known of an identity, and tells the platform where that is final. A status that
+/// still asks for it is withdrawn.
 pub(crate) fn know(
     app: &App,
     unit: &mut Unit<'_, '_>,

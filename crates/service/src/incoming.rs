@@ -1,7 +1,7 @@
 //! Payments to UMA addresses of this server: begun, decided on by the receiver's platform, credited
 //! (contract 6.10, 7.3).
 //!
-//! Everything here begins with a payment that waits, and ends with the decision on it. Who decides
+//! Everything here begins with a payment that waits, and ends with the decision on it. The decider
 //! is said in one place, [`Platform::first_decision`]. A platform that is asked decides by its
 //! answer ([`crate::approvals`]), by a call, or by letting its time run out; whichever is first
 //! goes through [`decide`].
@@ -124,7 +124,8 @@ pub(crate) fn time_out(
     Ok(())
 }
 
-/// What the payer's platform asks about the receiver of a payment, and does not know yet.
+/// The facts about the receiver of a payment that the payer's platform asks for and does not know
+/// yet.
 fn asked(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
@@ -134,9 +135,10 @@ fn asked(
     let payee = payee(unit, transaction)?;
     let known = payee.map(|customer| uma::about(&customer, &asked)).unwrap_or_default();
     // The payer's platform may know itself what it asks for.
-    let told = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
-    let is_known =
-        |name: &str| [Some(&known), told].into_iter().flatten().any(|facts| uma::says(facts, name));
+    let stated = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
+    let is_known = |name: &str| {
+        [Some(&known), stated].into_iter().flatten().any(|facts| uma::says(facts, name))
+    };
     asked.retain(|field| !is_known(field.name));
     Ok(asked)
 }
@@ -167,7 +169,7 @@ fn outgoing(unit: &mut Unit<'_, '_>, incoming: &Transaction) -> Result<Option<Tr
     Ok(Some(Transaction::clone(&found)))
 }
 
-/// What the clock of the payer's platform shows when that of the payee's shows `now`.
+/// The time of the payer's platform when the clock of the payee's shows `now`.
 fn on_the_other_side(
     unit: &mut Unit<'_, '_>,
     incoming: &Transaction,
@@ -210,14 +212,14 @@ fn go_on(
         unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
         return lifecycle::ask_rail(app, unit, transaction, Leg::to_institution(), now);
     };
-    let told = shared(unit, &transaction, &outgoing, receiver)?;
+    let facts = shared(unit, &transaction, &outgoing, receiver)?;
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
-    end(app, unit, outgoing.knowing(told), Event::Settled, then)?;
+    end(app, unit, outgoing.knowing(facts), Event::Settled, then)?;
     credit(app, unit, transaction, now)
 }
 
-/// What the payer's side is told of what it has asked about the receiver: what is known here and it
-/// does not know itself, and what the receiver's platform has answered. Nothing of it is told
+/// The facts about the receiver that the payer's side has asked for: what is known here and it
+/// does not know itself, and what the receiver's platform has answered. Nothing of it is given
 /// before that platform agrees.
 fn shared(
     unit: &mut Unit<'_, '_>,
@@ -228,12 +230,12 @@ fn shared(
     let Some(customer) = payee(unit, incoming)? else { return Ok(Facts::new()) };
     let platform = owners::platform(unit, incoming.draft().platform)?;
     let asked = uma::asked_by_payer(unit, outgoing)?;
-    let mut told = uma::about(&customer, &asked);
+    let mut shared_facts = uma::about(&customer, &asked);
     if let Some(uma) = &outgoing.draft().uma {
-        told.retain(|name, _| !uma::says(&uma.counterparty, name));
+        shared_facts.retain(|name, _| !uma::says(&uma.counterparty, name));
     }
-    told.extend(uma::wanted(uma::stated(&platform, &customer, receiver), &asked));
-    Ok(told)
+    shared_facts.extend(uma::wanted(uma::stated(&platform, &customer, receiver), &asked));
+    Ok(shared_facts)
 }
 
 /// A failure of which no more is known than the specification's reason.

@@ -1,5 +1,5 @@
 //! Invitations (specification 2.13, 3.4; contract 6.13). No money moves here: the inviter who
-//! promised to send some is told of the claim and sends it.
+//! promised to send some is notified of the claim and sends it.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ use crate::error::{AccountError, CustomerError, Error, InvitationError, UmaError
 use crate::presenter::Subject;
 use crate::{limits, owners};
 
-/// What a platform says about a new invitation.
+/// A platform's request for a new invitation.
 #[derive(Debug, Clone)]
 pub struct NewInvitation {
     /// The address of one of its customers.
     pub inviter_uma: String,
     /// The inviter's first name.
     pub first_name: Option<String>,
-    /// What the platform will send after the claim, in smallest units of the inviter's primary
-    /// currency (contract 13, row 37).
+    /// The amount that the platform will send after the claim, in smallest units of the inviter's
+    /// primary currency (contract 13, row 37).
     pub amount_minor: Option<i64>,
     /// Until when it can be claimed; for ever without it.
     pub expires_at: Option<Timestamp>,
@@ -136,7 +136,7 @@ pub fn find(view: &mut View<'_>, id: InvitationId) -> Result<Option<Found>, Stor
     Ok(made_by.map(|made_by| Found { invitation, made_by }))
 }
 
-/// An invitation of which `asker` has the code. What belongs to real money and what does not never
+/// An invitation of which `asker` has the code. Real money and sandbox never
 /// meet (contract 1.2): for a platform of the other mode there is no invitation.
 fn known(unit: &mut Unit<'_, '_>, asker: PlatformId, id: InvitationId) -> Result<Found, Error> {
     let invitation =
@@ -163,7 +163,7 @@ fn open(invitation: &Invitation, now: Timestamp) -> Result<Invitation, Error> {
 }
 
 /// Claims an invitation for a customer of the platform that asks. Any platform of the same mode
-/// that has the code may, and the inviter's platform is told.
+/// that has the code may, and the inviter's platform is notified.
 pub fn claim(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -189,7 +189,7 @@ pub fn claim(
         return Err(Error::field("inviteeUma", message));
     }
     let invitation = end(unit, invitation, Event::Claimed(invitee.clone()), now)?;
-    // An invitation is told of once: there is one event in its life.
+    // An invitation notifies once: there is one event in its life.
     let (kind, subject) = (EventKind::InvitationClaimed, Subject::Invitation(&invitation));
     unit.add_event(app.env().event(&made_by, kind, (id.uuid(), 1), now, subject))?;
     Ok(invitation)

@@ -1,4 +1,4 @@
-//! What time does: each step takes the timers that are due and does what they say. No loop and no
+//! Due jobs: each step takes the timers that are due and runs their jobs. No loop and no
 //! sleep is here; the binary has the one loop, and tests move the clock.
 
 use std::collections::HashSet;
@@ -39,7 +39,7 @@ const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 /// How long after a sweep of outdated answers that found few the next one comes, in milliseconds.
 const SWEEP_MILLIS: i64 = 1_000;
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Timers that were due and are done.
@@ -61,7 +61,7 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     };
     let mut work = Work::default();
     let rest = work.take_all(app, leadership).await;
-    // What was begun is brought to its end, whatever keeps this server from taking more.
+    // Jobs that have begun are finished, whatever keeps this server from taking more.
     work.wait(0).await;
     let Rest { unreadable, mut more } = rest?;
     let now = app.server_now();
@@ -75,7 +75,7 @@ pub async fn step(app: &App) -> Result<Step, Error> {
     Ok(Step { done: work.done, failed: work.failed + unreadable, more, is_ours: true })
 }
 
-/// What a step does.
+/// The work of a step.
 #[derive(Default)]
 struct Work {
     taken: HashSet<TimerKey>,
@@ -84,18 +84,17 @@ struct Work {
     failed: usize,
 }
 
-/// What a step leaves.
+/// The result of a step.
 struct Rest {
     unreadable: usize,
     more: bool,
 }
 
 impl Work {
-    /// Takes due timers. Where the database is this server's own and more is due than is taken at a
-    /// time, more is taken as soon as half of it is done, with what has become due meanwhile, so
-    /// that the writer has jobs beside requests all the time: what is accepted there is settled
-    /// about as fast. A step of what was due at its beginning would wait for its last before the
-    /// next.
+    /// Takes due timers. More is taken as soon as half of the due timers are done, where the
+    /// database is this server's own. The writer then has jobs beside requests all the time: what
+    /// is accepted there is settled about as fast. A step of what was due at its beginning would
+    /// wait for its last before the next.
     async fn take_all(&mut self, app: &App, leadership: Leadership) -> Result<Rest, Error> {
         let (max, step_max) = if app.env().shares_database {
             (SHARED_TIMERS_MAX, SHARED_TIMERS_MAX)
@@ -103,7 +102,7 @@ impl Work {
             (TIMERS_MAX, STEP_TIMERS_MAX)
         };
         loop {
-            // What is under way or has failed is still there, and was taken.
+            // Jobs that run or have failed are still in the table, and were taken.
             let limit = self.taken.len().saturating_sub(self.done).saturating_add(max);
             let Due { mut timers, unreadable } = due(app, app.server_now(), limit).await?;
             let more = timers.len() + unreadable == limit;
@@ -266,7 +265,7 @@ async fn ask_rail(
     let answer = match &order {
         Some((order, platform)) => {
             let port = app.env().rails(platform.mode).port(&order.leg());
-            // The order may have been carried out: it waits, and is never given to another port.
+            // The order may have been executed: it waits, and is never given to another port.
             let gone = || Error::Internal(format!("no port of this server serves {}", order.rail));
             let port = port.ok_or_else(gone)?;
             Some((order.flow, port.ask(order, app.now(platform.ahead)).await))

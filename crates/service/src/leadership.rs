@@ -5,8 +5,8 @@
 //! ([`Leadership::check`]). A server that was frozen for an hour, or whose clock is wrong, finds
 //! out there.
 //!
-//! A lease has run out at its end, or when it was not renewed for as long as it lasts by the clock
-//! of the reader: its end was written by another clock, which may have been ahead.
+//! A lease has run out at its end, or when it was not renewed for its length by the reader's clock:
+//! its end was written by another clock, which may have been ahead.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Each function here is one thing that a client, an operator or time can cause. It reads the clock
 //! once, draws its identifiers, and does the rest in one unit of work ([`store::Store::write`]).
-//! What talks to the outside world (rails, UMA peers) happens before or after, never inside.
+//! Calls to the outside world (rails, UMA peers) happen before or after, never inside.
 //!
 //! This crate knows nothing of HTTP and has no getters: who only reads, reads the store.
 

@@ -1,7 +1,7 @@
 //! Changes of state, always together: row, event and timer. Nothing else adds or moves a
 //! transaction or a quote.
 
-use domain::event::{Event as Told, EventKind};
+use domain::event::{Event as Notification, EventKind};
 use domain::platform::{CounterpartyField, Platform};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
@@ -33,7 +33,7 @@ pub fn begin_asking(
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
-    unit.request_approval(told(app, &platform, &transaction, subject))?;
+    unit.request_approval(notification(app, &platform, &transaction, subject))?;
     unit.put(transaction);
     Ok(())
 }
@@ -55,12 +55,17 @@ pub fn advance(
 
 fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
-    unit.add_event(told(app, &platform, transaction, Subject::Transaction(transaction)))?;
+    unit.add_event(notification(app, &platform, transaction, Subject::Transaction(transaction)))?;
     Ok(())
 }
 
 /// The event of a transaction's last change.
-fn told(app: &App, platform: &Platform, transaction: &Transaction, subject: Subject<'_>) -> Told {
+fn notification(
+    app: &App,
+    platform: &Platform,
+    transaction: &Transaction,
+    subject: Subject<'_>,
+) -> Notification {
     let kind = match transaction.draft().direction {
         Direction::Incoming => EventKind::IncomingPayment,
         Direction::Outgoing => EventKind::OutgoingPayment,

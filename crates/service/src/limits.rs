@@ -57,8 +57,8 @@ pub fn within(amount: Money, min: i64, max: i64) -> Result<(), Error> {
 /// every JSON reader holds exactly.
 pub const BALANCE_MAX: i64 = AMOUNT_MAX;
 
-/// Refuses a credit after which the account would hold more than it may, counting what is on its
-/// way in, and what is on its way out and may come back.
+/// Refuses a credit after which the account would hold more than it may. Money on its way in
+/// counts, and money on its way out, which may come back.
 pub fn has_room(
     unit: &mut Unit<'_, '_>,
     account: InternalAccountId,

@@ -21,18 +21,18 @@ use crate::app::App;
 use crate::error::{CustomerError, Error, Missing, PeerStage, UmaError};
 use crate::{limits, owners, pricing};
 
-/// Who asks about whom.
+/// A request for a lookup.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The customer who wants to pay, by its id.
     pub customer_id: Option<CustomerId>,
     /// The same customer, by its address. One of the two must be there.
     pub sender: Option<UmaAddress>,
-    /// Who shall be paid.
+    /// The payee.
     pub receiver: Wanted,
 }
 
-/// Who shall be paid.
+/// The payee.
 #[derive(Debug, Clone)]
 pub enum Wanted {
     /// The holder of this address.
@@ -255,7 +255,7 @@ pub(crate) fn local(
     Ok(Some(Local { customer, platform: theirs }))
 }
 
-/// What customers of a platform can be paid in, in the order of its configuration.
+/// The currencies in which customers of a platform can be paid, in the order of its configuration.
 pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
     incoming
@@ -269,8 +269,8 @@ pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
         .collect()
 }
 
-/// What a platform asks about the payers of its customers, in any currency: the payer has not
-/// chosen one yet.
+/// The facts that a platform asks about the payers of its customers, in any currency: the payer has
+/// not chosen one yet.
 fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
     CounterpartyField::asked_for(incoming)

@@ -15,9 +15,9 @@ use crate::error::Error;
 /// A request that may be repeated.
 #[derive(Debug, Clone, Copy)]
 pub struct Keyed {
-    /// What tells it from every other, if the client sent a key.
+    /// Its scope, if the client sent a key.
     pub scope: Option<Scope>,
-    /// Who asks.
+    /// The caller's platform.
     pub platform: PlatformId,
     /// How far the platform's clock is ahead.
     pub ahead: Ahead,

@@ -18,7 +18,7 @@ use crate::error::{AccountError, CustomerError, Error};
 pub struct InternalAccount {
     /// Its id.
     pub id: InternalAccountId,
-    /// What it holds.
+    /// Its currency.
     pub currency: Currency,
     /// Whose it is.
     pub owner: Holder,

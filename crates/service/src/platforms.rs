@@ -24,7 +24,7 @@ use crate::once::{Keyed, Render, Reply, once};
 use crate::tokens::NewToken;
 use crate::{owners, tokens, webhooks};
 
-/// What an operator says about a new platform.
+/// An operator's request for a new platform.
 #[derive(Debug, Clone)]
 pub struct NewPlatform {
     /// Name for the operator.
@@ -126,7 +126,7 @@ pub async fn create_first(
         .await
 }
 
-/// What a platform changes about itself. What is absent stays.
+/// Changes of a platform by itself. Absent fields stay.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigChange {
     /// Domain of addresses that are given out from now on.
@@ -254,7 +254,7 @@ pub async fn set_event_names(app: &App, id: PlatformId, names: EventNames) -> Re
     change(app, id, move |platform| platform.event_names = names).await
 }
 
-/// Sets what a platform's rail is told about it, or takes it away. The caller has asked the rail
+/// Sets what a platform's rail knows about it, or takes it away. The caller has asked the rail
 /// whether it understands it.
 pub async fn set_rail_settings(
     app: &App,

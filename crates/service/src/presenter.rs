@@ -67,7 +67,7 @@ pub struct ChangedAccount {
     pub platform: Arc<Platform>,
     /// Whose it is.
     pub owner: Holder,
-    /// What has changed.
+    /// The changed resource.
     pub change: BalanceChange,
 }
 
@@ -80,6 +80,6 @@ pub struct ApprovalAnswer {
     pub receiver: Facts,
     /// Why the payment is rejected.
     pub reason: Option<String>,
-    /// What is to be known about the payer first.
+    /// Facts about the payer that are needed first.
     pub required_fields: Vec<&'static str>,
 }

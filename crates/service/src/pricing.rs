@@ -1,4 +1,5 @@
-//! What a corridor costs a platform now: the mid rate, made worse by the spread, and the fees.
+//! The price of a corridor for a platform now: the mid rate, made worse by the spread, and the
+//! fees.
 
 use domain::currency::Currency;
 use domain::lookup::Offer;
@@ -23,7 +24,7 @@ pub struct Corridor {
     pub rate: Rate,
     /// The fees.
     pub fees: Fees,
-    /// What the rate was made from.
+    /// The basis of the rate.
     pub basis: RateBasis,
 }
 
@@ -145,7 +146,8 @@ pub fn quote(
     Ok(priced)
 }
 
-/// What `received` becomes for a deposit account in another currency, at the price of the corridor.
+/// The conversion of `received` for a deposit account in another currency, at the price of the
+/// corridor.
 pub fn conversion(
     rates: &dyn Rates,
     platform: &Platform,
@@ -212,12 +214,12 @@ pub fn rate_details(
     }
 }
 
-/// What an incoming payment costs its receiver's side.
+/// The fees of an incoming payment for its receiver's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Receipt {
-    /// What arrives over Lightning.
+    /// The amount that arrives over Lightning.
     pub msat: Money,
-    /// What the platform takes, in the currency that arrives.
+    /// The platform's fee, in the currency that arrives.
     pub fees: Money,
     /// Fee parts as shown.
     pub details: RateDetails,
@@ -286,7 +288,7 @@ pub fn free_of_charge(rates: &dyn Rates, received: Currency, now: Timestamp) -> 
     }
 }
 
-/// What one smallest unit of a currency is worth in millisatoshi.
+/// The value of one smallest unit of a currency in millisatoshi.
 fn msat_per_unit(rates: &dyn Rates, currency: Currency, now: Timestamp) -> Option<Decimal> {
     let bitcoin = Currency::from_code("BTC")?;
     // Sending major units per bitcoin.

@@ -61,13 +61,13 @@ pub enum To {
 /// The side whose amount is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// What is charged.
+    /// The amount that is charged.
     Sending,
-    /// What arrives.
+    /// The amount that arrives.
     Receiving,
 }
 
-/// What a client asks a price for.
+/// A client's request for a price.
 #[derive(Debug, Clone)]
 pub struct NewQuote {
     /// Where money comes from.
@@ -82,11 +82,11 @@ pub struct NewQuote {
     pub immediately_execute: bool,
     /// The memo.
     pub description: Option<String>,
-    /// What the payment is for, one of [`domain::quote::PURPOSES`].
+    /// The purpose of the payment, one of [`domain::quote::PURPOSES`].
     pub purpose: Option<&'static str>,
     /// The lookup of the receiver; needed for UMA addresses.
     pub lookup: Option<LookupId>,
-    /// What is said about the payer.
+    /// Facts about the payer.
     pub payer: Facts,
 }
 
@@ -122,9 +122,9 @@ pub struct Quoted {
     pub platform: Arc<Platform>,
 }
 
-/// Refuses a payment of which the platform has turned a currency off. What leaves the platform is
-/// an outgoing payment in both of its currencies; whether an address can be paid in one is for its
-/// own platform to say.
+/// Refuses a payment of which the platform has turned a currency off. Money that leaves the
+/// platform is an outgoing payment in both of its currencies; whether an address can be paid in one
+/// is for its own platform to say.
 fn are_on(platform: &Platform, sending: Currency, destination: &Destination) -> Result<(), Error> {
     if let Some(account) = destination.account() {
         let stays = account.internal().is_some();

@@ -21,12 +21,12 @@ use crate::settlement::waits_for_source;
 /// An order with the platform whose money it moves.
 pub(crate) type Order = (Instruction, Arc<Platform>);
 
-/// What the rail is asked about a transaction; nothing if it has ended.
+/// The rail's open order of a transaction; nothing if it has ended.
 pub(crate) fn order(unit: &mut Unit<'_, '_>, timer: &Timer) -> Result<Option<Order>, Error> {
     let id = TransactionId::from_uuid(timer.subject);
     let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(None) };
     let is_asked_about = match transaction.status() {
-        // What was delivered may come back, if the rail said that it may.
+        // Delivered money may come back, if the rail said that it may.
         Status::Pending | Status::Processing | Status::Completed => true,
         Status::Created
         | Status::Rejected

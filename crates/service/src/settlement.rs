@@ -27,8 +27,8 @@ pub(crate) fn waits_for_source(postings: &[PostingRow], transaction: &Transactio
         && !postings.iter().any(|posting| posting.movement == Movement::Funding)
 }
 
-/// Ends a transaction: the pending posting becomes posted or voided, the quote ends with it, and
-/// money that had come just in time goes to the owner's internal account.
+/// Ends a transaction: the pending posting becomes posted or voided, and the quote ends with it.
+/// Money that had come just in time goes to the owner's internal account.
 pub(crate) fn end(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -88,7 +88,7 @@ pub(crate) fn give_back(
 
 /// Takes back what was delivered and has come back (contract 6.10): the settled posting is reversed
 /// whole, at its own rate and with its fees, and what the sender had paid is the sender's again. A
-/// quote stays carried out; the transaction is `FAILED` and, as the money is here, `REFUNDED`.
+/// quote stays executed; the transaction is `FAILED` and, as the money is here, `REFUNDED`.
 pub(crate) fn take_back(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -129,8 +129,8 @@ pub(crate) fn take_back(
     Ok(())
 }
 
-/// Who keeps money that has come for `owner` and cannot be refused: the platform, once the customer
-/// is deleted, because nothing leaves a deleted customer's accounts.
+/// The keeper of money that has come for `owner` and cannot be refused: the platform, once the
+/// customer is deleted, because nothing leaves a deleted customer's accounts.
 pub(crate) fn keeper(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
@@ -151,8 +151,8 @@ pub(crate) fn return_from_suspense(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let draft = transaction.draft();
-    // Money that was pulled goes back to the account that it came from, who need not be the
-    // customer that it was to be sent for.
+    // Money that was pulled goes back to the account that it came from, whose owner need not be the
+    // paying customer.
     let source = draft.source.as_ref().and_then(Source::account);
     let owner = match source.and_then(AccountRef::external) {
         Some(id) => owners::external_account(unit, draft.platform, id)?.owner,

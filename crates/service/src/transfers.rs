@@ -30,7 +30,7 @@ pub struct Transfer {
     pub description: Option<String>,
 }
 
-/// What both directions need.
+/// The data of both directions.
 struct Parts {
     internal: InternalAccount,
     external: std::sync::Arc<domain::external_account::ExternalAccount>,

@@ -1,4 +1,4 @@
-//! What a quote to a UMA address needs besides: the lookup that it stands on, what is said about
+//! The UMA part of a quote: the lookup that it stands on, what is said about
 //! the payer, and the invoice of the payee's institution (contract 6.8, 6.9).
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct ToUma {
     pub address: UmaAddress,
     /// The currency that shall arrive; the one that the receiver likes best, when absent.
     pub currency: Option<Currency>,
-    /// What the platform itself knows about the receiver.
+    /// Facts about the receiver that the platform knows.
     pub counterparty: Facts,
 }
 
@@ -38,7 +38,7 @@ pub struct ToUma {
 /// again when its answer has another rate or a fee. A rate that moves each time is none.
 const ASKS_MAX: usize = 3;
 
-/// Who is paid and how.
+/// The payee and the way to it.
 #[derive(Debug, Clone)]
 pub(crate) enum Payee {
     /// A customer of this server.
@@ -48,7 +48,7 @@ pub(crate) enum Payee {
     },
     /// The one that another institution names.
     Peer {
-        /// What the lookup gave.
+        /// The value from the lookup.
         callback: String,
     },
 }
@@ -64,9 +64,9 @@ pub(crate) struct Plan {
     pub offer: Offer,
     /// The facts about the payer.
     pub payer: Facts,
-    /// Who is paid.
+    /// The payee.
     pub payee: Payee,
-    /// What the payer's platform asks about the receiver.
+    /// Facts about the receiver that the payer's platform asks for.
     pub payee_fields: Vec<CounterpartyField>,
 }
 
@@ -115,8 +115,8 @@ pub(crate) fn says(facts: &Facts, name: &str) -> bool {
     facts.get(name).is_some_and(|value| !value.trim().is_empty())
 }
 
-/// What a platform asks about the other side of a payment in some of its currencies: what it asks
-/// for one of them.
+/// The facts that a platform asks about the other side of a payment in some of its currencies: what
+/// it asks for one of them.
 pub(crate) fn asked_by(
     platform: &Platform,
     currencies: impl IntoIterator<Item = Currency>,
@@ -125,8 +125,8 @@ pub(crate) fn asked_by(
     CounterpartyField::asked_for(supported)
 }
 
-/// What the payer's platform asks about the receiver: it sends in one currency, and pays
-/// out in another.
+/// The facts about the receiver that the payer's platform asks for: it sends in one currency, and
+/// pays out in another.
 pub(crate) fn asked_by_payer(
     unit: &mut Unit<'_, '_>,
     outgoing: &Transaction,
@@ -137,12 +137,12 @@ pub(crate) fn asked_by_payer(
     Ok(asked_by(&platform, sent.into_iter().chain([draft.received.currency()])))
 }
 
-/// The field under which an address is told.
+/// The field under which an address is sent.
 const IDENTIFIER: &str = "IDENTIFIER";
 
-/// What counts of what a platform says about its customer. A regulated one answers for its
-/// customers and may say otherwise what is known of them; for the others we have checked them
-/// (contract 6.3). No other address than the customer's is accepted.
+/// The facts that count of those that a platform states about its customer. A regulated one answers
+/// for its customers and may say otherwise what is known of them; for the others we have checked
+/// them (contract 6.3). No other address than the customer's is accepted.
 pub(crate) fn stated(platform: &Platform, customer: &Customer, said: &Facts) -> Facts {
     let known = customer.facts();
     let is_said = |name: &str| name != IDENTIFIER && says(said, name);
@@ -191,7 +191,7 @@ pub(crate) fn plan(
         }
     };
     is_complete(&lookup, payer)?;
-    // What is known of what is asked, and what the quote says for the rest (contract 6.9.1).
+    // The known ones of the requested facts, and those of the quote for the rest (contract 6.9.1).
     let mut facts = about(sender, &lookup.payer_fields);
     facts.extend(stated(platform, sender, payer));
     let mut offers = lookup.offers.iter();
@@ -217,9 +217,9 @@ pub(crate) fn plan(
     })
 }
 
-/// What another institution has to be asked before there can be a quote.
+/// The data of a pay request, which comes before the quote.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct InvoiceRequest {
     pub platform: Arc<Platform>,
     pub sending: Currency,
     pub locked: Locked,
@@ -231,10 +231,10 @@ pub(crate) struct Question {
 /// that is not paid expires.
 pub(crate) async fn agree(
     app: &App,
-    question: Question,
+    request: InvoiceRequest,
     now: Timestamp,
 ) -> Result<Option<Agreed>, Error> {
-    let Question { platform, sending, locked, receiver, plan } = question;
+    let InvoiceRequest { platform, sending, locked, receiver, plan } = request;
     let Payee::Peer { callback } = &plan.payee else { return Ok(None) };
     let peer = app.env().uma_peer(platform.mode);
     let rates = app.env().rates.as_ref();
@@ -277,15 +277,15 @@ fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
 
 /// A quote to a UMA address with its price.
 pub(crate) struct Priced {
-    /// What it costs.
+    /// Its price.
     pub price: Price,
     /// Fee parts as shown.
     pub rate_details: transaction::RateDetails,
-    /// What its rate was made from.
+    /// The basis of its rate.
     pub basis: RateBasis,
-    /// What the quote keeps.
+    /// The part that the quote keeps.
     pub of_quote: quote::Uma,
-    /// What its transaction keeps.
+    /// The part that its transaction keeps.
     pub of_transaction: transaction::Uma,
     /// From when on it cannot be paid.
     pub expires_at: Option<Timestamp>,
@@ -357,12 +357,12 @@ pub(crate) fn price(
     })
 }
 
-/// What is known about a customer of what is asked.
+/// The requested facts about a customer that are known.
 pub(crate) fn about(customer: &Customer, asked: &[CounterpartyField]) -> Facts {
     wanted(customer.facts(), asked)
 }
 
-/// What of some facts is asked.
+/// The requested ones of some facts.
 pub(crate) fn wanted(mut facts: Facts, asked: &[CounterpartyField]) -> Facts {
     facts.retain(|name, _| asked.iter().any(|field| field.name == *name));
     facts

@@ -2,7 +2,7 @@
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Backup, Config, EXIT_OK};
-use crate::copies::{self, Older, checked, told};
+use crate::copies::{self, Older, checked, in_words};
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
 use crate::wiring;
@@ -26,7 +26,7 @@ pub fn run(config: &Config, options: &Backup) -> Result<u8, Failure> {
          lost:\nkeep a copy of the key too, in another place than the backup.\n",
         to = options.to.display(),
         size = size(bytes),
-        held = told(summary),
+        held = in_words(summary),
         time = seconds(progress.elapsed()),
     ))?;
     Ok(EXIT_OK)

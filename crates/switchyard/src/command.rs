@@ -1,4 +1,4 @@
-//! What every command has: one way to fail and two ways to print, for people and for programs.
+//! Common parts of commands: one way to fail and two ways to print, for people and for programs.
 
 use std::fmt;
 use std::io::{self, Write as _};

@@ -23,9 +23,9 @@ pub struct Copy {
     file: Scratch,
     /// Its size in bytes.
     pub bytes: u64,
-    /// What it holds.
+    /// Its currency.
     pub summary: Summary,
-    /// What `verify` found in it.
+    /// The report of `verify`.
     pub report: Report,
 }
 
@@ -55,7 +55,7 @@ pub fn refuse_taken(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What becomes of a copy of a database that an older program made.
+/// The treatment of a copy of a database that an older program made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Older {
     /// It is brought to this program's schema, to be served by it.
@@ -77,7 +77,7 @@ pub fn make(
         Failure::new(format!("{} cannot be written: {error}", folder_of(to).display()))
     };
     let failed = |error| match error {
-        // What is written is the copy.
+        // The written file is the copy.
         StoreError::DiskFull => {
             Failure::new(format!("{}: the disk of the copy is full", folder_of(to).display()))
         }
@@ -128,14 +128,14 @@ impl Copy {
 }
 
 /// How many transactions there are and when the last of them changed.
-pub fn told(summary: Summary) -> String {
+pub fn in_words(summary: Summary) -> String {
     match summary.last_change {
         Some(time) => format!("{} transactions, the last change at {time}", summary.transactions),
         None => "no transactions".to_owned(),
     }
 }
 
-/// What programs are told of a copy in the file at `path`.
+/// The JSON of a copy in the file at `path`.
 pub fn described(path: &Path, bytes: u64, summary: Summary, report: &Report) -> Value {
     let skipped = report.checks.iter().filter(|check| check.skipped.is_some()).count();
     json!({

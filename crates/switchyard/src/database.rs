@@ -129,7 +129,7 @@ impl Database {
         let is_empty = match path.metadata() {
             Err(_) => false,
             Ok(file) if file.len() == 0 => true,
-            // What cannot be read is not empty: its opening says what is wrong.
+            // An unreadable file is not empty: its opening says what is wrong.
             Ok(_) => schema(path).is_ok_and(|schema| schema.is == 0),
         };
         if !is_empty {

@@ -9,7 +9,7 @@ use service::webhooks::dispatch::Dispatcher;
 use tokio_util::sync::CancellationToken;
 
 /// The longest sleep: what another process has changed, such as an operator's command, is found
-/// within it, and a duty that another server has left is taken up.
+/// within it, and a lease that another server has left is taken up.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The longest sleep where other servers add events all the time. A read is one small query.
@@ -18,8 +18,8 @@ const SHARED_SLEEP_MAX: Duration = Duration::from_millis(50);
 /// After a failure of ours: short enough for what lasts a moment, long enough not to fill a log.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long attempts that are under way may take when the process is asked to stop. What is not
-/// kept is attempted again after the next start.
+/// How long attempts that are under way may take when the process is asked to stop. A result that
+/// is not kept is attempted again after the next start.
 const LAST_ATTEMPTS: Duration = Duration::from_secs(1);
 
 /// Runs until `shutdown`; what has come of attempts by then is kept.
@@ -54,7 +54,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
     // Those that take longer are attempted again.
     let _ = tokio::time::timeout(LAST_ATTEMPTS, attempts).await;
     if let Err(error) = dispatcher.step().await {
-        tracing::warn!(%error, "what was delivered last is delivered again after the next start");
+        tracing::warn!(%error, "last outcomes not written: their deliveries are attempted again after the next start");
     }
 }
 

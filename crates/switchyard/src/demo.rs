@@ -1,4 +1,4 @@
-//! `switchyard demo`: the whole story on a database that is thrown away afterwards, told through
+//! `switchyard demo`: the whole story on a database that is thrown away afterwards, through
 //! the same HTTP that clients use, and checked at every step.
 
 mod endpoint;
@@ -37,7 +37,7 @@ const READ_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Between two events that reach an endpoint of this machine.
-const TOLD_WITHIN: Duration = Duration::from_secs(20);
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where a list has the one row that the story asked for.
 const FIRST_ROW: &str = "data.0.";
@@ -62,7 +62,7 @@ pub async fn run(options: &config::Demo) -> Result<u8, Failure> {
     };
     // A temporary folder goes with its variable, whichever way this ends.
     tokio::select! {
-        told = in_folder(folder, options.keep.is_some()) => told,
+        done = in_folder(folder, options.keep.is_some()) => done,
         () = stop.cancelled() => Err(Failure::new("the demo was stopped before its end")),
     }
 }
@@ -70,7 +70,7 @@ pub async fn run(options: &config::Demo) -> Result<u8, Failure> {
 /// The folder in which the story stays. An earlier one is not written over.
 fn kept(folder: &Path) -> Result<&Path, Failure> {
     let database = folder.join(DATABASE);
-    // What is printed must be a URL that the other commands read.
+    // The printed URL must be one that the other commands read.
     Database::parse(&format!("sqlite://{}", database.display()))?;
     if database.symlink_metadata().is_ok() {
         let line = format!("{} is there already: name another folder", database.display());
@@ -102,11 +102,11 @@ async fn in_folder(folder: &Path, stays: bool) -> Result<u8, Failure> {
 
     let stop = CancellationToken::new();
     let server = tokio::spawn(serve::until(stop.clone(), listener, opened.app.clone()));
-    let told = tell(&opened, &first, &serve::base_url(&listen)).await;
+    let done = tell(&opened, &first, &serve::base_url(&listen)).await;
     stop.cancel();
     let stopped = server.await;
     wiring::close(opened).await;
-    told?;
+    done?;
     stopped.map_err(|error| Failure::new(format!("the server did not stop well: {error}")))?;
     drop(held);
     check(&database, &key)?;
@@ -124,7 +124,7 @@ async fn in_folder(folder: &Path, stays: bool) -> Result<u8, Failure> {
     Ok(EXIT_OK)
 }
 
-/// What can be looked at in a story that stays, and how.
+/// How to inspect a demo that stays.
 fn where_to_look(database: &Database, credentials: &ClientCredentials) -> String {
     let ClientCredentials { id, secret } = credentials;
     let (url, api) = (format!("sqlite://{database}"), api::VERSION);
@@ -157,7 +157,7 @@ async fn tell(opened: &Opened, first: &FirstStart, base_url: &str) -> Result<(),
     let received = story.receive(&customer).await?;
     story.balances(&customer).await?;
     let ends = [(&*paid, "COMPLETED"), (&refused, "REJECTED"), (&received, "COMPLETED")];
-    story.be_told(&mut endpoint, &ends).await?;
+    story.be_notified(&mut endpoint, &ends).await?;
     let names = Names::new(&customer)?;
     let platform = first.platform;
     books(&opened.app, platform, names).await.and_then(|books| print(&books))
@@ -169,7 +169,7 @@ fn check(database: &Database, key: &[u8; KEY_BYTES]) -> Result<(), Failure> {
     let report = store::verify::verify(&*database.engine(), Some(&Keyring::new(key)))?;
     print(&verify::human(&report))?;
     if !report.is_sound() {
-        return Err(Failure::new("the story was told, but verify found something broken"));
+        return Err(Failure::new("the story went well, but verify found something broken"));
     }
     print("\nThe story is complete. Now yours: run switchyard and paste what it prints.\n")
 }
@@ -322,18 +322,22 @@ impl Story {
 
     /// Shows what the endpoint was sent and whether the platform's keys have signed it, until the
     /// payments have come to these statuses there too.
-    async fn be_told(&self, endpoint: &mut Endpoint, ends: &[(&str, &str)]) -> Result<(), Failure> {
-        title("what the endpoint was told meanwhile, in requests that are signed twice")?;
+    async fn be_notified(
+        &self,
+        endpoint: &mut Endpoint,
+        ends: &[(&str, &str)],
+    ) -> Result<(), Failure> {
+        title("the notifications of the endpoint meanwhile, in requests that are signed twice")?;
         let keys = self.get("/webhooks/keys", &["publicKey"]).await?.expect(200)?;
         let (secret, public_key) = (text(&keys, "secret")?, text(&keys, "publicKey")?);
         let keys = PublicKeys { secret, public_key };
         let mut missing = ends.to_vec();
-        let late = || Failure::new(format!("the endpoint was not told of {ends:?} in time"));
+        let late = || Failure::new(format!("the endpoint was not notified of {ends:?} in time"));
         while !missing.is_empty() {
-            let told = tokio::time::timeout(TOLD_WITHIN, endpoint.next()).await;
-            let told = told.ok().flatten().ok_or_else(late)?;
-            let (is_standard, is_ecdsa) = told.signatures(&keys);
-            let event = told.event()?;
+            let notification = tokio::time::timeout(NOTIFIED_WITHIN, endpoint.next()).await;
+            let notification = notification.ok().flatten().ok_or_else(late)?;
+            let (is_standard, is_ecdsa) = notification.signatures(&keys);
+            let event = notification.event()?;
             let (kind, data) = (text(&event, "type")?, &event["data"]);
             let (id, status) = (data["id"].as_str(), data["status"].as_str());
             let said = [Some(&*kind), status, id].into_iter().flatten().collect::<Vec<_>>();

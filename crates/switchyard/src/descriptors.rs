@@ -2,7 +2,7 @@
 
 use crate::edge::{Limits, Trusted};
 
-/// What everything but connections of clients may need: the database and those who read it,
+/// File descriptors of everything but connections of clients: the database and those who read it,
 /// deliveries, requests that are forwarded to another server, and approval requests. A payment
 /// fails whose platform cannot be asked.
 const KEPT: u64 = 768;

@@ -68,7 +68,7 @@ use self::refusal::{NOSNIFF, Refusal};
 
 pub use self::forwarded::Trusted;
 
-/// What a client may use. The default is for production; tests shorten the times.
+/// Limits of a client. The default is for production; tests shorten the times.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections at a time. For one more, one ends that only waits.
@@ -230,7 +230,7 @@ pub async fn serve(
     Drained { abandoned }
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Edge {
     http: http1::Builder,
     router: Router,
@@ -313,7 +313,7 @@ async fn accept_one(
     Ok((stream, peer, slot))
 }
 
-/// The client was gone before it was its turn; nothing is wrong here.
+/// The client left before it was served; nothing is wrong here.
 fn is_clients_fault(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

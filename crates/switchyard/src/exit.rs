@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// What was asked for is done.
+/// The command succeeded.
 pub const EXIT_OK: u8 = 0;
 
-/// What was asked for failed, or `verify` found something broken.
+/// The command failed, or `verify` found something broken.
 pub const EXIT_FAILURE: u8 = 1;
 
 /// The command line or the configuration is wrong: trying again does not help.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What SQLite keeps beside a database that is in use or was not closed.
+/// Files of SQLite beside a database that is in use or was not closed.
 pub const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Permissions that only the owner needs.

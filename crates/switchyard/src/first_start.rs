@@ -23,11 +23,11 @@ const PLATFORM_NAME: &str = "sandbox";
 /// The name of its first token.
 const TOKEN_NAME: &str = "first start";
 
-/// What a first start has made.
+/// The platform and token of a first start.
 pub struct FirstStart {
     /// The platform.
     pub platform: PlatformId,
-    /// What its first token authenticates with.
+    /// The credentials of its first token.
     pub credentials: ClientCredentials,
     /// Whether the operator knows the credentials already.
     were_given: bool,
@@ -87,7 +87,7 @@ pub async fn greet_again(app: &App, database: &Database, base_url: &str) -> Resu
 
 impl FirstStart {
     /// Prints the credentials, if they were made here, and how to use them. Nothing else has the
-    /// secret, so if it cannot be printed the operator is told how to make another.
+    /// secret, so if it cannot be printed the error says how to make another.
     pub fn print(&self, base_url: &str) {
         let printed = command::print(&self.banner(base_url))
             .and_then(|()| command::emit(&self.described(base_url)));
@@ -180,7 +180,7 @@ curl -sS -u "$SY_USER" "$SY/transactions/$TRANSACTION"; echo
 mod tests {
     use super::*;
 
-    /// What the README shows is what the binary prints, but for the credentials.
+    /// The README shows the output of the binary, but for the credentials.
     #[test]
     fn the_readme_shows_what_is_printed() {
         let first = FirstStart {

@@ -8,7 +8,7 @@
 //!
 //! Guarantees:
 //! - A request is forwarded once at most, and executed only by the process that has the lease. That
-//!   process has told its name before (`GET /peer`). Each request names its destination, and each
+//!   process has said its name before (`GET /peer`). Each request names its destination, and each
 //!   answer its server.
 //! - Each forwarded request has an idempotency key: its client's, or one drawn here. So a request
 //!   that may have been executed by the leader can be executed here, and has one effect.

@@ -1,5 +1,5 @@
-//! What an orchestrator asks: is the process alive, will it serve, and how is it doing? Without
-//! version and without authentication, so the answers hold nothing that is anybody's.
+//! Health endpoints for an orchestrator: is the process alive, will it serve, and how is it doing?
+//! Without version and without authentication, so the answers hold nothing that is anybody's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ async fn peer(State(health): State<Health>) -> Response {
     answer(StatusCode::OK, json!({ "server": leadership::name(&health.app) }))
 }
 
-/// What is at any other path of a listener for operators.
+/// The answer at any other path of a listener for operators.
 pub async fn not_found() -> Response {
     let message = "the operator's endpoints are /healthz, /readyz and /metrics";
     let body = json!({ "status": 404, "code": "NOT_FOUND", "message": message });

@@ -7,8 +7,8 @@ use service::{App, jobs};
 use store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
-/// The longest sleep: timers that another process has set, such as an operator's command, are
-/// found within it, and a duty that another server has left is taken up.
+/// The longest sleep: timers that another process has set, such as an operator's command, are found
+/// within it. A lease that another server has left is taken up.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The longest sleep where other servers set timers all the time. A read is one small query.
@@ -24,7 +24,7 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         let is_ours = step.as_ref().map_or(true, |step| step.is_ours);
         let pause = match step {
             Ok(step) if !step.is_ours => SLEEP_MAX,
-            // What failed is due again later; if not even that could be kept, it is due now.
+            // A failed job is due again later; if not even that could be stored, it is due now.
             Ok(step) if step.failed > 0 && step.done == 0 => FAILURE_PAUSE,
             Ok(step) if step.done > 0 || step.more => continue,
             Ok(_) => match until_next(&app).await {

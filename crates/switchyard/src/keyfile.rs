@@ -23,10 +23,10 @@ pub const KEY_BYTES: usize = 32;
 /// The comment of a new file and its one line are a quarter of this.
 const FILE_BYTES_MAX: u64 = 4 * 1024;
 
-/// What a new file says before the key.
+/// The comment before the key in a new file.
 const HEADER: &str = "\
 # The secret key of a Switchyard server. Without it, what the database has sealed is lost: personal
-# data, webhook secrets and API tokens. Keep a copy apart from the database, and show it to nobody.
+# data, webhook secrets and API tokens. Keep a copy apart from the database, and keep it secret.
 ";
 
 /// Base64 as people paste it: with or without its padding.

@@ -219,41 +219,44 @@ impl Target {
     /// Posts an event, if it is of a type that is wanted, and prints what came of it.
     async fn send(&self, event: &RawValue) -> Result<(), Failure> {
         let body = event.get();
-        let told: Told = serde_json::from_str(body)
+        let notification: Notification = serde_json::from_str(body)
             .map_err(|error| Failure::new(format!("the feed has an event of no shape: {error}")))?;
         if !self.events.is_empty()
-            && !EventKind::of_type(&told.kind).is_some_and(|kind| self.events.contains(&kind))
+            && !EventKind::of_type(&notification.kind)
+                .is_some_and(|kind| self.events.contains(&kind))
         {
             return Ok(());
         }
         let mut request = self.client.post(self.url.to_string()).body(body.to_owned());
-        for (name, value) in self.signer.headers_of(&told.id, body.as_bytes(), SystemClock.now()) {
+        for (name, value) in
+            self.signer.headers_of(&notification.id, body.as_bytes(), SystemClock.now())
+        {
             request = request.header(name, value);
         }
         let began = now();
         let answer = match request.send().await {
             Ok(answer) => answer.status().to_string(),
             Err(error) if error.is_timeout() => "no answer in time".to_owned(),
-            Err(error) if error.is_connect() => "nobody listens there".to_owned(),
+            Err(error) if error.is_connect() => "no program listens there".to_owned(),
             Err(_) => "the connection broke".to_owned(),
         };
         let millis = began.elapsed().as_millis();
-        print(&format!("{told}   {answer}   {millis} ms\n"))?;
+        print(&format!("{notification}   {answer}   {millis} ms\n"))?;
         emit(&json!({
-            "event": told.id,
-            "type": told.kind,
-            "timestamp": told.timestamp,
-            "resourceId": told.data.id,
-            "status": told.data.status,
+            "event": notification.id,
+            "type": notification.kind,
+            "timestamp": notification.timestamp,
+            "resourceId": notification.data.id,
+            "status": notification.data.status,
             "answer": answer,
             "millis": u64::try_from(millis).unwrap_or(u64::MAX),
         }))
     }
 }
 
-/// What is shown of an event.
+/// The shown fields of an event.
 #[derive(Deserialize)]
-struct Told {
+struct Notification {
     id: String,
     #[serde(rename = "type")]
     kind: String,
@@ -261,14 +264,14 @@ struct Told {
     data: Subject,
 }
 
-/// What it is about. Invitations have no id that may be shown.
+/// Its subject. Invitations have no id that may be shown.
 #[derive(Deserialize)]
 struct Subject {
     id: Option<String>,
     status: Option<Value>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, kind, timestamp, data } = self;
         write!(f, "{timestamp}   {kind}   {id}")?;

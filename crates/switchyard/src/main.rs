@@ -66,8 +66,8 @@ fn in_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Fai
     result
 }
 
-/// Where the filter of the log is looked up. A command that ends by itself tells what it did on
-/// standard output, so its log has changes and trouble only unless a filter was asked for.
+/// Where the filter of the log is looked up. A command that ends by itself prints its outcome on
+/// standard output. Its log has only changes and trouble, unless a filter was asked for.
 fn log_variable(command: &Command) -> impl Fn(&str) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let is_set = FILTER_VARIABLES.into_iter().any(|name| variable(name).is_some());

@@ -43,7 +43,7 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     if proof.holds() {
         log_change("migrate", &to);
     }
-    print(&told(&proof))?;
+    print(&in_words(&proof))?;
     emit(&described(from, &to, &proof))?;
     if !proof.holds() {
         return Ok(EXIT_FAILURE);
@@ -116,7 +116,7 @@ fn tell(step: Step, resumed_rows: &mut u64, progress: &mut Progress) {
 }
 
 /// The proof for people: every table, the sums of every currency, and whatever differs.
-fn told(proof: &Proof) -> String {
+fn in_words(proof: &Proof) -> String {
     let header = ["table", "rows", "digest of all rows, from", "to", "result"].map(str::to_owned);
     let table = |table: &store::copy::TableProof| {
         [

@@ -26,7 +26,7 @@ use crate::config::{
 use crate::telemetry::log_change;
 use crate::wiring::{self, Opened};
 
-/// What a command has done, for people and for programs.
+/// The outcome of a command, for people and for programs.
 struct Done {
     text: String,
     value: Value,
@@ -169,7 +169,7 @@ fn described(platform: &Platform) -> Value {
     })
 }
 
-/// What a live platform can and cannot do in this release.
+/// Limits of a live platform in this release.
 const LIVE: &str = "
 This release connects live platforms to no payment rail and not to the UMA network. It has
 customers, identities that you decide about, accounts, quotes and payments between accounts of
@@ -411,7 +411,7 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure>
         .await;
     match revoked {
         Ok(()) => Ok(Done {
-            text: format!("revoked {id}: it authenticates nobody any more\n"),
+            text: format!("revoked {id}: it authenticates no request any more\n"),
             value: json!({ "id": id.to_string(), "isRevoked": true }),
             changed: Some(id.to_string()),
         }),

@@ -1,4 +1,4 @@
-//! What a long command tells on standard error while it works.
+//! Progress of a long command on standard error.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use crate::command::is_for_programs;
 use crate::telemetry::say;
 
 /// Often enough to see that it goes on.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+const PRINT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a command has been at work.
+/// The time since a command began.
 pub struct Progress {
     started: Instant,
-    told: Duration,
+    printed: Duration,
 }
 
 impl Progress {
     /// Starts counting.
-    #[expect(clippy::disallowed_methods, reason = "how long a command takes is told, not used")]
+    #[expect(clippy::disallowed_methods, reason = "how long a command takes is printed, not used")]
     pub fn start() -> Self {
-        Self { started: Instant::now(), told: Duration::ZERO }
+        Self { started: Instant::now(), printed: Duration::ZERO }
     }
 
     /// The time since the start.
@@ -28,15 +28,15 @@ impl Progress {
 
     /// Prints the line now.
     pub fn tell(&mut self, line: &str) {
-        self.told = self.elapsed();
+        self.printed = self.elapsed();
         if !is_for_programs() {
             say(line);
         }
     }
 
-    /// Prints the line if nothing was told for a while.
+    /// Prints the line if nothing was printed for a while.
     pub fn tell_sometimes(&mut self, line: impl FnOnce() -> String) {
-        if self.elapsed() - self.told >= TOLD_EVERY {
+        if self.elapsed() - self.printed >= PRINT_INTERVAL {
             self.tell(&line());
         }
     }

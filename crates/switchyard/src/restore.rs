@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
-use crate::copies::{self, Older, checked, told};
+use crate::copies::{self, Older, checked, in_words};
 use crate::files::beside;
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
@@ -53,7 +53,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
          - a token that was revoked after that time is valid again: switchyard token list.\n",
         to = to.display(),
         size = size(bytes),
-        held = told(summary),
+        held = in_words(summary),
         time = seconds(progress.elapsed()),
     );
     if is_bare {

@@ -41,7 +41,7 @@ impl Scratch {
     pub fn new(folder: &Path) -> io::Result<Self> {
         Self::made(folder, |path| {
             watcher(path)
-                .inspect_err(|error| tracing::warn!(%error, "a copy that is killed stays"))
+                .inspect_err(|error| tracing::warn!(%error, "no watcher: a killed copy stays"))
                 .ok()
         })
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_makes_any_more_is_removed_and_what_somebody_makes_stays() {
+    fn leftovers_are_removed_and_folders_in_use_stay() {
         let folder = tempfile::tempdir().unwrap();
         let stale = folder.path().join(".switchyard-copy-abc");
         for ending in ["", "-wal", "-journal"] {

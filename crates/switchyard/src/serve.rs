@@ -18,8 +18,8 @@ use crate::{
     shutdown, telemetry, wiring,
 };
 
-/// A step of the jobs is a request to the rail and a commit, and deliveries end soon. What it does
-/// not finish is due again after the next start.
+/// A step of the jobs is a request to the rail and a commit, and deliveries end soon. Work that it
+/// does not finish is due again after the next start.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time that a platform has to answer, and a commit. Payments whose platform was not heard fail
@@ -77,7 +77,7 @@ pub async fn run_beside(
     let listeners = listeners(options, &app, (listener, admin), routes, &shutdown);
     until_with(shutdown, listeners, app).await;
     wiring::close(opened).await;
-    // What did not end in time may still write until the process has ended.
+    // Loops that did not end in time may still write until the process has ended.
     std::mem::forget(held);
     tracing::info!("stopped");
     Ok(EXIT_OK)
@@ -178,7 +178,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     });
     for served in serving.collect::<Vec<_>>() {
         if let Err(error) = served.await {
-            tracing::error!(%error, "a listener had ended by itself");
+            tracing::error!(%error, "listener ended unexpectedly");
         }
     }
     upkeep.abort();
@@ -199,14 +199,14 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     tokio::join!(leading, finish("approval requests", approvals, ASKING_TIMEOUT));
 }
 
-/// Waits for a loop that was told to stop.
+/// Waits for a loop that was asked to stop.
 async fn finish(name: &str, mut running: JoinHandle<()>, limit: Duration) {
     match tokio::time::timeout(limit, &mut running).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, name, "a loop had ended by itself"),
+        Ok(Err(error)) => tracing::error!(%error, name, "worker loop ended unexpectedly"),
         Err(_) => {
             running.abort();
-            tracing::warn!(name, "still busy when the time to finish was over");
+            tracing::warn!(name, "worker loop still busy at the deadline of the shutdown");
         }
     }
 }
@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn a_stop_takes_less_time_than_there_is() {
         let Limits { settle_time, drain_timeout, .. } = Limits::default();
-        let duties = (JOBS_TIMEOUT * 2).max(ASKING_TIMEOUT);
-        let all = settle_time + drain_timeout + duties + wiring::CLOSE_TIMEOUT;
+        let jobs = (JOBS_TIMEOUT * 2).max(ASKING_TIMEOUT);
+        let all = settle_time + drain_timeout + jobs + wiring::CLOSE_TIMEOUT;
         assert!(all + Duration::from_secs(1) < KILLED_AFTER, "{all:?}");
     }
 }

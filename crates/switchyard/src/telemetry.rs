@@ -1,4 +1,4 @@
-//! What the process tells its operator: a log on standard error, and metrics for Prometheus.
+//! Telemetry for the operator: a log on standard error, and metrics for Prometheus.
 //!
 //! Standard output is kept free for what a command prints, such as new credentials.
 
@@ -23,7 +23,7 @@ pub enum LogFormat {
 /// Variables that hold a filter such as `info,store=debug`; the first that is set decides.
 pub const FILTER_VARIABLES: [&str; 2] = ["SWITCHYARD_LOG", "RUST_LOG"];
 
-/// What is logged unless a variable says otherwise. The migrations tell each of their steps, and
+/// The default log filter. The migrations tell each of their steps, and
 /// what matters of it is in the error when one fails; the same goes for notices of the database.
 const DEFAULT_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 
@@ -40,7 +40,7 @@ pub fn log_change(command: &str, object: &impl std::fmt::Display) {
     tracing::info!(target: AUDIT, command, %object, "operator made a change");
 }
 
-/// What is never logged, whatever a variable says: the driver repeats the values of statements, and
+/// Never logged, whatever a variable says: the driver repeats the values of statements, and
 /// these are customers' data.
 const NEVER: &str = "tokio_postgres::query=info";
 
@@ -83,7 +83,7 @@ pub fn start_log(format: Option<LogFormat>, filter: EnvFilter) {
     };
 }
 
-/// What a metric counts.
+/// The unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.

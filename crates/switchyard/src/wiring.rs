@@ -31,7 +31,7 @@ const IDEMPOTENCY_DAYS: i64 = 30;
 
 const DAY_MILLIS: i64 = 86_400_000;
 
-/// What was queued when the last handle went is some commits, each a few milliseconds.
+/// The queue at the last handle's end is some commits, each of a few milliseconds.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An application on an open database.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::instance::without_variables;
 use testbed::receiver::{Answer, Receiver};
 
 /// Whatever should happen has happened by then, even on a busy machine.
@@ -52,12 +53,8 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 fn switchyard(folder: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
     command.current_dir(folder).args(line.split_whitespace());
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("SWITCHYARD_") || name == "RUST_LOG" {
-            command.env_remove(&*name);
-        }
-    }
+    without_variables(&mut command);
+    command.env_remove("RUST_LOG");
     command
 }
 
@@ -122,7 +119,7 @@ impl Server {
         Self::start_with(switchyard(folder, "--listen 127.0.0.1:0 --log-format json"))
     }
 
-    /// A server whose log nobody can read, and whose address is therefore a given one.
+    /// A server whose log cannot be read, and whose address is therefore a given one.
     #[cfg(target_os = "linux")]
     fn start_unheard(folder: &Path) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -342,13 +339,13 @@ fn the_demo_tells_its_story() {
     let folder = TempDir::new().unwrap();
     let (code, out, err) = run(folder.path(), "demo");
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    let told = "webhook-signature: good   X-Grid-Signature: good";
+    let expected = "webhook-signature: good   X-Grid-Signature: good";
     for part in [
         "\"REJECTED\"",
         "Idempotent-Replayed: true",
         "\"senderUmaAddress\":\"$success.usd@sandbox.uma.money\"",
         "INCOMING_PAYMENT COMPLETED",
-        told,
+        expected,
         "Dr Ada USD",
         " 0 broken",
     ] {
@@ -504,7 +501,7 @@ fn a_second_server_on_the_same_file_is_refused() {
         switchyard(folder.path(), "--listen 127.0.0.1:0 --database-url sqlite://alias.db");
     second.env(key[0], key[1]);
     check_refusal(second, 1, "another server has alias.db");
-    // Nor by a name that nobody can tell from the first, nor when the lock was removed.
+    // Nor by a name that looks like the first, nor when the lock was removed.
     let key = folder.path().join("switchyard.db.key");
     std::fs::hard_link(folder.path().join("switchyard.db"), folder.path().join("twin.db")).unwrap();
     std::fs::copy(&key, folder.path().join("twin.db.key")).unwrap();
@@ -852,7 +849,7 @@ fn every_command_prints_json_for_programs() {
     assert!(one("man .")["files"].as_array().unwrap().len() > 10);
     assert_eq!(one("demo")["complete"], true);
 
-    // What went wrong is told in the same form.
+    // Errors have the same form.
     let refused = |line: &str, code: i32, part: &str| {
         let (exit, out, err) = for_programs(path, line);
         assert_eq!((exit, out.len(), err.len()), (code, 0, 1), "{line}: {out:?} {err:?}");
@@ -946,7 +943,7 @@ fn webhooks_reach_this_machine_only_from_a_server_that_nobody_else_reaches() {
     let shown = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks \
         --webhook-answer-bytes 3";
     let proxied = "--listen 127.0.0.1:0 --public-url https://pay.example.com";
-    for (options, told) in [
+    for (options, expected) in [
         ("--listen 127.0.0.1:0", Some("hello")),
         ("--listen 127.0.0.1:0 --webhook-answer-bytes 0", Some("")),
         (everywhere, None),
@@ -960,7 +957,7 @@ fn webhooks_reach_this_machine_only_from_a_server_that_nobody_else_reaches() {
         let receiver = Receiver::start().unwrap();
         receiver.answer(Answer::status(202).body("hello"));
         let (status, body) = try_out(&server, &server.user(), &receiver);
-        match told {
+        match expected {
             Some(part) => {
                 assert_eq!((status, &body["response_body"]), (200, &json!(part)), "{options}");
             }

@@ -348,7 +348,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
         clients.push(client);
     }
     check_healthy(&server).await;
-    // The server ends although nobody reads, so their connections are gone.
+    // The server ends although no client reads, so their connections are gone.
     assert_eq!(stop(server).await, Drained { abandoned: 0 });
     for client in clients {
         assert!(client.rest().await.len() < 64 * 1024 * 1024);
@@ -688,7 +688,7 @@ async fn a_connection_over_the_cap_takes_the_place_of_one_that_waits() {
 }
 
 #[tokio::test]
-async fn a_connection_for_which_no_other_can_end_is_told_so() {
+async fn a_connection_for_which_no_other_can_end_is_refused() {
     let server = start(Limits { connections_max: 2, ..patient() }).await;
     let mut busy = Vec::new();
     for _ in 0..2 {

@@ -2,7 +2,7 @@
 //!
 //! What the system could not write it may take for written the next time that it is asked. So
 //! nothing is acknowledged after a failed flush, and nothing is done that would need the pages in
-//! question: of the log, whose commit nobody can tell of, or of the database file, for which the
+//! question: of the log, whose commit is uncertain, or of the database file, for which the
 //! log is kept.
 //!
 //! A real server, in which `strace` makes one flush of a file fail. Where that is not installed, or
@@ -40,7 +40,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A new one; none where nobody can be traced.
+    /// A new one; none where no process can be traced.
     fn new() -> Result<Option<Self>> {
         let mut traced = Command::new("strace");
         traced

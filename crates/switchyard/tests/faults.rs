@@ -112,7 +112,7 @@ impl Site {
         Ok(recovery)
     }
 
-    /// Stops the clients and makes sure that all is as they were told.
+    /// Stops the clients and makes sure that all is as they were answered.
     async fn is_right(&self, load: Load) -> Result<Report> {
         load.stop().await?;
         self.recorder.settled().await?;
@@ -122,7 +122,7 @@ impl Site {
     }
 }
 
-/// A session of somebody else.
+/// A session of another program.
 async fn session(database: &Database) -> Result<tokio_postgres::Client> {
     let url = database.url();
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await?;
@@ -135,7 +135,7 @@ async fn session(database: &Database) -> Result<tokio_postgres::Client> {
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()> {
+async fn of_two_servers_the_one_leader_is_killed_again_and_again() -> Result<()> {
     let database = Database::fresh();
     let installation = installation(&database.url());
     let first = installation.start()?;
@@ -145,7 +145,7 @@ async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()
         let sql = "select encode(holder, 'hex') from leases where duty = 'JOBS'";
         Ok(session.query_opt(sql, &[]).await?.map_or_else(String::new, |row| row.get(0)))
     };
-    until("the only server does what is due", async || Ok(!holder().await?.is_empty())).await?;
+    until("the only server leads", async || Ok(!holder().await?.is_empty())).await?;
     let second = installation.start()?;
     let mut site = Site::of(installation, vec![first, second]).await?;
 
@@ -180,64 +180,63 @@ async fn of_two_servers_the_one_at_work_is_killed_again_and_again() -> Result<()
     Ok(())
 }
 
-/// A server that does what is due, and another one through which all clients ask; it passes on what
-/// they want to have changed.
-struct Passing {
-    at_work: Instance,
+/// The leader, and another server that all clients use, which forwards their changing requests.
+struct Forwarding {
+    leader: Instance,
     site: Site,
 }
 
-impl Passing {
+impl Forwarding {
     async fn open(database: &Database) -> Result<Self> {
         let installation = installation(&database.url());
-        let at_work = installation.start()?;
-        Api::new(&[at_work.base()])?.ready().await?;
+        let leader = installation.start()?;
+        Api::new(&[leader.base()])?.ready().await?;
         let has_lease = async || {
             Ok(database.query("select count(*) from leases where address is not null")? == "1")
         };
-        until("the only server does what is due", has_lease).await?;
+        until("the only server leads", has_lease).await?;
         let other = installation.start()?;
         let site = Site::of(installation, vec![other]).await?;
-        Ok(Self { at_work, site })
+        Ok(Self { leader, site })
     }
 
-    /// How many requests were passed on with this outcome.
+    /// How many requests were forwarded with this outcome.
     async fn forwarded(&self, outcome: &str) -> Result<u64> {
         let name = format!("switchyard_forwarded_requests_total{{outcome=\"{outcome}\"}}");
         self.site.metric(&name).await
     }
 
-    /// Waits until clients' changes are passed on.
+    /// Waits until clients' changes are forwarded.
     async fn forwards(&self) -> Result<()> {
         let forwards = async || Ok(self.forwarded("answered").await? > 100);
-        until("what is to be changed is passed on", forwards).await.map(drop)
+        until("changing requests are forwarded", forwards).await.map(drop)
     }
 
-    /// How many requests were carried out by the server that they came to after all.
-    async fn carried_out_here(&self) -> Result<u64> {
+    /// How many requests were executed where they arrived.
+    async fn executed_here(&self) -> Result<u64> {
         Ok(self.forwarded("again").await? + self.forwarded("here").await?)
     }
 }
 
-/// `fail` has something happen to the server at work, under load, and `recover` undoes it. What the
+/// `fail` has something happen to the leader, under load, and `recover` undoes it. What the
 /// clients wait for is how long there is no answer.
-async fn with_the_server_at_work(
+async fn with_a_failing_leader(
     fail: impl FnOnce(&mut Instance) -> Result<()>,
     recover: impl FnOnce(&mut Instance) -> Result<()>,
 ) -> Result<()> {
     let database = Database::fresh();
-    let mut passing = Passing::open(&database).await?;
-    let load = passing.site.load();
-    passing.forwards().await?;
-    fail(&mut passing.at_work)?;
+    let mut forwarding = Forwarding::open(&database).await?;
+    let load = forwarding.site.load();
+    forwarding.forwards().await?;
+    fail(&mut forwarding.leader)?;
     let failed = now();
-    passing.site.recorder.more(20).await?;
+    forwarding.site.recorder.more(20).await?;
     let answered_again = failed.elapsed();
-    recover(&mut passing.at_work)?;
-    passing.site.recorder.more(60).await?;
-    let here = passing.carried_out_here().await?;
-    let report = passing.site.is_right(load).await?;
-    println!("answered again after {answered_again:.1?}, {here} carried out here: {report}");
+    recover(&mut forwarding.leader)?;
+    forwarding.site.recorder.more(60).await?;
+    let here = forwarding.executed_here().await?;
+    let report = forwarding.site.is_right(load).await?;
+    println!("answered again after {answered_again:.1?}, {here} executed here: {report}");
     assert!(answered_again < TAKEN_OVER_WITHIN, "the other server waits for too long");
     assert!(here > 0, "nothing was under way when it happened");
     Ok(())
@@ -245,16 +244,16 @@ async fn with_the_server_at_work(
 
 /// The same with clients who send no idempotency key and never ask again: each is to be answered,
 /// and what it asked for is to be there once.
-async fn without_keys_with_the_server_at_work(
+async fn without_keys_with_a_failing_leader(
     fail: impl FnOnce(&mut Instance) -> Result<()>,
     recover: impl FnOnce(&mut Instance) -> Result<()>,
 ) -> Result<()> {
     let database = Database::fresh();
-    let mut passing = Passing::open(&database).await?;
+    let mut forwarding = Forwarding::open(&database).await?;
     let (made, is_over) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
-        let recorder = Arc::clone(&passing.site.recorder);
+        let recorder = Arc::clone(&forwarding.site.recorder);
         let (made, is_over) = (Arc::clone(&made), Arc::clone(&is_over));
         clients.spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
@@ -263,7 +262,7 @@ async fn without_keys_with_the_server_at_work(
                     Outcome::Known((201, _)) => drop(made.fetch_add(1, Ordering::Relaxed)),
                     // It was not made, and the count below shows whether that is true.
                     Outcome::Unavailable(503) => pause().await,
-                    outcome => anyhow::bail!("nobody knows what became of it: {outcome:?}"),
+                    outcome => anyhow::bail!("its outcome is unknown: {outcome:?}"),
                 }
             }
             Ok(())
@@ -273,43 +272,43 @@ async fn without_keys_with_the_server_at_work(
         let enough = made.load(Ordering::Relaxed) + more;
         until("payments are made", async || Ok(made.load(Ordering::Relaxed) >= enough)).await
     };
-    passing.forwards().await?;
-    fail(&mut passing.at_work)?;
+    forwarding.forwards().await?;
+    fail(&mut forwarding.leader)?;
     let answered_again = more(20).await?;
-    recover(&mut passing.at_work)?;
+    recover(&mut forwarding.leader)?;
     more(60).await?;
-    let here = passing.carried_out_here().await?;
+    let here = forwarding.executed_here().await?;
     is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = clients.join_next().await {
         ended.context("a client panicked")??;
     }
-    println!("answered again after {answered_again:.1?}, {here} carried out here");
+    println!("answered again after {answered_again:.1?}, {here} executed here");
     assert!(here > 0, "nothing was under way when it happened");
-    let recorder = &passing.site.recorder;
+    let recorder = &forwarding.site.recorder;
     recorder.settled().await?;
     let found = recorder.api().total("/transactions?type=OUTGOING&").await?;
     assert_eq!(found, made.load(Ordering::Relaxed), "what is there and what was answered");
-    passing.site.installation.verify()
+    forwarding.site.installation.verify()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_passed_on_to_a_server_that_is_killed_is_answered_all_the_same() -> Result<()> {
-    with_the_server_at_work(Instance::kill, Instance::resume).await
+    with_a_failing_leader(Instance::kill, Instance::resume).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_passed_on_to_a_server_that_hangs_is_answered_all_the_same() -> Result<()> {
-    with_the_server_at_work(|server| server.freeze(), |server| server.thaw()).await
+    with_a_failing_leader(|server| server.freeze(), |server| server.thaw()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_passed_on_without_a_key_to_a_server_that_is_killed_is_made_once() -> Result<()> {
-    without_keys_with_the_server_at_work(Instance::kill, Instance::resume).await
+    without_keys_with_a_failing_leader(Instance::kill, Instance::resume).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_passed_on_without_a_key_to_a_server_that_hangs_is_made_once() -> Result<()> {
-    without_keys_with_the_server_at_work(|server| server.freeze(), |server| server.thaw()).await
+    without_keys_with_a_failing_leader(|server| server.freeze(), |server| server.thaw()).await
 }
 
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::During, Moment::After];
@@ -394,7 +393,7 @@ async fn a_database_that_is_killed_and_restarted_under_load_keeps_every_promise(
 /// state of a server is left out.
 const FROZEN_ON: Duration = Duration::from_secs(9);
 
-/// A request that is turned away costs nobody anything, but for the processor.
+/// A request that is turned away costs nothing but processor time.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Shorter than any deadline: one that takes longer has waited for the database.
@@ -435,7 +434,7 @@ async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Resu
         let asked = now();
         let outcome = site.recorder.api().ask(&probe).await;
         refusals.push(asked.elapsed());
-        assert_eq!(outcome, Outcome::Unavailable(503), "nobody can know");
+        assert_eq!(outcome, Outcome::Unavailable(503), "the outcome is uncertain");
         let asked = now();
         let read = site.recorder.api().get("/transactions?limit=1").await;
         refusals.push(asked.elapsed());
@@ -487,7 +486,7 @@ async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()>
     });
     until("a commit is cut", async || Ok(cuts(proxy.counts(), Moment::After) > before)).await?;
     proxy.set(Traffic::Held);
-    assert_eq!(answered.await?, Outcome::Unavailable(503), "nobody can know");
+    assert_eq!(answered.await?, Outcome::Unavailable(503), "the outcome is uncertain");
     let waited = asked.elapsed();
 
     proxy.set(Traffic::Flows);
@@ -523,7 +522,7 @@ impl Rival {
         Ok(self.session.batch_execute(sql).await?)
     }
 
-    /// Whether somebody waits for what it holds.
+    /// Whether another session waits for its locks.
     async fn is_waited_for(&self) -> Result<bool> {
         let sql = "select exists (select from pg_locks where not granted)";
         Ok(self.session.query_one(sql, &[]).await?.get(0))
@@ -550,7 +549,7 @@ async fn a_storm_of_deadlocks_ends_in_answers_and_never_in_a_loop() -> Result<()
     let conflicts = async || site.metric("switchyard_commit_conflicts_total").await;
     let rival = Rival::new(&database).await?;
 
-    // As often as it is tried, until the client is told to come back.
+    // As often as it is tried, until the client is asked to come back.
     let probe = site.recorder.transfer("against a wall".to_owned());
     rival.hold_rows().await?;
     let start = now();
@@ -691,7 +690,7 @@ async fn failing_over_to_a_standby_that_fell_behind_loses_only_what_it_never_had
         site.recorder.answered()
     );
     let unnamed: Vec<_> = vanished.difference(&named).collect();
-    assert!(unnamed.is_empty(), "gone, and nobody was told: {unnamed:?}");
+    assert!(unnamed.is_empty(), "gone, and not logged: {unnamed:?}");
     let there = site.recorder.api().ids("/transactions?").await?;
     let wrong: Vec<_> = named.intersection(&there).collect();
     assert!(wrong.is_empty(), "there, and named as missing: {wrong:?}");

@@ -371,7 +371,7 @@ fn what_is_not_http_is_refused_in_the_shape_of_errors() {
     );
     let rotate = head.replace("/customers", "/webhooks/keys/rotate");
     let refused = [
-        // The key is not changed: a body that nobody needs is read before.
+        // The key is not changed: a body that is not needed is read before.
         format!("{rotate}zz\r\n{{}}\r\n0\r\n\r\n"),
         format!("{head}2\n{{}}\r\n0\r\n\r\n"),
         format!("{head}2\r\n{{}}0\r\n\r\n"),

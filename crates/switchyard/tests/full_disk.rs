@@ -134,7 +134,7 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
         disk.fill()?;
         within_deadline("it is not ready", &is_unready).await?;
         let mut probes = Vec::new();
-        // Nobody can tell for how long the log has room for one more.
+        // How long the log has room for one more is unknown.
         let is_refused = async || {
             let probe = recorder.transfer(format!("probe {round} {}", probes.len()));
             let outcome = recorder.api().ask(&probe).await;
@@ -153,7 +153,7 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
     load.stop().await?;
     recorder.settled().await?;
     let report = recorder.check().await?;
-    ensure!(report.unavailable > 0, "nobody was refused anything: {report}");
+    ensure!(report.unavailable > 0, "no request was refused: {report}");
     server.kill()?;
     installation.verify()?;
     println!("a full disk, {ROUNDS} times: {report}");

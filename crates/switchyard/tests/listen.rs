@@ -128,15 +128,15 @@ async fn events_arrive_in_order_with_their_bytes_and_signatures() {
     let received = receiver.received();
     let bodies = received.iter().map(|it| serde_json::from_slice(&it.body).unwrap());
     let events: Vec<Value> = bodies.collect();
-    let is_told = |id: &str, status: &str| {
+    let is_notified = |id: &str, status: &str| {
         events.iter().position(|it| it["data"]["id"] == id && it["data"]["status"] == status)
     };
-    assert_eq!(is_told(&earlier, "PENDING"), None, "it was over before it began");
+    assert_eq!(is_notified(&earlier, "PENDING"), None, "it was over before it began");
     let feed = world.api.get("/events?limit=100").await.unwrap();
     let (mut cases, mut before) = (Cases::default(), None);
     for (status, line) in ["PENDING", "PROCESSING", "COMPLETED"].into_iter().zip(&lines) {
         let line = line.lines().last().unwrap();
-        let at = is_told(&payment, status).unwrap();
+        let at = is_notified(&payment, status).unwrap();
         assert!(before < Some(at), "{status} came too early: {events:#?}");
         before = Some(at);
         let (event, received) = (&events[at], &received[at]);
@@ -160,8 +160,8 @@ async fn neither_a_receiver_nor_a_server_that_goes_away_ends_it() {
     let mut listener = Listener::start(&world.server, &receiver.url("/"), &[]);
     listener.until("Waiting for events");
     receiver.kill();
-    let payment = world.pay("nobody is there").await;
-    assert!(listener.until("COMPLETED").contains("nobody listens there"));
+    let payment = world.pay("not listening").await;
+    assert!(listener.until("COMPLETED").contains("no program listens there"));
     receiver.resume().unwrap();
 
     world.server.kill().unwrap();
@@ -173,16 +173,16 @@ async fn neither_a_receiver_nor_a_server_that_goes_away_ends_it() {
     let other = world.pay("everybody is there again").await;
     assert!(listener.until("COMPLETED").contains("the connection broke"));
     let received = receiver.received();
-    let told = |id: &str| {
+    let notified = |id: &str| {
         let of = received.iter().filter(|it| String::from_utf8_lossy(&it.body).contains(id));
         of.count()
     };
-    assert_eq!((told(&payment), told(&other)), (0, 3), "each is sent once");
+    assert_eq!((notified(&payment), notified(&other)), (0, 3), "each is sent once");
     assert_eq!(listener.interrupt(), Some(0));
 }
 
 #[tokio::test]
-async fn who_may_not_see_the_events_is_told() {
+async fn who_may_not_see_the_events_is_refused() {
     let world = World::new().await;
     let listen = |id: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
@@ -200,7 +200,7 @@ async fn who_may_not_see_the_events_is_told() {
     let (code, said) = listen("");
     assert_eq!(code, Some(2));
     assert!(said.contains("Set SWITCHYARD_CLIENT_ID"), "{said}");
-    let (code, said) = listen("somebody-else");
+    let (code, said) = listen("another");
     assert_eq!(code, Some(1));
     assert!(said.contains("401"), "{said}");
 }

@@ -45,7 +45,7 @@ impl Place {
         Installation::new(env!("CARGO_BIN_EXE_switchyard"), &url).with("SWITCHYARD_KEY_FILE", &key)
     }
 
-    /// Serves the database with clients at work.
+    /// Serves the database with clients that pay.
     async fn served(&self, name: &str) -> Result<(Instance, Arc<Recorder>)> {
         let server = self.installation(name).start()?;
         let api = Api::new(&[server.base()])?;
@@ -68,11 +68,7 @@ impl Place {
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
         command.current_dir(self.folder.path()).args(line.split_whitespace());
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SWITCHYARD_") {
-                command.env_remove(&name);
-            }
-        }
+        without_variables(&mut command);
         command.env("SWITCHYARD_KEY_FILE", "the.key");
         command
     }
@@ -107,16 +103,16 @@ impl Place {
 }
 
 /// The transaction that an answer tells of.
-fn told_of((_, bytes): &Answer) -> Result<Option<Vec<u8>>> {
+fn transaction_in((_, bytes): &Answer) -> Result<Option<Vec<u8>>> {
     let body: Value = serde_json::from_slice(bytes)?;
     let ids = [&body["id"], &body["transactionId"]];
     let id = ids.into_iter().find_map(|id| id.as_str()?.strip_prefix("Transaction:"));
     Ok(id.map(|id| hex::decode(id.replace('-', ""))).transpose()?)
 }
 
-/// The transactions that clients were told of.
+/// The transactions that clients have answers about.
 fn answered(recorder: &Recorder) -> Result<BTreeSet<Vec<u8>>> {
-    let ids = recorder.known().into_iter().map(|(_, answer)| told_of(&answer));
+    let ids = recorder.known().into_iter().map(|(_, answer)| transaction_in(&answer));
     ids.filter_map(Result::transpose).collect()
 }
 
@@ -154,7 +150,7 @@ async fn every_backup_under_load_is_sound_and_holds_all_that_was_answered_before
     let kept = held(&place.path("live.db"))?;
     for number in 0..BACKUPS {
         let copied = held(&place.path(&format!("backup-{number}.db")))?;
-        ensure!(kept.is_superset(&copied), "backup-{number}.db holds what nobody knows");
+        ensure!(kept.is_superset(&copied), "backup-{number}.db holds unknown payments");
     }
     let again = "backup --database-url sqlite://live.db --to backup-0.db";
     place.refused(again, 1, "backup-0.db is there already and is never written over")?;
@@ -232,7 +228,7 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
         let Outcome::Known(now) = api.ask(&ask).await else {
             anyhow::bail!("no answer to {}", ask.key);
         };
-        let is_kept = told_of(&answer)?.is_some_and(|id| kept.contains(&id));
+        let is_kept = transaction_in(&answer)?.is_some_and(|id| kept.contains(&id));
         if ask.path.ends_with("/execute") {
             // It may have come after the backup, on a quote that came before.
             continue;
@@ -291,7 +287,8 @@ async fn a_copy_of_a_live_file_without_its_log_is_not_taken_for_a_backup() -> Re
     place.refused("verify --database-url sqlite://torn.db", 1, "BROKEN")?;
     place.refused(&restore.replace("early.db", "torn.db"), 1, "is not sound")?;
 
-    // A file that lacks its log and is sound is one of an earlier time: nobody can tell.
+    // A file that lacks its log and is sound may be one of an earlier time: that cannot be
+    // detected.
     let out = place.done(&restore.replace("early.db", "whole.db"))?;
     ensure!(out.contains("is not from switchyard backup"), "{out}");
     ensure!(!place.names()?.iter().any(|name| name.starts_with(".switchyard")), "left behind");

@@ -35,8 +35,8 @@ impl World {
     /// An event that was delivered just now.
     async fn delivery(&self, key: &str) -> Received {
         self.receiver.take();
-        let told = self.post("/webhooks/test", key).await;
-        assert_eq!(told["response_status"], 200);
+        let tried = self.post("/webhooks/test", key).await;
+        assert_eq!(tried["response_status"], 200);
         self.receiver.wait_for(1).await.unwrap().remove(0)
     }
 }
@@ -57,7 +57,7 @@ async fn users_find_deliveries_signed_and_everything_else_not() {
     let world = World { api, receiver: Receiver::start().unwrap() };
     let endpoint = json!({ "webhookEndpoint": world.receiver.url("/hooks") });
     world.api.change("/config", endpoint).await.unwrap();
-    // It is told that it was set.
+    // It gets an event that it was set.
     world.receiver.wait_for(1).await.unwrap();
 
     let first = world.api.get("/webhooks/keys").await.unwrap();

@@ -43,7 +43,7 @@ pub fn without_variables(command: &mut Command) {
     }
 }
 
-/// What all processes of one installation have in common.
+/// The common part of all processes of one installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
     binary: PathBuf,

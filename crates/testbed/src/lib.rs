@@ -1,4 +1,4 @@
-//! What tests and measurements stand on: a real PostgreSQL, and ways to break it.
+//! The base of tests and measurements: a real PostgreSQL, and ways to break it.
 //!
 //! [`postgres`] starts clusters of its own and makes a fresh database for each test; it can kill,
 //! freeze, restart, replicate and fail over what it started. [`proxy`] stands between a client and
@@ -8,7 +8,7 @@
 //! what users of ours have in other languages.
 //!
 //! It knows no other crate of ours, and no crate needs it to run: only tests, measurements and the
-//! tasks of the repository do. What cannot be done here is said in an error with the output of the
+//! tasks of the repository do. A step that fails is an error with the output of the
 //! program that refused; nothing is skipped because a program is missing.
 
 pub mod postgres;

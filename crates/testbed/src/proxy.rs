@@ -29,7 +29,7 @@ use crate::postgres::Server;
 /// How long the port may take to be closed or opened; it takes as long as a thread needs to run.
 const PORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What happens to connections.
+/// The fault of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Everything passes.
@@ -37,7 +37,7 @@ pub enum Traffic {
     /// New connections are refused; those that are open go on until they are [cut](Proxy::cut).
     Refused,
     /// New connections are accepted and open ones stay open, but nothing passes, as when a network
-    /// falls apart. What was sent passes when traffic flows again.
+    /// falls apart. Sent bytes pass when traffic flows again.
     Held,
 }
 
@@ -67,7 +67,7 @@ pub enum Chosen {
     },
 }
 
-/// What has happened so far.
+/// Counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections that were forwarded to a server.
@@ -171,7 +171,7 @@ impl Proxy {
         self.shared.state().plan = None;
     }
 
-    /// What has happened so far.
+    /// Counts so far.
     pub fn counts(&self) -> Counts {
         self.shared.state().counts
     }
@@ -186,7 +186,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What the handle and all connections know.
+/// State that the handle and all connections share.
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,

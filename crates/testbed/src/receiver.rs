@@ -2,7 +2,7 @@
 //! says, and can be killed and started again at the same address.
 //!
 //! It runs on a thread of its own, so a test may block, and a test whose clock stands still is
-//! answered. What it has kept outlives a kill, as the memory of the test does.
+//! answered. Its memory outlives a kill, as the memory of the test does.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -149,7 +149,7 @@ impl Receiver {
         self.shared.kept().rule = Rule(Arc::new(rule));
     }
 
-    /// Answers what is held now. What is held later waits for the next release.
+    /// Answers the held requests. Later ones wait for the next release.
     pub fn release(&self) {
         self.shared.released.send_modify(|times| *times += 1);
     }
@@ -172,7 +172,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// What has come and was not [taken](Self::take), oldest first.
+    /// Requests that have come and were not [taken](Self::take), oldest first.
     pub fn received(&self) -> Vec<Received> {
         self.shared.kept().requests.clone()
     }
@@ -198,7 +198,7 @@ impl Receiver {
     pub async fn wait_for(&self, count: usize) -> Result<Vec<Received>> {
         let mut counted = self.shared.count.subscribe();
         let enough = counted.wait_for(|come| *come >= count);
-        // What is borrowed from the channel keeps the receiver from counting: it must not outlive
+        // A borrow from the channel keeps the receiver from counting: it must not outlive
         // this statement, as what comes next waits for the receiver.
         let waited = tokio::time::timeout(COME_WITHIN, enough).await.map(|come| come.map(drop));
         match waited {
@@ -249,7 +249,7 @@ impl Drop for Running {
     }
 }
 
-/// What the handle and all connections know.
+/// State that the handle and all connections share.
 #[derive(Debug, Default)]
 struct Shared {
     kept: Mutex<Kept>,

@@ -53,7 +53,7 @@ const TRANSFERRED: i64 = 7;
 /// US cents of one quote.
 const QUOTED: i64 = 500;
 
-/// What all clients know: each ask and, once it is known, its answer.
+/// The knowledge of all clients: each ask and, once it is known, its answer.
 #[derive(Debug)]
 pub struct Recorder {
     api: Api,
@@ -347,7 +347,7 @@ async fn client(recorder: Arc<Recorder>, client_number: usize) -> Result<()> {
     Ok(())
 }
 
-/// What must be there, computed from the answers alone.
+/// The expected records, computed from the answers alone.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Model {
     transfers: i64,
@@ -383,7 +383,7 @@ fn known<'a>(ask: &Ask, answer: Option<&'a Answer>) -> Result<&'a Answer> {
     answer.with_context(|| format!("unknown outcome of {}", ask.key))
 }
 
-/// What a run was, once everything in it was found to be right.
+/// A run in which everything was found to be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Changes that were asked for; each is known.

@@ -171,7 +171,7 @@ async fn no_redirect_is_followed_and_a_long_answer_is_cut() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_or_is_not_there_is_told_apart() {
+async fn who_does_not_answer_or_is_not_there_is_distinguished() {
     let client = GuardedClient::default();
     let mut receiver = Receiver::start().expect("a receiver");
     let url = receiver.url("/");

@@ -1,6 +1,6 @@
 //! The rails of the sandbox but Lightning: no network, no memory, no chance.
 //!
-//! What it answers follows from the order, the table of scenarios and the time alone, so a restart
+//! Its answers follow from the order, the table of scenarios and the time alone, so a restart
 //! changes nothing and a test can be repeated. [`markdown`] prints what steers it.
 
 use std::future::ready;
@@ -19,7 +19,7 @@ use ports::rails::Leg;
 use super::lightning::invoice;
 use super::scenarios::{self, AccountState, Tables};
 
-/// How long an order takes to settle unless somebody configures it: long enough that a client sees
+/// How long an order takes to settle unless it is configured: long enough that a client sees
 /// in its first answers that payments take time, and well within the second in which the sandbox
 /// promises completion.
 pub const SETTLES_AFTER_MILLIS: i64 = 200;
@@ -56,7 +56,7 @@ impl PaymentRail for SandboxRail {
         (leg.rail != Rail::Lightning).then_some(AMOUNT_MAX)
     }
 
-    /// What these networks took on a quiet day; the same every day.
+    /// Fees of these networks on a quiet day; the same every day.
     fn network_fee(&self, rail: Rail) -> Option<NetworkFee> {
         let fee = |amount, asset| Some(NetworkFee { amount, asset });
         match rail {
@@ -169,7 +169,7 @@ fn report(inquiry: &AccountInquiry, now: Timestamp) -> Result<AccountReport, NoR
     Ok(AccountReport { status, verification, holder_name, ask_again_at })
 }
 
-/// What steers the sandbox, in Markdown, for documents.
+/// The table of scenarios in Markdown, for documents.
 pub fn markdown() -> String {
     "# Steering the sandbox\n\n\
      Written from `crates/adapters/src/rails/scenarios/builtin.toml`.\n\n"
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(ask(rail, &with("003", Cause::Transfer), 0), failed);
         let refusal = answer_of(rail.check(&with("555", Cause::Quote)));
         assert_eq!(refusal, Err(RailFailure::InsufficientFunds));
-        // What this program cannot read does not change anything.
+        // An unreadable setting does not change anything.
         let unread = Instruction { settings: Some("x".into()), ..with("789", Cause::Transfer) };
         assert_eq!(ask(rail, &unread, 0), pending(SETTLES_AFTER_MILLIS));
     }
@@ -393,9 +393,9 @@ mod tests {
         assert_eq!(at("pending.long.usd", 359_999), pending(360_000));
         assert_eq!(at("pending.long.usd", 360_000), RailAnswer::Settled);
         assert_eq!(at("fail.compliance.usd", 0), RailAnswer::Refused);
-        let nobody = RailAnswer::Failed(RailFailure::AccountInvalid);
-        assert_eq!(at("non.existent.usd", 0), nobody);
-        assert_eq!(paid("$success.usd@elsewhere.test", 0), nobody);
-        assert_eq!(paid("$fail.compliance.usd@elsewhere.test", 0), nobody);
+        let unknown = RailAnswer::Failed(RailFailure::AccountInvalid);
+        assert_eq!(at("non.existent.usd", 0), unknown);
+        assert_eq!(paid("$success.usd@elsewhere.test", 0), unknown);
+        assert_eq!(paid("$fail.compliance.usd@elsewhere.test", 0), unknown);
     }
 }

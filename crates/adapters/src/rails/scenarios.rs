@@ -1,11 +1,11 @@
 //! Scenarios: what becomes of payments and accounts where no money is real, as a table.
 //!
-//! A row says what it fits, the last characters of an account's number, the user of a UMA address
-//! or an amount, and the states that follow, each with how long it lasts. The built-in table is
+//! A row has a condition: the last characters of an account's number, the user of a UMA address or
+//! an amount. It lists the states that follow, each with how long it lasts. The built-in table is
 //! contract 6.18; an operator puts rows of one platform before it. The first row that fits decides.
 //!
-//! Guarantee: a table that was read has an end for every payment, and nothing in it depends on
-//! anything but the order or the account, and the time. `markdown` prints the built-in one.
+//! Guarantee: a table that was read has an end for every payment. It depends only on the order or
+//! the account, and the time. `markdown` prints the built-in one.
 
 mod page;
 mod rows;
@@ -39,7 +39,7 @@ pub struct Scenarios {
 #[error("{0}")]
 pub struct ScenarioError(String);
 
-/// What becomes of a payment.
+/// The path of a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Payment {
     suffix: Option<String>,
@@ -72,7 +72,7 @@ enum Wait {
 enum End {
     /// The money has moved.
     Settled,
-    /// The money has moved, and comes back later. What is pulled in does not.
+    /// The money has moved, and comes back later. Money that is pulled in does not.
     Returned { after_millis: i64 },
     /// The receiving side said no.
     Refused,
@@ -82,12 +82,12 @@ enum End {
     NotTaken(RailFailure),
 }
 
-/// What an order that no row fits does.
+/// The path of an order that no row fits.
 const SUCCEEDS: PaymentPath =
     PaymentPath { pending: Wait::Usual, end: End::Settled, code: None, text: None };
 
-/// What an order to or from nobody does.
-const NOBODY: PaymentPath = PaymentPath {
+/// An order to or from a party that does not exist.
+const NO_SUCH_PARTY: PaymentPath = PaymentPath {
     pending: Wait::Millis(0),
     end: End::Failed(RailFailure::AccountInvalid),
     code: None,
@@ -95,7 +95,7 @@ const NOBODY: PaymentPath = PaymentPath {
 };
 
 impl PaymentPath {
-    /// What the rail says about an order that was first due at `order.since`.
+    /// The rail's answer to an order that was first due at `order.since`.
     fn reply(&self, order: &Instruction, usual_millis: i64, now: Timestamp) -> RailReply {
         let answer = self.answer(order, usual_millis, now);
         let is_last = match answer {
@@ -167,7 +167,7 @@ impl Payment {
     }
 }
 
-/// What becomes of an account.
+/// The path of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     suffix: String,
@@ -179,7 +179,7 @@ struct Account {
 enum AccountPath {
     /// There is no such account.
     Unknown,
-    /// Nobody answers.
+    /// There is no answer.
     Fails,
     /// Each for so many milliseconds, then the last one.
     Known { first: Vec<(AccountState, i64)>, last: AccountState },
@@ -192,7 +192,7 @@ pub(super) struct AccountState {
     pub(super) verification: Verification,
 }
 
-/// What an account that no row fits is.
+/// The state of an account that no row fits.
 const USABLE: AccountState =
     AccountState { status: Status::Active, verification: Verification::Matched };
 
@@ -276,13 +276,13 @@ impl Tables {
 
     fn path(&self, order: &Instruction) -> PaymentPath {
         let usual = match &order.party {
-            Party::Uma { address, .. } if !is_known(address) => NOBODY,
+            Party::Uma { address, .. } if !is_known(address) => NO_SUCH_PARTY,
             Party::Uma { .. } | Party::Account(_) => SUCCEEDS,
         };
         self.each().find_map(|table| table.payment(order)).unwrap_or(usual)
     }
 
-    /// What the rail says about an order.
+    /// The rail's answer to an order.
     pub(super) fn reply(&self, order: &Instruction, usual: i64, now: Timestamp) -> RailReply {
         self.path(order).reply(order, usual, now)
     }

@@ -9,22 +9,22 @@
 //! }
 //! ```
 //!
-//! `usdPerUnit` is what one whole unit of a currency is worth in US dollars, and `fixedFee` what a
-//! payment that sends the currency costs, in its smallest unit. A corridor matches a payment that
-//! sends `from` and delivers `to`; leaving one of them out means any currency. The first match
-//! that says something about a field decides it. A payment within one currency costs nothing
-//! unless a corridor names that currency on both sides.
+//! `usdPerUnit` is the value of one whole unit of a currency in US dollars, and `fixedFee` the fee
+//! of a payment that sends it, in its smallest unit. A corridor matches a payment that sends `from`
+//! and delivers `to`; leaving one of them out means any currency. The first match that says
+//! something about a field decides it. A payment within one currency costs nothing unless a
+//! corridor names that currency on both sides.
 //!
-//! Everything may be left out: the built-in table (`builtin.json` beside this file) then holds,
-//! and its corridors come after those of the file. The built-in table has the currencies that a
-//! rail moves and the 40 that are traded most, by the turnover that the Bank for International
-//! Settlements surveys every three years (rpfx22, without those that the euro has replaced). A file
-//! can name any other currency of ISO 4217, with both its price and its fee: then it can be held
-//! and quoted too. Rates are decimals in quotes, because a number
-//! without quotes is a float to most programs that write JSON.
+//! Everything may be left out: the built-in table (`builtin.json` beside this file) then holds, and
+//! its corridors come after those of the file. The built-in table has the currencies that a rail
+//! moves and the 40 that are traded most. The Bank for International Settlements surveys their
+//! turnover every three years (rpfx22; those that the euro has replaced are left out). A file can
+//! name any other currency of ISO 4217, with both its price and its fee: then it can be held and
+//! quoted too. Rates are decimals in quotes, because a number without quotes is a float to most
+//! programs that write JSON.
 //!
 //! Guarantee: whatever a table allows is a valid rate with valid fees in every pair of its
-//! currencies. That is checked once, when the table is read.
+//! currencies. This is checked once, when the table is read.
 
 mod price_table;
 

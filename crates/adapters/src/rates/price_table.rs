@@ -21,8 +21,8 @@ use serde_json::Value;
 const FILE_BYTES_MAX: u64 = 1_000_000;
 /// More than every pair of the built-in currencies that a rail moves.
 const CORRIDORS_MAX: usize = 1_000;
-/// A unit is worth at least a billionth of a dollar and at most a billion dollars, so that the
-/// quotient of two prices keeps the digits that a rate shows.
+/// A unit is worth a billionth of a dollar to a billion dollars. The quotient of two prices then
+/// keeps the digits that a rate shows.
 const USD_PER_UNIT_MAX: Decimal = Decimal::from_parts(1_000_000_000, 0, 0, false, 0);
 const USD_PER_UNIT_MIN: Decimal = Decimal::from_parts(1, 0, 0, false, 9);
 /// Decimal places of a spread at most, as of a variable fee: a hundredth of a basis point.
@@ -40,7 +40,7 @@ pub struct RatesError {
     problem: String,
 }
 
-/// What is wrong, without where the table came from.
+/// The fault, without the table's origin.
 #[derive(Debug)]
 pub(super) struct Problem(String);
 
@@ -76,14 +76,14 @@ pub(super) struct PriceTable {
     overrides: Vec<Override>,
 }
 
-/// What one currency is worth and costs.
+/// Rate and fees of one currency.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asset {
     pub(super) usd_per_unit: Decimal,
     fixed_fee_minor: i64,
 }
 
-/// What some corridors cost instead.
+/// Fees of some corridors instead.
 #[derive(Debug, Clone, Copy)]
 struct Override {
     from: Option<Currency>,
@@ -140,8 +140,8 @@ pub(super) fn read_file(path: &Path) -> Result<String, Problem> {
 }
 
 impl PriceTable {
-    /// Reads a table. What the text leaves out is as in the table `below`; without one, nothing
-    /// may be left out but corridors.
+    /// Reads a table. Fields that the text leaves out are as in the table `below`; without one,
+    /// nothing may be left out but corridors.
     pub(super) fn read(text: &str, below: Option<&Self>) -> Result<Self, Problem> {
         let document: Document =
             serde_json::from_str(text).map_err(|error| Problem(error.to_string()))?;
@@ -173,7 +173,7 @@ impl PriceTable {
         self.assets.get(&currency)
     }
 
-    /// What a corridor costs.
+    /// The price of a corridor.
     pub(super) fn terms(&self, sending: Currency, receiving: Currency) -> CorridorTerms {
         let within_one = sending == receiving;
         let matching = || {

@@ -1,8 +1,8 @@
 //! The institutions of the sandbox: no network, no memory, no chance.
 //!
-//! Every host `sandbox.*uma.money` gives out the addresses of one table, `ADDRESSES`; there is
-//! no other host. What each does when it is looked up and asked for an invoice is data, and what
-//! becomes of payments is a table of scenarios; [`markdown`] prints both for people.
+//! Every host `sandbox.*uma.money` gives out the addresses of one table, `ADDRESSES`; there is no
+//! other host. Its answers to lookups and pay requests are data, and the path of payments is a
+//! table of scenarios; [`markdown`] prints both for people.
 
 use std::fmt::Write as _;
 use std::future::ready;
@@ -34,14 +34,14 @@ const RECEIVED_MAX: i64 = 1_000_000_000;
 /// that the quote's own time decides.
 const INVOICE_LIFETIME_MILLIS: i64 = 3_600_000;
 
-/// What every institution of the sandbox asks about a payer, and does not insist on.
+/// Optional facts about a payer that every institution of the sandbox asks for.
 const WANTED: &[CounterpartyField] = &[
     CounterpartyField { name: "FULL_NAME", mandatory: false },
     CounterpartyField { name: "BIRTH_DATE", mandatory: false },
     CounterpartyField { name: "NATIONALITY", mandatory: false },
 ];
 
-/// What an institution asks that has to know who pays.
+/// Facts that an institution with strict rules asks for.
 const DEMANDED: &[CounterpartyField] = &[
     CounterpartyField { name: "FULL_NAME", mandatory: true },
     CounterpartyField { name: "BIRTH_DATE", mandatory: true },
@@ -54,9 +54,9 @@ struct Address {
     user: &'static str,
     /// The currency in which it is paid.
     currency: &'static str,
-    /// What it says about itself.
+    /// Its facts about itself.
     answer: Result<&'static [CounterpartyField], PeerFailure>,
-    /// What it answers to a pay request: its fee, in smallest units.
+    /// Its fee in the answer to a pay request, in smallest units.
     invoice: Result<i64, PeerFailure>,
 }
 
@@ -144,7 +144,7 @@ impl SandboxPeer {
         Self { rates }
     }
 
-    /// What an address says about itself.
+    /// The facts of an address about itself.
     fn answer(&self, address: &UmaAddress, now: Timestamp) -> Result<Payee, PeerFailure> {
         if address.domain() == BLOCKED {
             return Err(PeerFailure::NotAllowed);
@@ -155,8 +155,8 @@ impl SandboxPeer {
         Ok(Payee { offers: vec![offer], payer_fields, callback: row.user.to_owned() })
     }
 
-    /// What a pay request gives. The invoice names what it is for, so that it is the same however
-    /// often it is asked for.
+    /// The answer to a pay request. The invoice names what it is for, so that it is the same
+    /// however often it is asked for.
     fn invoice(&self, request: &PayRequest, now: Timestamp) -> Result<Invoice, PeerFailure> {
         let mut rows = ADDRESSES.iter();
         let row = rows.find(|row| row.user == request.callback);
@@ -199,7 +199,7 @@ impl SandboxPeer {
     }
 }
 
-/// What the institutions of the sandbox say about their customers.
+/// Facts of the institutions of the sandbox about their customers.
 fn about_payee(field: &str) -> Option<&'static str> {
     match field {
         "FULL_NAME" => Some("Sandbox Receiver"),
@@ -248,7 +248,7 @@ impl UmaPeer for SandboxPeer {
     }
 }
 
-/// What a lookup of an address gives, for people.
+/// The outcome of a lookup of an address, for people.
 fn lookup_sentence(row: &Address) -> String {
     let failure = match row.answer {
         Ok(fields) => {
@@ -276,7 +276,7 @@ fn lookup_sentence(row: &Address) -> String {
     .to_owned()
 }
 
-/// What a payment to an address or from it gives, for people.
+/// The outcome of a payment to an address or from it, for people.
 fn payment_sentence(row: &Address) -> String {
     match (row.answer, row.invoice) {
         (Err(_), _) => String::new(),
@@ -340,7 +340,7 @@ mod tests {
             let answer = look_up(&format!("$success.usd@{host}"));
             assert_eq!(answer, Err(PeerFailure::UnknownAddress), "{host}");
         }
-        let answer = look_up("$nobody@sandbox.uma.money");
+        let answer = look_up("$unknown@sandbox.uma.money");
         assert_eq!(answer, Err(PeerFailure::UnknownAddress));
     }
 
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!((invoice.fee_minor, invoice.payee.len()), (25, 1));
         assert_eq!(ask("fee.eur"), Ok(invoice), "the same again");
         assert_eq!(ask("fail.payreq.usd"), Err(PeerFailure::Unreachable));
-        assert_eq!(ask("nobody"), Err(PeerFailure::UnknownAddress));
+        assert_eq!(ask("unknown"), Err(PeerFailure::UnknownAddress));
     }
 
     #[test]

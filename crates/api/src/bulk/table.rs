@@ -8,7 +8,7 @@ use csv::{ReaderBuilder, StringRecord, Trim};
 pub(super) struct Refused {
     /// A name for programs.
     pub reason: &'static str,
-    /// What is wrong and what to do about it.
+    /// The error and its remedy.
     pub message: String,
     /// The column that it is about.
     pub column: Option<String>,

@@ -44,7 +44,7 @@ pub struct CreateIndividual {
     #[serde(default)]
     #[schema(nullable = false, format = "uma-address", max_length = 400)]
     uma_address: Option<String>,
-    /// What the platform knows of its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     kyc_status: Option<String>,
@@ -84,7 +84,7 @@ pub struct CreateBusiness {
     #[serde(default)]
     #[schema(nullable = false, format = "uma-address", max_length = 400)]
     uma_address: Option<String>,
-    /// What the platform knows of its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     kyb_status: Option<String>,
@@ -92,7 +92,7 @@ pub struct CreateBusiness {
     #[serde(default)]
     #[schema(nullable = false, required = false)]
     address: Option<AddressBody>,
-    /// What it is in the register.
+    /// Its entry in the register.
     business_info: BusinessInfoBody,
     /// The persons behind it.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct CreateBusiness {
     beneficial_owners: Vec<BeneficialOwnerBody>,
 }
 
-/// What a business is in the register.
+/// The entry of a business in the register.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = BusinessInfo)]
@@ -119,7 +119,7 @@ pub struct BusinessInfoBody {
     pub(super) tax_id: Option<String>,
 }
 
-/// What changes about a business in the register.
+/// Changes of a business in the register.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UpdateBusinessInfo)]
@@ -188,7 +188,7 @@ pub struct BeneficialOwnerBody {
     pub(super) title: Option<String>,
 }
 
-/// What changes about a customer; `customerType` must be what it is. What is left out stays.
+/// Changes of a customer; `customerType` must be what it is. Fields that are left out stay.
 /// `null` clears a field.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(tag = "customerType")]
@@ -201,7 +201,7 @@ pub enum UpdateCustomer {
     Business(UpdateBusiness),
 }
 
-/// What changes about a person.
+/// Changes of a person.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateIndividual {
@@ -209,7 +209,7 @@ pub struct UpdateIndividual {
     #[serde(default)]
     #[schema(nullable = false, format = "uma-address", max_length = 400)]
     uma_address: Option<String>,
-    /// What the platform knows of its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     kyc_status: Option<String>,
@@ -242,7 +242,7 @@ pub struct UpdateIndividual {
     address: Patch<AddressBody>,
 }
 
-/// What changes about a business.
+/// Changes of a business.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateBusiness {
@@ -250,7 +250,7 @@ pub struct UpdateBusiness {
     #[serde(default)]
     #[schema(nullable = false, format = "uma-address", max_length = 400)]
     uma_address: Option<String>,
-    /// What the platform knows of its identity; counts only for regulated platforms.
+    /// The platform's statement about its identity; counts only for regulated platforms.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     kyb_status: Option<String>,
@@ -258,7 +258,7 @@ pub struct UpdateBusiness {
     #[serde(default, deserialize_with = "patch::read")]
     #[schema(value_type = Option<AddressBody>, required = false)]
     address: Patch<AddressBody>,
-    /// What it is in the register.
+    /// Its entry in the register.
     #[serde(default)]
     #[schema(nullable = false, required = false)]
     business_info: Option<UpdateBusinessInfo>,

@@ -22,7 +22,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// What it means.
+            /// Its meaning.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),*),)* }
             }
@@ -59,7 +59,7 @@ codes! {
     WebhookEndpointNotSet = 400 "WEBHOOK_ENDPOINT_NOT_SET",
     /// The webhook endpoint cannot be reached from here, or did not answer in time.
     WebhookDeliveryError = 400 "WEBHOOK_DELIVERY_ERROR",
-    /// What another institution said about a payee cannot be read.
+    /// Another institution's answer about a payee cannot be read.
     ParseLnurlpResponseError = 400 "PARSE_LNURLP_RESPONSE_ERROR",
     /// An invoice of another institution cannot be read.
     ParsePayreqResponseError = 400 "PARSE_PAYREQ_RESPONSE_ERROR",
@@ -91,7 +91,7 @@ codes! {
     InvitationNotFound = 404 "INVITATION_NOT_FOUND",
     /// There is no such delivery of an event.
     DeliveryNotFound = 404 "DELIVERY_NOT_FOUND",
-    /// There is nobody at the UMA address.
+    /// The UMA address does not exist.
     UmaNotFound = 404 "UMA_NOT_FOUND",
     /// There is no such import of customers.
     BulkUploadJobNotFound = 404 "BULK_UPLOAD_JOB_NOT_FOUND",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::events::types;
 
-/// What the document says about one kind of event.
+/// The document's entry for one kind of event.
 struct About {
     /// Name of the event's schema, and of the operation without its verb.
     name: &'static str,
@@ -236,7 +236,7 @@ fn receipts() -> Value {
     })
 }
 
-/// Answers to an approval request. Without a question, they are receipts.
+/// Answers to an approval request. Without a request, they are receipts.
 fn decisions() -> Value {
     let answer = |description: &str, schema: &str, example: Value| {
         json!({

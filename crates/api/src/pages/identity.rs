@@ -26,7 +26,7 @@ use crate::validate::is_name;
 /// Characters of one field of the form, as of the same field in the API.
 const FIELD_MAX: usize = 255;
 
-/// What the person has filled in.
+/// The values that the person has filled in.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answers {
@@ -77,7 +77,7 @@ impl Field {
     }
 }
 
-/// Who the person is. Browsers know a person's country and not its nationality.
+/// The person. Browsers know a person's country and not its nationality.
 const PERSON: [Field; 3] = [
     Field::new("fullName", "Full name", Input::Required, "name", |answers| &answers.full_name),
     Field::new("birthDate", "Date of birth", Input::PastDate, "bday", |answers| {
@@ -102,7 +102,7 @@ const ADDRESS: [Field; 6] = [
     Field::new("country", "Country", Input::Country, "country", |answers| &answers.country),
 ];
 
-/// What is wrong with fields of the form, by name.
+/// Errors of fields of the form, by name.
 type Mistakes = Vec<(&'static str, String)>;
 
 /// A text without the blanks around it, unless nothing is left.
@@ -111,7 +111,7 @@ fn given(text: &str) -> Option<String> {
 }
 
 impl Answers {
-    /// What the person says about itself, or everything that is wrong with it.
+    /// The person's data, or every error in it.
     fn individual(&self, today: Date) -> Result<Individual, Mistakes> {
         let mut mistakes = Mistakes::new();
         for Field { name, label, value, .. } in PERSON.iter().chain(&ADDRESS) {
@@ -174,7 +174,7 @@ impl Answers {
     }
 }
 
-/// What a link opens: the check with whose it is.
+/// The check behind a link, with its customer.
 struct Opened {
     check: IdentityCheck,
     customer: Customer,
@@ -351,13 +351,13 @@ fn label(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The rules of the other pages, but the form may be sent here, and its answer may lead to where
-/// the platform said that the person goes: browsers hold a redirect after a form to the same rule.
+/// The rules of the other pages, but the form may be sent here, and its answer may lead to the
+/// platform's own address: browsers hold a redirect after a form to the same rule.
 fn policy(redirect_uri: Option<&str>) -> HeaderValue {
     let target = redirect_uri.and_then(|uri| uri.parse::<Uri>().ok());
     let origin = target.and_then(|uri| {
         let (scheme, authority) = (uri.scheme_str()?.to_owned(), uri.authority()?.to_string());
-        // What else an authority may hold would end the rule and begin another.
+        // Other characters of an authority would end the rule and begin another.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         authority.chars().all(is_plain).then(|| format!(" {scheme}://{authority}"))
     });

@@ -36,7 +36,7 @@ fn log(error: &StoreError) {
 
 fn shown(invitation: &Invitation, status: Status) -> Response {
     let draft = invitation.draft();
-    let inviter = draft.first_name.as_deref().unwrap_or("Somebody");
+    let inviter = draft.first_name.as_deref().unwrap_or("Someone");
     let (title, content) = match status {
         Status::Pending => (format!("{inviter} invites you"), open(invitation)),
         Status::Claimed => over("This invitation was accepted"),

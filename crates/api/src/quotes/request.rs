@@ -18,7 +18,7 @@ use crate::transactions::Facts;
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
 
-/// What a price is asked for.
+/// The payment to price.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateQuote {
@@ -42,11 +42,12 @@ pub struct CreateQuote {
     #[serde(default)]
     #[schema(nullable = false, max_length = 500)]
     description: Option<String>,
-    /// What the payment is for.
+    /// The purpose of the payment.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     purpose_of_payment: Option<String>,
-    /// What the lookup asks about the payer, by the names of its `requiredPayerDataFields`.
+    /// Facts about the payer that the lookup asks for, by the names of its
+    /// `requiredPayerDataFields`.
     #[serde(default)]
     #[schema(nullable = false, value_type = Option<Facts>)]
     sender_customer_info: Option<BTreeMap<String, String>>,
@@ -58,9 +59,9 @@ schema_of!(CreateQuote);
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum LockedSide {
-    /// What is charged, fees included.
+    /// The amount that is charged, with fees.
     Sending,
-    /// What arrives.
+    /// The amount that arrives.
     Receiving,
 }
 
@@ -141,7 +142,7 @@ pub struct UmaQuoteDestination {
     #[serde(default)]
     #[schema(nullable = false, max_length = 10, example = "EUR")]
     currency: Option<String>,
-    /// What the platform itself knows about the receiver.
+    /// Facts about the receiver that the platform knows.
     #[serde(default)]
     #[schema(nullable = false, value_type = Option<Facts>)]
     counterparty_information: Option<BTreeMap<String, String>>,

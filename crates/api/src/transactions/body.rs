@@ -51,13 +51,13 @@ pub struct RateDetailsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0)]
     counterparty_fixed_fee: Option<i64>,
-    /// What the exchange rate was made from; on quotes.
+    /// The basis of the exchange rate; on quotes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     rate_basis: Option<RateBasisBody>,
 }
 
-/// What an exchange rate was made from: `midRate` made worse by `spread` is the `exchangeRate`,
+/// The basis of an exchange rate: `midRate` made worse by `spread` is the `exchangeRate`,
 /// rounded half-up to the digits that are shown.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -91,12 +91,12 @@ impl From<&RateBasis> for RateBasisBody {
 }
 
 impl RateDetailsBody {
-    /// What a quote shows: also what its rate was made from.
+    /// The fields of a quote: also the basis of its rate.
     pub fn of_quote(quote: &quote::Draft) -> Self {
         Self { rate_basis: Some((&quote.basis).into()), ..(&quote.rate_details).into() }
     }
 
-    /// What an incoming payment shows: what its receiver's side takes.
+    /// The fields of an incoming payment: the fees of its receiver's side.
     fn of_incoming(details: &RateDetails) -> Self {
         let both: Self = details.into();
         Self { counterparty_multiplier: None, counterparty_fixed_fee: None, ..both }
@@ -168,7 +168,7 @@ pub struct AccountSourceBody {
 pub struct RealtimeSourceBody {
     /// Currency of the deposit.
     currency: &'static str,
-    /// Who sends.
+    /// The sender.
     #[schema(value_type = String)]
     customer_id: Text<Owner>,
 }
@@ -296,17 +296,17 @@ impl StatusReasonBody {
     }
 }
 
-/// What a received amount becomes for a deposit account in another currency.
+/// The conversion of a received amount for a deposit account in another currency.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DepositConversion)]
 pub struct ConversionBody {
-    /// What reaches the account.
+    /// The amount that reaches the account.
     deposited_amount: AmountBody,
     /// Received major units per deposited major unit.
     #[schema(value_type = f64, exclusive_minimum = 0)]
     exchange_rate: Number,
-    /// What the conversion costs, in the smallest unit of the received currency.
+    /// The cost of the conversion, in the smallest unit of the received currency.
     #[schema(minimum = 0)]
     fees: i64,
 }
@@ -345,11 +345,11 @@ pub struct TransactionBody {
     customer_id: Text<Owner>,
     /// The platform's own name for that customer.
     platform_customer_id: String,
-    /// What leaves the source; on outgoing payments.
+    /// The amount that leaves the source; on outgoing payments.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     sent_amount: Option<AmountBody>,
-    /// What arrives.
+    /// The amount that arrives.
     received_amount: AmountBody,
     /// Sending major units per receiving major unit, if a quote fixed it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -363,15 +363,15 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     quote_id: Option<Text<QuoteId>>,
-    /// Who pays, between UMA addresses.
+    /// The payer, between UMA addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     sender_uma_address: Option<String>,
-    /// Who is paid, between UMA addresses.
+    /// The payee, between UMA addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     receiver_uma_address: Option<String>,
-    /// What is known about the other side, between UMA addresses.
+    /// Facts about the other side, between UMA addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false, value_type = Option<Facts>)]
     counterparty_information: Option<BTreeMap<&'static str, String>>,
@@ -379,8 +379,8 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     rate_details: Option<RateDetailsBody>,
-    /// What the received amount becomes; on incoming payments whose deposit account is in another
-    /// currency.
+    /// The conversion of the received amount; on incoming payments whose deposit account is in
+    /// another currency.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     conversion: Option<ConversionBody>,
@@ -495,7 +495,7 @@ fn refund(transaction: &Transaction) -> Option<RefundBody> {
     }
     let source = transaction.draft().source.as_ref().and_then(Source::account);
     let was_pulled = source.and_then(AccountRef::external).is_some();
-    // What the receiving side refuses, and what goes back, has come before.
+    // A payment that the receiving side refuses, or that goes back, has come before.
     let had_come = [Status::Rejected, Status::Refunded];
     if was_pulled && !had_come.into_iter().any(|status| transaction.reached(status).is_some()) {
         return None;

@@ -9,7 +9,7 @@ use crate::support::{Answer, Client, Server, text, usd_external};
 const OF_CUSTOMERS: &str = "/customers/external-accounts";
 const OF_PLATFORM: &str = "/platform/external-accounts";
 
-/// An id like an account's, of nobody's.
+/// An id like an account's, of no account.
 const NOBODYS: &str = "ExternalAccount:0199dccc-4a80-7000-8000-000000000001";
 
 /// A customer with accounts that can receive its payments.
@@ -237,7 +237,7 @@ async fn what_the_bank_says_later_does_not_bring_an_account_back() {
     owner.remove(&pending).await.expect(200);
     server.pass(120_000).await;
     assert_eq!(owner.shown(&pending).await["status"], "INACTIVE");
-    // One that the bank switches off receives nothing, and cannot be told to.
+    // One that the bank switches off receives nothing, and cannot be asked to.
     let off = owner.account("184", true).await;
     server.pass(120_000).await;
     assert_eq!(owner.shown(&off).await["status"], "INACTIVE");

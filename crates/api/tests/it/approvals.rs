@@ -117,7 +117,7 @@ async fn the_request_is_the_signed_event_of_the_payment() {
     ]);
     assert_eq!(body["data"], data);
     // The same bytes are the event that was committed.
-    assert_eq!(asking.server.told(&payment["id"]).await[0], data);
+    assert_eq!(asking.server.notified(&payment["id"]).await[0], data);
     // And it is in the log of deliveries, which has attempted nothing else so far.
     let path = format!("/webhooks/deliveries?resourceId={}", text(&payment["id"]));
     let log = asking.payee.client.get(&path).await.expect(200)["data"].clone();
@@ -156,13 +156,13 @@ async fn check(
         other => panic!("{other} is no end of the payee's side"),
     };
     assert_eq!(paid["status"], expected);
-    let told = asking.server.told_statuses(&payment["id"]).await;
+    let notified = asking.server.notified_statuses(&payment["id"]).await;
     let expected: &[&str] = match status {
         "COMPLETED" => &["PENDING", "PROCESSING", "COMPLETED"],
         "PENDING" => &["PENDING"],
         ended => &["PENDING", ended],
     };
-    assert_eq!(told, expected);
+    assert_eq!(notified, expected);
     // The time that is over afterwards changes nothing but what still waits.
     asking.server.verify();
     asking.server.pass(5_000).await;
@@ -394,7 +394,7 @@ async fn one_decision_wins_whatever_races() {
             "TIMED_OUT" => &["PENDING", "FAILED"],
             other => panic!("{other} was no part of it"),
         };
-        assert_eq!(asking.server.told_statuses(&payment["id"]).await, expected);
+        assert_eq!(asking.server.notified_statuses(&payment["id"]).await, expected);
         assert_eq!(asking.payer.client.transaction(&outgoing["id"]).await["status"], status);
         *winners.entry(winner.name().to_owned()).or_default() += 1;
     }
@@ -488,7 +488,7 @@ async fn a_client_that_goes_away_does_not_keep_the_platform_from_being_asked() {
     let quote = asking.payer.client.quote(&body).await;
     let path = format!("/quotes/{}/execute", text(&quote["id"]));
     let mut polls = 1;
-    // It goes away when its request is in the lane, and not earlier.
+    // It goes away when its request is in the commit queue, and not earlier.
     while !leave(&asking.payer.client, &path, Call::default(), polls).await {
         asking.payer.client.customer().await;
         if asking.payer.client.quote_again(&quote).await["status"] != "PENDING" {

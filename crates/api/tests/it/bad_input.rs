@@ -56,8 +56,8 @@ impl Stage {
         let waiting = text(&quote(source).await["id"]);
         let (quote, transaction) = (text(&made["id"]), text(&made["transactionId"]));
         let uma = client.uma_address(&customer).await;
-        let nobody = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
-        client.patch("/config", &nobody).await.expect(200);
+        let endpoint = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
+        client.patch("/config", &endpoint).await.expect(200);
         let invitation = client.post("/invitations", &json!({ "inviterUma": uma })).await;
         let invitation = text(&invitation.expect(201)["code"]);
         let invitee = client.uma_address(&client.customer().await).await;

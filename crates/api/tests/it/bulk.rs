@@ -45,8 +45,8 @@ impl Client {
 }
 
 impl Server {
-    /// What was told about an import.
-    async fn told_of_import(&self, job: &Value) -> Vec<Value> {
+    /// The events about an import.
+    async fn notified_of_import(&self, job: &Value) -> Vec<Value> {
         let id = JobId::parse(&text(job)).expect("an id").uuid();
         let events = self.events_of(id).await;
         let body = |body: &[u8]| serde_json::from_slice(body).expect("JSON");
@@ -124,9 +124,9 @@ async fn rows_become_customers_and_what_is_wrong_is_named() {
     );
     assert_eq!(ada["address"]["line1"], "1, High St");
     assert_eq!(list["data"][0]["businessInfo"]["legalName"], "Works GmbH");
-    let told = server.told_of_import(job).await;
-    assert_eq!(told.len(), 1);
-    assert_eq!((&told[0]["type"], &told[0]["data"]), (&json!("BULK_UPLOAD"), &import));
+    let notified = server.notified_of_import(job).await;
+    assert_eq!(notified.len(), 1);
+    assert_eq!((&notified[0]["type"], &notified[0]["data"]), (&json!("BULK_UPLOAD"), &import));
     server.verify();
 }
 
@@ -159,7 +159,7 @@ async fn a_file_that_is_no_table_fails_as_a_whole() {
         assert_eq!(error["code"], "invalid_csv_format");
         assert_eq!(error["details"]["reason"], reason);
         assert_eq!(error["details"].get("column").and_then(Value::as_str), column);
-        assert_eq!(server.told_of_import(&taken["jobId"]).await[0]["data"], import);
+        assert_eq!(server.notified_of_import(&taken["jobId"]).await[0]["data"], import);
     }
     assert_eq!(client.count("/customers").await, 0);
     server.verify();
@@ -227,7 +227,7 @@ async fn a_crash_half_way_loses_no_row_and_makes_none_twice() {
     let progress = json!({ "total": 240, "processed": 240, "successful": 240, "failed": 0 });
     assert_eq!((&import["status"], &import["progress"]), (&json!("COMPLETED"), &progress));
     assert_eq!(client.count("/customers").await, 240);
-    assert_eq!(server.told_of_import(&taken["jobId"]).await.len(), 1);
+    assert_eq!(server.notified_of_import(&taken["jobId"]).await.len(), 1);
     // Nothing of the file is left.
     let id = JobId::parse(&text(&taken["jobId"])).expect("an id");
     for number in 0..5 {
@@ -312,7 +312,7 @@ async fn a_stray_quote_fails_the_file_where_it_stands() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_make_is_told_how_it_has_to_be() {
+async fn a_file_of_another_make_is_refused_with_the_format() {
     let server = Server::new();
     let client = server.platform().await;
     let good = file([person(1)]);

@@ -261,7 +261,8 @@ async fn a_client_that_goes_away_leaves_the_whole_effect_or_none() {
         let key = format!("k{polls}");
         let call = Call::json(&body).key(&key);
         let answered = leave(&payer.client, "/transfer-out", call, polls).await;
-        // A later change is behind it in the lane: what was left behind is done or never will be.
+        // A later change is behind it in the commit queue: what was left behind is done or never
+        // will be.
         payer.client.post("/customers", &json!({ "customerType": "INDIVIDUAL" })).await;
         let made = payer.client.count("/transactions?type=OUTGOING").await;
         assert!(made == effects || made == effects + 1);

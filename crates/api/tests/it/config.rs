@@ -145,7 +145,7 @@ async fn a_manager_may_leave_out_what_a_currency_has_by_default() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_every_bad_value_at_once() {
+async fn a_manager_learns_every_bad_value_at_once() {
     let server = Server::new();
     let client = server.platform().await;
     let before = client.get("/config").await.expect(200).clone();
@@ -205,7 +205,7 @@ async fn what_a_manager_says_twice_counts_once_or_is_refused() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_which_values_have_the_wrong_shape() {
+async fn a_manager_learns_which_values_have_the_wrong_shape() {
     let server = Server::new();
     let client = server.platform().await;
     let check = async |body: Value, wrong: &[&str]| {
@@ -305,7 +305,7 @@ async fn a_live_platform_does_not_take_the_domain_of_another() {
     take(&other, "uma.test").await.expect(200);
     take(&other, "other.example").await.expect(200);
     take(&one, "bank.example").await.expect(200);
-    // Nobody is paid real money at an address of the sandbox.
+    // No real money is paid at an address of the sandbox.
     take(&server.platform().await, "bank.example").await.expect(200);
     server.verify();
 }

@@ -72,7 +72,7 @@ async fn what_cannot_be_withdrawn_is_refused() {
     let other = server.platform().await;
     let theirs = withdrawal(&account, json!({}));
     other.post(path, &theirs).await.refused(404, "ACCOUNT_NOT_FOUND");
-    // Neither is the currency told of an account that is not there.
+    // Nor is the currency shown of an account that is not there.
     let dollars = withdrawal(&dollars, json!({}));
     other.post(path, &dollars).await.refused(404, "ACCOUNT_NOT_FOUND");
     let nobodys = "InternalAccount:0199dccc-4a80-7000-8000-000000000000";

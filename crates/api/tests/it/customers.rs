@@ -669,7 +669,7 @@ async fn what_only_the_server_knows_of_a_customer_cannot_be_set() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_everything_that_is_wrong_with_a_person() {
+async fn a_manager_learns_everything_that_is_wrong_with_a_person() {
     let server = Server::new();
     let client = server.platform().await;
     let made = make(&client, &ada()).await;
@@ -736,7 +736,7 @@ async fn a_manager_is_told_everything_that_is_wrong_with_a_person() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_everything_that_is_wrong_with_a_business() {
+async fn a_manager_learns_everything_that_is_wrong_with_a_business() {
     let server = Server::new();
     let client = server.platform().await;
     let body = json!({
@@ -748,7 +748,7 @@ async fn a_manager_is_told_everything_that_is_wrong_with_a_business() {
             {
                 "fullName": "Ada  King",
                 "individualType": "KING",
-                "emailAddress": "nobody",
+                "emailAddress": "no-address",
                 "phoneNumber": "0044",
                 "birthDate": "1985-02-30",
                 "nationality": "UK",
@@ -785,7 +785,7 @@ async fn a_manager_is_told_everything_that_is_wrong_with_a_business() {
     assert_eq!(client.get("/customers").await.expect(200)["totalCount"], 0);
 }
 
-/// Texts of which nobody sees anything, and that have no place inside a name either.
+/// Texts that show nothing, and that have no place inside a name either.
 const NOBODY_SEES: [&str; 9] = [
     "\u{200B}", "\u{2060}", "\u{FEFF}", "\u{3164}", "\u{2800}", "\u{115F}", "\u{202E}", "\u{2066}",
     "\u{AD}",

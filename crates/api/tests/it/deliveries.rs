@@ -446,7 +446,7 @@ impl Blocked {
             self.waiting.spawn(work);
             tokio::task::yield_now().await;
             if let Some(is_done) = self.waiting.try_join_next() {
-                assert!(!is_done.expect("no panic"), "nothing is done while it is at work");
+                assert!(!is_done.expect("no panic"), "nothing is done while it is busy");
                 return;
             }
         }

@@ -87,13 +87,13 @@ async fn a_payment_is_one_transaction_into_the_deposit_account() {
     assert_eq!(got["settledAt"], "2025-10-13T09:00:00.400Z");
     assert_eq!(payee.client.balance(&payee.usd).await, 0);
     payee.is_listed_by(&bank, &[&payee.usd]).await;
-    let told = server.told(&payment["id"]).await;
-    let told: Vec<_> = told
+    let notified = server.notified(&payment["id"]).await;
+    let notified: Vec<_> = notified
         .iter()
         .map(|data| (text(&data["status"]), text(&data["destination"]["accountId"])))
         .collect();
     let at = |status: &str| (status.to_owned(), bank.clone());
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"].map(at));
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED"].map(at));
     server.verify();
     server.pass(BACK_AFTER_MILLIS * 2).await;
     assert_eq!(payee.client.transaction(&payment["id"]).await, got);
@@ -121,9 +121,10 @@ async fn what_the_bank_refuses_stays_in_the_internal_account() {
         assert_eq!(got["statusReason"]["code"], reason, "{suffix}");
         assert_eq!(payee.client.balance(&payee.usd).await, 5_000, "{suffix}");
         payee.is_listed_by(&payee.usd, &[&bank]).await;
-        let told = server.told(&payment["id"]).await;
-        let told: Vec<_> = told.iter().map(|data| &data["destination"]["accountId"]).collect();
-        assert_eq!(told, [&bank, &bank, &payee.usd], "{suffix}");
+        let notified = server.notified(&payment["id"]).await;
+        let notified: Vec<_> =
+            notified.iter().map(|data| &data["destination"]["accountId"]).collect();
+        assert_eq!(notified, [&bank, &bank, &payee.usd], "{suffix}");
         server.verify();
     }
 }
@@ -156,8 +157,8 @@ async fn what_the_bank_sends_back_is_in_the_internal_account() {
         assert_ne!(back["updatedAt"], delivered["updatedAt"]);
         assert_eq!(payee.client.balance(&keeper).await, 5_000);
         payee.is_listed_by(&keeper, &[&bank]).await;
-        let told = server.told_statuses(&payment["id"]).await;
-        assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED", "COMPLETED"]);
+        let notified = server.notified_statuses(&payment["id"]).await;
+        assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED", "COMPLETED"]);
         server.verify();
         server.pass(BACK_AFTER_MILLIS * 2).await;
         assert_eq!(payee.client.transaction(&payment["id"]).await, back);
@@ -363,7 +364,10 @@ async fn a_payment_within_this_server_goes_on_to_the_deposit_account() {
             "{suffix}"
         );
         assert_eq!(payee.client.balance(&payee.eur).await, left);
-        assert_eq!(server.told_statuses(&got["id"]).await, ["PENDING", "PROCESSING", "COMPLETED"]);
+        assert_eq!(
+            server.notified_statuses(&got["id"]).await,
+            ["PENDING", "PROCESSING", "COMPLETED"]
+        );
         server.verify();
     }
 }
@@ -389,7 +393,7 @@ async fn a_server_that_takes_over_does_not_pay_twice() {
     rail.let_go.add_permits(1);
     asking.await.expect("it comes back");
     payee.is_at(&payee.client.transaction(&payment["id"]).await, "COMPLETED", &bank);
-    assert_eq!(server.told_statuses(&payment["id"]).await.len(), 3);
+    assert_eq!(server.notified_statuses(&payment["id"]).await.len(), 3);
     assert_eq!(payee.client.balance(&payee.usd).await, 0);
     server.verify();
 }

@@ -62,14 +62,14 @@ async fn scripts_of_the_page_are_small_on_their_way_and_kept_for_good() {
         assert!(script.ends_with(&format!("-{}.js", &hash[..16])), "{script}: {hash}");
         for encoding in ["gzip", "br"] {
             let call = Call::default().header("accept-encoding", encoding);
-            let packed = client.send_to("GET", &script, call).await;
-            assert!(decoded(&packed.headers, &packed.bytes) == plain.bytes, "{script}");
+            let compressed = client.send_to("GET", &script, call).await;
+            assert!(decoded(&compressed.headers, &compressed.bytes) == plain.bytes, "{script}");
             if plain.bytes.len() > 1_000 {
-                assert_eq!(packed.headers["content-encoding"], encoding);
-                assert_eq!(packed.headers["vary"], "accept-encoding");
+                assert_eq!(compressed.headers["content-encoding"], encoding);
+                assert_eq!(compressed.headers["vary"], "accept-encoding");
                 // What is short has little to leave out.
                 let parts = if script.contains("scalar") { 2 } else { 1 };
-                assert!(packed.bytes.len() * parts < plain.bytes.len(), "{script}: {encoding}");
+                assert!(compressed.bytes.len() * parts < plain.bytes.len(), "{script}: {encoding}");
             }
         }
         let other = script.replace('-', "-0");

@@ -1,5 +1,5 @@
-//! What a platform is told of every change (specification 6; reliability 2.4). The checks of
-//! numbers, ids and envelopes are in `Server::told`.
+//! A platform is notified of every change (specification 6; reliability 2.4). The checks of
+//! numbers, ids and envelopes are in `Server::notified`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use service::platforms;
 use crate::pay::{Payer, deposit, from, sending, to, transfer};
 use crate::support::{Server, text};
 
-/// Runs the clock in small steps and compares what is told with what is shown, at every change.
+/// Runs the clock in small steps and compares what is notified with what is shown, at every change.
 async fn watch(server: &Server, payer: &Payer, id: &Value, expected: &[&str]) {
     let mut shown = vec![payer.client.transaction(id).await];
     for _ in 0..64 {
@@ -20,18 +20,18 @@ async fn watch(server: &Server, payer: &Payer, id: &Value, expected: &[&str]) {
             shown.push(now);
         }
     }
-    let told = server.told(id).await;
-    let statuses: Vec<_> = told.iter().map(|data| data["status"].clone()).collect();
+    let notified = server.notified(id).await;
+    let statuses: Vec<_> = notified.iter().map(|data| data["status"].clone()).collect();
     assert_eq!(statuses, expected);
     for data in &shown {
-        assert!(told.contains(data), "shown but never told: {data}");
+        assert!(notified.contains(data), "shown but never notified: {data}");
     }
-    assert_eq!(told.last(), shown.last());
-    assert_eq!(server.told(id).await, told, "the same again");
+    assert_eq!(notified.last(), shown.last());
+    assert_eq!(server.notified(id).await, notified, "the same again");
 }
 
 #[tokio::test]
-async fn every_change_of_a_transfer_is_told_as_it_is_shown() {
+async fn every_change_of_a_transfer_is_notified_as_it_is_shown() {
     for (suffix, expected) in [
         ("789", &["PENDING", "PROCESSING", "COMPLETED"][..]),
         ("003", &["PENDING", "FAILED"]),
@@ -42,17 +42,17 @@ async fn every_change_of_a_transfer_is_told_as_it_is_shown() {
         let payer = Payer::with(&server, 1_000).await;
         let bank = payer.bank(suffix).await;
         let out = payer.client.post("/transfer-out", &transfer(&payer.usd, &bank, 400)).await;
-        assert_eq!(&server.told(&out.body["id"]).await[0], out.expect(201));
+        assert_eq!(&server.notified(&out.body["id"]).await[0], out.expect(201));
         watch(&server, &payer, &out.body["id"], expected).await;
         let back = payer.client.post("/transfer-in", &transfer(&bank, &payer.usd, 400)).await;
-        assert_eq!(&server.told(&back.body["id"]).await[0], back.expect(201));
+        assert_eq!(&server.notified(&back.body["id"]).await[0], back.expect(201));
         watch(&server, &payer, &back.body["id"], expected).await;
         server.verify();
     }
 }
 
 #[tokio::test]
-async fn every_change_of_a_quotes_payment_is_told_as_it_is_shown() {
+async fn every_change_of_a_quotes_payment_is_notified_as_it_is_shown() {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000_000).await;
     let eur = payer.account("EUR").await;
@@ -60,7 +60,7 @@ async fn every_change_of_a_quotes_payment_is_told_as_it_is_shown() {
     let quote = payer.client.quote(&body).await;
     let pending = payer.client.transaction_of(&quote).await;
     payer.client.execute(&quote).await.expect(200);
-    assert_eq!(server.told(&quote["transactionId"]).await[0], pending);
+    assert_eq!(server.notified(&quote["transactionId"]).await[0], pending);
     let done = ["PENDING", "PROCESSING", "COMPLETED"];
     watch(&server, &payer, &quote["transactionId"], &done).await;
     for (suffix, expected) in [
@@ -94,7 +94,7 @@ async fn what_is_refused_tells_nothing() {
     payer.client.post("/transfer-out", &body).await.refused(400, "INSUFFICIENT_BALANCE");
     let quote = payer.client.quote(&sending(&from(&payer.usd), &to(&eur), 100_000)).await;
     payer.client.execute(&quote).await.refused(400, "INSUFFICIENT_BALANCE");
-    assert_eq!(server.told_statuses(&quote["transactionId"]).await, ["PENDING"]);
+    assert_eq!(server.notified_statuses(&quote["transactionId"]).await, ["PENDING"]);
     server.verify();
 }
 

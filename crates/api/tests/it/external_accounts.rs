@@ -11,7 +11,7 @@ use crate::support::{Client, Server, fields, text};
 const OF_CUSTOMERS: &str = "/customers/external-accounts";
 const OF_PLATFORM: &str = "/platform/external-accounts";
 
-/// Somebody who has everything that any type asks of a person.
+/// A person who has everything that any type asks of a person.
 fn maria() -> Value {
     json!({
         "beneficiaryType": "INDIVIDUAL",
@@ -100,7 +100,7 @@ async fn a_manager_adds_an_account_of_every_type_and_reads_it_back() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_which_required_field_is_missing() {
+async fn a_manager_learns_which_required_field_is_missing() {
     let server = Server::new();
     let client = server.platform().await;
     for kind in types() {
@@ -191,7 +191,7 @@ async fn everything_that_is_wrong_with_an_account_is_said_at_once() {
                 "beneficiaryType": "INDIVIDUAL",
                 "fullName": "",
                 "birthDate": "1990-02-30",
-                "email": "nobody",
+                "email": "no-address",
                 "countryOfResidence": "UK",
                 "address": { "line1": "x" },
             },

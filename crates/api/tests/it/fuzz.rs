@@ -1,6 +1,7 @@
-//! Requests that nobody would write: sound ones with some bytes changed, and any bytes at all. Each
-//! target runs for a second among the tests, and for as long as `BOLERO_RANDOM_TEST_TIME_MS` says
-//! in `cargo xtask fuzz`. A finding becomes a test of its own beside the others of its resource.
+//! Requests that no client would write: sound ones with some bytes changed, and any bytes at all.
+//! Each target runs for a second among the tests, and for as long as `BOLERO_RANDOM_TEST_TIME_MS`
+//! says in `cargo xtask fuzz`. A finding becomes a test of its own beside the others of its
+//! resource.
 //!
 //! No answer may be a failure of ours, or leave the document (every answer is checked against it);
 //! a refusal is in the one shape and in words of the API.
@@ -142,7 +143,7 @@ struct World {
     bank: String,
 }
 
-// A failure ends the run: nobody looks at a world that was left half-way.
+// A failure ends the run: a world that was left half-way is of no use.
 impl RefUnwindSafe for World {}
 
 impl World {

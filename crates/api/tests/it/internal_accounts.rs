@@ -196,7 +196,7 @@ async fn accounts_exist_in_the_currencies_that_the_platform_supports_now() {
 }
 
 #[tokio::test]
-async fn a_viewer_is_told_which_filter_is_wrong() {
+async fn a_viewer_learns_which_filter_is_wrong() {
     let server = Server::new();
     let client = server.platform().await;
     let customer = client.customer().await;
@@ -216,8 +216,8 @@ async fn a_viewer_is_told_which_filter_is_wrong() {
         let answer = client.get(&format!("{path}?customerId={wrong}&limit=0&cursor=AAAA")).await;
         let named = fields(answer.refused(400, "INVALID_INPUT"));
         assert_eq!(named, ["cursor", "customerId", "limit"], "{path}");
-        let nobody = "Customer:00000000-0000-7000-8000-000000000000";
-        let answer = client.get(&format!("{path}?customerId={nobody}")).await;
+        let unknown = "Customer:00000000-0000-7000-8000-000000000000";
+        let answer = client.get(&format!("{path}?customerId={unknown}")).await;
         let none = json!({ "data": [], "hasMore": false, "totalCount": 0 });
         assert_eq!(*answer.expect(200), none, "{path}");
     }

@@ -64,8 +64,8 @@ impl Client {
 }
 
 impl Server {
-    /// What was told about an invitation.
-    async fn told_of(&self, code: &Value) -> Vec<Value> {
+    /// The events about an invitation.
+    async fn notified_of(&self, code: &Value) -> Vec<Value> {
         let code = domain::code::Code::parse(&text(code)).expect("a code");
         let id = self.app.store().keyring().invitation(&code);
         let events = self.events_of(id.uuid()).await;
@@ -104,9 +104,9 @@ async fn an_invitation_is_shown_as_it_was_made() {
     let primary = &config["supportedCurrencies"][0]["currencyCode"];
     assert_eq!(&whole["amountToSend"]["currency"]["code"], primary);
     let last = "9999-12-31T23:59:59Z";
-    let lasting = inviter.invite(json!({ "expiresAt": last })).await;
-    assert_eq!(lasting["expiresAt"], "9999-12-31T23:59:59.000Z");
-    assert_eq!(inviter.client.invitation(&lasting["code"]).await, lasting);
+    let endless = inviter.invite(json!({ "expiresAt": last })).await;
+    assert_eq!(endless["expiresAt"], "9999-12-31T23:59:59.000Z");
+    assert_eq!(inviter.client.invitation(&endless["code"]).await, endless);
     // The holder of the code may read it, in any case.
     let other = server.platform().await;
     assert_eq!(other.invitation(&whole["code"]).await, whole);
@@ -136,7 +136,7 @@ async fn what_cannot_be_an_invitation_is_refused() {
     let inviter = Inviter::on(&server).await;
     let stranger = Inviter::on(&server).await;
     let post = async |body: Value| inviter.client.post("/invitations", &body).await;
-    for uma in ["ada", "$nobody@uma.test", "$ada@elsewhere.example", stranger.uma.as_str()] {
+    for uma in ["ada", "$unknown@uma.test", "$ada@elsewhere.example", stranger.uma.as_str()] {
         let answer = post(json!({ "inviterUma": uma })).await;
         assert_eq!(answer.refused(400, "INVALID_UMA_ADDRESS")["umaAddress"], uma);
     }
@@ -157,7 +157,7 @@ async fn what_cannot_be_an_invitation_is_refused() {
     let own = format!("/customers/{}", inviter.customer);
     let newer = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$newer@uma.test" });
     inviter.client.patch(&own, &newer).await.expect(200);
-    // An address that was given up leads to nobody.
+    // An address that was given up leads nowhere.
     let answer = post(json!({ "inviterUma": inviter.uma })).await;
     assert_eq!(answer.refused(400, "INVALID_UMA_ADDRESS")["umaAddress"], inviter.uma);
     post(json!({ "inviterUma": "$newer@uma.test" })).await.expect(201);
@@ -167,12 +167,12 @@ async fn what_cannot_be_an_invitation_is_refused() {
 }
 
 #[tokio::test]
-async fn any_platform_claims_and_the_inviters_is_told() {
+async fn any_platform_claims_and_the_inviters_is_notified() {
     let server = Server::new();
     let inviter = Inviter::on(&server).await;
     let other = Inviter::on(&server).await;
     let made = inviter.invite(json!({ "firstName": "Ada", "amountToSend": 5_000 })).await;
-    assert!(server.told_of(&made["code"]).await.is_empty());
+    assert!(server.notified_of(&made["code"]).await.is_empty());
     server.pass(60_000).await;
     let claimed = other.client.claim(&made["code"], &other.uma).await.expect(200).clone();
     assert_eq!(claimed["status"], "CLAIMED");
@@ -180,11 +180,11 @@ async fn any_platform_claims_and_the_inviters_is_told() {
     assert_eq!(claimed["claimedAt"], "2025-10-13T09:01:00.000Z");
     assert_eq!(claimed["amountToSend"], made["amountToSend"]);
     assert_eq!(inviter.client.invitation(&made["code"]).await, claimed);
-    let told = server.told_of(&made["code"]).await;
+    let notified = server.notified_of(&made["code"]).await;
     assert_eq!(
-        told,
+        notified,
         [json!({
-            "id": told[0]["id"],
+            "id": notified[0]["id"],
             "type": "INVITATION_CLAIMED",
             "timestamp": claimed["claimedAt"],
             "data": claimed,
@@ -210,7 +210,7 @@ async fn an_invitation_is_none_for_platforms_of_the_other_mode() {
         claim.refused(404, "INVITATION_NOT_FOUND");
         other.client.cancel(code).await.refused(404, "INVITATION_NOT_FOUND");
         assert_eq!(inviter.client.invitation(code).await, invitation);
-        assert!(server.told_of(code).await.is_empty());
+        assert!(server.notified_of(code).await.is_empty());
     }
     server.verify();
 }
@@ -248,7 +248,7 @@ async fn a_platform_claims_only_for_a_customer_of_its_own() {
     let made = inviter.invite(json!({})).await;
     for stranger in [
         other.uma.as_str(),
-        "$nobody@uma.test",
+        "$unknown@uma.test",
         "$grace@elsewhere.example",
         "$before@uma.test",
         "$success.usd@sandbox.uma.money",
@@ -259,7 +259,7 @@ async fn a_platform_claims_only_for_a_customer_of_its_own() {
     let answer = own.client.claim(&made["code"], "$gone@uma.test").await;
     assert_eq!(answer.refused(410, "CUSTOMER_DELETED")["customerId"], gone);
     assert_eq!(inviter.client.invitation(&made["code"]).await, made);
-    assert!(server.told_of(&made["code"]).await.is_empty());
+    assert!(server.notified_of(&made["code"]).await.is_empty());
     own.client.claim(&made["code"], "$AFTER@uma.test").await.expect(200);
     server.verify();
 }
@@ -296,8 +296,8 @@ async fn what_has_ended_stays_as_it_is() {
             assert_eq!(details.get("expirationTime").is_some(), is_expired);
         }
         assert_eq!(inviter.client.invitation(&made["code"]).await, before);
-        let told = server.told_of(&made["code"]).await;
-        assert_eq!(told.len(), usize::from(status == "CLAIMED"));
+        let notified = server.notified_of(&made["code"]).await;
+        assert_eq!(notified.len(), usize::from(status == "CLAIMED"));
     }
     server.verify();
 }
@@ -368,7 +368,7 @@ async fn of_claims_and_cancellations_at_once_exactly_one_wins() {
             answer.refused(400, code);
         }
         assert_eq!(inviter.client.invitation(&made["code"]).await, won[0].body);
-        assert_eq!(server.told_of(&made["code"]).await.len(), usize::from(is_claimed));
+        assert_eq!(server.notified_of(&made["code"]).await.len(), usize::from(is_claimed));
     }
     server.verify();
 }
@@ -400,7 +400,7 @@ async fn a_person_opens_the_page_without_credentials() {
     assert!(page.contains("Ada &amp; Bo's &quot;x&quot; invites you"), "{page}");
     assert!(page.contains("1234.56 USD") && page.contains(&text(&made["code"])), "{page}");
     assert!(page.contains(">13 October 2025, 10:00 UTC</time>"), "{page}");
-    // What it does not need to say, it does not say; and it asks nobody else for anything.
+    // What it does not need to say, it does not say; and it loads nothing from elsewhere.
     assert!(!page.contains(&inviter.uma), "{page}");
     assert!(!page.contains("http") && !page.contains("<script"), "{page}");
     let header = |name: &str| answer.headers[name].to_str().expect("text").to_owned();
@@ -420,7 +420,7 @@ async fn a_person_opens_the_page_without_credentials() {
 
     let bare = inviter.invite(json!({})).await;
     let (page, _) = anyone.page(&bare["url"], 200).await;
-    assert!(page.contains("Somebody invites you") && !page.contains("You are to receive"));
+    assert!(page.contains("Someone invites you") && !page.contains("You are to receive"));
     inviter.client.invitee("$bo@uma.test").await;
     inviter.client.claim(&bare["code"], "$bo@uma.test").await.expect(200);
     let (page, _) = anyone.page(&bare["url"], 200).await;

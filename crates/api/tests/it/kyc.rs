@@ -45,11 +45,11 @@ fn page(answer: &Answer, status: u16) -> String {
 }
 
 impl Server {
-    /// What was told about a customer.
-    async fn told_of_customer(&self, id: &Value) -> Vec<(u32, Value)> {
+    /// The events about a customer.
+    async fn notified_of_customer(&self, id: &Value) -> Vec<(u32, Value)> {
         let id = CustomerId::parse(&text(id)).expect("an id").uuid();
         let events = self.events_of(id).await;
-        let told = |event: &domain::event::Event| {
+        let notified = |event: &domain::event::Event| {
             let body: Value = serde_json::from_slice(&event.body).expect("JSON");
             assert_eq!(
                 (&body["type"], &body["id"]),
@@ -57,7 +57,7 @@ impl Server {
             );
             (event.number, body["data"].clone())
         };
-        events.iter().map(told).collect()
+        events.iter().map(notified).collect()
     }
 }
 
@@ -80,14 +80,14 @@ async fn a_link_leads_to_a_decision_once() {
         let form = page(&anyone.open(&link).await, 200);
         assert!(form.contains("Full name") && form.contains("Approve"), "{form}");
         assert!(!form.contains("http") && !form.contains("<script"), "{form}");
-        assert!(server.told_of_customer(&link["customerId"]).await.is_empty());
+        assert!(server.notified_of_customer(&link["customerId"]).await.is_empty());
 
         page(&anyone.fill(&link, &format!("outcome={outcome}&{ADA}")).await, 200);
         assert_eq!(client.kyc(&link["customerId"]).await, status);
         let path = format!("/customers/{}", text(&link["customerId"]));
         let customer = client.get(&path).await.expect(200).clone();
-        let told = server.told_of_customer(&link["customerId"]).await;
-        assert_eq!(told, [(1, customer.clone())]);
+        let notified = server.notified_of_customer(&link["customerId"]).await;
+        assert_eq!(notified, [(1, customer.clone())]);
         if status == "CANCELED" {
             assert_eq!(customer.get("fullName"), None);
         } else {
@@ -108,10 +108,10 @@ async fn a_link_leads_to_a_decision_once() {
             assert_eq!(client.kyc(&link["customerId"]).await, "PENDING_REVIEW");
             let link = again.body;
             page(&anyone.fill(&link, &format!("outcome=approved&{ADA}")).await, 200);
-            let told = server.told_of_customer(&link["customerId"]).await;
-            let told: Vec<_> =
-                told.iter().map(|(number, data)| (*number, text(&data["kycStatus"]))).collect();
-            assert_eq!(told, [(1, "CANCELED".to_owned()), (3, "APPROVED".to_owned())]);
+            let notified = server.notified_of_customer(&link["customerId"]).await;
+            let notified: Vec<_> =
+                notified.iter().map(|(number, data)| (*number, text(&data["kycStatus"]))).collect();
+            assert_eq!(notified, [(1, "CANCELED".to_owned()), (3, "APPROVED".to_owned())]);
         } else {
             again.refused(409, "CONFLICT");
         }
@@ -187,7 +187,7 @@ async fn browsers_help_to_fill_the_page_in() {
         assert_eq!(form.matches(country).count(), 2, "{country}");
     }
     assert!(form.contains(">14 October 2025, 09:00 UTC</time>"), "{form}");
-    // Somebody who leaves need not fill anything in.
+    // A person who leaves need not fill anything in.
     assert_eq!(form.matches("formnovalidate").count(), 1);
     // Today is a birthday too, and what was filled in stays.
     let again = format!("outcome=approved&{}", ADA.replace("line1=1+High+St", "line1="));
@@ -210,13 +210,13 @@ async fn browsers_help_to_fill_the_page_in() {
 async fn only_testers_read_of_the_sandbox() {
     let server = Server::new();
     let anyone = server.anonymous();
-    for (mode, is_told) in [(Mode::Sandbox, true), (Mode::Live, false)] {
+    for (mode, is_notified) in [(Mode::Sandbox, true), (Mode::Live, false)] {
         let client = server.platform_with(mode, true).await;
         let link = client.link("ada").await;
         let form = page(&anyone.open(&link).await, 200);
         let again = page(&anyone.fill(&link, "outcome=submitted").await, 400);
         for shown in [form, again] {
-            assert_eq!(shown.to_lowercase().contains("sandbox"), is_told, "{shown}");
+            assert_eq!(shown.to_lowercase().contains("sandbox"), is_notified, "{shown}");
         }
         let done = page(&anyone.fill(&link, &format!("outcome=submitted&{ADA}")).await, 200);
         let over = page(&anyone.open(&link).await, 410);
@@ -288,13 +288,13 @@ async fn time_ends_a_check_that_nobody_went_through() {
     let link = client.link("ada").await;
     server.pass(CHECK_LIFETIME_MILLIS - 1).await;
     page(&anyone.open(&link).await, 200);
-    // Its time is over before its timer rings.
+    // Its time is over before its timer is due.
     server.clock.advance_millis(1);
     page(&anyone.fill(&link, "outcome=approved&fullName=Ada").await, 410);
     assert_eq!(client.kyc(&link["customerId"]).await, "EXPIRED");
     server.pass(0).await;
     assert_eq!(client.kyc(&link["customerId"]).await, "EXPIRED");
-    assert_eq!(server.told_of_customer(&link["customerId"]).await.len(), 1);
+    assert_eq!(server.notified_of_customer(&link["customerId"]).await.len(), 1);
     let again = client.link("ada").await;
     assert_eq!(again["customerId"], link["customerId"]);
     page(&anyone.fill(&again, "outcome=approved&fullName=Ada").await, 200);
@@ -340,7 +340,7 @@ async fn the_operator_has_the_last_word() {
     let client = server.platform_with(Mode::Live, false).await;
     let anyone = server.anonymous();
     let link = client.link("ada").await;
-    // On a live platform nobody decides about themselves.
+    // On a live platform no customer decides about themselves.
     let form = page(&anyone.open(&link).await, 200);
     assert!(form.contains("Submit for review") && !form.contains("Approve"), "{form}");
     page(&anyone.fill(&link, &format!("outcome=approved&{ADA}")).await, 200);
@@ -350,12 +350,12 @@ async fn the_operator_has_the_last_word() {
     client.get("/customers/kyc-link?platformCustomerId=ada").await.refused(409, "CONFLICT");
     server.pass(2 * CHECK_LIFETIME_MILLIS).await;
     assert_eq!(client.kyc(&link["customerId"]).await, "PENDING_REVIEW");
-    assert!(server.told_of_customer(&link["customerId"]).await.is_empty());
+    assert!(server.notified_of_customer(&link["customerId"]).await.is_empty());
 
     let id = |value: &Value| CustomerId::parse(&text(value)).expect("an id");
     identity::decide(&server.app, id(&link["customerId"]), true).await.expect("a decision");
     assert_eq!(client.kyc(&link["customerId"]).await, "MANUALLY_APPROVED");
-    assert_eq!(server.told_of_customer(&link["customerId"]).await.len(), 1);
+    assert_eq!(server.notified_of_customer(&link["customerId"]).await.len(), 1);
     let again = identity::decide(&server.app, id(&link["customerId"]), false).await;
     assert!(matches!(again, Err(service::Error::Conflict(_))), "{again:?}");
 
@@ -364,11 +364,11 @@ async fn the_operator_has_the_last_word() {
     identity::decide(&server.app, id(&other["customerId"]), false).await.expect("a decision");
     assert_eq!(client.kyc(&other["customerId"]).await, "MANUALLY_REJECTED");
     page(&anyone.open(&other).await, 410);
-    let nobody = CustomerId::from_uuid(uuid::Uuid::nil());
-    let refused = identity::decide(&server.app, nobody, true).await;
+    let unknown = CustomerId::from_uuid(uuid::Uuid::nil());
+    let refused = identity::decide(&server.app, unknown, true).await;
     assert_eq!(
         refused,
-        Err(service::Error::Customer(service::error::CustomerError::NotFound { id: nobody }))
+        Err(service::Error::Customer(service::error::CustomerError::NotFound { id: unknown }))
     );
     // Nor does a deleted customer's link open anything.
     let gone = client.link("eve").await;
@@ -386,21 +386,21 @@ async fn the_operator_has_the_last_word() {
 }
 
 #[tokio::test]
-async fn what_a_regulated_platform_states_is_told() {
+async fn what_a_regulated_platform_states_is_notified() {
     let server = Server::new();
     let client = server.platform().await;
     let customer = json!(client.customer().await);
     let set = async |status: &str| client.set_kyc(&text(&customer), status).await;
     set("APPROVED").await;
-    assert!(server.told_of_customer(&customer).await.is_empty(), "nothing has changed");
+    assert!(server.notified_of_customer(&customer).await.is_empty(), "nothing has changed");
     for status in ["REJECTED", "PENDING_REVIEW", "EXPIRED", "MANUALLY_APPROVED"] {
         set(status).await;
     }
-    let told: Vec<_> = server.told_of_customer(&customer).await;
-    let told: Vec<_> =
-        told.iter().map(|(number, data)| (*number, text(&data["kycStatus"]))).collect();
+    let notified: Vec<_> = server.notified_of_customer(&customer).await;
+    let notified: Vec<_> =
+        notified.iter().map(|(number, data)| (*number, text(&data["kycStatus"]))).collect();
     let expected = [(1, "REJECTED"), (3, "EXPIRED"), (4, "MANUALLY_APPROVED")];
-    assert_eq!(told, expected.map(|(number, name)| (number, name.to_owned())));
+    assert_eq!(notified, expected.map(|(number, name)| (number, name.to_owned())));
     // An unregulated platform says what it likes; it does not count.
     let other = server.platform_with(Mode::Sandbox, false).await;
     let customer = json!(other.customer().await);

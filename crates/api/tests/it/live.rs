@@ -77,7 +77,7 @@ async fn without_a_rail_no_money_is_set_aside_and_nothing_waits() {
         let answer = live.post(path, &body).await;
         lacks(&answer, "PAYMENT_RAIL");
     }
-    // A deposit that nobody can make is refused by its currency.
+    // A deposit that no payer can make is refused by its currency.
     let body = sending(&realtime("USD", &customer), &to(&usd), 100);
     let answer = live.post("/quotes", &body).await;
     assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "source.currency");

@@ -444,12 +444,12 @@ async fn refusals_of_the_business_name_a_field() {
     assert_eq!(fields(answer.refused(400, "INVALID_CURRENCY")), ["source.currency"]);
     let claim = format!("/invitations/{}/claim", stage.invitation);
     for (path, body, field) in [
-        ("/invitations", json!({ "inviterUma": "nobody" }), "inviterUma"),
-        (claim.as_str(), json!({ "inviteeUma": "nobody" }), "inviteeUma"),
+        ("/invitations", json!({ "inviterUma": "unknown" }), "inviterUma"),
+        (claim.as_str(), json!({ "inviteeUma": "unknown" }), "inviteeUma"),
     ] {
         let answer = stage.client.post(path, &body).await;
         assert_eq!(fields(answer.refused(400, "INVALID_UMA_ADDRESS")), [field], "{path}");
     }
-    let answer = stage.client.get("/customers?umaAddress=nobody").await;
+    let answer = stage.client.get("/customers?umaAddress=unknown").await;
     assert_eq!(fields(answer.refused(400, "INVALID_UMA_ADDRESS")), ["umaAddress"]);
 }

@@ -201,12 +201,12 @@ impl Client {
 }
 
 impl Server {
-    /// What the platform was told about a transaction, in order; checks numbers, ids, times and
+    /// What the platform was notified about a transaction, in order; checks numbers, ids, times and
     /// the envelope.
-    pub async fn told(&self, id: &Value) -> Vec<Value> {
+    pub async fn notified(&self, id: &Value) -> Vec<Value> {
         let resource = transaction_id(id).uuid();
         let events = self.events_of(resource).await;
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         for (number, event) in (1..).zip(&events) {
             assert_eq!(event.number, number);
             assert_eq!(event.id, domain::event::event_id(resource, number));
@@ -217,13 +217,13 @@ impl Server {
             assert_eq!(body["timestamp"], event.at.to_string());
             assert_eq!(body["timestamp"], body["data"]["updatedAt"]);
             assert_eq!(text(&body["type"]), format!("{}_PAYMENT", text(&body["data"]["type"])));
-            told.push(body["data"].clone());
+            notified.push(body["data"].clone());
         }
-        told
+        notified
     }
 
-    /// The statuses that the platform was told of, in order.
-    pub async fn told_statuses(&self, id: &Value) -> Vec<String> {
-        self.told(id).await.iter().map(|data| text(&data["status"])).collect()
+    /// The statuses that the platform was notified of, in order.
+    pub async fn notified_statuses(&self, id: &Value) -> Vec<String> {
+        self.notified(id).await.iter().map(|data| text(&data["status"])).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what, and who is nobody (specification 5; design decision 8).
+//! Who may do what, and who is unknown (specification 5; design decision 8).
 
 use base64::Engine as _;
 use domain::platform::Mode;
@@ -30,7 +30,7 @@ fn operations(server: &Server) -> Vec<Operation> {
                 .replace("{jobId}", "Job:00000000-0000-7000-8000-000000000000")
                 .replace("{deliveryId}", "Delivery:00000000-0000-7000-8000-000000000000")
                 .replace("{invitationCode}", "aaaaaaaaaaaaaaaa")
-                .replace("{receiverUmaAddress}", "$nobody@uma.test")
+                .replace("{receiverUmaAddress}", "$unknown@uma.test")
                 .replace("{accountId}", "InternalAccount:00000000-0000-7000-8000-000000000348");
             assert!(!path.contains('{'), "{path}: say what stands there");
             let any_of = operation["x-required-permission"].as_array();
@@ -54,7 +54,7 @@ impl Operation {
     }
 }
 
-/// Fails unless the answer is the refusal of somebody unknown, which says nothing about why.
+/// Fails unless the answer is the refusal of an unknown caller, which says nothing about why.
 #[track_caller]
 fn unknown(answer: &Answer, what: &str) {
     assert_eq!(answer.status, 401, "{what}: {}", answer.body);
@@ -74,7 +74,7 @@ async fn nobody_does_anything_without_valid_credentials() {
     client.delete(&format!("/tokens/{}", text(&revoked["id"]))).await.expect(204);
     let as_ = |id: &str, secret: &str| server.client(client.platform, id, secret);
     let strangers = [
-        ("nobody", server.anonymous()),
+        ("anonymous", server.anonymous()),
         ("a wrong secret", as_(&id, &"0".repeat(64))),
         ("a secret cut short", as_(&id, &secret[..63])),
         ("a secret in capitals", as_(&id, &secret.to_uppercase())),
@@ -85,7 +85,7 @@ async fn nobody_does_anything_without_valid_credentials() {
         ("a revoked token", as_(&text(&revoked["clientId"]), &text(&revoked["clientSecret"]))),
     ];
     for operation in operations(&server) {
-        // Else they would be told to wait.
+        // Else they would be asked to wait.
         server.clock.advance_millis(60_000);
         for (what, stranger) in &strangers {
             let what = format!("{} {} by {what}", operation.method, operation.path);
@@ -115,12 +115,12 @@ async fn guessing_of_secrets_is_slowed() {
 
     // From one address. Missing and unreadable credentials are no guesses.
     for _ in 0..20 {
-        unknown(&get(&server.anonymous(), "203.0.113.1").await, "nobody");
+        unknown(&get(&server.anonymous(), "203.0.113.1").await, "anonymous");
         unknown(&get(&wrong, "203.0.113.1").await, "a guess");
     }
     slowed(&get(&wrong, "203.0.113.1").await, 60);
     slowed(&get(&right, "203.0.113.1").await, 60);
-    unknown(&get(&server.anonymous(), "203.0.113.1").await, "nobody");
+    unknown(&get(&server.anonymous(), "203.0.113.1").await, "anonymous");
     get(&right, "203.0.113.2").await.expect(200);
     // A network of IPv6 is one address, and a guesser has all of them.
     for number in 0..20 {
@@ -256,7 +256,7 @@ async fn a_live_token_does_not_open_the_sandbox() {
     }
 }
 
-/// The same id, but of nobody's.
+/// The same id, but of no object.
 fn nobodys(id: &str) -> String {
     let (kind, uuid) = id.split_once(':').expect("an id");
     format!("{kind}:00000000{}", &uuid[8..])
@@ -271,8 +271,8 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
     let bank = client.usd_external(&mine, "789").await;
     let own = client.account(None, "USD").await;
     // What the other platform has.
-    let nobody = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
-    other.patch("/config", &nobody).await.expect(200);
+    let endpoint = json!({ "webhookEndpoint": "http://127.0.0.1:9/" });
+    other.patch("/config", &endpoint).await.expect(200);
     let customer = other.customer().await;
     let internal = other.funded(&customer, "USD", 10_000).await;
     let platforms = other.account(None, "USD").await;

@@ -165,7 +165,7 @@ async fn the_platform_pays_on_behalf_of_a_customer() {
     assert_eq!(transaction["customerId"], payer.customer);
     assert_eq!(transaction["source"]["accountId"], own);
     assert_eq!(payer.client.balance(&own).await, 600);
-    // A customer's account pays for nobody else.
+    // A customer's account pays for no other customer.
     let other = payer.client.customer().await;
     let mut source = from(&payer.usd);
     source["customerId"] = json!(other);
@@ -322,7 +322,7 @@ async fn a_quote_expires_by_the_clock_whether_or_not_its_timer_was_there() {
     let transaction = payer.client.stands_at(&late, "EXPIRED", "EXPIRED").await;
     assert!(transaction["failureReason"].is_null());
     assert!(transaction["refund"].is_null());
-    assert_eq!(server.told_statuses(&late["transactionId"]).await, ["PENDING", "EXPIRED"]);
+    assert_eq!(server.notified_statuses(&late["transactionId"]).await, ["PENDING", "EXPIRED"]);
     payer.client.execute(&late).await.refused(409, "QUOTE_EXPIRED");
     payer.client.stands_at(&also, "PENDING", "PENDING").await;
     assert_eq!(payer.balance().await, 100_000);
@@ -376,7 +376,7 @@ async fn a_quote_that_is_over_reads_expired_however_it_is_read_first() {
         }
         let transaction = payer.client.stands_at(&quote, "EXPIRED", "EXPIRED").await;
         assert_eq!(transaction["updatedAt"], EXPIRES);
-        assert_eq!(server.told_statuses(&quote["transactionId"]).await, ["PENDING", "EXPIRED"]);
+        assert_eq!(server.notified_statuses(&quote["transactionId"]).await, ["PENDING", "EXPIRED"]);
         server.pass(0).await;
         assert_eq!(payer.client.transaction_of(&quote).await, transaction, "{first}");
         server.verify();
@@ -633,8 +633,8 @@ async fn another_amount_fails_the_quote_and_goes_to_the_internal_account() {
         assert_eq!(sent["statusReason"]["message"], message);
         assert_eq!(sent["refund"]["status"], "COMPLETED");
         payer.client.stands_at(&quote, "FAILED", "REFUNDED").await;
-        let told = server.told_statuses(&quote["transactionId"]).await;
-        assert_eq!(told, ["PENDING", "FAILED", "REFUNDED"]);
+        let notified = server.notified_statuses(&quote["transactionId"]).await;
+        assert_eq!(notified, ["PENDING", "FAILED", "REFUNDED"]);
         assert_eq!((payer.balance().await, payer.client.balance(&eur).await), (wrong, 0));
         payer.client.deposit(&quote, Some(100_000)).await.refused(409, "CONFLICT");
         server.pass(LIFETIME_MILLIS).await;
@@ -688,8 +688,8 @@ async fn a_deposit_after_the_time_goes_to_the_internal_account() {
     assert_eq!(list["data"][0]["status"], "COMPLETED");
     assert_eq!(list["data"][0]["receivedAmount"], usd(77_000));
     assert_eq!(list["data"][0]["destination"]["accountId"], payer.usd);
-    let told = server.told_statuses(&list["data"][0]["id"]).await;
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
+    let notified = server.notified_statuses(&list["data"][0]["id"]).await;
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED"]);
     server.verify();
 }
 
@@ -979,8 +979,8 @@ async fn unknown_accounts_and_those_of_others_are_not_found() {
         let body = sending(&from(source), &to(destination), 500);
         payer.client.post("/quotes", &body).await.refused(404, "ACCOUNT_NOT_FOUND");
     }
-    let nobody = "Customer:0199dccc-4a80-7000-8000-000000000001";
-    let body = sending(&deposit("USD", nobody), &to(&eur), 500);
+    let unknown = "Customer:0199dccc-4a80-7000-8000-000000000001";
+    let body = sending(&deposit("USD", unknown), &to(&eur), 500);
     payer.client.post("/quotes", &body).await.refused(404, "USER_NOT_FOUND");
     let body = sending(&deposit("USD", &stranger.customer), &to(&eur), 500);
     payer.client.post("/quotes", &body).await.refused(404, "USER_NOT_FOUND");

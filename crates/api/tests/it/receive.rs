@@ -106,8 +106,8 @@ async fn a_payment_from_outside_shows_every_field() {
     let got = payee.stands_at(&payment, "COMPLETED", None).await;
     assert_eq!(got["settledAt"], "2025-10-13T09:00:00.200Z");
     assert_eq!(payee.client.balance(&payee.usd).await, 5_000);
-    let told = server.told_statuses(&payment["id"]).await;
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
+    let notified = server.notified_statuses(&payment["id"]).await;
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED"]);
     let [sender, own] = [sender, &own].map(|address| address.replace('$', "%24"));
     for (filter, count) in [
         (format!("senderAccountIdentifier={sender}"), 1),
@@ -157,7 +157,7 @@ async fn the_receiver_is_named_by_id_or_by_address() {
             404,
             "USER_NOT_FOUND",
         ),
-        (("receiverUmaAddress", json!("$nobody@uma.test")), 404, "UMA_NOT_FOUND"),
+        (("receiverUmaAddress", json!("$unknown@uma.test")), 404, "UMA_NOT_FOUND"),
         (("receiverUmaAddress", json!("ada")), 400, "INVALID_UMA_ADDRESS"),
         (("customerId", json!("x")), 400, "INVALID_INPUT"),
     ] {
@@ -184,7 +184,7 @@ async fn the_receiver_is_named_by_id_or_by_address() {
     let most = ("receivingCurrencyAmount", json!(9_000_000_000_000_000_i64));
     let answer = post(with(&[by_id.clone(), rupiahs, most])).await;
     answer.refused(400, "AMOUNT_OUT_OF_RANGE");
-    // Another platform's customer is nobody.
+    // Another platform's customer is not found.
     let stranger = Payee::on(&server).await;
     let theirs = address_of(&stranger.client, &stranger.customer).await;
     post(with(&[("receiverUmaAddress", json!(theirs))])).await.refused(404, "UMA_NOT_FOUND");

@@ -69,9 +69,9 @@ async fn the_payer_is_named_by_id_or_by_address() {
     assert_eq!(answer.refused(400, "INVALID_INPUT")["field"], "senderUmaAddress");
     ask("?customerId=x").await.refused(400, "INVALID_INPUT");
     ask("?senderUmaAddress=ada").await.refused(400, "INVALID_UMA_ADDRESS");
-    ask("?senderUmaAddress=$nobody@uma.test").await.refused(404, "USER_NOT_FOUND");
-    let nobody = "Customer:0199dccc-4a80-7000-8000-000000000000";
-    ask(&format!("?customerId={nobody}")).await.refused(404, "USER_NOT_FOUND");
+    ask("?senderUmaAddress=$unknown@uma.test").await.refused(404, "USER_NOT_FOUND");
+    let unknown = "Customer:0199dccc-4a80-7000-8000-000000000000";
+    ask(&format!("?customerId={unknown}")).await.refused(404, "USER_NOT_FOUND");
     // Another platform's customer cannot be the payer, by neither name.
     let other = server.platform().await;
     let theirs = other.customer().await;
@@ -115,13 +115,13 @@ async fn who_cannot_be_paid_is_not_found() {
     for wrong in ["ada", "ada@uma.test", "$@uma.test", "$a%20b@uma.test", "%20"] {
         look_up(&client, wrong, &payer).await.refused(400, "INVALID_UMA_ADDRESS");
     }
-    look_up(&client, "$nobody@uma.test", &payer).await.refused(404, "UMA_NOT_FOUND");
+    look_up(&client, "$unknown@uma.test", &payer).await.refused(404, "UMA_NOT_FOUND");
     client.set_kyc(&payee, "REJECTED").await;
     let answer = look_up(&client, &address, &payer).await;
     let details = answer.refused(403, "USER_NOT_READY");
     assert_eq!(*details, json!({ "umaAddress": address }), "nothing about whose it is");
     client.set_kyc(&payee, "APPROVED").await;
-    // An address that was given up reaches nobody.
+    // An address that was given up does not exist.
     let body = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$other@uma.test" });
     client.patch(&format!("/customers/{payee}"), &body).await.expect(200);
     look_up(&client, &address, &payer).await.refused(404, "UMA_NOT_FOUND");
@@ -184,7 +184,7 @@ async fn another_institutions_answer_is_passed_on() {
     assert!(fields.contains(&json!({ "name": "FULL_NAME", "mandatory": true })), "{fields:?}");
     for (user, status, code) in [
         ("non.existent.usd", 404, "UMA_NOT_FOUND"),
-        ("nobody", 404, "UMA_NOT_FOUND"),
+        ("unknown", 404, "UMA_NOT_FOUND"),
         ("fail.blocked.usd", 403, "COUNTERPARTY_NOT_ALLOWED"),
         ("fail.notready.usd", 403, "USER_NOT_READY"),
         ("fail.lookup.usd", 424, "LNURLP_REQUEST_FAILED"),
@@ -239,7 +239,7 @@ async fn an_external_account_is_looked_up() {
 }
 
 #[tokio::test]
-async fn a_platform_that_sends_nothing_is_told_no_rates() {
+async fn a_platform_that_sends_nothing_learns_no_rates() {
     let server = Server::new();
     let client = server.platform().await;
     let (payer, payee) = (client.customer().await, client.customer().await);

@@ -11,7 +11,7 @@ use crate::support::{Server, text, why};
 /// How long after it settled the bank sends a payment back.
 const BACK_AFTER_MILLIS: i64 = 60_000;
 
-/// Checks that a payment was delivered, came back and is refunded, and what was told of it.
+/// Checks that a payment was delivered, came back and is refunded, and its events.
 async fn came_back(server: &Server, payer: &Payer, id: &Value) -> Value {
     server.pass(1_000).await;
     let delivered = payer.client.transaction(id).await;
@@ -27,8 +27,8 @@ async fn came_back(server: &Server, payer: &Payer, id: &Value) -> Value {
     assert_eq!(back["settledAt"], delivered["settledAt"]);
     assert_eq!(back["refund"]["status"], "COMPLETED");
     assert_eq!(back["refund"]["settledAt"], back["updatedAt"]);
-    let told = server.told_statuses(id).await;
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED", "FAILED", "REFUNDED"]);
+    let notified = server.notified_statuses(id).await;
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED", "FAILED", "REFUNDED"]);
     server.verify();
     // It is over: nothing more happens to it.
     server.pass(600_000).await;
@@ -68,8 +68,8 @@ async fn a_jump_over_settlement_and_return_does_both() {
     let day = json!({ "advanceBySeconds": 86_400 });
     payer.client.post("/sandbox/clock", &day).await.expect(200);
     server.pass(0).await;
-    let told = server.told_statuses(&out["id"]).await;
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED", "FAILED", "REFUNDED"]);
+    let notified = server.notified_statuses(&out["id"]).await;
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED", "FAILED", "REFUNDED"]);
     assert_eq!(payer.balance().await, 1_000);
     server.verify();
 }
@@ -97,7 +97,7 @@ async fn a_quote_that_comes_back_is_reversed_with_its_fees() {
     server.pass(1_000).await;
     assert!(fees(&server, &payer).await > 0);
     came_back(&server, &payer, &quote["transactionId"]).await;
-    // The quote was carried out, whatever became of the money.
+    // The quote was executed, whatever became of the money.
     payer.client.stands_at(&quote, "COMPLETED", "REFUNDED").await;
     assert_eq!((payer.balance().await, fees(&server, &payer).await), (100_000, 0));
 }

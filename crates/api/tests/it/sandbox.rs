@@ -41,8 +41,8 @@ async fn funding_credits_at_once_and_shows_a_completed_transaction() {
             "reconciliationInstructions": first["reconciliationInstructions"],
         })
     );
-    let told = server.told_statuses(&first["id"]).await;
-    assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
+    let notified = server.notified_statuses(&first["id"]).await;
+    assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED"]);
     server.verify();
 }
 

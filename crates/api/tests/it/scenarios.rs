@@ -36,7 +36,7 @@ async fn the_beneficiary_is_checked_when_an_account_is_added() {
         assert_eq!(account["beneficiaryVerificationStatus"], status, "{suffix}");
         assert_eq!(account["beneficiaryVerifiedData"], holder, "{suffix}");
         assert_eq!(shown(&payer, &account).await, account);
-        // A name that does not match keeps nobody from being paid.
+        // A name that does not match does not stop a payment.
         let out = transfer(&payer.usd, &text(&account["id"]), 1);
         payer.client.post("/transfer-out", &out).await.expect(201);
     }

@@ -220,15 +220,15 @@ impl Server {
 
     /// Every event about something, in the order in which they were committed.
     pub async fn events_of(&self, resource: uuid::Uuid) -> Vec<Event> {
-        let told = self.app.store().read(move |view| {
+        let notified = self.app.store().read(move |view| {
             let mut events = Vec::new();
             for platform in view.platforms()? {
                 events.extend(view.feed(platform.id, 0, None, u32::MAX)?.events);
             }
             Ok::<_, Error>(events)
         });
-        let told = told.await.expect("a read").into_iter().map(|numbered| numbered.event);
-        told.filter(|event| event.resource == resource).collect()
+        let notified = notified.await.expect("a read").into_iter().map(|numbered| numbered.event);
+        notified.filter(|event| event.resource == resource).collect()
     }
 
     /// Every invariant of the database.

@@ -79,7 +79,7 @@ async fn a_viewer_filters_tokens_by_every_field_inclusively() {
 }
 
 #[tokio::test]
-async fn a_viewer_is_told_every_wrong_filter_at_once() {
+async fn a_viewer_learns_every_wrong_filter_at_once() {
     let server = Server::new();
     let client = server.platform().await;
     let query = "?createdAfter=yesterday&createdBefore=2025-10-13&updatedAfter=\
@@ -270,7 +270,7 @@ async fn another_platforms_token_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_manager_is_told_every_wrong_field_of_a_token() {
+async fn a_manager_learns_every_wrong_field_of_a_token() {
     let server = Server::new();
     let client = server.platform().await;
     for (body, wrong) in [

@@ -11,7 +11,7 @@ fn ids(answer: &Answer) -> Vec<String> {
 }
 
 /// Five transactions, a second apart, oldest first: a deposit, a transfer out, a transfer in, a
-/// quote that nobody executes, and a deposit of the platform's own.
+/// quote that is never executed, and a deposit of the platform's own.
 async fn five(server: &Server, payer: &Payer, bank: &str, eur: &str) -> Vec<Value> {
     let client = &payer.client;
     client.fund(&payer.usd, 1_000).await;
@@ -51,7 +51,7 @@ async fn transactions_are_listed_by_every_filter_in_both_orders() {
         ("customerId=Customer:0199dccc-4a80-7000-8000-000000010000".to_owned(), &[]),
         (format!("platformCustomerId={name}"), &[0, 1, 2, 3]),
         (format!("platformCustomerId={platform}"), &[4]),
-        ("platformCustomerId=nobody".to_owned(), &[]),
+        ("platformCustomerId=unknown".to_owned(), &[]),
         (format!("senderAccountIdentifier={}", payer.usd), &[1, 3]),
         (format!("senderAccountIdentifier={bank}"), &[2]),
         (format!("receiverAccountIdentifier={}", payer.usd), &[0, 2]),

@@ -64,7 +64,7 @@ async fn a_transfer_of_the_platform_itself_names_the_platform() {
 }
 
 /// A transfer out to an account with this suffix: where it ends, and why.
-async fn check_out(suffix: &str, status: &str, reason: [Option<&str>; 2], told: &[&str]) {
+async fn check_out(suffix: &str, status: &str, reason: [Option<&str>; 2], notified: &[&str]) {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000).await;
     let bank = payer.bank(suffix).await;
@@ -99,7 +99,7 @@ async fn check_out(suffix: &str, status: &str, reason: [Option<&str>; 2], told: 
         })
     };
     assert_eq!(ended["refund"], refund, "{suffix}");
-    assert_eq!(server.told_statuses(&pending["id"]).await, told, "{suffix}");
+    assert_eq!(server.notified_statuses(&pending["id"]).await, notified, "{suffix}");
     server.pass(600_000).await;
     assert_eq!(payer.client.transaction(&pending["id"]).await, ended, "{suffix}");
     server.verify();

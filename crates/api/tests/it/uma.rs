@@ -124,9 +124,9 @@ async fn check(user: &str, millis: i64, quote_ends: &str, ends: &str, reason: [O
         assert_eq!(why(&transaction), reason, "{user}");
         let back = if ends == "COMPLETED" { 0 } else { 50_000 };
         assert_eq!(payer.balance().await, back, "{user}");
-        let told = server.told_statuses(&quote["transactionId"]).await;
-        assert_eq!(told[..2], ["PENDING", "PROCESSING"], "{user}");
-        assert_eq!(told.last().map(String::as_str), Some(ends), "{user}");
+        let notified = server.notified_statuses(&quote["transactionId"]).await;
+        assert_eq!(notified[..2], ["PENDING", "PROCESSING"], "{user}");
+        assert_eq!(notified.last().map(String::as_str), Some(ends), "{user}");
         server.pass(LOOKUP_MILLIS).await;
         payer.client.stands_at(&quote, quote_ends, ends).await;
         server.verify();
@@ -302,24 +302,24 @@ async fn what_was_checked_about_the_payer_is_not_said_otherwise() {
         }
         let mut body = to_payee(&payer, &payee, 100_000).await;
         body["senderCustomerInfo"] = json!({
-            "FULL_NAME": "Somebody Else",
+            "FULL_NAME": "Eve Adams",
             "USER_TYPE": " ",
-            "IDENTIFIER": "$somebody@else.example",
+            "IDENTIFIER": "$eve@else.example",
             "EMAIL": "ada@example.com",
         });
         payer.client.execute(&payer.client.quote(&body).await).await.expect(200);
         let path = format!("/customers/{}", payer.customer);
         let known = payer.client.get(&path).await.expect(200).clone();
-        let said = json!("Somebody Else");
-        let mut told = json!({
+        let said = json!("Eve Adams");
+        let mut shown = json!({
             "FULL_NAME": if is_regulated { &said } else { &known["fullName"] },
             "EMAIL": "ada@example.com",
         });
         if is_asked {
-            told["USER_TYPE"] = json!("INDIVIDUAL");
-            told["IDENTIFIER"] = known["umaAddress"].clone();
+            shown["USER_TYPE"] = json!("INDIVIDUAL");
+            shown["IDENTIFIER"] = known["umaAddress"].clone();
         }
-        assert_eq!(payee.payment().await["counterpartyInformation"], told);
+        assert_eq!(payee.payment().await["counterpartyInformation"], shown);
         server.verify();
     }
 }
@@ -434,8 +434,8 @@ async fn customers_of_this_server_pay_each_other() {
         assert_eq!(got["rateDetails"]["serviceApiVariableFeeAmount"], 0);
         assert!(got["rateDetails"]["counterpartyMultiplier"].is_null());
         assert!(got["reconciliationInstructions"]["reference"].is_string());
-        let told = server.told_statuses(&got["id"]).await;
-        assert_eq!(told, ["PENDING", "PROCESSING", "COMPLETED"]);
+        let notified = server.notified_statuses(&got["id"]).await;
+        assert_eq!(notified, ["PENDING", "PROCESSING", "COMPLETED"]);
         // Each side sees its own payment only.
         if !is_same {
             let path = format!("/transactions/{}", text(&got["id"]));
@@ -632,8 +632,8 @@ async fn a_payee_is_described_once_its_platform_agrees() {
         assert_eq!(payee.decide(how).await.expect(200)["status"], ends);
         let path = format!("/customers/{}", payee.customer);
         let name = payee.client.get(&path).await.expect(200)["fullName"].clone();
-        let told = if how == "approve" { json!({ "FULL_NAME": name }) } else { json!({}) };
-        assert_eq!(known().await, told);
+        let shown = if how == "approve" { json!({ "FULL_NAME": name }) } else { json!({}) };
+        assert_eq!(known().await, shown);
         server.verify();
     }
 }
@@ -655,9 +655,9 @@ async fn what_was_checked_about_the_payee_is_not_said_otherwise() {
         assert_eq!(payee.client.post(&path, &body).await.expect(200)["status"], "COMPLETED");
         let path = format!("/customers/{}", payee.customer);
         let known = payee.client.get(&path).await.expect(200)["fullName"].clone();
-        let told = if is_regulated && said == "Acme" { json!(said) } else { known };
+        let shown = if is_regulated && said == "Acme" { json!(said) } else { known };
         let paid = payer.client.transaction_of(&quote).await;
-        assert_eq!(paid["counterpartyInformation"]["FULL_NAME"], told, "{said:?}");
+        assert_eq!(paid["counterpartyInformation"]["FULL_NAME"], shown, "{said:?}");
         server.verify();
     }
 }
@@ -670,7 +670,7 @@ async fn what_either_side_knows_need_not_be_asked() {
     let payer = Payer::with(&server, 100_000).await;
     asks(&payer.client, json!([field("TAX_ID"), field("POSTAL_ADDRESS")])).await;
     let payee = Payee::on(&server.platform().await).await;
-    // The payee's platform would like to know who pays, and nobody has to say it.
+    // The payee's platform would like to know who pays, but the payer may leave it out.
     asks(&payee.client, json!([{ "name": "FULL_NAME", "mandatory": false }])).await;
     let known = json!({
         "customerType": "INDIVIDUAL",

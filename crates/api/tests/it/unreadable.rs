@@ -1,4 +1,4 @@
-//! Rows that cannot be read (reliability F34): each is one payment's trouble, and nobody else's.
+//! Rows that cannot be read (reliability F34): each is one payment's trouble, and no other's.
 
 use domain::id::TransactionId;
 use serde_json::Value;
@@ -70,7 +70,7 @@ async fn a_timer_that_cannot_be_read_holds_up_no_other() {
         values ($1, 'WHATEVER', $2, 0, 0, 0)";
     assert_eq!(server.tamper(sql, &[subject.clone(), payer.client.platform.into()]), 1);
     server.clock.advance_millis(5_000);
-    assert!(steps(&server).await > 0, "somebody must hear of it");
+    assert!(steps(&server).await > 0, "the operator must hear of it");
     assert_eq!(payer.client.transaction(&payment).await["status"], "COMPLETED");
     assert_eq!(server.tamper("delete from timers where subject = $1", &[subject]), 1);
     server.verify();

@@ -11,7 +11,7 @@ use crate::http::Client;
 use crate::load::{self, Phase};
 use crate::row_locks::{Booked, RowLocks};
 use crate::samples::{Sample, median};
-use crate::sessions::{self, Exchanges, Looks, Payer, Posts};
+use crate::sessions::{self, Exchanges, Payer, Posts, Reads};
 use crate::time::now;
 use crate::yardsticks;
 
@@ -24,9 +24,9 @@ const PAGE_ROWS: usize = 20;
 /// Rows from the old end of a list at which its deepest page is read.
 const DEEP_ROWS: usize = 100;
 
-/// How often one page is asked for in one round, of each database. With 30 looks of a quarter of a
+/// How often one page is asked for in one round, of each database. With 30 reads of a quarter of a
 /// millisecond each, a burst of work in the background decided what the ratio was.
-const PAGE_LOOKS: usize = 200;
+const PAGE_READS: usize = 200;
 
 /// How long one page of both databases is asked for in one round if it is slow.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(3);
@@ -46,8 +46,8 @@ pub(super) struct Clients {
     transfers: Posts,
     hot: Posts,
     exchanges: Exchanges,
-    noop_get: Looks,
-    looks: Looks,
+    noop_get: Reads,
+    reads: Reads,
 }
 
 impl Clients {
@@ -63,8 +63,8 @@ impl Clients {
             transfers: Posts::transfers(&heads, "/transfer-out", &payers),
             hot: Posts::transfers(&heads, "/transfer-out", hot),
             exchanges: Exchanges::new(&heads, &payers),
-            noop_get: Looks::new(&heads, [yardsticks::TRANSACTION]),
-            looks: Looks::new(&heads, paths.iter().map(String::as_str)),
+            noop_get: Reads::new(&heads, [yardsticks::TRANSACTION]),
+            reads: Reads::new(&heads, paths.iter().map(String::as_str)),
         })
     }
 
@@ -81,12 +81,12 @@ impl Clients {
         row_locks: Option<&RowLocks>,
         phase: &Phase,
     ) -> Result<Sample> {
-        // What earlier loads left in the system's memory it would write during this one, half a
+        // The system would write the dirty pages of earlier loads during this one, half a
         // minute after they did: 200 MB at once, for which commits waited 80 ms.
         nix::unistd::sync();
         let at = |number: usize| servers[number % servers.len()].address();
         let post = |posts: &Posts| load::run(phase, async |number| posts.open(at(number)).await);
-        let look = |looks: &Looks| load::run(phase, async |number| looks.open(at(number)).await);
+        let read = |reads: &Reads| load::run(phase, async |number| reads.open(at(number)).await);
         let lock = |booked| {
             let row_locks = row_locks.context("no yardstick was set up")?;
             load::run(phase, async |_| row_locks.open(booked).await)
@@ -99,8 +99,8 @@ impl Clients {
                 let exchanges = &self.exchanges;
                 (load::run(phase, async |number| exchanges.open(at(number)).await)?, true)
             }
-            Load::NoopGet => (look(&self.noop_get)?, false),
-            Load::Get => (look(&self.looks)?, false),
+            Load::NoopGet => (read(&self.noop_get)?, false),
+            Load::Get => (read(&self.reads)?, false),
             Load::RowLocks => (lock(Booked::Accepted)?, false),
             Load::SettledRowLocks => (lock(Booked::Settled)?, false),
         };
@@ -163,7 +163,7 @@ fn deep_cursor(client: &mut Client, filter: &str) -> Result<Option<String>> {
 pub(super) fn page_millis(mut sides: [(&mut Client, &str); 2]) -> Result<[f64; 2]> {
     let mut millis = [Vec::new(), Vec::new()];
     let began = now();
-    while millis[0].len() < PAGE_LOOKS && (millis[0].is_empty() || began.elapsed() < PAGE_TIME_MAX)
+    while millis[0].len() < PAGE_READS && (millis[0].is_empty() || began.elapsed() < PAGE_TIME_MAX)
     {
         for ((client, path), millis) in sides.iter_mut().zip(&mut millis) {
             let one = now();

@@ -1,4 +1,4 @@
-//! Who receives what is paid to an account.
+//! The beneficiary of an account.
 
 use super::field::{Field, FieldError, FieldReader, birth_error, joined};
 use crate::address::{Address, AddressDraft};
@@ -24,7 +24,7 @@ impl BeneficiaryType {
     }
 }
 
-/// Who receives what is paid to an account. It was checked.
+/// The beneficiary of an account. It was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beneficiary {
     kind: BeneficiaryType,
@@ -119,7 +119,7 @@ impl Beneficiary {
         })
     }
 
-    /// What is implausible on `today`, at `path`.
+    /// Implausible values on `today`, at `path`.
     pub(super) fn implausible(&self, today: Date, path: &str) -> Option<FieldError> {
         let birth_date = self.birth_date?;
         birth_error(birth_date, today, &joined(path, "birthDate"))

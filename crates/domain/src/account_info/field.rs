@@ -1,4 +1,4 @@
-//! What a field looks like, and what can be wrong with its value.
+//! The shape of a field, and the errors of its value.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ const LIST_MAX: usize = 32;
 pub struct Field {
     /// The name in JSON.
     pub name: &'static str,
-    /// What kind of value it has.
+    /// The kind of its value.
     pub shape: Shape,
     /// Whether it must be there.
     pub presence: Presence,
@@ -40,13 +40,13 @@ pub struct Field {
     pub case_matters: bool,
     /// Check digits that a live platform has verified.
     pub check: Option<Check>,
-    /// What it is, for people.
+    /// Its description, for people.
     pub description: &'static str,
     /// A value that passes the pattern and the check digits.
     pub example: &'static str,
 }
 
-/// What kind of value a field has.
+/// The kind of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A text.
@@ -290,7 +290,7 @@ pub struct FieldError {
     pub field: String,
     /// The rule that was broken.
     pub rule: Rule,
-    /// What to do about it. Never repeats the value, which may be a customer's.
+    /// The remedy. Never repeats the value, which may be a customer's.
     pub message: String,
 }
 
@@ -313,7 +313,7 @@ pub enum Rule {
     Format(&'static str),
     /// Its check digits do not fit.
     Checksum,
-    /// What the message says.
+    /// The text of the message.
     Other,
 }
 

@@ -183,7 +183,7 @@ const PATTERNS: &str = "
     EUR_ACCOUNT swiftCode | COBADEFF | COBADEFFX, C0BADEFF, COBAZZFF
     GBP_ACCOUNT sortCode | 200000, 20-00-00, 20-0000 | 20 00 00, 2000000, 20--0000
     GBP_ACCOUNT accountNumber | 12345678 | 1234567, 123456789
-    INR_ACCOUNT vpa | testuser.002@okbank, a-b_c@ybl | nobody, a@b@c, a@b.c, @okbank
+    INR_ACCOUNT vpa | testuser.002@okbank, a-b_c@ybl | no-address, a@b@c, a@b.c, @okbank
     NGN_ACCOUNT accountNumber | 0000000002 | 123456789, 12345678901
     CAD_ACCOUNT bankCode | 999 | 01, 0001
     CAD_ACCOUNT branchCode | 99999 | 0001, 000001
@@ -321,7 +321,7 @@ fn a_beneficiary_is_a_whole_person_or_business() {
     let wrong = BeneficiaryDraft {
         birth_date: Some("1990-02-30".into()),
         nationality: Some("Brazil".into()),
-        email: Some("nobody".into()),
+        email: Some("no-address".into()),
         phone_number: Some("call me".into()),
         country_of_residence: Some("ZZ".into()),
         address: Some(AddressDraft::default()),

@@ -5,7 +5,7 @@ use crate::id::TransactionId;
 /// Crockford's base 32: no I, L, O, U, so that it survives being read aloud.
 const REFERENCE_DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// What every reference begins with.
+/// The prefix of every reference.
 const REFERENCE_PREFIX: &str = "SY-";
 
 /// Digits of a reference, five bits each: 42 bits of milliseconds (until the year 2109), the 12

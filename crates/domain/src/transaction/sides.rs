@@ -72,7 +72,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The currency that is paid in; unknown where somebody else converts.
+    /// The currency that is paid in; unknown where another institution converts.
     pub fn currency(&self) -> Option<Currency> {
         match self {
             Self::Account { currency, .. } | Self::RealtimeFunding { currency, .. } => {
@@ -134,15 +134,15 @@ pub type Facts = BTreeMap<&'static str, String>;
 /// How money gets from one UMA address to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settlement {
-    /// Both are customers of this server, and each side has its transaction. That of the incoming
-    /// side begins when the outgoing one is executed, and names it.
+    /// Both are customers of this server, and each side has its transaction. The one of the
+    /// incoming side begins when the outgoing one is executed, and names it.
     Here {
         /// The payer's transaction; on incoming payments.
         outgoing: Option<TransactionId>,
     },
     /// Over Lightning, from or to another institution.
     Lightning {
-        /// What is paid, in millisatoshi.
+        /// The amount, in millisatoshi.
         msat: Money,
     },
 }
@@ -159,7 +159,7 @@ impl Settlement {
         }
     }
 
-    /// What is paid over Lightning, if anything is.
+    /// The amount over Lightning, if there is one.
     pub const fn msat(self) -> Option<Money> {
         match self {
             Self::Here { .. } => None,
@@ -168,32 +168,32 @@ impl Settlement {
     }
 }
 
-/// What a payment between UMA addresses has besides its accounts.
+/// UMA data of a payment, besides its accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uma {
     /// The payer.
     pub sender: UmaAddress,
     /// The payee.
     pub receiver: UmaAddress,
-    /// What is known about the other side: the receiver of an outgoing, the sender of an incoming
+    /// Facts about the other side: the receiver of an outgoing, the sender of an incoming
     /// payment (specification 2.3 `counterpartyInformation`).
     pub counterparty: Facts,
     /// How the money gets there.
     pub settlement: Settlement,
-    /// What the receiver's side of an incoming payment costs, in the currency that arrives.
+    /// Fees of the receiver's side of an incoming payment, in the currency that arrives.
     pub rate_details: Option<RateDetails>,
-    /// What an incoming payment becomes for a deposit account in another currency than what was
-    /// received.
+    /// The conversion of an incoming payment for a deposit account in another currency than what
+    /// was received.
     pub conversion: Option<Conversion>,
 }
 
 /// A received amount converted for a deposit account (specification 2.8; contract 13, row 36).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
-    /// What reaches the account.
+    /// The amount that reaches the account.
     pub deposited: Money,
     /// From the received currency to the account's.
     pub rate: Rate,
-    /// What the platform takes, in the received currency.
+    /// The platform's fee, in the received currency.
     pub fees: Money,
 }

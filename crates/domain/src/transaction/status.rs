@@ -12,7 +12,7 @@ pub enum Status {
     Pending,
     /// Funded and under way.
     Processing,
-    /// Delivered. What was delivered may come back.
+    /// Delivered. The money may come back.
     Completed,
     /// The receiving side said no; nothing is owed.
     Rejected,
@@ -67,7 +67,7 @@ impl Status {
     }
 }
 
-/// What can happen to a transaction.
+/// Events of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A pay request was accepted.
@@ -80,7 +80,7 @@ pub enum Event {
     Refused(StatusReason),
     /// We could not deliver: why as the specification lists it, and finer.
     Failed(FailureReason, StatusReason),
-    /// What was delivered has come back.
+    /// A delivered payment has come back.
     Returned(StatusReason),
     /// Money that had come for the payment was given back.
     Refunded,
@@ -119,7 +119,7 @@ impl Event {
         }
     }
 
-    /// What happens to money when the arrow is taken, for `docs/states.md`.
+    /// The movement of money of the arrow, for `docs/states.md`.
     pub const fn money(&self) -> &'static str {
         match self {
             Self::Quoted | Self::Expired => "none",
@@ -141,7 +141,7 @@ pub(super) fn arrow(from: Status, event: &str) -> Option<Status> {
         (Created, "quoted") => Some(Pending),
         (Pending, "started") => Some(Processing),
         (Processing, "settled") => Some(Completed),
-        // What came in has come in, whatever became of its deposit.
+        // Money that came in stays in, whatever became of its deposit.
         (Processing | Completed, "kept") => Some(Completed),
         (Pending | Processing, "refused") => Some(Rejected),
         (Created | Pending | Processing, "failed") | (Completed, "returned") => Some(Failed),

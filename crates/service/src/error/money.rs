@@ -15,9 +15,9 @@ pub enum MoneyError {
         account: String,
         /// Its currency.
         currency: Currency,
-        /// What it has, in smallest units.
+        /// The available amount, in smallest units.
         available: i64,
-        /// What would leave it, in smallest units.
+        /// The amount that would leave it, in smallest units.
         needed: i64,
     },
     /// Outside what the platform allows for the currency.
@@ -65,7 +65,7 @@ pub enum MoneyError {
     /// Two currencies where there must be one.
     #[error("{what}: {left} and {right} are different currencies")]
     CurrencyMismatch {
-        /// What the currencies are of.
+        /// The subjects of the currencies.
         what: &'static str,
         /// One.
         left: Currency,

@@ -11,10 +11,10 @@ pub enum TokenError {
     /// A token may not grant what it does not hold.
     #[error("a token can only grant permissions that it holds itself")]
     CannotGrant {
-        /// What it lacks.
+        /// The permissions that it lacks.
         missing: Permissions,
     },
     /// The last token that can manage a platform stays.
-    #[error("the last token with MANAGE cannot be deleted: nobody could make another")]
+    #[error("the last token with MANAGE cannot be deleted: no token could make another")]
     LastManager,
 }

@@ -12,7 +12,7 @@ pub enum UmaError {
     InvalidAddress {
         /// The address as given.
         address: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// No customer of the platform has this address.
@@ -22,7 +22,7 @@ pub enum UmaError {
         address: UmaAddress,
     },
     /// No customer can be paid at this address.
-    #[error("there is nobody at {address}")]
+    #[error("the UMA address {address} does not exist")]
     NotFound {
         /// The address.
         address: UmaAddress,
@@ -39,7 +39,7 @@ pub enum UmaError {
     Peer {
         /// The address that it was asked about.
         address: UmaAddress,
-        /// What it was asked.
+        /// The request.
         stage: PeerStage,
         /// Why there is no answer.
         failure: PeerFailure,
@@ -75,7 +75,7 @@ pub enum UmaError {
     },
 }
 
-/// What another institution was asked.
+/// The request to another institution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerStage {
     /// About a payee.
@@ -84,24 +84,24 @@ pub enum PeerStage {
     PayRequest,
 }
 
-/// What went wrong with another institution, for people.
+/// The failure of another institution, for people.
 fn peer_failure(address: &UmaAddress, stage: PeerStage, failure: PeerFailure) -> String {
     let domain = address.domain();
-    let question = match stage {
+    let request = match stage {
         PeerStage::Lookup => "the lookup",
         PeerStage::PayRequest => "the pay request",
     };
     match failure {
-        PeerFailure::UnknownAddress => format!("there is nobody at {address}"),
+        PeerFailure::UnknownAddress => format!("the UMA address {address} does not exist"),
         PeerFailure::PayeeNotReady => format!("{address} cannot be paid yet"),
         PeerFailure::NotAllowed => format!("{domain} and this server do not deal with each other"),
         PeerFailure::Unreachable => {
-            format!("{domain} did not answer {question} in a way that can be used; try again later")
+            format!("{domain} did not answer {request} in a way that can be used; try again later")
         }
         PeerFailure::KeysUnavailable => {
             format!("{domain} did not show the keys that its answers are signed with")
         }
-        PeerFailure::Unreadable => format!("the answer of {domain} to {question} cannot be read"),
+        PeerFailure::Unreadable => format!("the answer of {domain} to {request} cannot be read"),
         PeerFailure::UnsupportedVersion => {
             format!("{domain} does not support the version of UMA that it was asked with")
         }

@@ -66,14 +66,14 @@ pub(crate) fn begin_here(
     Ok(())
 }
 
-/// What another institution wants to pay.
+/// A payment that another institution wants to make.
 #[derive(Debug, Clone)]
 pub struct PayIn {
     /// The address of the payer.
     pub sender: UmaAddress,
-    /// What its institution says about it.
+    /// Facts that its institution states about it.
     pub payer: Facts,
-    /// What it says if it is asked.
+    /// Facts that it states if it is asked.
     pub if_asked: Facts,
     /// The address that is paid, if it is given.
     pub receiver: Option<UmaAddress>,
@@ -81,7 +81,7 @@ pub struct PayIn {
     pub customer_id: Option<CustomerId>,
     /// The currency that shall arrive.
     pub currency: Currency,
-    /// What shall arrive, in its smallest unit.
+    /// The amount that shall arrive, in its smallest unit.
     pub amount_minor: i64,
 }
 

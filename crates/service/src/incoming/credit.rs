@@ -21,8 +21,8 @@ fn account(draft: &Draft) -> InternalAccountId {
     InternalAccountId::of(draft.owner, draft.received.currency())
 }
 
-/// What a payment from another institution posts. It pends from the approval to the rail's answer,
-/// so that its account stays and has room.
+/// The posting of a payment from another institution. It pends from the approval to the rail's
+/// answer, so that its account stays and has room.
 pub(super) fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
     let Draft { platform, received, uma, .. } = transaction.draft();
     let uma = uma.as_ref().ok_or_else(|| broken(transaction))?;
@@ -87,8 +87,8 @@ fn deposit(
     lifecycle::ask_rail(app, unit, transaction, leg, now)
 }
 
-/// Ends an incoming payment whose deposit account did not take it. What was set aside for that is
-/// its owner's again.
+/// Ends an incoming payment whose deposit account did not take it. Money that was set aside for it
+/// is its owner's again.
 pub(crate) fn refuse_deposit(
     app: &App,
     unit: &mut Unit<'_, '_>,

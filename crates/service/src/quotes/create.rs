@@ -24,7 +24,7 @@ use crate::error::{AccountError, Error};
 use crate::external_accounts::{self, Duplicate, NewExternalAccount, Report};
 use crate::once::{Keyed, Render, Reply, answered, once};
 use crate::owners::{self, Holder};
-use crate::uma::{self, Agreed, Plan, Question};
+use crate::uma::{self, Agreed, InvoiceRequest, Plan};
 use crate::{lifecycle, limits, pricing};
 
 /// Makes a quote and, if asked, executes it.
@@ -72,7 +72,7 @@ pub async fn create<R: Render<Quoted>>(
     .await
 }
 
-/// Asks the institution of a UMA address for an invoice, if it is another one. What is refused here
+/// Asks the institution of a UMA address for an invoice, if it is another one. A refusal here
 /// is the answer to the request.
 async fn ask_institution(
     app: &App,
@@ -82,7 +82,7 @@ async fn ask_institution(
 ) -> Result<Option<Agreed>, Error> {
     let To::Uma(to) = &new.to else { return Ok(None) };
     let (receiver, new, unit_app) = (to.address.clone(), new.clone(), app.clone());
-    let question = app
+    let request = app
         .store()
         .write(move |unit| {
             let Asked { platform, source, locked, plan, .. } =
@@ -90,11 +90,11 @@ async fn ask_institution(
             let sending = source.currency().ok_or_else(|| no_currency(&new))?;
             let Some(plan) = plan else { return Ok(None) };
             let receiver = receiver.clone();
-            Ok::<_, Error>(Some(Question { platform, sending, locked, receiver, plan }))
+            Ok::<_, Error>(Some(InvoiceRequest { platform, sending, locked, receiver, plan }))
         })
         .await?;
-    match question {
-        Some(question) => uma::agree(app, question, drawn.now).await,
+    match request {
+        Some(request) => uma::agree(app, request, drawn.now).await,
         None => Ok(None),
     }
 }
@@ -103,7 +103,7 @@ fn no_currency(new: &NewQuote) -> Error {
     Error::Internal(format!("{:?} has no currency", new.from))
 }
 
-/// What a quote is asked for, held against what there is.
+/// A request for a quote, checked against the records.
 struct Asked {
     platform: Arc<Platform>,
     holder: Holder,

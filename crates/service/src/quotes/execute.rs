@@ -182,7 +182,7 @@ pub(crate) fn exchange(
     }
 }
 
-/// What leaves the exchange: what arrives, or what the invoice of the payee's institution asks for.
+/// The amount that leaves the exchange: the one that arrives, or that of the institution's invoice.
 fn leaves(draft: &quote::Draft) -> Money {
     match draft.uma.as_ref().map(|uma| &uma.route) {
         Some(Route::Lightning { msat, .. }) => *msat,
@@ -198,7 +198,7 @@ pub(crate) fn target(
 ) -> Result<(Target, Option<Leg>), Error> {
     let over = |leg: Leg| (Target::Rail(leg.rail), Some(leg));
     let draft = quote.draft();
-    // What was turned off since the quote was made is off at once (contract 6.1).
+    // Currencies that were turned off since the quote was made are off at once (contract 6.1).
     let platform = owners::platform(unit, draft.platform)?;
     are_on(&platform, draft.price.sent.currency(), &draft.destination)?;
     let account = match (&draft.destination, &draft.uma) {

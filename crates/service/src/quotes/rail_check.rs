@@ -16,12 +16,12 @@ use crate::app::App;
 use crate::error::{AccountError, Error, Missing, MoneyError};
 use crate::{limits, pricing};
 
-/// What is known of the amount of a payment, in smallest units.
+/// The known side of a payment's amount, in smallest units.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Known {
-    /// What arrives.
+    /// The amount that arrives.
     Arrives(i64),
-    /// What leaves this account, all fees in it.
+    /// The amount that leaves this account, with all fees.
     Leaves(i64, AccountRef),
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn ask_before(
                 AccountRef::Internal(id) => id.currency(),
                 AccountRef::External(_) => source.map(|account| account.currency),
             };
-            // What cannot be priced is refused with the quote.
+            // An amount without a price is refused with the quote.
             let Some(sending) = sending else { return Ok(None) };
             let locked = Locked::Sending(Sending(limits::amount(minor, sending)?));
             let rates = app.env().rates.as_ref();

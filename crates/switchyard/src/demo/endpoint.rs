@@ -25,12 +25,12 @@ const WAITING_MAX: usize = 1_000;
 /// An endpoint on this machine, until it is dropped.
 pub(super) struct Endpoint {
     address: SocketAddr,
-    told: mpsc::Receiver<Told>,
+    notifications: mpsc::Receiver<Notification>,
     server: JoinHandle<()>,
 }
 
 /// A request as it came.
-pub(super) struct Told {
+pub(super) struct Notification {
     headers: HeaderMap,
     body: Bytes,
 }
@@ -40,14 +40,14 @@ impl Endpoint {
         let failed = |error| Failure::new(format!("the story's endpoint cannot listen: {error}"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let (tell, told) = mpsc::channel(WAITING_MAX);
-        let router = Router::new().route(PATH, post(receive)).with_state(tell);
+        let (queue, notifications) = mpsc::channel(WAITING_MAX);
+        let router = Router::new().route(PATH, post(receive)).with_state(queue);
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 tracing::error!(%error, "the story's endpoint has ended");
             }
         });
-        Ok(Self { address, told, server })
+        Ok(Self { address, notifications, server })
     }
 
     pub(super) fn url(&self) -> String {
@@ -55,8 +55,8 @@ impl Endpoint {
     }
 
     /// The next event that comes.
-    pub(super) async fn next(&mut self) -> Option<Told> {
-        self.told.recv().await
+    pub(super) async fn next(&mut self) -> Option<Notification> {
+        self.notifications.recv().await
     }
 }
 
@@ -67,17 +67,17 @@ impl Drop for Endpoint {
 }
 
 async fn receive(
-    State(tell): State<mpsc::Sender<Told>>,
+    State(queue): State<mpsc::Sender<Notification>>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    match tell.try_send(Told { headers, body }) {
+    match queue.try_send(Notification { headers, body }) {
         Ok(()) => StatusCode::OK,
         Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
-impl Told {
+impl Notification {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl Told {
         (keys.is_standard(standard, id, seconds, &self.body), keys.is_ecdsa(ecdsa, &self.body))
     }
 
-    /// What it tells.
+    /// The event.
     pub(super) fn event(&self) -> Result<Value, Failure> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Failure::new(format!("the endpoint was sent no JSON: {error}")))

@@ -46,7 +46,7 @@ impl Names {
     }
 }
 
-/// What the story did to the ledger: its postings, and the accounts with their balances.
+/// The ledger of the demo: its postings, and the accounts with their balances.
 pub(super) async fn books(
     app: &App,
     platform: PlatformId,

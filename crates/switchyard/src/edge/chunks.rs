@@ -1,8 +1,8 @@
 //! Where a chunked body ends, found by the strict grammar of RFC 9112 section 7.1.
 //!
-//! A proxy in front and this server must agree on the end of a body, or one can be made to see a
-//! request that the other does not. So what the grammar does not allow is refused, and the decoder
-//! behind this sees nothing that it might read another way.
+//! A proxy in front and this server must agree on the end of a body. Otherwise one can be made to
+//! see a request that the other does not. So what the grammar does not allow is refused, and the
+//! decoder behind this sees nothing that it might read another way.
 
 /// Longest line of a chunk's size with its extensions, which no client of an API sends.
 const LINE_BYTES_MAX: usize = 4 * 1024;
@@ -117,7 +117,7 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// What is left behind the body, however it was cut on its way.
+    /// The bytes behind the body, however it was cut on its way.
     fn check(text: &str, expected: Result<&str, Malformed>) {
         for step in [1, 2, 3, text.len()] {
             let mut chunks = Chunks::new();

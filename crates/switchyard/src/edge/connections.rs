@@ -36,7 +36,7 @@ pub(super) struct Connections {
 struct Open {
     next_id: u64,
     all: HashMap<u64, Arc<Exchange>>,
-    /// Of these, the ones that were told to end.
+    /// Of these, the ones that were asked to end.
     ending: usize,
     of: HashMap<Network, OfAddress>,
     chosen: Vec<Arc<Exchange>>,

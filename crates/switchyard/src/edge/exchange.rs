@@ -1,5 +1,5 @@
-//! What a connection is at. Its stream, the service behind hyper, and whatever makes room among the
-//! connections each see a part of it.
+//! The state of a connection. Its stream, the service behind hyper, and whatever makes room among
+//! the connections each see a part of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ pub(super) struct Progress {
     pub(super) is_answered: bool,
 }
 
-/// What of a request hyper may be given next.
+/// The part of a request that hyper may get next.
 #[derive(Debug)]
 pub(super) enum At {
     /// A head, once it is there as a whole.

@@ -26,7 +26,7 @@ impl Trusted {
     }
 
     /// The address behind the proxies: each has added the one that it saw to the right of
-    /// `X-Forwarded-For`, so the rightmost that is no proxy's own is true, whatever a client sent.
+    /// `X-Forwarded-For`. The rightmost that is no proxy's own is true, whatever a client sent.
     pub(super) fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         if !headers.contains_key(FORWARDED_FOR) {

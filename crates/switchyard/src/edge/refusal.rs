@@ -1,5 +1,5 @@
 //! Answers that the edge gives itself: in the one shape that all errors have, and with the
-//! announcement that the connection ends, as its two ends may not agree where it stands.
+//! announcement that the connection ends: its two ends may not agree where it stands.
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::CONNECTION;

@@ -27,16 +27,16 @@ impl Peer {
 
 #[derive(Clone, Copy)]
 pub(super) enum Trust {
-    /// It has not told its name, or not since a request to it failed.
+    /// It has not said its name, or not since a request to it failed.
     New,
-    /// It has told its name.
+    /// It has said its name.
     Known,
     /// It was unreachable, or was another one.
     Not,
 }
 
 impl Forwarder {
-    /// The leader, if it has told its name. One that has not is asked meanwhile.
+    /// The leader, if it has said its name. One that has not is asked meanwhile.
     pub(super) fn destination(self: &Arc<Self>) -> Option<Arc<Leader>> {
         let leader = self.this.elsewhere().filter(|leader| leader.address.is_some())?;
         let mut peer = self.peer();

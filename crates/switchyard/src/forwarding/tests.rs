@@ -73,7 +73,7 @@ impl Site {
         Self { server, forwarder: Arc::new(forwarder), reached, hangs, goes_on, stop }
     }
 
-    /// One that has told its name.
+    /// One whose name is known.
     async fn known() -> Self {
         let site = Self::new(NAME).await;
         let known = async {
@@ -117,7 +117,7 @@ impl Site {
     }
 }
 
-/// What a server was asked, as its answer.
+/// The request to a server, as its answer.
 async fn seen(server: &str, request: Request) -> Value {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.map_err(|error| error.to_string());
@@ -354,7 +354,7 @@ async fn a_server_that_is_gone_is_done_without() {
     let site = Site::known().await;
     site.stop.cancel();
     let keyed = || with(post("/customers"), IDEMPOTENCY_KEY, "key");
-    // What it has begun it ends, on connections that are open.
+    // Requests that it has begun end, on connections that are open.
     let gone = async { while site.ask(keyed()).await.1["server"] != "here" {} };
     timeout(PATIENCE, gone).await.expect("it stops");
     let reached = site.reached.load(Ordering::SeqCst);

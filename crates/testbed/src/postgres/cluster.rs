@@ -16,10 +16,10 @@ use super::processes;
 use super::server::Server;
 use crate::{ports, signals, wait};
 
-/// Who owns everything in the cluster.
+/// The owner of everything in the cluster.
 pub(super) const USER: &str = "switchyard";
 
-/// What every server of ours is started with. Nothing here makes it less durable than it is out of
+/// Settings of every server of ours. Nothing here makes it less durable than it is out of
 /// the box, and two settings say so, because tests of durability rest on them.
 const SETTINGS: &[(&str, &str)] = &[
     ("listen_addresses", "127.0.0.1"),
@@ -199,7 +199,7 @@ impl Cluster {
             command.arg("-c").arg(format!("{name}={value}"));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // What interrupts us must not reach the server before we have looked at the damage.
+        // An interrupt must not reach the server before we have looked at the damage.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let process = command.spawn().context("starting the server")?;
         self.keeper.tell(Some(process.id()))?;
@@ -283,8 +283,8 @@ impl Cluster {
         Ok(process.id())
     }
 
-    /// The server writes what it is about into a file beside its data. That it is our process which
-    /// says so matters: an answer on the port could come from another server.
+    /// The server writes what it is about into a file beside its data. Whether it is our process
+    /// which says so matters: an answer on the port could come from another server.
     fn wait_until_ready(&mut self) -> Result<()> {
         let path = self.data().join("postmaster.pid");
         wait::until("the server is ready", READY_WITHIN, || {
@@ -312,7 +312,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.process.is_some() {
-            // What is left over, the keeper takes away.
+            // The keeper removes leftovers.
             let _ = self.kill();
         }
     }

@@ -8,10 +8,10 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 
-use super::dialogue::{Answers, Meaning, Outcome, Questions};
+use super::dialogue::{Answers, FrontendMessages, Meaning, Outcome};
 use super::{Moment, Shared, Traffic};
 
-/// What is read at once.
+/// The bytes that are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// How a connection ended.
@@ -67,7 +67,7 @@ async fn copy(
     }
 }
 
-/// What both directions of a connection must know of each other.
+/// State that both directions of a connection share.
 struct Flow<'a> {
     inner: Mutex<Inner>,
     shared: &'a Shared,
@@ -75,30 +75,30 @@ struct Flow<'a> {
 
 #[derive(Default)]
 struct Inner {
-    questions: Questions,
+    frontend: FrontendMessages,
     answers: Answers,
     /// Commits that the server has not answered yet.
     open: usize,
     /// The connection is cut when the server answers a commit that this many others are before.
     /// Until then nothing reaches the client.
     awaited: Option<usize>,
-    /// What the server said meanwhile.
+    /// The server's bytes meanwhile.
     kept_back: Vec<u8>,
 }
 
 impl Flow<'_> {
     fn ask(&self, bytes: &[u8]) -> (Vec<u8>, Option<Moment>) {
         let mut inner = self.inner();
-        inner.questions.push(bytes);
+        inner.frontend.push(bytes);
         let mut passed = Vec::with_capacity(bytes.len());
-        while let Some(question) = inner.questions.next() {
-            match question.meaning {
+        while let Some(message) = inner.frontend.next() {
+            match message.meaning {
                 Meaning::Other => {}
                 Meaning::EncryptionRequest => inner.answers.expect_single(),
                 Meaning::Commit => match self.shared.commit_sent() {
                     Some(Moment::Before) => return (passed, Some(Moment::Before)),
                     Some(Moment::During) => {
-                        passed.extend(question.bytes);
+                        passed.extend(message.bytes);
                         return (passed, Some(Moment::During));
                     }
                     Some(Moment::After) => {
@@ -108,7 +108,7 @@ impl Flow<'_> {
                     None => inner.open += 1,
                 },
             }
-            passed.extend(question.bytes);
+            passed.extend(message.bytes);
         }
         (passed, None)
     }
@@ -120,7 +120,7 @@ impl Flow<'_> {
         while let Some(answer) = inner.answers.next() {
             match answer.outcome {
                 Outcome::Other => {}
-                Outcome::Encrypted => inner.questions.make_opaque(),
+                Outcome::Encrypted => inner.frontend.make_opaque(),
                 Outcome::Committed => {
                     inner.open = inner.open.saturating_sub(1);
                     match &mut inner.awaited {

@@ -1,4 +1,4 @@
-//! What a client and PostgreSQL say to each other, as far as it takes to see a commit.
+//! The protocol of a client and PostgreSQL, as far as it takes to see a commit.
 //!
 //! Everything is handed on in whole messages, so that a cut never falls into one.
 
@@ -13,9 +13,9 @@ const GSS_REQUEST: u32 = 80_877_104;
 /// A message before the type byte begins is short; what claims to be longer is no such message.
 const STARTUP_BYTES_MAX: usize = 10_000;
 
-/// What a client says, cut into messages.
+/// The client's bytes, cut into messages.
 #[derive(Debug, Default)]
-pub struct Questions {
+pub struct FrontendMessages {
     bytes: Vec<u8>,
     phase: Phase,
     /// Prepared statements and portals that are a commit, by name.
@@ -36,14 +36,14 @@ enum Phase {
 
 /// A whole message of a client.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct FrontendMessage {
     /// As it came.
     pub bytes: Vec<u8>,
-    /// What it means.
+    /// Its meaning.
     pub meaning: Meaning,
 }
 
-/// What matters about a message of a client.
+/// The meaning of a client's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// The server commits when it gets this.
@@ -54,7 +54,7 @@ pub enum Meaning {
     Other,
 }
 
-impl Questions {
+impl FrontendMessages {
     /// Takes bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -66,22 +66,22 @@ impl Questions {
     }
 
     /// The next message, when all of it has come.
-    pub fn next(&mut self) -> Option<Question> {
+    pub fn next(&mut self) -> Option<FrontendMessage> {
         match self.phase {
             Phase::Startup => self.next_startup(),
             Phase::Typed => {
                 let bytes = take_typed(&mut self.bytes)?;
                 let meaning = if self.commits(&bytes) { Meaning::Commit } else { Meaning::Other };
-                Some(Question { bytes, meaning })
+                Some(FrontendMessage { bytes, meaning })
             }
             Phase::Opaque => {
                 let bytes = std::mem::take(&mut self.bytes);
-                (!bytes.is_empty()).then_some(Question { bytes, meaning: Meaning::Other })
+                (!bytes.is_empty()).then_some(FrontendMessage { bytes, meaning: Meaning::Other })
             }
         }
     }
 
-    fn next_startup(&mut self) -> Option<Question> {
+    fn next_startup(&mut self) -> Option<FrontendMessage> {
         let length = number(&self.bytes, 0)?;
         let code = number(&self.bytes, 4)?;
         if !(8..=STARTUP_BYTES_MAX).contains(&length) {
@@ -96,7 +96,7 @@ impl Questions {
             self.phase = Phase::Typed;
             Meaning::Other
         };
-        Some(Question { bytes, meaning })
+        Some(FrontendMessage { bytes, meaning })
     }
 
     /// Whether the message makes the server commit. A statement or portal is remembered from when
@@ -123,7 +123,7 @@ impl Questions {
     }
 }
 
-/// What a server says, cut into messages.
+/// The server's bytes, cut into messages.
 #[derive(Debug, Default)]
 pub struct Answers {
     bytes: Vec<u8>,
@@ -137,11 +137,11 @@ pub struct Answers {
 pub struct Answer {
     /// As it came.
     pub bytes: Vec<u8>,
-    /// What it means.
+    /// Its meaning.
     pub outcome: Outcome,
 }
 
-/// What a message of a server says about commits.
+/// The outcome of commits in a server's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A transaction is committed.
@@ -243,14 +243,14 @@ mod tests {
 
     /// The meanings of `messages`, given byte by byte.
     fn meanings(messages: &[Vec<u8>]) -> Vec<Meaning> {
-        let mut questions = Questions::default();
+        let mut frontend = FrontendMessages::default();
         let mut meanings = Vec::new();
         let mut passed = Vec::new();
         for byte in messages.concat() {
-            questions.push(&[byte]);
-            while let Some(question) = questions.next() {
-                meanings.push(question.meaning);
-                passed.extend(question.bytes);
+            frontend.push(&[byte]);
+            while let Some(message) = frontend.next() {
+                meanings.push(message.meaning);
+                passed.extend(message.bytes);
             }
         }
         assert_eq!(passed, messages.concat());

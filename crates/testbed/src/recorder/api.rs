@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{DEADLINE, RETRY_AFTER, pause};
 use crate::instance::{CLIENT_ID, CLIENT_SECRET};
 
-/// What has no answer by then has none: a server gives up far sooner.
+/// A request without an answer by then has none: a server gives up far sooner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 
 /// The version that is part of each path.
@@ -21,7 +21,7 @@ const VERSION: &str = "2025-10-13";
 pub struct Ask {
     /// Below the version.
     pub path: String,
-    /// What is sent.
+    /// The request.
     pub body: Value,
     /// The idempotency key: the same for every try. If it is empty, none is sent.
     pub key: String,
@@ -30,7 +30,7 @@ pub struct Ask {
 /// Status and bytes: what must be the same whenever it is asked again.
 pub type Answer = (u16, Vec<u8>);
 
-/// What one try tells about the change.
+/// The outcome of one try of the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It happened or was refused, for good.
@@ -48,7 +48,7 @@ pub enum Outcome {
 pub struct Api {
     http: reqwest::Client,
     bases: Vec<String>,
-    turn: AtomicUsize,
+    next: AtomicUsize,
 }
 
 impl Api {
@@ -60,7 +60,7 @@ impl Api {
     pub fn new(bases: &[String]) -> Result<Self> {
         ensure!(!bases.is_empty(), "a client needs a server");
         let http = super::http(ANSWER_WITHIN)?;
-        Ok(Self { http, bases: bases.to_vec(), turn: AtomicUsize::new(0) })
+        Ok(Self { http, bases: bases.to_vec(), next: AtomicUsize::new(0) })
     }
 
     /// How many servers are asked in turn.
@@ -184,7 +184,7 @@ impl Api {
     }
 
     fn next(&self) -> usize {
-        self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()
+        self.next.fetch_add(1, Ordering::Relaxed) % self.bases.len()
     }
 }
 

@@ -36,7 +36,7 @@ fn each_test_has_an_empty_database_of_its_own() {
 }
 
 #[test]
-fn what_is_refused_is_told() {
+fn refusals_are_reported() {
     let error = shared().query("select no_such_column").expect_err("there is none");
     assert!(error.to_string().contains("no_such_column"), "{error}");
     let error = Cluster::start_with(&[("no_such_setting", "1")]).expect_err("there is none");

@@ -111,7 +111,7 @@ fn connections_are_cut_refused_and_held() {
 }
 
 #[test]
-fn what_a_proxy_is_told_holds_for_the_very_next_connection() {
+fn a_setting_of_a_proxy_holds_for_the_very_next_connection() {
     let proxy = Proxy::start(shared()).expect("a proxy");
     for _ in 0..100 {
         proxy.set(Traffic::Refused);

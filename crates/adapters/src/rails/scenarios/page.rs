@@ -12,7 +12,7 @@ use super::{
 };
 
 impl PaymentPath {
-    /// What happens, for people.
+    /// The behaviour, for people.
     fn sentence(&self) -> String {
         let waits = match self.pending {
             Wait::Millis(millis) if millis > 0 => {
@@ -38,20 +38,20 @@ impl PaymentPath {
 }
 
 impl AccountPath {
-    /// What happens, for people.
+    /// The behaviour, for people.
     fn sentence(&self) -> String {
         let (first, last) = match self {
             Self::Known { first, last } => (first, last),
             Self::Unknown => return "does not exist: refused with a 400".to_owned(),
-            Self::Fails => return "nobody answers: a 500, and nothing is changed".to_owned(),
+            Self::Fails => return "no answer: a 500, and nothing is changed".to_owned(),
         };
         let state = |state: &AccountState| {
             format!("`{}`, `{}`", state.status.name(), state.verification.name())
         };
-        let lasting = |(one, millis): &(AccountState, i64)| {
+        let timed = |(one, millis): &(AccountState, i64)| {
             format!("{} for {}, then ", state(one), duration(*millis))
         };
-        first.iter().map(lasting).collect::<String>() + &state(last)
+        first.iter().map(timed).collect::<String>() + &state(last)
     }
 }
 
@@ -68,7 +68,7 @@ fn duration(millis: i64) -> String {
     format!("{} seconds", millis / 1_000)
 }
 
-/// What the built-in table does with payments to or from a user, for people.
+/// The behaviour of the built-in table for a user's payments, for people.
 pub(crate) fn of_user(user: &str) -> String {
     let rows = &Scenarios::builtin().payments;
     let row = rows.iter().find(|row| row.user.as_deref() == Some(user));
@@ -142,7 +142,7 @@ for a reason stands alone: the order is refused before money is set aside. Reaso
 `INSUFFICIENT_FUNDS`, `ACCOUNT_INVALID` and `TIMED_OUT`. The last state may have a `code` and a
 `text`, the bank's own words, which `statusReason` of a payment that was not made then shows. A row of `accounts` fits a suffix; its path
 is states of `status` and `verification`, all but the last with `seconds`. `UNKNOWN` and `FAILS`
-stand alone: there is no such account, and nobody answers.
+stand alone: there is no such account, and there is no answer.
 
 This is a file, with what the suffixes do to quotes since 2026-03-17:
 
