@@ -1,5 +1,6 @@
 -- One text for every engine. Tokens stand for what the engines spell differently:
 -- {int8} a 64-bit integer, {bytes} a byte string, {text} a text that is compared byte by byte;
+-- {grows} ends a table that grows with every payment,
 -- {strict} ends a table that refuses values of another type and is kept in the order of its primary
 -- key, {wide} one whose rows are too large for that (SQLite keeps only a quarter of a page of such a
 -- row in place) and has an index beside it.
@@ -119,7 +120,7 @@ create table quotes (
     history {bytes} not null,
     sealed {bytes} not null,
     version {int8} not null
-) {strict};
+) {strict}{grows};
 create index quotes_by_platform on quotes (platform, status, id);
 create index quotes_by_owner on quotes (owner, status, id);
 create index quotes_by_source on quotes (source_account, status, id);
@@ -156,7 +157,7 @@ create table transactions (
     version {int8} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null)),
     check ((route is null) = (own_address is null))
-) {strict};
+) {strict}{grows};
 create index transactions_by_platform on transactions (platform, direction, status, id);
 create index transactions_by_owner on transactions (owner, direction, status, id);
 create index transactions_by_source on transactions (source_account, direction, status, id);
@@ -179,7 +180,7 @@ create table ledger_accounts (
     told_minor {int8} not null,
     version {int8} not null,
     check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
-) {strict};
+) {strict}{grows};
 
 -- Never updated, never deleted. A pending posting ends by a later row that resolves it, and has no
 -- entries of its own (`store::entries` says what they look like).
@@ -195,7 +196,7 @@ create table postings (
     primary key (transaction_id, number),
     check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null)),
     check ((resolves is null) = (entries is not null))
-) {strict};
+) {strict}{grows};
 create unique index postings_resolved_once on postings (transaction_id, resolves)
     where resolves is not null;
 
@@ -210,7 +211,7 @@ create table events (
     at {int8} not null,
     sealed {bytes} not null,
     primary key (platform, ordinal)
-) {wide};
+) {wide}{grows};
 create index events_by_kind on events (platform, kind, ordinal);
 
 -- How many events a platform has (`head`), up to which they have deliveries (`taken`), how many it
@@ -236,7 +237,7 @@ create table timers (
     since {int8} not null,
     attempts {int8} not null check (attempts >= 0),
     primary key (subject, kind)
-) {strict};
+) {strict}{grows};
 create index timers_by_due on timers (due_at);
 
 -- What one server does for all that share the database, who that is, and, sealed, where the others
@@ -258,7 +259,7 @@ create table idempotency (
     status {int8} not null check (status between 200 and 499),
     sealed {bytes} not null,
     version {int8} not null
-) {strict};
+) {strict}{grows};
 create index idempotency_by_time on idempotency (at);
 
 -- The write lock, where several servers write: each locks the row of node 0 first, which has the
@@ -363,7 +364,7 @@ create table deliveries (
     sealed {bytes} not null,
     version {int8} not null,
     check ((status = 'PENDING') = (due_at is not null))
-) {strict};
+) {strict}{grows};
 create index deliveries_due on deliveries (platform, due_at, ordinal)
     where status = 'PENDING';
 create index deliveries_waiting on deliveries (resource, ordinal) where status = 'PENDING';

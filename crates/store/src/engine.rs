@@ -10,7 +10,7 @@ use crate::sql::{Connection, Row, Value};
 use crate::sqlite::{Access, Sqlite};
 
 /// Reader connections of the embedded engine. Reads of the API are short; two cores are the
-/// smallest machine we plan for, and a list that takes long must not hold up a look at one row.
+/// smallest machine we plan for, and a list that takes long must not hold up a read of one row.
 const READERS: usize = 4;
 
 /// A kind of database.
@@ -20,6 +20,11 @@ pub trait Engine: Send + Sync {
 
     /// A connection that only reads.
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
+
+    /// A connection that only probes the database, and gives up soon.
+    fn prober(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.reader()
+    }
 
     /// A connection that only reads, and may take as long as there is data.
     fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -87,7 +92,7 @@ const KEY_CHECK_NAME: Value = Value::name("key_check");
 /// The row of `meta` that tells how far a copy into the database has come, until it is whole.
 pub(crate) const COPY_MARK_NAME: Value = Value::name("copy");
 
-/// What `meta` says under a name.
+/// The value of a name in `meta`.
 pub(crate) fn meta(
     connection: &mut dyn Connection,
     name: Value,
@@ -142,7 +147,7 @@ pub(crate) fn check_key(
         return Ok(());
     }
     connection.begin()?;
-    // Somebody else may have been first.
+    // Another server may have been first.
     let kept = compare_key(connection, keyring)
         .and_then(|is_known| if is_known { Ok(()) } else { keep_key_check(connection, keyring) });
     match kept {

@@ -23,7 +23,7 @@ pub enum StoreError {
     #[error("a row was not fetched yet")]
     NotFetched,
     /// The transaction lost against another one and can be tried again.
-    #[error("the database was changed at the same time: {0}")]
+    #[error("the transaction lost against another one: {0}")]
     Conflict(String),
     /// The commit may or may not have happened; the process must stop and look.
     #[error("the outcome of a commit is unknown: {0}")]

@@ -1,8 +1,8 @@
-//! Leases: what one server does for all that share a database.
+//! Leases: one server does something for all that share a database.
 //!
 //! A lease names who has it and until when, and counts how often it changed hands. The count is
-//! the fence: work for a lease looks at it in the unit that keeps the result, so whoever was late,
-//! frozen or wrong about the time changes nothing.
+//! the fence: work for a lease checks it in the unit that keeps the result, so a server that
+//! was late, frozen or wrong about the time changes nothing.
 
 use domain::time::Timestamp;
 use uuid::Uuid;
@@ -13,12 +13,12 @@ use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 use crate::unit::Unit;
 
-/// What is leased.
+/// The name of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Duty {
-    /// Doing what is due.
+    /// Leadership: running due jobs.
     Jobs,
-    /// Filling an empty database. Whoever has it keeps it.
+    /// Filling an empty database. Its holder keeps it.
     FirstStart,
 }
 
@@ -40,7 +40,7 @@ impl Duty {
     }
 }
 
-/// Who has a duty.
+/// The holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The duty.

@@ -148,7 +148,7 @@ impl Store {
         let keyring = Arc::new(keyring);
         let connections = (0..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
-        let (breaker, breaker_thread) = CircuitBreaker::start(engine.reader()?)?;
+        let (breaker, breaker_thread) = CircuitBreaker::start(engine.prober()?)?;
         let subscribers = Subscribers::default();
         let (commits, writer_thread) = GroupCommit::start(
             writer,

@@ -1,7 +1,7 @@
 //! PostgreSQL: the same units of work on a database that several nodes share.
 //!
 //! - All that a batch reads or writes of a table is one statement over arrays, and statements that
-//!   do not depend on an answer are pipelined (`link`).
+//!   do not depend on an answer are pipelined (`client`).
 //! - Nodes write one after the other: a batch locks one row first, so none sees half of another's
 //!   (`write_lock`, `docs/decisions/0010`). A number in that row tells whether another node wrote.
 //! - Each commit leaves its number. When the answer to a commit is lost, the next transaction sees
@@ -11,15 +11,11 @@
 
 mod acknowledged;
 mod address;
-mod changes;
+mod client;
 mod connection;
 mod failure;
-mod link;
-#[cfg(test)]
-mod portable;
 mod refusals;
 mod soundness;
-mod statistics;
 mod texts;
 mod tls;
 mod values;
@@ -31,8 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::address::Address;
+use self::client::Purpose;
 pub(crate) use self::connection::Postgres;
-use self::link::Purpose;
 use crate::engine::{self, COPY_MARK_NAME, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -41,10 +37,11 @@ use crate::pause::pause;
 use crate::sql::{Connection, Value};
 
 /// Reader connections. Each waits for a network most of the time, and each is a process of the
-/// server, of which there are a hundred by default for all servers of ours.
+/// database, which has a hundred by default for all servers of ours. A server has ten: these, one
+/// that writes and one for probes.
 const READERS: usize = 8;
 
-/// A server that runs renews its lease more often than this (`service::tenure`).
+/// A server that runs renews its lease more often than this (`service::leadership`).
 const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(4);
 
 /// A database on a PostgreSQL server.
@@ -60,9 +57,8 @@ impl PostgresServer {
         Ok(Self { address: Arc::new(Address::from_str(url)?) })
     }
 
-    /// A connection that connects when it is used first: who asks for eight readers at the start
-    /// needs one.
-    fn connection(&self, purpose: Purpose) -> Result<Postgres, StoreError> {
+    /// A connection that connects when it is used first: few of the readers are needed at the start.
+    fn connection(&self, purpose: Purpose) -> Postgres {
         Postgres::new(Address::clone(&self.address), purpose)
     }
 }
@@ -81,22 +77,25 @@ impl fmt::Debug for PostgresServer {
 
 impl Engine for PostgresServer {
     fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let mut migrator = self.connection(Purpose::SCHEMA)?;
-        migrator.reach()?;
+        let mut migrator = self.connection(Purpose::SCHEMA);
+        migrator.connect()?;
         migrate::postgres(&mut migrator)?;
-        migrator.analyze_tables_seldom()?;
-        let mut connection = self.connection(Purpose::REQUESTS)?;
-        connection.reach()?;
+        let mut connection = self.connection(Purpose::REQUESTS);
+        connection.connect()?;
         connection.write_as_new_node()?;
         Ok(Box::new(connection))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.connection(Purpose::REQUESTS)?))
+        Ok(Box::new(self.connection(Purpose::REQUESTS)))
+    }
+
+    fn prober(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(self.connection(Purpose::PROBES)))
     }
 
     fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.connection(Purpose::WHOLE)?))
+        Ok(Box::new(self.connection(Purpose::WHOLE)))
     }
 
     fn readers(&self) -> usize {
@@ -104,8 +103,8 @@ impl Engine for PostgresServer {
     }
 
     fn holds_data(&self) -> Result<bool, StoreError> {
-        let mut connection = self.connection(Purpose::REQUESTS)?;
-        connection.reach()?;
+        let mut connection = self.connection(Purpose::REQUESTS);
+        connection.connect()?;
         // A copy that is not finished has no key yet.
         Ok(migrate::has_schema(&mut connection)?
             && (engine::knows_key(&mut connection)?
@@ -113,8 +112,8 @@ impl Engine for PostgresServer {
     }
 
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
-        let mut connection = self.connection(Purpose::WHOLE)?;
-        connection.reach()?;
+        let mut connection = self.connection(Purpose::WHOLE);
+        connection.connect()?;
         let lease = connection.lease()?;
         // One that was given up says so. Any other is looked at for so long that a server that is
         // there must have renewed it, whatever its clock says.

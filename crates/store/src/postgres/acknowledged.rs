@@ -1,10 +1,9 @@
-//! What the database has acknowledged to this server, so that it is noticed when it is not there
-//! any more: after a failover to a standby that had fallen behind, or a restore under a server that
-//! runs.
+//! Commits that the database has acknowledged to this node, so that their loss is noticed: after a
+//! failover to a standby that had fallen behind, or a restore under a server that runs.
 //!
-//! Each commit leaves its epoch in a row of its node. A database whose number is lower than the
-//! last that it has acknowledged is an older one, and the commits that it lacks are those with
-//! higher numbers: what they did to payments is remembered here and named in the log.
+//! Each commit leaves its epoch in a row of its node. A database with a lower epoch is an older one,
+//! and the commits that it lacks are those with higher epochs. The payments that they made or
+//! changed are remembered here and named in the log.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -15,56 +14,41 @@ use uuid::Uuid;
 use crate::record::Record as _;
 use crate::sql::{Change, Value, Write};
 
-/// Commits and payments that are remembered, together: those of some seconds of full load, and
-/// 2 MB. A standby that is further behind is one that nobody should promote.
-const REMEMBERED_MAX: usize = 65_536;
+/// Commits that are remembered: those of some seconds of full load, with their payments some
+/// megabytes. A standby that is further behind should not be promoted.
+const COMMITS_MAX: usize = 2_048;
 
 /// Payments that a line of the log names: some two thousand characters.
 const NAMED_IN_LINE: usize = 40;
 
-/// What a commit did to a payment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Touched {
-    payment: Uuid,
-    is_new: bool,
-}
-
-/// A commit that was acknowledged.
-#[derive(Debug)]
+/// A commit that was acknowledged: its epoch, and the payments that it made and changed.
+#[derive(Debug, Default)]
 struct Commit {
     epoch: i64,
-    touched: Vec<Touched>,
+    new: Vec<Uuid>,
+    changed: Vec<Uuid>,
 }
 
-impl Commit {
-    fn size(&self) -> usize {
-        1 + self.touched.len()
-    }
-}
-
-/// The latest commits that were acknowledged, and what is to be the next one.
+/// The latest commits that were acknowledged, and the one that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     commits: VecDeque<Commit>,
-    /// How many they and their payments are.
-    size: usize,
-    /// The number of the last commit that is not remembered any more.
+    /// The epoch of the last commit that is not remembered any more.
     forgotten: i64,
-    /// What the transaction under way has done.
-    under_way: Vec<Touched>,
+    under_way: Commit,
 }
 
 impl Acknowledged {
-    /// A transaction begins in a database whose last commit of ours has this epoch. Commits that
-    /// it lacks are logged.
+    /// A transaction begins in a database whose last commit of this node has this epoch. Commits
+    /// that it lacks are logged.
     pub(super) fn begin_behind(&mut self, epoch: i64) {
         if let Some(missing) = self.missing_behind(epoch) {
             missing.log();
         }
-        self.under_way.clear();
+        self.under_way = Commit::default();
     }
 
-    /// It changes rows.
+    /// The transaction under way changes rows.
     pub(super) fn write(&mut self, writes: &[Write]) {
         for Write { shape, change, rows } in writes {
             if shape.table != Transaction::TABLE || *change == Change::Delete {
@@ -75,50 +59,38 @@ impl Acknowledged {
                 Some(Value::Bytes(id)) => Uuid::from_slice(id).ok(),
                 _ => None,
             });
-            let is_new = *change == Change::Insert;
-            self.under_way.extend(ids.map(|payment| Touched { payment, is_new }));
+            let Commit { new, changed, .. } = &mut self.under_way;
+            if *change == Change::Insert { new } else { changed }.extend(ids);
         }
     }
 
-    /// It was acknowledged, with its number.
+    /// The transaction under way was acknowledged, with its epoch.
     pub(super) fn commit(&mut self, epoch: i64) {
-        let touched = std::mem::take(&mut self.under_way);
-        let commit = Commit { epoch, touched };
-        self.size += commit.size();
-        self.commits.push_back(commit);
-        // The last one stays, as its number is what is compared.
-        while self.size > REMEMBERED_MAX && self.commits.len() > 1 {
-            let Some(oldest) = self.commits.pop_front() else { return };
-            self.size -= oldest.size();
+        self.commits.push_back(Commit { epoch, ..std::mem::take(&mut self.under_way) });
+        if self.commits.len() > COMMITS_MAX
+            && let Some(oldest) = self.commits.pop_front()
+        {
             self.forgotten = oldest.epoch;
         }
     }
 
-    /// What is not there of it in a database that has a number of ours as the last; nothing if all
-    /// of it is. It is not missed a second time.
+    /// The commits that a database lacks whose last commit of this node has this epoch; `None` if
+    /// it has all. They are returned once.
     fn missing_behind(&mut self, epoch: i64) -> Option<Missing> {
         let there = self.commits.partition_point(|commit| commit.epoch <= epoch);
         let lost = self.commits.split_off(there);
         if lost.is_empty() {
             return None;
         }
-        self.size -= lost.iter().map(Commit::size).sum::<usize>();
-        let mut missing = Missing {
-            commits: lost.len(),
-            new: BTreeSet::new(),
-            changed: BTreeSet::new(),
-            is_all: self.forgotten <= epoch,
-        };
-        for Touched { payment, is_new } in lost.into_iter().flat_map(|commit| commit.touched) {
-            let payments = if is_new { &mut missing.new } else { &mut missing.changed };
-            payments.insert(payment);
-        }
-        missing.changed.retain(|payment| !missing.new.contains(payment));
-        Some(missing)
+        let new: BTreeSet<_> = lost.iter().flat_map(|commit| &commit.new).copied().collect();
+        let changed = lost.iter().flat_map(|commit| &commit.changed).copied();
+        let changed = changed.filter(|payment| !new.contains(payment)).collect();
+        let is_all = self.forgotten <= epoch;
+        Some(Missing { commits: lost.len(), new, changed, is_all })
     }
 }
 
-/// What was acknowledged and is not there.
+/// Acknowledged commits that a database lacks.
 #[derive(Debug, PartialEq, Eq)]
 struct Missing {
     /// How many commits, as far as they are remembered.
@@ -172,29 +144,28 @@ mod tests {
     fn what_an_older_database_lacks_is_missed_once() {
         let mut acknowledged = Acknowledged::default();
         for (epoch, new, changed) in [(3, 1, 0), (5, 2, 1), (9, 3, 2)] {
-            acknowledged.under_way.clear();
+            acknowledged.under_way = Commit::default();
             acknowledged.write(&[write(Change::Insert, &[new]), write(Change::Update, &[changed])]);
             acknowledged.commit(epoch);
         }
-        // Somebody else's numbers lie between ours.
+        // Numbers of other nodes lie between ours.
         assert_eq!(acknowledged.missing_behind(9), None);
         assert_eq!(acknowledged.missing_behind(12), None);
         let missing = Missing { commits: 2, new: uuids([2, 3]), changed: uuids([1]), is_all: true };
         assert_eq!(acknowledged.missing_behind(4), Some(missing));
         assert_eq!(acknowledged.missing_behind(4), None);
-        acknowledged.under_way.clear();
+        acknowledged.under_way = Commit::default();
         acknowledged.commit(5);
         let missing = Missing { commits: 2, new: uuids([1]), changed: uuids([0]), is_all: true };
         assert_eq!(acknowledged.missing_behind(0), Some(missing));
-        assert_eq!(acknowledged.size, 0);
     }
 
     #[test]
     fn what_was_rolled_back_or_is_of_other_tables_is_not_missed() {
         let mut acknowledged = Acknowledged::default();
-        acknowledged.under_way.clear();
+        acknowledged.under_way = Commit::default();
         acknowledged.write(&[write(Change::Insert, &[1])]);
-        acknowledged.under_way.clear();
+        acknowledged.under_way = Commit::default();
         let rows = vec![vec![Value::from(Uuid::from_u128(2))]];
         let shape = domain::customer::Customer::shape();
         acknowledged.write(&[Write { shape, change: Change::Insert, rows }]);
@@ -206,15 +177,10 @@ mod tests {
     #[test]
     fn it_says_when_more_is_missing_than_is_remembered() {
         let mut acknowledged = Acknowledged::default();
-        let half: Vec<_> = (0..REMEMBERED_MAX as u128 / 2).collect();
-        for epoch in 1..=3 {
-            acknowledged.under_way.clear();
-            acknowledged.write(&[write(Change::Update, &half)]);
-            acknowledged.commit(epoch);
-        }
-        assert!(acknowledged.size <= REMEMBERED_MAX);
-        let missing = acknowledged.missing_behind(1).expect("two commits are missing");
-        assert_eq!((missing.commits, missing.is_all), (1, false));
+        let epochs = COMMITS_MAX as i64 + 2;
+        (1..=epochs).for_each(|epoch| acknowledged.commit(epoch));
+        let missing = acknowledged.missing_behind(1).expect("all but one are missing");
+        assert_eq!((missing.commits, missing.is_all), (COMMITS_MAX, false));
         assert_eq!(acknowledged.missing_behind(1), None);
     }
 }

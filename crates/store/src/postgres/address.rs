@@ -1,7 +1,8 @@
-//! Where a PostgreSQL server is and how it is reached: what a `postgres://` URL says.
+//! The address of a PostgreSQL database: a `postgres://` URL as libpq takes it.
 //!
-//! The URL is the one that libpq takes, with its names for parameters. The driver knows three of
-//! libpq's six `sslmode`s, so those that verify certificates are read here.
+//! The driver reads it, but for two things: it knows three of libpq's six `sslmode`s, and it stays
+//! with the first host that accepts a connection, even if that host never answers. So each host
+//! gets a configuration of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,14 +13,14 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::tls::{self, Roots, Trust};
+use super::tls::{self, Verified};
 use crate::error::StoreError;
 
 /// How long a server may take until it has let us in, unless the URL says `connect_timeout`. One
 /// that is alive takes milliseconds.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 
-/// What the driver is told unless the URL says otherwise. A peer that went away without a word is
+/// Parameters of the driver unless the URL has others. A peer that went away without a word is
 /// noticed within seconds, not within the hours that operating systems take.
 const DEFAULTS: &str = "application_name=switchyard&tcp_user_timeout=10\
     &keepalives_idle=10&keepalives_interval=5&keepalives_retries=3";
@@ -39,7 +40,7 @@ pub(super) struct Server {
     pub(super) name: String,
     /// Everything that the driver needs.
     pub(super) config: Config,
-    /// What encrypts; not asked where the configuration says so.
+    /// TLS; not used where the configuration says so.
     pub(super) tls: MakeRustlsConnect,
     /// How long it may take until we are in.
     pub(super) connect_time: Duration,
@@ -57,163 +58,128 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The parameter `sslmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Disable,
-    Prefer,
-    Require,
-    VerifyCa,
-    VerifyFull,
-}
-
-impl Mode {
-    fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "disable" => Self::Disable,
-            "prefer" => Self::Prefer,
-            "require" => Self::Require,
-            "verify-ca" => Self::VerifyCa,
-            "verify-full" => Self::VerifyFull,
-            _ => return None,
-        })
-    }
-
-    const fn driver(self) -> SslMode {
-        match self {
-            Self::Disable => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => SslMode::Require,
-        }
-    }
-}
-
-/// What the URL says that the driver does not understand.
-#[derive(Default)]
-struct Ours {
-    mode: Option<Mode>,
-    roots: Option<Roots>,
-}
-
 impl FromStr for Address {
     type Err = StoreError;
 
     fn from_str(url: &str) -> Result<Self, StoreError> {
-        let (for_driver, ours) = split(url)?;
-        let config = Config::from_str(&for_driver).map_err(|error| {
-            // The error names the part that is wrong and never repeats the URL.
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            refused(&cause.unwrap_or_else(|| error.to_string()))
-        })?;
-        if config.get_hosts().is_empty() {
+        let Split { user, hosts, path, parameters, of_hosts, tls } = split(url)?;
+        // The hosts and what is common to them, each read by the driver.
+        let all = parsed(&format!("{user}{hosts}{path}?{}", of_hosts.trim_start_matches('&')))?;
+        let common = parsed(&format!("{user}{path}?{DEFAULTS}{parameters}"))?;
+        if all.get_hosts().is_empty() {
             return Err(refused("it names no host"));
         }
-        if !config.get_hostaddrs().is_empty() {
+        if !common.get_hostaddrs().is_empty() {
             return Err(refused("hostaddr is not supported: name the address as the host"));
         }
-        if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
+        if common.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
             return Err(refused("it asks for a server that only reads, but payments are written"));
         }
-        let ports = config.get_ports();
-        if ports.len() > 1 && ports.len() != config.get_hosts().len() {
+        let ports = all.get_ports();
+        if ports.len() > 1 && ports.len() != all.get_hosts().len() {
             return Err(refused(
                 "it names more or fewer ports than hosts: one for all, or one each",
             ));
         }
-        let servers = config.get_hosts().iter().enumerate().map(|(index, host)| {
+        let servers = all.get_hosts().iter().enumerate().map(|(index, host)| {
             // A single port is that of every host, as libpq reads it.
             let port = ports.get(index).or(ports.first()).copied().unwrap_or(5432);
-            server(&config, host, port, &ours)
+            server(common.clone(), host, port, &tls)
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
-        let shown = shown(&config, &servers);
+        let shown = shown(&common, &servers);
         Ok(Self { servers, shown })
     }
 }
 
-/// Divides a URL into what the driver reads, with our defaults, and the rest.
-fn split(url: &str) -> Result<(String, Ours), StoreError> {
-    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+/// The URL in parts that the driver reads, and the parameters that it does not understand.
+struct Split<'u> {
+    /// The scheme, and who connects.
+    user: &'u str,
+    hosts: &'u str,
+    /// The database.
+    path: &'u str,
+    /// Each with `&` in front.
+    parameters: String,
+    of_hosts: String,
+    tls: Tls,
+}
+
+/// The parameters `sslmode` and `sslrootcert`.
+#[derive(Default)]
+struct Tls {
+    mode: Option<String>,
+    roots: Option<String>,
+}
+
+fn split(url: &str) -> Result<Split<'_>, StoreError> {
+    let schemes = ["postgres://", "postgresql://"];
+    let Some(scheme) = schemes.iter().find(|scheme| url.starts_with(**scheme)) else {
         return Err(refused("it must be postgres://USER:PASSWORD@HOST:PORT/DATABASE"));
-    }
-    // A password may have a question mark, as libpq reads it.
-    let host = url.find('@').unwrap_or(0);
-    let (front, query) = match url[host..].split_once('?') {
-        Some((_, query)) => (&url[..url.len() - query.len() - 1], query),
-        None => (url, ""),
     };
-    let mut ours = Ours::default();
-    let mut for_driver = format!("{front}?{DEFAULTS}");
+    // A password may have a question mark, as libpq reads it.
+    let (user, rest) = url.split_at(url.find('@').map_or(scheme.len(), |at| at + 1));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (mut parameters, mut of_hosts, mut tls) = (String::new(), String::new(), Tls::default());
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, text) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let value = percent_decode_str(text).decode_utf8_lossy();
+        let value = || Some(percent_decode_str(text).decode_utf8_lossy().into_owned());
         match name {
-            "sslmode" => ours.mode = Some(mode(&value)?),
-            "sslrootcert" if value == "system" => ours.roots = Some(Roots::System),
-            "sslrootcert" => ours.roots = Some(Roots::File(value.as_ref().into())),
+            "sslmode" => tls.mode = value(),
+            "sslrootcert" => tls.roots = value(),
             "sslcert" | "sslkey" => {
                 return Err(refused("certificates of clients are not supported: use a password"));
             }
             "host" if text.is_empty() => return Err(refused("it names no host")),
             // The driver takes them one by one.
-            "host" => text.split(',').for_each(|host| for_driver += &format!("&host={host}")),
-            _ => for_driver += &format!("&{parameter}"),
+            "host" => text.split(',').for_each(|host| of_hosts += &format!("&host={host}")),
+            "port" => of_hosts += &format!("&{parameter}"),
+            _ => parameters += &format!("&{parameter}"),
         }
     }
-    Ok((for_driver, ours))
+    Ok(Split { user, hosts, path, parameters, of_hosts, tls })
 }
 
-fn mode(name: &str) -> Result<Mode, StoreError> {
-    Mode::from_name(name).ok_or_else(|| {
-        refused(&format!(
-            "sslmode={name} is none of disable, prefer, require, verify-ca and verify-full"
-        ))
+/// The configuration that the driver reads from a URL. Its error names the part that is wrong and never repeats the URL.
+fn parsed(url: &str) -> Result<Config, StoreError> {
+    Config::from_str(url).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        refused(&cause.unwrap_or_else(|| error.to_string()))
     })
 }
 
-fn server(all: &Config, host: &Host, port: u16, ours: &Ours) -> Result<Server, StoreError> {
+fn server(mut config: Config, host: &Host, port: u16, tls: &Tls) -> Result<Server, StoreError> {
     let (name, is_near) = match host {
         Host::Tcp(name) => (name.clone(), is_loopback(name)),
         #[cfg(unix)]
         Host::Unix(folder) => (folder.display().to_string(), true),
     };
-    // Without a word about it, a password and payments cross no network that could listen in or
-    // answer in the server's place.
-    let mode = ours.mode.unwrap_or(if is_near { Mode::Prefer } else { Mode::VerifyFull });
-    let mut config = Config::new();
-    match host {
-        Host::Tcp(name) => {
-            config.host(name).ssl_mode(mode.driver());
+    // Unless it says so, a password and payments cross no network that could listen in or answer
+    // in the server's place.
+    let mode = tls.mode.as_deref().unwrap_or(if is_near { "prefer" } else { "verify-full" });
+    let (mode, verified) = match mode {
+        "disable" => (SslMode::Disable, Verified::Nothing),
+        "prefer" => (SslMode::Prefer, Verified::Nothing),
+        // A URL that names a certificate wants it to count; libpq reads it so, too.
+        "require" if tls.roots.is_none() => (SslMode::Require, Verified::Nothing),
+        "require" | "verify-ca" => (SslMode::Require, Verified::Issuer),
+        "verify-full" => (SslMode::Require, Verified::IssuerAndName),
+        _ => {
+            return Err(refused(&format!(
+                "sslmode={mode} is none of disable, prefer, require, verify-ca and verify-full"
+            )));
         }
-        // What does not leave the machine is not encrypted, as with libpq.
-        #[cfg(unix)]
-        Host::Unix(folder) => {
-            config.host_path(folder).ssl_mode(SslMode::Disable);
-        }
-    }
-    config.port(port);
-    config.ssl_negotiation(all.get_ssl_negotiation());
-    config.channel_binding(all.get_channel_binding());
-    config.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
-    all.get_user().map(|user| config.user(user));
-    all.get_password().map(|password| config.password(password));
-    all.get_dbname().map(|database| config.dbname(database));
-    all.get_options().map(|options| config.options(options));
-    all.get_application_name().map(|name| config.application_name(name));
-    all.get_tcp_user_timeout().map(|time| config.tcp_user_timeout(*time));
-    all.get_keepalives_interval().map(|time| config.keepalives_interval(time));
-    all.get_keepalives_retries().map(|retries| config.keepalives_retries(retries));
-
-    let system = Roots::System;
-    let roots = ours.roots.as_ref();
-    let trust = match (mode, roots) {
-        (Mode::Disable | Mode::Prefer, _) | (Mode::Require, None) => Trust::Anyone,
-        // Whoever names a certificate wants it to count; libpq reads it so, too.
-        (Mode::Require | Mode::VerifyCa, _) => Trust::Issued(roots.unwrap_or(&system)),
-        (Mode::VerifyFull, _) => Trust::Named(roots.unwrap_or(&system)),
     };
-    let tls = tls::connector(trust)?;
-    let connect_time = all.get_connect_timeout().copied().unwrap_or(CONNECT_TIME);
+    match host {
+        Host::Tcp(name) => config.host(name).ssl_mode(mode),
+        // A local socket is not encrypted, as with libpq.
+        #[cfg(unix)]
+        Host::Unix(folder) => config.host_path(folder).ssl_mode(SslMode::Disable),
+    };
+    config.port(port);
+    let connect_time = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIME);
+    let tls = tls::connector(verified, tls.roots.as_deref())?;
     Ok(Server { name: format!("{name}:{port}"), config, tls, connect_time })
 }
 

@@ -1,20 +1,18 @@
 //! Servers that are not good enough to keep money in, and servers that do not want us. Every
 //! refusal is one line that says what to do.
 
-use std::fmt;
-
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::address::Server;
-use super::failure::{self, Failure};
-use super::link::Purpose;
+use super::client::Purpose;
+use super::failure;
 use crate::error::StoreError;
 
 /// The oldest server that this program is tested with.
 const VERSION_MIN: u32 = 15;
 
-/// What a session is set to, and what its server says about itself, in one round trip.
+/// Settings of a session, and a query for those of its server, in one round trip.
 ///
 /// A commit is acknowledged only when it is on the disk, and on the standby if the server names
 /// one, whatever the server does by default: `remote_apply` is more than that and stays. A setting
@@ -39,8 +37,8 @@ pub(super) fn setup(purpose: Purpose) -> String {
     )
 }
 
-/// What the planner is told where all that is asked for is found by its key or along an index: each
-/// statement has one plan, which goes by these and is right however many rows there are
+/// Settings of the planner where all rows are found by key or along an index: each statement has one
+/// plan, which goes by these and is right however many rows there are
 /// (docs/performance.md). A setting that the server does not know is left to it.
 const PLANS: &str = "select count(set_config(name, value, false)) from (values \
     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
@@ -56,7 +54,7 @@ const COMPRESSION: &str = "select set_config(name, case when 'lz4' = any (enumva
     and current_setting('is_superuser', true) = 'on'";
 
 /// Looks at the answer to [`setup`].
-pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {
+pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), StoreError> {
     let row = said.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -66,34 +64,34 @@ pub(super) fn check(said: &[SimpleQueryMessage]) -> Result<(), Failure> {
 
 fn judge(
     [version, encoding, fsync, full_pages, recovery, commit]: [&str; 6],
-) -> Result<(), Failure> {
+) -> Result<(), StoreError> {
     let version = version.parse().unwrap_or(0) / 10_000;
     if version < VERSION_MIN {
-        return Err(refusal(format!(
+        return Err(StoreError::Engine(format!(
             "it is PostgreSQL {version}, and this program needs {VERSION_MIN} or newer: upgrade it"
         )));
     }
     // A standby may become the server that writes, so it is worth coming back.
     if recovery == "t" {
         let what = "it is a standby, which only reads: name the server that writes".to_owned();
-        return Err(Failure { error: StoreError::Unavailable(what), is_answer: false });
+        return Err(StoreError::Unavailable(what));
     }
     if encoding != "UTF8" {
-        return Err(refusal(format!(
+        return Err(StoreError::Engine(format!(
             "the database's encoding is {encoding}: make one with 'create database NAME encoding \
              utf8 template template0'"
         )));
     }
     for (setting, value) in [("fsync", fsync), ("full_page_writes", full_pages)] {
         if value == "off" {
-            return Err(refusal(format!(
+            return Err(StoreError::Engine(format!(
                 "{setting} is off, so a power cut would lose acknowledged payments: run 'alter \
                  system set {setting} = on' and 'select pg_reload_conf()'"
             )));
         }
     }
     if !["on", "remote_apply", ""].contains(&commit) {
-        return Err(refusal(format!(
+        return Err(StoreError::Engine(format!(
             "synchronous_commit is {commit} and cannot be set to on: connect without the pooler \
              that keeps it so"
         )));
@@ -102,11 +100,10 @@ fn judge(
 }
 
 /// Why a server did not let us in, and what to do about it.
-pub(super) fn of_connection(server: &Server, error: &Error) -> Failure {
+pub(super) fn of_connection(server: &Server, error: &Error) -> StoreError {
     let text = failure::text(error);
     let Some(said) = error.as_db_error() else {
-        let what = StoreError::Unavailable(text);
-        return Failure { error: what, is_answer: false }.of(server);
+        return of_server(server, StoreError::Unavailable(text));
     };
     let user = server.config.get_user().unwrap_or_default();
     let database = server.config.get_dbname().unwrap_or(user);
@@ -117,9 +114,9 @@ pub(super) fn of_connection(server: &Server, error: &Error) -> Failure {
         SqlState::INVALID_CATALOG_NAME => {
             format!("{text}: make it with 'create database {database}', or name another")
         }
-        _ => return Failure::from(said).of(server),
+        _ => return of_server(server, failure::meaning(said)),
     };
-    refusal(what).of(server)
+    of_server(server, StoreError::Engine(what))
 }
 
 /// Why a migration was not applied.
@@ -154,43 +151,30 @@ pub(super) fn of_migration(error: &refinery::Error) -> StoreError {
     }
 }
 
-/// The one failure that several servers make.
-pub(super) fn of_all(mut failures: Vec<Failure>) -> Failure {
-    if failures.len() < 2 {
-        return failures.pop().unwrap_or_else(Failure::disconnected);
+/// The error of several servers, none of which can be used.
+pub(super) fn of_all(mut errors: Vec<StoreError>) -> StoreError {
+    if errors.len() < 2 {
+        return errors.pop().unwrap_or_else(failure::disconnected);
     }
-    let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
-    // One that could be there again is worth waiting for.
-    let is_away = |failure: &Failure| matches!(failure.error, StoreError::Unavailable(_));
+    // One that may come back is worth waiting for.
+    let is_any_away = errors.iter().any(failure::is_lost);
+    let texts: Vec<_> = errors.into_iter().map(text).collect();
     let what = format!("no server takes writes: {}", texts.join("; "));
-    let is_any_away = failures.iter().any(is_away);
-    let error = if is_any_away { StoreError::Unavailable(what) } else { StoreError::Engine(what) };
-    Failure { error, is_answer: false }
+    if is_any_away { StoreError::Unavailable(what) } else { StoreError::Engine(what) }
 }
 
-fn refusal(what: String) -> Failure {
-    Failure { error: StoreError::Engine(what), is_answer: false }
+/// The same error, with the name of the server.
+pub(super) fn of_server(server: &Server, error: StoreError) -> StoreError {
+    let is_away = failure::is_lost(&error);
+    let what = format!("{}: {}", server.name, text(error));
+    if is_away { StoreError::Unavailable(what) } else { StoreError::Engine(what) }
 }
 
-impl Failure {
-    /// The same, with the name of the server.
-    pub(super) fn of(self, server: &Server) -> Self {
-        let name = &server.name;
-        let error = match self.error {
-            StoreError::Unavailable(what) => StoreError::Unavailable(format!("{name}: {what}")),
-            StoreError::Engine(what) => StoreError::Engine(format!("{name}: {what}")),
-            other => other,
-        };
-        Self { error, ..self }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.error {
-            StoreError::Unavailable(what) | StoreError::Engine(what) => f.write_str(what),
-            other => other.fmt(f),
-        }
+/// The error without its kind, which the whole line names once.
+fn text(error: StoreError) -> String {
+    match error {
+        StoreError::Unavailable(what) | StoreError::Engine(what) => what,
+        other => other.to_string(),
     }
 }
 
@@ -203,7 +187,7 @@ mod tests {
     fn check(column: usize, value: &str, expected: &str) {
         let mut said = GOOD;
         said[column] = value;
-        let line = judge(said).err().map_or("good".to_owned(), |failure| failure.to_string());
+        let line = judge(said).err().map_or("good".to_owned(), text);
         assert!(line.contains(expected) && !line.contains('\n'), "{value}: {line}");
     }
 

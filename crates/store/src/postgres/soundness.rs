@@ -1,6 +1,4 @@
-//! What PostgreSQL can say about the soundness of its own files, without reading all of them.
-
-use super::link::Question;
+//! The soundness of PostgreSQL's own files, as it can tell without reading all of them.
 
 /// Statements that name what is not as it should be, each with what is wrong with it.
 pub(super) const QUESTIONS: [(&str, &str); 3] = [
@@ -35,7 +33,7 @@ pub(super) const INDEXES: &str = "select c.relname from pg_index i join pg_class
 pub(super) const CHECK_INDEX: &str = "select bt_index_check($1::text::regclass, true)";
 
 /// A place to go back to.
-pub(super) const BEFORE_INDEX: Question<'_> = Question::plain("savepoint before_index");
+pub(super) const BEFORE_INDEX: &str = "savepoint before_index";
 
 /// Goes back to it.
-pub(super) const AFTER_DAMAGE: Question<'_> = Question::plain("rollback to before_index");
+pub(super) const AFTER_DAMAGE: &str = "rollback to before_index";

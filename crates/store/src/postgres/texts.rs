@@ -1,10 +1,14 @@
-//! Statements that read and write many rows of a table at once. Their parameters are columns, each
-//! an array with one value for each row.
+//! Statements that read and write many rows of a table at once, so that a batch needs one round
+//! trip. Their parameters are columns, each an array with one value for each row.
 
 use tokio_postgres::types::Type;
 
+use super::client::Query;
 use crate::error::StoreError;
-use crate::sql::{Change, Shape};
+use crate::sql::{Change, Shape, Value};
+
+/// Rows in one statement: some hundred kilobytes.
+pub(super) const ROWS_MAX: usize = 2_000;
 
 /// The statements of a table in which the columns have the types that the database says.
 #[derive(Debug)]
@@ -80,22 +84,24 @@ impl Texts {
         })
     }
 
-    /// Every statement.
-    #[cfg(test)]
-    pub(super) fn all(&self) -> Vec<String> {
-        let always = [&self.fetch, &self.insert, &self.delete];
-        always.into_iter().chain(&self.update).chain(&self.upsert).cloned().collect()
-    }
-
-    /// The statement of a change, and how many columns its rows have.
-    pub(super) fn of(&self, shape: &Shape, change: Change) -> Option<(&str, usize)> {
+    /// The statement that makes a change to rows.
+    pub(super) fn query<'a>(
+        &'a self,
+        shape: &Shape,
+        change: Change,
+        rows: &'a [Vec<Value>],
+    ) -> Result<Query<'a>, StoreError> {
         let count = shape.columns.len();
-        match change {
-            Change::Insert => Some((&self.insert, count)),
-            Change::Update => self.update.as_deref().map(|text| (text, count + 1)),
-            Change::Upsert => self.upsert.as_deref().map(|text| (text, count)),
-            Change::Delete => Some((&self.delete, shape.key)),
-        }
+        let (text, width) = match change {
+            Change::Insert => (Some(&self.insert), count),
+            Change::Update => (self.update.as_ref(), count + 1),
+            Change::Upsert => (self.upsert.as_ref(), count),
+            Change::Delete => (Some(&self.delete), shape.key),
+        };
+        let refused = || StoreError::Engine(format!("{change:?} is no change of {}", shape.table));
+        let text = text.ok_or_else(refused)?;
+        let column = |column| rows.iter().map(|row: &Vec<Value>| &row[column]).collect::<Vec<_>>();
+        Ok(Query::new(text, (0..width).map(column)))
     }
 }
 

@@ -1,6 +1,5 @@
-//! Encryption on the way to PostgreSQL, and how much a server must prove about itself.
+//! TLS to PostgreSQL, and how much a server must prove about itself.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -18,61 +17,51 @@ use crate::error::StoreError;
 /// The protocol's name, which a server that encrypts from the first byte wants to hear.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// Which authorities are believed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Roots {
-    /// Those that the operating system believes.
-    System,
-    /// Those in this file.
-    File(PathBuf),
+/// How much of a server's certificate is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verified {
+    /// Nothing: encryption keeps out those who listen in, not those who answer in its place.
+    Nothing,
+    /// An authority that we believe has issued it, for whatever name.
+    Issuer,
+    /// It was issued for the name that we call the server by.
+    IssuerAndName,
 }
 
-/// What a server must prove.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Trust<'a> {
-    /// Nothing: who listens in learns nothing, who answers in its place does.
-    Anyone,
-    /// That an authority gave it a certificate, for whatever name.
-    Issued(&'a Roots),
-    /// That an authority gave it a certificate for the name that we call it by.
-    Named(&'a Roots),
-}
-
-/// What encrypts a connection to a server that proves as much as `trust` says.
-pub(super) fn connector(trust: Trust<'_>) -> Result<MakeRustlsConnect, StoreError> {
+/// TLS to a server whose certificate is verified so, by the authorities in a file, or by those that
+/// the operating system believes.
+pub(super) fn connector(
+    verified: Verified,
+    roots: Option<&str>,
+) -> Result<MakeRustlsConnect, StoreError> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Engine(format!("encryption cannot be used: {error}")))?;
-    let builder = match trust {
-        Trust::Anyone => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Believer { provider, verifier: None })),
-        Trust::Issued(roots) => {
-            let verifier = verifier(roots, &provider)?;
-            let verifier = Believer { provider, verifier: Some(verifier) };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
-        }
-        Trust::Named(roots) => builder.with_webpki_verifier(verifier(roots, &provider)?),
+    let issuers = match verified {
+        Verified::Nothing => None,
+        Verified::Issuer | Verified::IssuerAndName => Some(issuers(roots, &provider)?),
     };
-    let mut config = builder.with_no_client_auth();
+    let verifier = Verifier { provider: Arc::clone(&provider), verified, issuers };
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| StoreError::Engine(format!("encryption cannot be used: {error}")))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn verifier(
-    roots: &Roots,
+fn issuers(
+    roots: Option<&str>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<WebPkiServerVerifier>, StoreError> {
     let mut store = RootCertStore::empty();
     let place = match roots {
-        Roots::System => {
-            let found = rustls_native_certs::load_native_certs();
-            store.add_parsable_certificates(found.certs);
+        None | Some("system") => {
+            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             "the certificates of this system".to_owned()
         }
-        Roots::File(path) => {
-            let place = format!("sslrootcert={}", path.display());
+        Some(path) => {
+            let place = format!("sslrootcert={path}");
             let refused =
                 |error: &dyn std::fmt::Display| StoreError::Engine(format!("{place}: {error}"));
             let found = CertificateDer::pem_file_iter(path).map_err(|error| refused(&error))?;
@@ -92,15 +81,16 @@ fn verifier(
     })
 }
 
-/// Asks for less than a certificate with the right name.
+/// libpq's `sslmode`s, most of which ask for less than rustls does by itself.
 #[derive(Debug)]
-struct Believer {
+struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// Who must have issued the certificate; `None` if that does not matter.
-    verifier: Option<Arc<WebPkiServerVerifier>>,
+    verified: Verified,
+    /// `None` if nothing is verified.
+    issuers: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl ServerCertVerifier for Believer {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -109,15 +99,15 @@ impl ServerCertVerifier for Believer {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(verifier) = &self.verifier else { return Ok(ServerCertVerified::assertion()) };
-        let verified =
-            verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match verified {
-            // The name is looked at last: everything else was right.
+        let Some(issuers) = &self.issuers else { return Ok(ServerCertVerified::assertion()) };
+        let result =
+            issuers.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match result {
+            // The name is verified last: everything else was right.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            verified => verified,
+            )) if self.verified == Verified::Issuer => Ok(ServerCertVerified::assertion()),
+            result => result,
         }
     }
 

@@ -9,17 +9,8 @@ use crate::sql::Value;
 
 /// A value met a column that cannot hold it: a mistake in this program or in the schema.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} is no value of type {kind}")]
-pub(super) struct WrongType {
-    what: &'static str,
-    kind: String,
-}
-
-impl WrongType {
-    fn boxed(what: &'static str, kind: &Type) -> Box<dyn Error + Sync + Send> {
-        Box::new(Self { what, kind: kind.name().to_owned() })
-    }
-}
+#[error("a value does not fit the type {0}")]
+pub(super) struct WrongType(String);
 
 fn is_text(kind: &Type) -> bool {
     [Type::TEXT, Type::VARCHAR, Type::NAME, Type::UNKNOWN].contains(kind)
@@ -31,14 +22,12 @@ impl ToSql for Value {
         kind: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        match self {
-            Self::Null => Ok(IsNull::Yes),
-            Self::Int(value) if *kind == Type::INT8 => value.to_sql(kind, out),
-            Self::Int(_) => Err(WrongType::boxed("an integer", kind)),
-            Self::Text(value) if is_text(kind) => value.to_sql(kind, out),
-            Self::Text(_) => Err(WrongType::boxed("text", kind)),
-            Self::Bytes(value) if *kind == Type::BYTEA => value.to_sql(kind, out),
-            Self::Bytes(_) => Err(WrongType::boxed("bytes", kind)),
+        match (self, kind) {
+            (Self::Null, _) => Ok(IsNull::Yes),
+            (Self::Int(value), &Type::INT8) => value.to_sql(kind, out),
+            (Self::Text(value), _) if is_text(kind) => value.to_sql(kind, out),
+            (Self::Bytes(value), &Type::BYTEA) => value.to_sql(kind, out),
+            _ => Err(WrongType(kind.name().to_owned()).into()),
         }
     }
 
@@ -59,7 +48,7 @@ impl<'a> FromSql<'a> for Value {
             Type::BOOL => Self::from(bool::from_sql(kind, raw)?),
             Type::BYTEA => Self::Bytes(raw.to_vec()),
             _ if is_text(kind) => Self::from(<&str>::from_sql(kind, raw)?),
-            _ => return Err(WrongType::boxed("what was read", kind)),
+            _ => return Err(WrongType(kind.name().to_owned()).into()),
         })
     }
 

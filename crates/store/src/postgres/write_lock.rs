@@ -5,8 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::failure::Failure;
-use super::link::{Answer, Link, Question};
+use super::client::{Answer, Client, Query};
 use crate::error::StoreError;
 use crate::pause::pause;
 
@@ -21,9 +20,8 @@ const FIND_TIME: Duration = Duration::from_secs(8);
 /// The pause between two tries.
 const FIND_PAUSE: Duration = Duration::from_millis(250);
 
-pub(super) const BEGIN: Question<'_> =
-    Question::plain("begin isolation level read committed read write");
-pub(super) const COMMIT: Question<'_> = Question::plain("commit");
+pub(super) const BEGIN: &str = "begin isolation level read committed read write";
+pub(super) const COMMIT: &str = "commit";
 
 /// The node whose row is the lock.
 const LOCK: i64 = 0;
@@ -40,8 +38,7 @@ pub(super) const LEAVE: &str = "insert into write_lock (node, epoch) values ($1,
 pub(super) const TOUCH: &str = "update write_lock set epoch = epoch where node = $1";
 
 /// Takes the write lock and reads nothing.
-pub(super) const HOLD: Question<'_> =
-    Question::plain("select epoch from write_lock where node = 0 for update");
+pub(super) const HOLD: &str = "select epoch from write_lock where node = 0 for update";
 
 /// Commit epochs that a node finds when it has the lock.
 pub(super) struct Epochs {
@@ -52,8 +49,8 @@ pub(super) struct Epochs {
 }
 
 impl Epochs {
-    /// The answer to [`TAKE`], which is the last of these.
-    fn of(answers: &[Answer]) -> Result<Self, Failure> {
+    /// From the answers to statements, the last of which is [`TAKE`].
+    fn of(answers: &[Answer]) -> Result<Self, StoreError> {
         let (mut last, mut ours) = (None, 0);
         for row in answers.last().into_iter().flat_map(|answer| &answer.rows) {
             let epoch = row.try_get(1)?;
@@ -64,7 +61,7 @@ impl Epochs {
         }
         let last = last.ok_or_else(|| {
             let what = "the row of the write lock is missing".to_owned();
-            Failure::known(StoreError::Corrupt { place: "write_lock".to_owned(), what })
+            StoreError::Corrupt { place: "write_lock".to_owned(), what }
         })?;
         Ok(Self { last, ours })
     }
@@ -79,23 +76,23 @@ pub(super) fn new_node() -> Result<i64, StoreError> {
     Ok(i64::try_from(random >> 1).unwrap_or(i64::MAX).max(LOCK + 1))
 }
 
-/// Takes the write lock after these questions.
-pub(super) fn take(link: &mut Link, before: &[Question<'_>], node: i64) -> Result<Epochs, Failure> {
-    let take = Question { sql: TAKE, parameters: &[&LOCK, &node] };
-    let questions: Vec<_> = before.iter().copied().chain([take]).collect();
-    Epochs::of(&link.ask(&questions)?)
+/// Begins a transaction with these statements and takes the write lock.
+pub(super) fn take(client: &mut Client, begin: &[&str], node: i64) -> Result<Epochs, StoreError> {
+    let begin = begin.iter().map(|sql| Query::plain(sql));
+    let queries: Vec<_> = begin.chain([Query::new(TAKE, [LOCK, node])]).collect();
+    Epochs::of(&client.run(&queries)?)
 }
 
 /// Commits a transaction that has the lock, with its epoch.
-pub(super) fn commit(link: &mut Link, node: i64, epoch: i64) -> Result<(), Failure> {
-    let leave = Question { sql: LEAVE, parameters: &[&LOCK, &node, &epoch] };
-    link.commit(COMMIT_TIME, &[leave, COMMIT])
+pub(super) fn commit(client: &mut Client, node: i64, epoch: i64) -> Result<(), StoreError> {
+    let leave = Query::new(LEAVE, [LOCK, node, epoch]);
+    client.commit(COMMIT_TIME, &[leave, Query::plain(COMMIT)])
 }
 
 /// Finds out whether a commit happened whose answer was lost. The error is `lost` if that cannot be
 /// seen.
 pub(super) fn find_out(
-    link: &mut Link,
+    client: &mut Client,
     node: i64,
     epoch: i64,
     lost: StoreError,
@@ -104,16 +101,16 @@ pub(super) fn find_out(
     #[expect(clippy::disallowed_methods, reason = "it is how long we wait, not what is true")]
     let start = Instant::now();
     loop {
-        match is_there(link, node, epoch) {
+        match is_there(client, node, epoch) {
             Ok(true) => return Ok(()),
             Ok(false) => {
                 let what = "the connection was lost before the commit".to_owned();
                 return Err(StoreError::Conflict(what));
             }
-            Err(failure) => {
-                tracing::warn!(error = %failure, "outcome of a commit not seen yet");
+            Err(error) => {
+                tracing::warn!(%error, "outcome of a commit not seen yet");
                 // The next look begins its own transaction.
-                link.disconnect();
+                client.disconnect();
                 if start.elapsed() > FIND_TIME {
                     return Err(lost);
                 }
@@ -128,12 +125,11 @@ pub(super) fn find_out(
 /// The lock keeps every other commit away meanwhile. The row is written again, and that commit
 /// takes as long as the database needs to make sure of everything before it: after a standby was
 /// waited for in vain, a row that is seen may not be safe yet.
-fn is_there(link: &mut Link, node: i64, epoch: i64) -> Result<bool, Failure> {
-    link.connect()?;
+fn is_there(client: &mut Client, node: i64, epoch: i64) -> Result<bool, StoreError> {
+    client.connect()?;
     // The first commit of a node inserts its row. A statement that began before does not see it,
     // however long it waits: the wait has a statement of its own.
-    let Epochs { ours, .. } = take(link, &[BEGIN, HOLD], node)?;
-    let touch = Question { sql: TOUCH, parameters: &[&LOCK] };
-    link.commit(COMMIT_TIME, &[touch, COMMIT])?;
+    let Epochs { ours, .. } = take(client, &[BEGIN, HOLD], node)?;
+    client.commit(COMMIT_TIME, &[Query::new(TOUCH, [LOCK]), Query::plain(COMMIT)])?;
     Ok(ours == epoch)
 }

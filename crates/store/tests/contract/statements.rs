@@ -83,3 +83,55 @@ fn parameters_first_appear_in_order() {
         assert!(!sql.contains('?'), "{sql}");
     }
 }
+
+/// Words that no statement may have: they name a clock, chance, or a mechanism that distributed
+/// engines with PostgreSQL's wire protocol lack.
+const NOT_PORTABLE: [&str; 24] = [
+    "advisory",
+    "autoincrement",
+    "ctid",
+    "current_timestamp",
+    "deferrable",
+    "function",
+    "gen_random_uuid",
+    "information_schema",
+    "lateral",
+    "listen",
+    "lock",
+    "nextval",
+    "notify",
+    "now",
+    "nowait",
+    "partition",
+    "random",
+    "rowid",
+    "sequence",
+    "serial",
+    "temp",
+    "trigger",
+    "vacuum",
+    "xmin",
+];
+
+/// The first word of a statement, outside of texts, that is not portable.
+fn not_portable(sql: &str) -> Option<&str> {
+    let outside = sql.split('\'').step_by(2);
+    let mut words = outside
+        .flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .filter(|word| !word.is_empty());
+    words.find(|word| {
+        NOT_PORTABLE.contains(word) || word.starts_with("pg_") || word.starts_with("sqlite_")
+    })
+}
+
+#[test]
+fn every_statement_is_portable() {
+    let migration = include_str!("../../migrations/0001_initial.sql");
+    let lines = migration.lines().map(|line| line.split("--").next().unwrap_or_default());
+    let migration = lines.collect::<Vec<_>>().join("\n");
+    for sql in store::statements().into_iter().chain([migration]) {
+        assert_eq!(not_portable(&sql), None, "{sql}");
+    }
+    assert_eq!(not_portable("select pg_advisory_xact_lock($1)"), Some("pg_advisory_xact_lock"));
+    assert_eq!(not_portable("select 'a' where at < now()"), Some("now"));
+}

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use domain::customer::Customer;
 use domain::transaction::Transaction;
 use store::error::StoreError;
 use store::leases::{Duty, Lease};
-use testbed::postgres::{Cluster, Replication, Server, Shutdown};
+use testbed::postgres::{Cluster, Database, Replication, Server, Shutdown};
 
-use crate::support::{Refused, Result, transaction_id};
+use crate::support::{Refused, Result, customer, transaction_id};
 use crate::{Served, paid_in_the_end};
 
 /// Longer than the pause between two probes of a database that is away.
@@ -181,5 +182,35 @@ async fn cut_short(cut: &str) {
     let (paid, _replica) = tokio::join!(pay, interrupt);
     paid.unwrap();
     served.assert_paid(1..2).await;
+    served.close();
+}
+
+/// As the server ends a transaction that computes for longer than it may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_ends_while_units_compute_acknowledges_none_of_them() {
+    let database = Database::fresh();
+    let served = Served::open(&database.url());
+    served.set_up().await;
+    let other = served.pay(1);
+    let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+               where datname = current_database() and state = 'idle in transaction'";
+    let ended = Arc::new(AtomicBool::new(false));
+    let computes = served.store.write({
+        let (server, name) = (database.server().clone(), database.name().to_owned());
+        let ended = Arc::clone(&ended);
+        move |unit| {
+            unit.put(customer(2, 1));
+            if !ended.swap(true, Ordering::SeqCst) {
+                assert_eq!(server.query_in(&name, end).unwrap(), "1");
+            }
+            Ok::<_, StoreError>(())
+        }
+    });
+    let (other, computed) = tokio::join!(other, computes);
+    assert!(matches!(computed, Err(StoreError::Unavailable(_))), "{computed:?}");
+    assert!(other.is_ok() || is_unavailable(&other), "{other:?}");
+    paid_in_the_end(&served, 2).await;
+    let read = served.store.get::<Customer>(customer(2, 1).id).await.unwrap();
+    assert!(read.is_none(), "it was never committed");
     served.close();
 }

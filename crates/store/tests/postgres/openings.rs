@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use testbed::postgres::{Cluster, Database, Replication, shared};
+use tokio_postgres::NoTls;
 
 use crate::Served;
 
@@ -127,32 +128,6 @@ fn tables_that_grow_with_payments_are_seldom_analyzed() {
     let seldom = "autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=100000";
     let expected: Vec<_> = tables.map(|table| format!("{table} {seldom}")).collect();
     assert_eq!(all.lines().collect::<Vec<_>>(), expected);
-
-    // A database from before, and one whose operator knows better.
-    database.query("alter table events reset (autovacuum_analyze_scale_factor)").unwrap();
-    database.query("alter table events reset (autovacuum_analyze_threshold)").unwrap();
-    database.query("alter table timers set (autovacuum_analyze_threshold = 7)").unwrap();
-    Served::open(&database.url()).close();
-    let known = "timers autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=7";
-    let expected = all.replace(&format!("timers {seldom}"), known);
-    assert_eq!(database.query(SETTINGS).unwrap(), expected);
-}
-
-#[test]
-fn a_role_that_may_alter_nothing_serves_all_the_same() {
-    let database = Database::fresh();
-    Served::open(&database.url()).close();
-    database.query("alter table events reset (autovacuum_analyze_scale_factor)").unwrap();
-    database.query("alter table events reset (autovacuum_analyze_threshold)").unwrap();
-    let role = database.name();
-    let grants = format!(
-        "create role {role} login; grant create on schema public to {role}; \
-         grant all on all tables in schema public to {role}"
-    );
-    database.query(&grants).unwrap();
-    Served::open(&database.url().replace("switchyard@", &format!("{role}@"))).close();
-    assert!(!database.query(SETTINGS).unwrap().contains("events"));
-    database.query(&format!("drop owned by {role}; drop role {role}")).unwrap();
 }
 
 #[test]
@@ -160,6 +135,22 @@ fn a_standby_is_refused() {
     let primary = Cluster::start().unwrap();
     let replica = primary.replica(Replication::Asynchronous).unwrap();
     check(&replica.server().url_of("postgres"), "it is a standby, which only reads");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_waits_in_vain_for_a_locked_table_says_why() {
+    let database = Database::fresh();
+    let url = database.url();
+    Served::open(&url).close();
+    let (session, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    session.batch_execute("begin; lock table refinery_schema_history").await.unwrap();
+    check(&url, "a table is in use, perhaps by pg_dump: start again");
+    session.batch_execute("rollback").await.unwrap();
+
+    session.batch_execute("begin; lock table meta").await.unwrap();
+    check(&url, "pg_locks shows which session holds the lock");
+    session.batch_execute("rollback").await.unwrap();
 }
 
 /// Who gets in, and how.
