@@ -110,7 +110,7 @@ impl Checkpoints {
 /// Moves what can be moved, and flushes a long log's pages, which lie all over the file and would
 /// take the writer a tenth of a second. Whether only what is written meanwhile is left of it.
 fn move_log(connection: &rusqlite::Connection, file: &File) -> bool {
-    if !moved(connection, "passive").is_some_and(|log| log.pages >= RESTARTED_FROM) {
+    if moved(connection, "passive").is_none_or(|log| log.pages < RESTARTED_FROM) {
         return false;
     }
     if let Err(error) = file.sync_data() {
