@@ -57,7 +57,7 @@ impl PostgresServer {
         Ok(Self { address: Arc::new(Address::from_str(url)?) })
     }
 
-    /// A connection that connects when it is used first: few of the readers are needed at the start.
+    /// A connection that connects when it is used first: a start needs few of the readers.
     fn connection(&self, purpose: Purpose) -> Postgres {
         Postgres::new(Address::clone(&self.address), purpose)
     }

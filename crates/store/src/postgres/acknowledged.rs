@@ -1,8 +1,8 @@
 //! Commits that the database has acknowledged to this node, so that their loss is noticed: after a
 //! failover to a standby that had fallen behind, or a restore under a server that runs.
 //!
-//! Each commit leaves its epoch in a row of its node. A database with a lower epoch is an older one,
-//! and the commits that it lacks are those with higher epochs. The payments that they made or
+//! Each commit leaves its epoch in a row of its node. A database with a lower epoch is an older
+//! one, and the commits that it lacks are those with higher epochs. The payments that they made or
 //! changed are remembered here and named in the log.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -141,7 +141,9 @@ fn split(url: &str) -> Result<Split<'_>, StoreError> {
     Ok(Split { user, hosts, path, parameters, of_hosts, tls })
 }
 
-/// The configuration that the driver reads from a URL. Its error names the part that is wrong and never repeats the URL.
+/// The configuration that the driver reads from a URL.
+///
+/// Its error names the part that is wrong and never repeats the URL.
 fn parsed(url: &str) -> Result<Config, StoreError> {
     Config::from_str(url).map_err(|error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -37,8 +37,8 @@ pub(super) fn setup(purpose: Purpose) -> String {
     )
 }
 
-/// Settings of the planner where all rows are found by key or along an index: each statement has one
-/// plan, which goes by these and is right however many rows there are
+/// Settings of the planner where all rows are found by key or along an index: each statement has
+/// one plan, which goes by these and is right however many rows there are
 /// (docs/performance.md). A setting that the server does not know is left to it.
 const PLANS: &str = "select count(set_config(name, value, false)) from (values \
     ('plan_cache_mode', 'force_generic_plan'), ('enable_seqscan', 'off'), \
