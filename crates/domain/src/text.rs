@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_see_is_refused() {
+    fn what_no_one_can_see_is_refused() {
         for text in
             ["", " ", "\u{A0}\u{2003}", "\u{301}", "\u{200D}", "\u{200E}\u{200F}", "\u{FE0F}"]
         {

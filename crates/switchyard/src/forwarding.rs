@@ -7,7 +7,7 @@
 //! tell the difference.
 //!
 //! Guarantees:
-//! - A request is forwarded once at most, and executed only by the process that has the lease. That
+//! - A request is forwarded once at most, and executed only by the process that has the lease. The
 //!   process has said its name before (`GET /peer`). Each request names its destination, and each
 //!   answer its server.
 //! - Each forwarded request has an idempotency key: its client's, or one drawn here. So a request

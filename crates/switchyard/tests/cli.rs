@@ -937,7 +937,7 @@ fn try_out(server: &Server, user: &str, receiver: &Receiver) -> (u16, Value) {
 }
 
 #[test]
-fn webhooks_reach_this_machine_only_from_a_server_that_nobody_else_reaches() {
+fn webhooks_reach_this_machine_only_from_a_server_that_no_one_else_reaches() {
     let everywhere = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0";
     let allowed = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks";
     let shown = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks \

@@ -520,7 +520,7 @@ async fn no_connection_closes_unannounced_after_an_early_answer() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_behind_bodies_that_nobody_reads() {
+async fn pipelined_requests_are_answered_behind_bodies_that_no_one_reads() {
     let server = start(patient()).await;
     let mut client = Client::connect(&server).await;
     let one = "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";

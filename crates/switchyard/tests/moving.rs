@@ -331,7 +331,7 @@ fn killed_in_the_middle(place: &Place) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_moves_when_nobody_uses_it_and_goes_on_after_kill_9() -> Result<()> {
+async fn a_database_moves_when_no_one_uses_it_and_goes_on_after_kill_9() -> Result<()> {
     let place = Place::new()?;
     let (mut server, recorder) = place.served("live.db").await?;
     let load = Load::start(&recorder, CLIENTS);

@@ -278,7 +278,7 @@ async fn events_go_only_to_absolute_addresses_of_the_web() {
 }
 
 #[tokio::test]
-async fn a_currency_that_nobody_knows_is_refused() {
+async fn a_currency_that_no_one_knows_is_refused() {
     let server = Server::new();
     let client = server.platform().await;
     let before = client.get("/config").await.expect(200).clone();

@@ -75,8 +75,8 @@ async fn what_cannot_be_withdrawn_is_refused() {
     // Nor is the currency shown of an account that is not there.
     let dollars = withdrawal(&dollars, json!({}));
     other.post(path, &dollars).await.refused(404, "ACCOUNT_NOT_FOUND");
-    let nobodys = "InternalAccount:0199dccc-4a80-7000-8000-000000000000";
-    client.post(path, &withdrawal(nobodys, json!({}))).await.refused(404, "ACCOUNT_NOT_FOUND");
+    let no_ones = "InternalAccount:0199dccc-4a80-7000-8000-000000000000";
+    client.post(path, &withdrawal(no_ones, json!({}))).await.refused(404, "ACCOUNT_NOT_FOUND");
     let live = server.platform_with(Mode::Live, true).await;
     let own = client_account(&live).await;
     let answer = live.post(path, &withdrawal(&own, json!({}))).await;

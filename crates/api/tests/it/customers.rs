@@ -837,7 +837,7 @@ async fn names_that_people_read_can_be_seen() {
 }
 
 #[tokio::test]
-async fn nobody_was_born_after_the_platforms_today() {
+async fn no_one_was_born_after_the_platforms_today() {
     let server = Server::new();
     let client = server.platform().await;
     let mut body = engines();

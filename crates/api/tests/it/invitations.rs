@@ -216,7 +216,7 @@ async fn an_invitation_is_none_for_platforms_of_the_other_mode() {
 }
 
 #[tokio::test]
-async fn nobody_claims_their_own_invitation() {
+async fn no_one_claims_their_own_invitation() {
     let server = Server::new();
     let inviter = Inviter::on(&server).await;
     let made = inviter.invite(json!({})).await;

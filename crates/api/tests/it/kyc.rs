@@ -281,7 +281,7 @@ fn encoded(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn time_ends_a_check_that_nobody_went_through() {
+async fn time_ends_a_check_that_no_one_went_through() {
     let server = Server::new();
     let client = server.platform().await;
     let anyone = server.anonymous();

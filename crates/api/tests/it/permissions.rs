@@ -64,7 +64,7 @@ fn unknown(answer: &Answer, what: &str) {
 }
 
 #[tokio::test]
-async fn nobody_does_anything_without_valid_credentials() {
+async fn no_one_does_anything_without_valid_credentials() {
     let server = Server::new();
     let client = server.platform().await;
     let body = json!({ "name": "x", "permissions": ["VIEW", "TRANSACT", "MANAGE"] });
@@ -257,7 +257,7 @@ async fn a_live_token_does_not_open_the_sandbox() {
 }
 
 /// The same id, but of no object.
-fn nobodys(id: &str) -> String {
+fn no_ones(id: &str) -> String {
     let (kind, uuid) = id.split_once(':').expect("an id");
     format!("{kind}:00000000{}", &uuid[8..])
 }
@@ -314,7 +314,7 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
     };
     let from = |account: &str| json!({ "sourceType": "ACCOUNT", "accountId": account });
     let to = |account: &str| json!({ "destinationType": "ACCOUNT", "accountId": account });
-    let of = |id: &str| (id.to_owned(), nobodys(id));
+    let of = |id: &str| (id.to_owned(), no_ones(id));
     type MakeCall<'a> = Box<dyn Fn(&str) -> (&'static str, String, Value) + 'a>;
     let get = |path: &str| -> MakeCall<'_> {
         let path = path.to_owned();
@@ -491,9 +491,9 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
             assert!(is_called, "{method} {template} is not tried with another platform's id");
         }
     }
-    for ((theirs, nobodys), call) in &calls {
+    for ((theirs, no_ones), call) in &calls {
         let mut answers = Vec::new();
-        for id in [theirs, nobodys] {
+        for id in [theirs, no_ones] {
             let (method, path, body) = call(id);
             let call = if body.is_null() { Call::default() } else { Call::json(&body) };
             let answer = client.send(method, &path, call).await;
@@ -518,7 +518,7 @@ async fn another_platforms_ids_are_like_ids_that_do_not_exist() {
         let theirs = client.get(&format!("{path}{id}")).await;
         let none = json!({ "data": [], "hasMore": false, "totalCount": 0 });
         assert_eq!(*theirs.expect(200), none, "{path}");
-        assert_eq!(client.get(&format!("{path}{}", nobodys(id))).await.body, none, "{path}");
+        assert_eq!(client.get(&format!("{path}{}", no_ones(id))).await.body, none, "{path}");
     }
     assert_eq!(client.balance(&usd).await, 10_000);
     assert_eq!(other.balance(&internal).await, 10_000);

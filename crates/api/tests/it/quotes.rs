@@ -428,7 +428,7 @@ async fn an_invoice_of_a_quote_asks_for_its_amount() {
 }
 
 #[tokio::test]
-async fn a_deposit_that_nobody_can_make_is_not_quoted() {
+async fn a_deposit_that_no_one_can_make_is_not_quoted() {
     let server = Server::new();
     let payer = Payer::with(&server, 0).await;
     let limits =
@@ -827,7 +827,7 @@ async fn a_stablecoin_deposit_names_its_network() {
 }
 
 #[tokio::test]
-async fn nobody_pays_itself() {
+async fn no_one_pays_itself() {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000).await;
     let body = sending(&from(&payer.usd), &to(&payer.usd), 100);
@@ -1014,7 +1014,7 @@ async fn customers_who_may_not_move_money_get_no_quote_and_execute_none() {
 }
 
 #[tokio::test]
-async fn nobody_is_paid_after_being_deleted() {
+async fn no_one_is_paid_after_being_deleted() {
     let server = Server::new();
     let payer = Payer::with(&server, 10_000).await;
     let leaver = payer.client.customer().await;

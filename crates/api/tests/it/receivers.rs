@@ -223,8 +223,8 @@ async fn an_external_account_is_looked_up() {
     ask(&text(&own["id"]), &payer).await.expect(200);
     ask(&bank, &other).await.refused(400, "INVALID_INPUT");
     ask("x", &payer).await.refused(404, "ACCOUNT_NOT_FOUND");
-    let nobodys = "ExternalAccount:0199dccc-4a80-7000-8000-000000000001";
-    ask(nobodys, &payer).await.refused(404, "ACCOUNT_NOT_FOUND");
+    let no_ones = "ExternalAccount:0199dccc-4a80-7000-8000-000000000001";
+    ask(no_ones, &payer).await.refused(404, "ACCOUNT_NOT_FOUND");
     let stranger = server.platform().await;
     let theirs = stranger.customer().await;
     let path = format!("/receiver/external-account/{bank}?customerId={theirs}");

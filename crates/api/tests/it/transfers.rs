@@ -238,7 +238,7 @@ async fn the_money_of_a_deleted_customer_does_not_move() {
 }
 
 #[tokio::test]
-async fn nobody_is_paid_through_the_account_of_a_deleted_customer() {
+async fn no_one_is_paid_through_the_account_of_a_deleted_customer() {
     let server = Server::new();
     let payer = Payer::with(&server, 0).await;
     let bank = payer.bank("789").await;

@@ -473,7 +473,7 @@ async fn a_deposit_pays_a_customer_of_this_server() {
 }
 
 #[tokio::test]
-async fn nobody_pays_its_own_address() {
+async fn no_one_pays_its_own_address() {
     let server = Server::new();
     let payer = Payer::with(&server, 1_000).await;
     let own = address_of(&payer.client, &payer.customer).await;

@@ -54,7 +54,7 @@ async fn pages_of_institutions_join() {
 }
 
 #[tokio::test]
-async fn nobody_at_a_blocked_institution_is_found() {
+async fn no_one_at_a_blocked_institution_is_found() {
     let server = Server::new();
     let client = server.platform().await;
     let customer = client.customer().await;

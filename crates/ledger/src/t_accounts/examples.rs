@@ -32,7 +32,7 @@ pub(super) fn all() -> Vec<String> {
         receipt_converted_and_refused(),
         return_after_settlement(),
         return_to_suspense(),
-        return_to_somebody_gone(),
+        return_to_someone_gone(),
     ]
 }
 
@@ -302,7 +302,7 @@ fn return_to_suspense() -> String {
     example.finish()
 }
 
-fn return_to_somebody_gone() -> String {
+fn return_to_someone_gone() -> String {
     let mut example = Example::new(
         "Return to a customer who was deleted",
         "Nothing leaves the accounts of a deleted customer any more, so what comes back is kept \

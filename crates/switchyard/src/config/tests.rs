@@ -356,7 +356,7 @@ fn limits_of_connections_can_be_set() {
 }
 
 #[test]
-fn a_variable_that_nobody_reads_is_refused_and_the_nearest_one_named() {
+fn a_variable_that_no_one_reads_is_refused_and_the_nearest_one_named() {
     let unknown = |name: &str| refusal("", &[(name, "x")]);
     for (slip, meant) in [
         ("SWITCHYARD_LISEN", "SWITCHYARD_LISTEN"),

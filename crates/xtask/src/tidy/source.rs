@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn code_literals_and_comments_are_told_apart() {
+    fn code_literals_and_comments_are_separated() {
         check("let a = 1; // b", "let a = 1;", "");
         check("f(\"a // b\") // c", "f(        )", "a // b");
         check("a /* b /* c */ d */ e", "a                   e", "");
