@@ -55,7 +55,8 @@ async fn end_all(app: &App, due: Vec<Timer>, server_now: Timestamp) -> bool {
                 // All are gone through, so that what they wait for is fetched together.
                 Err(Error::Store(StoreError::NotFetched)) => waits = true,
                 Err(error) if error.is_of_a_row() => {
-                    tracing::warn!(subject = %timer.subject, %error, "a read could not write an expiry");
+                    let subject = timer.subject;
+                    tracing::warn!(%subject, %error, "a read could not write an expiry");
                 }
                 Err(error) => return Err(error),
             }

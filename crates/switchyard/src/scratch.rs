@@ -32,8 +32,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one in the folder, with a process that removes it should this one be killed. Leftovers of
-    /// others there are removed.
+    /// A new one in the folder, with a process that removes it should this one be killed. Leftovers
+    /// of others there are removed.
     ///
     /// # Errors
     ///

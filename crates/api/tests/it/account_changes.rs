@@ -10,7 +10,7 @@ const OF_CUSTOMERS: &str = "/customers/external-accounts";
 const OF_PLATFORM: &str = "/platform/external-accounts";
 
 /// An id like an account's, of no account.
-const NOBODYS: &str = "ExternalAccount:0199dccc-4a80-7000-8000-000000000001";
+const UNKNOWN: &str = "ExternalAccount:0199dccc-4a80-7000-8000-000000000001";
 
 /// A customer with accounts that can receive its payments.
 struct Owner {
@@ -261,8 +261,8 @@ async fn each_path_has_its_own_accounts_only() {
     for (client, path) in [
         (&owner.client, format!("{OF_PLATFORM}/{of_customer}")),
         (&owner.client, format!("{OF_CUSTOMERS}/{own}")),
-        (&owner.client, format!("{OF_CUSTOMERS}/{NOBODYS}")),
-        (&owner.client, format!("{OF_PLATFORM}/{NOBODYS}")),
+        (&owner.client, format!("{OF_CUSTOMERS}/{UNKNOWN}")),
+        (&owner.client, format!("{OF_PLATFORM}/{UNKNOWN}")),
         (&owner.client, format!("{OF_CUSTOMERS}/x")),
         (&stranger, format!("{OF_CUSTOMERS}/{of_customer}")),
         (&stranger, format!("{OF_PLATFORM}/{own}")),

@@ -700,7 +700,7 @@ async fn a_manager_learns_everything_that_is_wrong_with_a_person() {
     for name in ["", " ", " Ada", "Ada ", "Ada  King", "<b>Ada</b>", "Ada|King", "{ada}"] {
         check(json!({ "fullName": name }), &["fullName"]).await;
     }
-    for name in NOBODY_SEES {
+    for name in INVISIBLE {
         check(json!({ "fullName": name }), &["fullName"]).await;
         check(json!({ "fullName": format!("Ada{name}Byron") }), &["fullName"]).await;
     }
@@ -786,13 +786,13 @@ async fn a_manager_learns_everything_that_is_wrong_with_a_business() {
 }
 
 /// Texts that show nothing, and that have no place inside a name either.
-const NOBODY_SEES: [&str; 9] = [
+const INVISIBLE: [&str; 9] = [
     "\u{200B}", "\u{2060}", "\u{FEFF}", "\u{3164}", "\u{2800}", "\u{115F}", "\u{202E}", "\u{2066}",
     "\u{AD}",
 ];
 
 /// Names with the invisible characters that they need.
-const SOMEBODY_SEES: [&str; 5] = [
+const VISIBLE: [&str; 5] = [
     "Ada \u{1F469}\u{200D}\u{1F4BB}",
     "עדה\u{200F} לאבלייס",
     "محمد علی\u{200C}زاده",
@@ -823,11 +823,11 @@ async fn names_that_people_read_can_be_seen() {
     for kind in
         ["fullName", "name", "firstName", "businessInfo.legalName", "beneficialOwners.0.fullName"]
     {
-        for name in SOMEBODY_SEES {
+        for name in VISIBLE {
             let (path, body) = body(kind, name);
             client.post(path, &body).await.expect(201);
         }
-        for name in NOBODY_SEES.into_iter().chain(["\u{200D}", "\u{200F}\u{200E}", "\u{A0}", " "]) {
+        for name in INVISIBLE.into_iter().chain(["\u{200D}", "\u{200F}\u{200E}", "\u{A0}", " "]) {
             let (path, body) = body(kind, name);
             let answer = client.post(path, &body).await;
             assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [kind], "{name:?}");

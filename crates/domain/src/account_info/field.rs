@@ -1,13 +1,10 @@
 //! The shape of a field, and the errors of its value.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Mutex, PoisonError};
 
 use regex::Regex;
 
-use super::beneficiary::beneficiary_fields;
-use super::table::types;
-use crate::address::Address;
 use crate::checks::Check;
 use crate::country::Country;
 use crate::text::readable;
@@ -240,16 +237,16 @@ impl Field {
 
 /// Whether the whole text fulfils a pattern of the tables; each is compiled once.
 fn matches(pattern: &'static str, text: &str) -> bool {
-    static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
-        let of_types =
-            types().iter().flat_map(|kind| kind.fields.iter().chain(kind.instruction_fields));
-        of_types
-            .chain(beneficiary_fields())
-            .chain(Address::fields())
-            .filter_map(|field| Some((field.pattern, Regex::new(field.pattern).ok()?)))
-            .collect()
-    });
-    pattern.is_empty() || COMPILED.get(pattern).is_some_and(|regex| regex.is_match(text))
+    static COMPILED: Mutex<BTreeMap<&str, Option<Regex>>> = Mutex::new(BTreeMap::new());
+    if pattern.is_empty() {
+        return true;
+    }
+    let regex = {
+        // A panic leaves the map as it was.
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.entry(pattern).or_insert_with(|| Regex::new(pattern).ok()).clone()
+    };
+    regex.is_some_and(|regex| regex.is_match(text))
 }
 
 /// The value of one field.
