@@ -163,7 +163,6 @@ mod tests {
     #[test]
     fn what_was_rolled_back_or_is_of_other_tables_is_not_missed() {
         let mut acknowledged = Acknowledged::default();
-        acknowledged.under_way = Commit::default();
         acknowledged.write(&[write(Change::Insert, &[1])]);
         acknowledged.under_way = Commit::default();
         let rows = vec![vec![Value::from(Uuid::from_u128(2))]];
