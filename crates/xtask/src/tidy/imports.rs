@@ -151,7 +151,7 @@ fn longest_circle<'a>(imports: &BTreeMap<&'a Module, BTreeSet<&'a Module>>) -> V
         let back = reached[*from].iter().filter(|to| reached[**to].contains(*from));
         back.copied().collect()
     };
-    imports.keys().map(|from| circle(from)).max_by_key(Vec::len).unwrap_or_default()
+    imports.keys().map(circle).max_by_key(Vec::len).unwrap_or_default()
 }
 
 fn reach<'a>(

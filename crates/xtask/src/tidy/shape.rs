@@ -45,7 +45,7 @@ pub fn function_length(tree: &Tree) -> Vec<Finding> {
 pub fn production_files(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.with_extension("rs").filter(|file| {
         let parts: Vec<_> = file.path.split('/').collect();
-        parts.get(2) == Some(&"src") && !parts.iter().any(|part| *part == "tests.rs")
+        parts.get(2) == Some(&"src") && !parts.contains(&"tests.rs")
     })
 }
 
