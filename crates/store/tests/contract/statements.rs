@@ -101,7 +101,6 @@ const NOT_PORTABLE: [&str; 23] = [
     "notify",
     "now",
     "nowait",
-    "partition",
     "random",
     "rowid",
     "sequence",
