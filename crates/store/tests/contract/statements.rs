@@ -86,7 +86,7 @@ fn parameters_first_appear_in_order() {
 
 /// Words that no statement may have: they name a clock, chance, or a mechanism that distributed
 /// engines with PostgreSQL's wire protocol lack.
-const NOT_PORTABLE: [&str; 23] = [
+const NOT_PORTABLE: [&str; 22] = [
     "advisory",
     "autoincrement",
     "ctid",
