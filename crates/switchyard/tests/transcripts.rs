@@ -85,6 +85,7 @@ impl Evened {
             of("/i/[a-z0-9]{16}", "/i/aaaaaaaaaaaaaaaa"),
             of(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "2025-10-13T12:00:00.000Z"),
             of(r"\bSY-[0-9A-Z]{20}\b", "SY-00000000000000000000"),
+            of(r"\bSBX([IO])[0-9A-F]{16}\b", "SBX${1}0000000000000000"),
         ];
         let uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
         Self { uuid: Regex::new(uuid).unwrap(), others, seen: HashMap::new() }
