@@ -14,7 +14,7 @@ use crate::owners::{self, Holder};
 use crate::presenter::{ChangedAccount, Subject};
 
 /// Notifies of every balance that the unit has changed and that was not notified yet. Each path
-/// that commits units calls it at their end: [`App::write`] and [`crate::once::once`].
+/// that commits units calls it at their end: [`crate::app::App::write`] and [`crate::once::once`].
 pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;
