@@ -53,11 +53,6 @@ impl Rate {
         Ok(Self { value, sending, receiving })
     }
 
-    /// One to one, in one currency.
-    pub fn par(currency: Currency) -> Self {
-        Self { value: Decimal::ONE, sending: currency, receiving: currency }
-    }
-
     /// Sending major units per receiving major unit.
     pub fn value(self) -> Decimal {
         self.value

@@ -86,7 +86,7 @@ fn settle(
 ) -> Result<Transaction, Error> {
     let moved = approval.apply(decision, now)?;
     let approval = moved.now().clone();
-    unit.move_approval(moved);
+    unit.put_moved(moved);
     match approval.status().outcome() {
         Outcome::Open => {
             let platform = owners::platform(unit, approval.platform())?;

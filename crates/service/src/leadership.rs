@@ -128,7 +128,7 @@ fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Lea
     };
     let until = now.plus_millis(LEASE_MILLIS);
     let address = app.env().peer_address.clone();
-    unit.put_lease(Lease { duty: Duty::Jobs, holder: app.server(), epoch: term, until, address });
+    unit.put(Lease { duty: Duty::Jobs, holder: app.server(), epoch: term, until, address });
     Ok(Some(Leadership { term, renewed_at: now }))
 }
 
@@ -147,7 +147,7 @@ fn runs(lease: &Lease, since: Timestamp, now: Timestamp) -> bool {
 pub async fn try_to_write(app: &App) -> Result<(), StoreError> {
     let work = |unit: &mut Unit<'_, '_>| {
         if let Some(lease) = unit.get::<Lease>(&Duty::Jobs)? {
-            unit.put_lease(Lease::clone(&lease));
+            unit.put(Lease::clone(&lease));
         }
         Ok(())
     };
@@ -167,7 +167,7 @@ pub async fn give_up(app: &App) -> Result<(), Error> {
             if leadership.check(&unit_app, unit).is_ok()
                 && let Some(lease) = unit.get::<Lease>(&Duty::Jobs)?
             {
-                unit.put_lease(Lease { until: Timestamp::from_millis(0), ..Lease::clone(&lease) });
+                unit.put(Lease { until: Timestamp::from_millis(0), ..Lease::clone(&lease) });
             }
             Ok::<_, StoreError>(())
         })

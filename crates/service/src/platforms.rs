@@ -111,13 +111,7 @@ pub async fn create_first(
             if unit.get::<Lease>(&Duty::FirstStart)?.is_some() {
                 return Ok(None);
             }
-            unit.put_lease(Lease {
-                duty: Duty::FirstStart,
-                holder,
-                epoch: 1,
-                until: now,
-                address: None,
-            });
+            unit.put(Lease { duty: Duty::FirstStart, holder, epoch: 1, until: now, address: None });
             unit.put(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;

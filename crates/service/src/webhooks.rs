@@ -100,7 +100,7 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
             Outbox { taken: outbox.head, opened: outbox.head, endpoint: Endpoint::Open, ..outbox }
         }
     };
-    unit.put_outbox(Outbox { revision: begun.revision + 1, ..begun });
+    unit.put(Outbox { revision: begun.revision + 1, ..begun });
     Ok(())
 }
 
@@ -109,11 +109,7 @@ pub(crate) fn open(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), 
 pub(crate) fn close(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint == Endpoint::Open {
-        unit.put_outbox(Outbox {
-            endpoint: Endpoint::Gone,
-            revision: outbox.revision + 1,
-            ..outbox
-        });
+        unit.put(Outbox { endpoint: Endpoint::Gone, revision: outbox.revision + 1, ..outbox });
     }
     Ok(())
 }
@@ -134,7 +130,7 @@ pub(crate) fn record_approval_request(
         None => delivery::Event::GivenUp(None),
     };
     if let Ok(moved) = Delivery::clone(&delivery).apply(event, now) {
-        unit.move_delivery(moved);
+        unit.put_moved(moved);
     }
     Ok(())
 }
@@ -159,7 +155,7 @@ pub(crate) fn notify_endpoint(
 pub(crate) fn wake_worker(unit: &mut Unit<'_, '_>, platform: PlatformId) -> Result<(), Error> {
     let outbox = unit.outbox(platform)?;
     if outbox.endpoint != Endpoint::None {
-        unit.put_outbox(Outbox { revision: outbox.revision + 1, ..outbox });
+        unit.put(Outbox { revision: outbox.revision + 1, ..outbox });
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status
 use domain::event::EventKind;
 use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
-use domain::transition::Moved;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -16,7 +15,6 @@ use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
-use crate::unit::Unit;
 
 /// An attempt as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -213,21 +211,4 @@ fn runs_of(platform: PlatformId, filter: &DeliveryFilter) -> Vec<Conditions> {
     let statuses = statuses.filter(|it| filter.status.is_none_or(|wanted| wanted == *it));
     let runs = split_by(runs, "kind", kinds.map(EventKind::name));
     split_by(runs, "status", statuses.map(Status::name))
-}
-
-impl Unit<'_, '_> {
-    /// Writes a delivery that is due at another time.
-    pub fn put_delivery(&mut self, delivery: Delivery) {
-        self.put(delivery);
-    }
-
-    /// Adds a delivery. The caller knows that there is none.
-    pub fn add_delivery(&mut self, delivery: Delivery) {
-        self.put(delivery);
-    }
-
-    /// Writes a delivery's change of state.
-    pub fn move_delivery(&mut self, moved: Moved<Delivery>) {
-        self.put(moved.into_now());
-    }
 }

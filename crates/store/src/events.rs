@@ -310,11 +310,6 @@ impl Unit<'_, '_> {
         Ok(outbox.map_or_else(|| Outbox::empty(platform), |outbox| *outbox))
     }
 
-    /// Keeps what is to become of a platform's events. The caller has read it.
-    pub fn put_outbox(&mut self, outbox: Outbox) {
-        self.put(outbox);
-    }
-
     /// Adds an event, with its delivery if the platform has an endpoint, and gives its ordinal.
     pub fn add_event(&mut self, event: Event) -> Result<i64, StoreError> {
         self.add(event, |kind, is_open| is_open.then(|| Plan::of(kind)))
@@ -336,9 +331,9 @@ impl Unit<'_, '_> {
         let outbox = self.outbox(event.platform)?;
         let (ordinal, is_open) = (outbox.head + 1, outbox.endpoint == Endpoint::Open);
         let taken = if is_open { ordinal } else { outbox.taken };
-        self.put_outbox(Outbox { head: ordinal, taken, ..outbox });
+        self.put(Outbox { head: ordinal, taken, ..outbox });
         if let Some(plan) = plan(event.kind, is_open) {
-            self.add_delivery(Delivery::pending(Draft::new(&event, ordinal, plan), event.at));
+            self.put(Delivery::pending(Draft::new(&event, ordinal, plan), event.at));
         }
         self.push_event(Numbered { ordinal, event });
         Ok(ordinal)

@@ -1,5 +1,7 @@
 //! First answers to requests with an idempotency key (design decision 9).
 
+use std::sync::Arc;
+
 use domain::id::PlatformId;
 use domain::time::Timestamp;
 
@@ -82,6 +84,12 @@ fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
 pub(crate) const OUTDATED: &str =
     "select scope from idempotency where at < $1 order by at limit $2";
 
+/// Status and bytes of an answer that was given then or later.
+pub(crate) fn given_since(answer: Option<Arc<Answer>>, since: Timestamp) -> Option<(u16, Vec<u8>)> {
+    let answer = answer.filter(|answer| answer.at >= since);
+    answer.map(|answer| (answer.status, answer.body.clone()))
+}
+
 impl View<'_> {
     /// Status and bytes of the first answer to a request, if one was given since then.
     pub fn answer(
@@ -89,8 +97,7 @@ impl View<'_> {
         scope: &Scope,
         since: Timestamp,
     ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        let answer = self.get::<Answer>(scope)?.filter(|answer| answer.at >= since);
-        Ok(answer.map(|answer| (answer.status, answer.body.clone())))
+        Ok(given_since(self.get::<Answer>(scope)?, since))
     }
 
     /// The requests whose answers were given before then, oldest first, up to a limit.

@@ -11,7 +11,6 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
-use crate::unit::Unit;
 
 /// The name of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,11 +100,4 @@ fn seal(keyring: &Keyring, holder: Uuid, address: &str) -> Vec<u8> {
 fn open(keyring: &Keyring, holder: Uuid, sealed: &[u8]) -> Option<String> {
     let address = keyring.open(Lease::TABLE, holder.as_bytes(), sealed).ok()?;
     String::from_utf8(address).ok()
-}
-
-impl Unit<'_, '_> {
-    /// Takes, keeps or gives up a duty. The caller has read whose it is.
-    pub fn put_lease(&mut self, lease: Lease) {
-        self.put(lease);
-    }
 }

@@ -27,7 +27,7 @@ use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::{self, Numbered, Outbox};
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::{Answer, Scope};
+use crate::idempotency::{Answer, Scope, given_since};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::record::{Found, Record, Tables, Wanted, load};
@@ -347,16 +347,6 @@ impl Unit<'_, '_> {
         moved
     }
 
-    /// Adds a new question to a platform about an incoming payment.
-    pub fn add_approval(&mut self, approval: Approval) {
-        self.put(approval);
-    }
-
-    /// Keeps how such a question goes on.
-    pub fn move_approval(&mut self, moved: Moved<Approval>) {
-        self.put(moved.into_now());
-    }
-
     /// Keeps the first answer to an idempotency key. The caller has read that there is none.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
         self.put_row(Answer { scope, at, status, body: body.to_vec() });
@@ -380,8 +370,7 @@ impl Unit<'_, '_> {
         scope: &Scope,
         since: Timestamp,
     ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        let answer = self.get::<Answer>(scope)?.filter(|answer| answer.at >= since);
-        Ok(answer.map(|answer| (answer.status, answer.body.clone())))
+        Ok(given_since(self.get::<Answer>(scope)?, since))
     }
 
     pub(crate) fn push_event(&mut self, event: Numbered) {

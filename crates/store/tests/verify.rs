@@ -388,9 +388,9 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     exchanged(unit, UMA_WAITS, Target::Transit, received)?;
     begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)))?;
     unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
-    unit.add_approval(approval(UMA_WAITS_IN, 1));
+    unit.put(approval(UMA_WAITS_IN, 1));
     let decided = approval(UMA_HERE_IN, 2).apply(approval::Event::AnsweredYes, at(235)).unwrap();
-    unit.move_approval(decided);
+    unit.put_moved(decided);
 
     let (to, fees) = (customer_account(1, "EUR"), money(20, "EUR"));
     let (sent, received) = (Sending(msat), Receiving(money(500, "EUR")));
@@ -499,12 +499,12 @@ fn deliveries(unit: &mut Unit<'_, '_>, events: &[Numbered]) -> Result {
         let draft = DeliveryDraft::new(&numbered.event, numbered.ordinal, Plan::Retried);
         let delivery = Delivery::pending(draft, now);
         match step {
-            Some(step) => unit.move_delivery(delivery.apply(step, now).unwrap()),
-            None => unit.add_delivery(delivery),
+            Some(step) => unit.put_moved(delivery.apply(step, now).unwrap()),
+            None => unit.put(delivery),
         }
     }
     let outbox = unit.outbox(platform_id(1))?;
-    unit.put_outbox(Outbox { taken: 4, endpoint: Endpoint::Gone, ..outbox });
+    unit.put(Outbox { taken: 4, endpoint: Endpoint::Gone, ..outbox });
     Ok(())
 }
 

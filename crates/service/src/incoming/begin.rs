@@ -241,7 +241,7 @@ fn begin(
             lifecycle::begin_asking(app, unit, transaction.clone(), &asked)?;
             let approval = Approval::asked(transaction.id(), platform.id, now);
             set_time(unit, &platform, &approval, now);
-            unit.add_approval(approval);
+            unit.put(approval);
             Ok(transaction)
         }
         Decision::NobodyToAsk => {

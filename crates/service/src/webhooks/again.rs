@@ -64,12 +64,12 @@ fn send_one_again(
     demand_endpoint(unit, platform)?;
     let moved = Delivery::clone(&delivery).apply(delivery::Event::SentAgain, now)?;
     let delivery = moved.now().clone();
-    unit.move_delivery(moved);
+    unit.put_moved(moved);
     let ordinal = delivery.draft().ordinal;
     let behind = pending.iter().filter(|it| it.ordinal > ordinal && it.due_at > now);
     let behind: Vec<_> = behind.map(|it| it.id).collect();
     for behind in unit.get_all::<Delivery>(&behind)?.into_iter().flatten() {
-        unit.put_delivery(Delivery::clone(&behind).rescheduled(now));
+        unit.put(Delivery::clone(&behind).rescheduled(now));
     }
     wake_worker(unit, platform)?;
     let waits_for = pending.first().filter(|first| first.ordinal < ordinal).copied();
@@ -137,9 +137,9 @@ async fn send_again(
                     match known {
                         Some(known) => {
                             let again = delivery::Event::SentAgain;
-                            unit.move_delivery(Delivery::clone(&known).apply(again, now)?);
+                            unit.put_moved(Delivery::clone(&known).apply(again, now)?);
                         }
-                        None => unit.add_delivery(Delivery::pending(*draft, now)),
+                        None => unit.put(Delivery::pending(*draft, now)),
                     }
                 }
                 wake_worker(unit, platform)

@@ -337,16 +337,16 @@ fn write_changes(unit: &mut Unit<'_, '_>, changes: &[Change]) -> Result<(), Erro
             What::Happened(event) => {
                 // One that has ended meanwhile stays as it is.
                 if let Ok(moved) = delivery.apply(event.clone(), change.at) {
-                    unit.move_delivery(moved);
+                    unit.put_moved(moved);
                 }
             }
-            What::Rescheduled(due_at) => unit.put_delivery(delivery.rescheduled(*due_at)),
+            What::Rescheduled(due_at) => unit.put(delivery.rescheduled(*due_at)),
         }
         if let Some(revision) = change.gone_at {
             let outbox = unit.outbox(change.platform)?;
             // A change since then may have set another address.
             if revision == outbox.revision && outbox.endpoint == Endpoint::Open {
-                unit.put_outbox(Outbox { endpoint: Endpoint::Gone, ..outbox });
+                unit.put(Outbox { endpoint: Endpoint::Gone, ..outbox });
             }
         }
     }

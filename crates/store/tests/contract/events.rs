@@ -60,7 +60,7 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
     opened
         .write(move |unit| {
             let outbox = unit.outbox(platform)?;
-            unit.put_outbox(Outbox { endpoint: Endpoint::Open, ..outbox });
+            unit.put(Outbox { endpoint: Endpoint::Open, ..outbox });
             Ok(self::outbox().into_iter().try_for_each(|event| unit.add_event(event).map(drop))?)
         })
         .await;
@@ -94,9 +94,9 @@ pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
             let attempt = Attempt { at: at(20), millis: 7, peer: None, outcome: Outcome::TimedOut };
             let found = unit.get::<Delivery>(&first)?.unwrap();
             let failed = Happened::Failed(attempt, at(100));
-            unit.move_delivery(Delivery::clone(&found).apply(failed, at(20)).unwrap());
+            unit.put_moved(Delivery::clone(&found).apply(failed, at(20)).unwrap());
             let found = unit.get::<Delivery>(&second)?.unwrap();
-            unit.put_delivery(Delivery::clone(&found).rescheduled(at(100)));
+            unit.put(Delivery::clone(&found).rescheduled(at(100)));
             Ok(())
         })
         .await;

@@ -52,7 +52,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
     unit.put(lookup(1, 1, 1));
-    unit.put_lease(Lease {
+    unit.put(Lease {
         duty: Duty::FirstStart,
         holder: uuid(1),
         epoch: 1,
@@ -83,9 +83,9 @@ fn delivered(unit: &mut Unit<'_, '_>) -> Result {
     let peer = Some(std::net::Ipv4Addr::LOCALHOST.into());
     let attempt = Attempt { at: at(9_000), millis: 7, peer, outcome };
     let failed = delivery::Event::Failed(attempt, at(9_500));
-    unit.move_delivery(delivery.apply(failed, at(9_000)).unwrap());
+    unit.put_moved(delivery.apply(failed, at(9_000)).unwrap());
     let outbox = unit.outbox(platform_id(1))?;
-    unit.put_outbox(Outbox { taken: 1, endpoint: Endpoint::Gone, ..outbox });
+    unit.put(Outbox { taken: 1, endpoint: Endpoint::Gone, ..outbox });
     Ok(())
 }
 
@@ -140,7 +140,7 @@ async fn fill() -> Sqlite {
                 deposited(unit, 1_000 + number)?;
             }
             let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
-            unit.move_approval(asked.unwrap());
+            unit.put_moved(asked.unwrap());
             under_way(unit)?;
             tell_balances(unit)?;
             delivered(unit)
@@ -308,7 +308,7 @@ pub async fn a_target_that_holds_anything_is_refused<P: Provider>() {
 /// Renews the lease of a server, as one does that runs.
 fn renewed(unit: &mut Unit<'_, '_>, second: i64) -> Result {
     let until = at(second);
-    unit.put_lease(Lease { duty: Duty::Jobs, holder: uuid(1), epoch: 1, until, address: None });
+    unit.put(Lease { duty: Duty::Jobs, holder: uuid(1), epoch: 1, until, address: None });
     Ok(())
 }
 

@@ -60,7 +60,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
             unit.keep_answer(scope, at(1), 201, &body);
-            unit.put_lease(lease(Duty::FirstStart, 1));
+            unit.put(lease(Duty::FirstStart, 1));
             Ok(())
         })
         .await;
@@ -93,7 +93,7 @@ pub async fn the_address_of_a_server_counts_for_no_other<P: Provider>() {
     let opened = filled::<P>().await;
     opened
         .write(|unit| {
-            unit.put_lease(lease(Duty::Jobs, 2));
+            unit.put(lease(Duty::Jobs, 2));
             Ok(())
         })
         .await;

@@ -110,10 +110,10 @@ async fn approvals<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
         Event::AnsweredNo(Some(CANARY.to_owned())),
         Event::AnsweredIncomplete(vec!["TAX_ID", "EMAIL"]),
     ]);
-    opened = check(opened, approval(1, 1), |unit, record| unit.add_approval(record)).await;
+    opened = check(opened, approval(1, 1), |unit, record| unit.put(record)).await;
     for (number, event) in (2..).zip(all) {
         let moved = approval(number, 1).apply(event, at(231)).unwrap().into_now();
-        opened = check(opened, moved, |unit, record| unit.add_approval(record)).await;
+        opened = check(opened, moved, |unit, record| unit.put(record)).await;
     }
     opened
 }

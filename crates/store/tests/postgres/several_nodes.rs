@@ -217,7 +217,7 @@ async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_
     let served = Served::open(&database.url());
     let renew = |second| {
         served.store.write(move |unit| {
-            unit.put_lease(Lease {
+            unit.put(Lease {
                 duty: Duty::Jobs,
                 holder: uuid(1),
                 epoch: 1,
