@@ -1,5 +1,5 @@
-//! How often it has changed who may do what: whoever remembers a token compares the count, so that
-//! what this process revokes is refused from the moment at which the revocation is answered.
+//! The count of changes of callers' rights. A cache of tokens compares it, so that a token is
+//! refused from the moment at which its revocation is answered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What ends the process when nobody knows what is on the disk.
+//! The end of the process when the outcome of a commit is unknown.
 
 /// The exit code: `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -6,6 +6,9 @@ const EXIT_IO_ERROR: i32 = 74;
 /// Ends the process: after a failed flush, what this process believes about the database may be
 /// wrong. The next start reads what is there, and idempotency keys tell clients the truth.
 pub(crate) fn stop(what: &str) -> ! {
-    tracing::error!(what, "nobody knows what is on the disk; stopping so that a restart decides");
+    tracing::error!(
+        what,
+        "outcome of a commit unknown; the server stops, and the next start reads the disk"
+    );
     std::process::exit(EXIT_IO_ERROR)
 }

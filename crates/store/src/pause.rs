@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Lets this much time pass. Parking a thread would not: whoever has waited on it for another one,
-/// as everything does that asks PostgreSQL from within a runtime, may have left a token that ends
-/// the next parking at once.
+/// Lets this much time pass. Parking a thread would not: an earlier wait on this thread, such as
+/// one for PostgreSQL from within a runtime, may have left a token that ends the next parking at
+/// once.
 #[expect(clippy::disallowed_methods, reason = "it waits for other processes, which no clock moves")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
