@@ -300,6 +300,13 @@ impl Call {
         self
     }
 
+    /// The values of its headers and its body, as far as they are text.
+    pub fn text(&self) -> String {
+        let headers = self.headers.iter().map(|(_, value)| value.as_str());
+        let body = String::from_utf8_lossy(self.body.as_deref().unwrap_or_default());
+        headers.chain([&*body]).collect::<Vec<_>>().join("\n")
+    }
+
     /// Comes from an address.
     #[must_use]
     pub fn from(self, address: &str) -> Self {
