@@ -19,7 +19,7 @@ pub fn tell(env: &Env, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
     for change in unit.tell_balances() {
         let account = changed(unit, change)?;
         let row = &account.change.row;
-        let change = (account.change.account.uuid(), row.told.times);
+        let change = (account.change.account.uuid(), row.notified.times);
         let (kind, subject) = (EventKind::AccountStatus, Subject::Account(&account));
         unit.add_event(env.event(&account.platform, kind, change, row.updated_at, subject))?;
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use domain::time::Timestamp;
 use store::error::StoreError;
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -40,7 +40,7 @@ impl Leadership {
 
     /// Refuses to keep the result of a job if another server has taken over since it began.
     pub fn check(self, app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
-        let lease = unit.get::<Lease>(&Duty::Jobs)?;
+        let lease = unit.get::<Lease>(&LeaseName::Jobs)?;
         let is_ours =
             lease.is_some_and(|lease| (lease.holder, lease.epoch) == (app.server(), self.term));
         if is_ours { Ok(()) } else { Err(Error::Superseded) }
@@ -118,7 +118,7 @@ pub(crate) fn leader_now(app: &App) -> Option<String> {
 }
 
 fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Leadership>, Error> {
-    let lease = unit.get::<Lease>(&Duty::Jobs)?;
+    let lease = unit.get::<Lease>(&LeaseName::Jobs)?;
     let term = match &lease {
         Some(lease) if lease.holder == app.server() => lease.epoch,
         // A server that has its database for itself knows that the holder before it is gone.
@@ -128,7 +128,7 @@ fn take(app: &App, unit: &mut Unit<'_, '_>, now: Timestamp) -> Result<Option<Lea
     };
     let until = now.plus_millis(LEASE_MILLIS);
     let address = app.env().peer_address.clone();
-    unit.put(Lease { duty: Duty::Jobs, holder: app.server(), epoch: term, until, address });
+    unit.put(Lease { name: LeaseName::Jobs, holder: app.server(), epoch: term, until, address });
     Ok(Some(Leadership { term, renewed_at: now }))
 }
 
@@ -146,7 +146,7 @@ fn runs(lease: &Lease, since: Timestamp, now: Timestamp) -> bool {
 /// nothing would not touch the disk.
 pub async fn try_to_write(app: &App) -> Result<(), StoreError> {
     let work = |unit: &mut Unit<'_, '_>| {
-        if let Some(lease) = unit.get::<Lease>(&Duty::Jobs)? {
+        if let Some(lease) = unit.get::<Lease>(&LeaseName::Jobs)? {
             unit.put(Lease::clone(&lease));
         }
         Ok(())
@@ -165,7 +165,7 @@ pub async fn give_up(app: &App) -> Result<(), Error> {
     app.store()
         .write(move |unit| {
             if leadership.check(&unit_app, unit).is_ok()
-                && let Some(lease) = unit.get::<Lease>(&Duty::Jobs)?
+                && let Some(lease) = unit.get::<Lease>(&LeaseName::Jobs)?
             {
                 unit.put(Lease { until: Timestamp::from_millis(0), ..Lease::clone(&lease) });
             }

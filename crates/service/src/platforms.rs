@@ -15,7 +15,7 @@ use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use ledger::account::{AccountKey, Balance};
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -108,10 +108,16 @@ pub async fn create_first(
     let holder = app.server();
     app.store()
         .write(move |unit| {
-            if unit.get::<Lease>(&Duty::FirstStart)?.is_some() {
+            if unit.get::<Lease>(&LeaseName::FirstStart)?.is_some() {
                 return Ok(None);
             }
-            unit.put(Lease { duty: Duty::FirstStart, holder, epoch: 1, until: now, address: None });
+            unit.put(Lease {
+                name: LeaseName::FirstStart,
+                holder,
+                epoch: 1,
+                until: now,
+                address: None,
+            });
             unit.put(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;

@@ -176,8 +176,8 @@ create table ledger_accounts (
     credits_pending {int8} not null check (credits_pending >= 0),
     credits_posted {int8} not null check (credits_posted >= 0),
     updated_at {int8} not null,
-    told_times {int8} not null check (told_times >= 0),
-    told_minor {int8} not null,
+    notified_count {int8} not null check (notified_count >= 0),
+    notified_minor {int8} not null,
     version {int8} not null,
     check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
 ) {strict}{grows};
@@ -243,7 +243,7 @@ create index timers_by_due on timers (due_at);
 -- What one server does for all that share the database, who that is, and, sealed, where the others
 -- reach it.
 create table leases (
-    duty {text} not null primary key,
+    name {text} not null primary key,
     holder {bytes} not null,
     epoch {int8} not null check (epoch >= 1),
     until {int8} not null,

@@ -33,12 +33,12 @@ pub struct LedgerAccount {
     /// When they last changed.
     pub updated_at: Timestamp,
     /// What its platform knows, if it is an internal account; nobody is told of others.
-    pub told: Told,
+    pub notified: Notified,
 }
 
 /// What a platform was told of an internal account's balance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Notified {
     /// How often: the number of the account's latest event.
     pub times: u32,
     /// What was available when it was told last, in smallest units.
@@ -68,8 +68,8 @@ impl Record for LedgerAccount {
         "credits_pending",
         "credits_posted",
         "updated_at",
-        "told_times",
-        "told_minor",
+        "notified_count",
+        "notified_minor",
     ];
     record_table!(ledger_accounts);
 
@@ -88,8 +88,8 @@ impl Record for LedgerAccount {
             counters.credits_pending.into(),
             counters.credits_posted.into(),
             self.updated_at.into(),
-            self.told.times.into(),
-            self.told.available.into(),
+            self.notified.times.into(),
+            self.notified.available.into(),
         ]
     }
 
@@ -110,8 +110,8 @@ impl Record for LedgerAccount {
         };
         let balance = Balance::from_counters(counters).map_err(|error| row.corrupt(error))?;
         let updated_at = row.time()?;
-        let told = Told { times: row.count()?, available: row.int()? };
-        Ok(Self { account, balance, updated_at, told })
+        let notified = Notified { times: row.count()?, available: row.int()? };
+        Ok(Self { account, balance, updated_at, notified })
     }
 }
 
@@ -197,12 +197,12 @@ struct Books<'u, 'b, 'a> {
     unit: &'u mut Unit<'b, 'a>,
     now: Timestamp,
     /// What is known of the accounts that were read.
-    told: BTreeMap<AccountKey, Told>,
+    notified: BTreeMap<AccountKey, Notified>,
 }
 
 impl<'u, 'b, 'a> Books<'u, 'b, 'a> {
     fn new(unit: &'u mut Unit<'b, 'a>, now: Timestamp) -> Self {
-        Self { unit, now, told: BTreeMap::new() }
+        Self { unit, now, notified: BTreeMap::new() }
     }
 }
 
@@ -211,13 +211,13 @@ impl Balances for Books<'_, '_, '_> {
 
     fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
         let Some(row) = self.unit.get::<LedgerAccount>(account)? else { return Ok(Balance::ZERO) };
-        self.told.insert(*account, row.told);
+        self.notified.insert(*account, row.notified);
         Ok(row.balance)
     }
 
     fn set(&mut self, account: AccountKey, balance: Balance) {
-        let told = self.told.get(&account).copied().unwrap_or_default();
-        let row = LedgerAccount { account, balance, updated_at: self.now, told };
+        let notified = self.notified.get(&account).copied().unwrap_or_default();
+        let row = LedgerAccount { account, balance, updated_at: self.now, notified };
         self.unit.put_ledger_account(row);
     }
 }
@@ -287,10 +287,10 @@ impl Unit<'_, '_> {
         let mut changes = Vec::new();
         for row in self.changed_ledger_accounts() {
             let AccountKey::Internal(account) = row.account else { continue };
-            let (before, available) = (row.told.available, row.balance.available(Side::Credit));
+            let (before, available) = (row.notified.available, row.balance.available(Side::Credit));
             if available != before {
-                let told = Told { times: row.told.times + 1, available };
-                let row = LedgerAccount { told, ..LedgerAccount::clone(&row) };
+                let notified = Notified { times: row.notified.times + 1, available };
+                let row = LedgerAccount { notified, ..LedgerAccount::clone(&row) };
                 changes.push(BalanceChange { account, before, row });
             }
         }

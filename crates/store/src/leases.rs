@@ -14,15 +14,15 @@ use crate::sql::{Row, Value};
 
 /// The name of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Duty {
+pub enum LeaseName {
     /// Leadership: running due jobs.
     Jobs,
     /// Filling an empty database. Its holder keeps it.
     FirstStart,
 }
 
-impl Duty {
-    /// Every duty.
+impl LeaseName {
+    /// Every name.
     pub const ALL: [Self; 2] = [Self::Jobs, Self::FirstStart];
 
     /// The name in storage.
@@ -33,20 +33,20 @@ impl Duty {
         }
     }
 
-    /// The duty with this name.
+    /// The lease name in storage.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|duty| duty.name() == name)
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 }
 
 /// The holder of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The duty.
-    pub duty: Duty,
+    /// Its name.
+    pub name: LeaseName,
     /// The server, by an id that it drew when it started.
     pub holder: Uuid,
-    /// How often the duty has changed hands, from 1.
+    /// How often the lease has changed hands, from 1.
     pub epoch: i64,
     /// From when on another server may take it.
     pub until: Timestamp,
@@ -54,25 +54,25 @@ pub struct Lease {
     pub address: Option<String>,
 }
 
-impl From<Duty> for Value {
-    fn from(duty: Duty) -> Self {
-        Self::name(duty.name())
+impl From<LeaseName> for Value {
+    fn from(name: LeaseName) -> Self {
+        Self::name(name.name())
     }
 }
 
 impl Record for Lease {
-    type Key = Duty;
+    type Key = LeaseName;
     const TABLE: &'static str = "leases";
-    const COLUMNS: &'static [&'static str] = &["duty", "holder", "epoch", "until", "address"];
+    const COLUMNS: &'static [&'static str] = &["name", "holder", "epoch", "until", "address"];
     record_table!(leases);
 
-    fn key(&self) -> Duty {
-        self.duty
+    fn key(&self) -> LeaseName {
+        self.name
     }
 
     fn values(&self, keyring: &Keyring) -> Vec<Value> {
         vec![
-            Value::name(self.duty.name()),
+            Value::name(self.name.name()),
             self.holder.into(),
             self.epoch.into(),
             self.until.into(),
@@ -83,10 +83,10 @@ impl Record for Lease {
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
-        let (duty, holder) = (row.named(Duty::from_name)?, row.uuid()?);
+        let (name, holder) = (row.named(LeaseName::from_name)?, row.uuid()?);
         let (epoch, until) = (row.int()?, row.time()?);
         let address = row.bytes_or_null()?.and_then(|sealed| open(keyring, holder, &sealed));
-        Ok(Self { duty, holder, epoch, until, address })
+        Ok(Self { name, holder, epoch, until, address })
     }
 }
 

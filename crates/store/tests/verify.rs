@@ -695,7 +695,7 @@ fn rewritten(events: &[Numbered]) -> String {
 }
 
 /// A report on a copy of the sound database in which other events were told.
-fn told_otherwise(kind: Kind, change: fn(&mut Vec<Numbered>)) -> Report {
+fn notified_otherwise(kind: Kind, change: fn(&mut Vec<Numbered>)) -> Report {
     let mut events = sound_events();
     change(&mut events);
     kind.damaged(build, &rewritten(&events), Some(&keyring()))
@@ -1277,7 +1277,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance of which a platform was told otherwise.
     corrupter(
         &["E7"],
-        "update ledger_accounts set told_minor = told_minor + 1 where account = $ada_usd",
+        "update ledger_accounts set notified_minor = notified_minor + 1 where account = $ada_usd",
     ),
     // Sealed values of another key.
     corrupter(
@@ -1327,7 +1327,7 @@ fn every_damage_is_named(kind: Kind) {
         }
     }
     for (number, (breaks, change)) in UNTRUTHS.iter().enumerate() {
-        let report = told_otherwise(kind, *change);
+        let report = notified_otherwise(kind, *change);
         let (expected, named) = (breaks.iter().copied().collect(), broken(&report));
         if named != expected {
             let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
@@ -1359,7 +1359,7 @@ fn a_quote_whose_rate_does_not_follow_from_its_basis_is_named(kind: Kind) {
 }
 
 fn events_may_be_written_anew(kind: Kind) {
-    let report = told_otherwise(kind, |_| {});
+    let report = notified_otherwise(kind, |_| {});
     let found: Vec<_> = report.checks.iter().flat_map(|check| &check.breaks).collect();
     assert!(report.is_sound(), "{found:#?}");
 }

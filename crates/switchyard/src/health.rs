@@ -12,7 +12,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::json;
 use service::{App, leadership};
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +87,7 @@ async fn why_not_ready(health: &Health) -> Option<&'static str> {
         return Some("the server is stopping");
     }
     // Not among the lists, which may take long.
-    let read = health.app.store().get::<Lease>(Duty::Jobs).await;
+    let read = health.app.store().get::<Lease>(LeaseName::Jobs).await;
     if let Err(error) = read {
         tracing::error!(%error, "the database cannot be read");
         return Some("the database cannot be read");

@@ -142,7 +142,7 @@ async fn of_two_servers_the_one_leader_is_killed_again_and_again() -> Result<()>
     Api::new(&[first.base()])?.ready().await?;
     let session = session(&database).await?;
     let holder = async || -> Result<String> {
-        let sql = "select encode(holder, 'hex') from leases where duty = 'JOBS'";
+        let sql = "select encode(holder, 'hex') from leases where name = 'JOBS'";
         Ok(session.query_opt(sql, &[]).await?.map_or_else(String::new, |row| row.get(0)))
     };
     until("the only server leads", async || Ok(!holder().await?.is_empty())).await?;

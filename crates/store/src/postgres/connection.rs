@@ -13,7 +13,7 @@ use super::texts::{self, ROWS_MAX, Texts};
 use super::write_lock::{self, BEGIN, Epochs};
 use super::{failure, refusals, soundness};
 use crate::error::StoreError;
-use crate::leases::Duty;
+use crate::leases::LeaseName;
 use crate::sql::{Change, Connection, Keys, LastWriter, Row, Shape, Value, Write, collect_values};
 
 /// Reads from one snapshot.
@@ -25,7 +25,7 @@ const SNAPSHOT_ALONE: &[&str] = &["begin isolation level repeatable read", write
 const ROLLBACK: &str = "rollback";
 
 /// The leadership lease.
-const LEASE: &str = "select holder, epoch, until from leases where duty = $1";
+const LEASE: &str = "select holder, epoch, until from leases where name = $1";
 
 /// The transaction that a connection is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Postgres {
     /// The leadership lease, as it is stored.
     pub(super) fn lease(&mut self) -> Result<Option<Vec<Value>>, StoreError> {
         let mut lease = None;
-        self.query(LEASE, &[Value::name(Duty::Jobs.name())], 3, &mut |values| {
+        self.query(LEASE, &[Value::name(LeaseName::Jobs.name())], 3, &mut |values| {
             lease = Some(values);
             Ok(())
         })?;

@@ -420,17 +420,17 @@ const RULES: &[Rule] = &[
         "ledger_accounts",
         "the last event of InternalAccount:{} does not have its balance",
         "select substr(account, 2) from ledger_accounts where must_stay_covered = 1 \
-         and told_minor <> credits_posted - debits_posted - debits_pending",
+         and notified_minor <> credits_posted - debits_posted - debits_pending",
     ),
     rule(
         E7,
         "ledger_accounts",
         "InternalAccount:{} has another number of events than it says",
-        "select e.account from (select substr(account, 2) as account, told_times \
+        "select e.account from (select substr(account, 2) as account, notified_count \
          from ledger_accounts where must_stay_covered = 1) e left join \
          (select resource, count(*) as events, max(number) as last from events \
          where kind = 'ACCOUNT_STATUS' group by resource) s on s.resource = e.account \
-         where coalesce(s.events, 0) <> e.told_times or coalesce(s.last, 0) <> e.told_times",
+         where coalesce(s.events, 0) <> e.notified_count or coalesce(s.last, 0) <> e.notified_count",
     ),
     rule(
         E7,

@@ -26,7 +26,7 @@ const LONG_ONES: u128 = 20;
 const RARE: u128 = 77;
 
 /// The event with this number among all of a platform's.
-fn told(platform: PlatformId, number: u128) -> Event {
+fn event_of(platform: PlatformId, number: u128) -> Event {
     let resource = Uuid::from_u128(platform.uuid().as_u128() ^ number << 32);
     let id = event_id(resource, 1);
     let length = if number.is_multiple_of(LONG_ONES) { 12_000 } else { 5 };
@@ -133,7 +133,7 @@ async fn with_events<P: Provider>() -> Opened<P> {
             .write(move |unit| {
                 for number in from..to {
                     let platform = platform_id(number % 2 + 1);
-                    unit.add_event(told(platform, number / 2 + 1))?;
+                    unit.add_event(event_of(platform, number / 2 + 1))?;
                 }
                 Ok(())
             })
@@ -148,7 +148,7 @@ pub async fn events_come_page_by_page<P: Provider>() {
     let opened = with_events::<P>().await;
     for platform in [platform_id(1), platform_id(2)] {
         for kind in [None, Some(EventKind::IncomingPayment), Some(EventKind::BulkUpload)] {
-            let all = (1..=EVENTS).map(|number| told(platform, number));
+            let all = (1..=EVENTS).map(|number| event_of(platform, number));
             let expected: Vec<_> =
                 all.filter(|event| kind.is_none_or(|kind| kind == event.kind)).collect();
             for limit in [1, 2, 31, 32, 33, 1_000] {
@@ -160,7 +160,7 @@ pub async fn events_come_page_by_page<P: Provider>() {
                     assert_eq!(feed.head, EVENTS as i64);
                     for numbered in feed.events {
                         assert!(after < numbered.ordinal && numbered.ordinal <= feed.until);
-                        assert_eq!(told(platform, numbered.ordinal as u128), numbered.event);
+                        assert_eq!(event_of(platform, numbered.ordinal as u128), numbered.event);
                         found.push(numbered.event);
                     }
                     after = feed.until;
@@ -184,7 +184,7 @@ pub async fn every_event_is_found_at_its_place_and_time<P: Provider>() {
                 Ok((event, view.last_before(platform_id(2), time)?))
             })
             .await;
-        assert_eq!((event, before), (Some(told(platform_id(2), number)), ordinal - 1));
+        assert_eq!((event, before), (Some(event_of(platform_id(2), number)), ordinal - 1));
     }
     for (platform, ordinal) in [(1, 0), (1, EVENTS as i64 + 1), (3, 1)] {
         let place = Place { platform: platform_id(platform), ordinal };

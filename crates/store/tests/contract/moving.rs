@@ -20,7 +20,7 @@ use store::events::{Endpoint, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use store::sql::Value;
 use store::timers::TimerKind;
 use store::unit::Unit;
@@ -53,7 +53,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
     unit.put(lookup(1, 1, 1));
     unit.put(Lease {
-        duty: Duty::FirstStart,
+        name: LeaseName::FirstStart,
         holder: uuid(1),
         epoch: 1,
         until: at(1),
@@ -308,7 +308,7 @@ pub async fn a_target_that_holds_anything_is_refused<P: Provider>() {
 /// Renews the lease of a server, as one does that runs.
 fn renewed(unit: &mut Unit<'_, '_>, second: i64) -> Result {
     let until = at(second);
-    unit.put(Lease { duty: Duty::Jobs, holder: uuid(1), epoch: 1, until, address: None });
+    unit.put(Lease { name: LeaseName::Jobs, holder: uuid(1), epoch: 1, until, address: None });
     Ok(())
 }
 

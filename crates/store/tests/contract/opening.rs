@@ -7,7 +7,7 @@ use store::Store;
 use store::error::StoreError;
 use store::idempotency::scope;
 use store::keyring::{KEY_LENGTH, Keyring};
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 
 use crate::support::*;
 use crate::{Opened, Provider, open, open_again};
@@ -60,16 +60,16 @@ async fn filled<P: Provider>() -> Opened<P> {
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
             unit.keep_answer(scope, at(1), 201, &body);
-            unit.put(lease(Duty::FirstStart, 1));
+            unit.put(lease(LeaseName::FirstStart, 1));
             Ok(())
         })
         .await;
     opened
 }
 
-fn lease(duty: Duty, server: u128) -> Lease {
+fn lease(name: LeaseName, server: u128) -> Lease {
     let address = Some(format!("http://{CANARY}-{server}:8080"));
-    Lease { duty, holder: uuid(server), epoch: 1, until: at(1), address }
+    Lease { name, holder: uuid(server), epoch: 1, until: at(1), address }
 }
 
 pub async fn reopening_keeps_everything<P: Provider>() {
@@ -93,25 +93,28 @@ pub async fn the_address_of_a_server_counts_for_no_other<P: Provider>() {
     let opened = filled::<P>().await;
     opened
         .write(|unit| {
-            unit.put(lease(Duty::Jobs, 2));
+            unit.put(lease(LeaseName::Jobs, 2));
             Ok(())
         })
         .await;
     let leases = async |opened: &Opened<P>| {
-        let both = [Duty::FirstStart, Duty::Jobs];
-        opened.read(move |view| Ok(both.map(|duty| view.get::<Lease>(&duty)))).await
+        let both = [LeaseName::FirstStart, LeaseName::Jobs];
+        opened.read(move |view| Ok(both.map(|name| view.get::<Lease>(&name)))).await
     };
     let [first_start, jobs] = leases(&opened).await.map(|lease| lease.unwrap().unwrap());
-    assert_eq!((&*first_start, &*jobs), (&lease(Duty::FirstStart, 1), &lease(Duty::Jobs, 2)));
+    assert_eq!(
+        (&*first_start, &*jobs),
+        (&lease(LeaseName::FirstStart, 1), &lease(LeaseName::Jobs, 2))
+    );
     let provider = opened.close();
     provider.run(
-        "update leases set address = (select address from leases where duty = 'FIRST_START') \
-         where duty = 'JOBS'",
+        "update leases set address = (select address from leases where name = 'FIRST_START') \
+         where name = 'JOBS'",
     );
     let [first_start, jobs] =
         leases(&open_again(provider)).await.map(|lease| lease.unwrap().unwrap());
-    assert_eq!(*first_start, lease(Duty::FirstStart, 1));
-    assert_eq!(*jobs, Lease { address: None, ..lease(Duty::Jobs, 2) });
+    assert_eq!(*first_start, lease(LeaseName::FirstStart, 1));
+    assert_eq!(*jobs, Lease { address: None, ..lease(LeaseName::Jobs, 2) });
 }
 
 /// Whoever copies a database after a clean stop has all of it.

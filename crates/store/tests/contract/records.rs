@@ -14,7 +14,7 @@ use domain::token::{Permissions, Token};
 use domain::transaction::{self, AccountRef, FailureReason, Source, StatusReason, Transaction};
 use ledger::account::AccountKey;
 use ledger::movements;
-use store::books::{LedgerAccount, Told};
+use store::books::{LedgerAccount, Notified};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
 use store::idempotency::Answer;
@@ -228,7 +228,7 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
         account,
         updated_at: at(30),
         balance: found.balance,
-        told: Told { times: 1, available: 7 },
+        notified: Notified { times: 1, available: 7 },
     };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {

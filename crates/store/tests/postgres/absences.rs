@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use domain::customer::Customer;
 use domain::transaction::Transaction;
 use store::error::StoreError;
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use testbed::postgres::{Cluster, Database, Replication, Server, Shutdown};
 
 use crate::support::{Refused, Result, customer, transaction_id};
@@ -52,7 +52,7 @@ async fn hang_and_come_back(miss: impl AsyncFnOnce(&Served) -> Result) {
     turned_away_at_once(&served).await;
     let read = served.store.read(|_| Ok::<_, StoreError>(())).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
-    let look = served.store.get::<Lease>(Duty::Jobs).await;
+    let look = served.store.get::<Lease>(LeaseName::Jobs).await;
     assert!(matches!(look, Err(StoreError::Unavailable(_))), "{look:?}");
     cluster.thaw().unwrap();
     paid_in_the_end(&served, 2).await;
@@ -79,7 +79,8 @@ async fn a_server_that_hangs_while_rows_are_read_is_not_taken_for_found() {
 /// Requests read rows before they write anything, so the writer may hear nothing of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_at_a_point_read_is_given_up_by_all() {
-    let look = async |served: &Served| Ok(served.store.get::<Lease>(Duty::Jobs).await.map(drop)?);
+    let look =
+        async |served: &Served| Ok(served.store.get::<Lease>(LeaseName::Jobs).await.map(drop)?);
     hang_and_come_back(look).await;
 }
 
@@ -103,7 +104,7 @@ async fn a_server_that_was_restarted_is_used_again_without_a_word() {
         cluster.restart(shutdown).unwrap();
         // Sessions that ended while nobody looked are no reason to refuse anybody.
         served.assert_paid(1..number + 1).await;
-        served.store.get::<Lease>(Duty::Jobs).await.unwrap();
+        served.store.get::<Lease>(LeaseName::Jobs).await.unwrap();
     }
     cluster.kill().unwrap();
     let refused = served.pay(3).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store::engine::{Engine as _, PostgresServer};
 use store::error::StoreError;
-use store::leases::{Duty, Lease};
+use store::leases::{Lease, LeaseName};
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
@@ -75,12 +75,12 @@ async fn large_batches_of_several_nodes_have_every_event_once_and_in_order() {
     let feed = one.store.read(|view| view.feed(platform_id(1), 0, None, u32::MAX)).await.unwrap();
     let ordinals: Vec<_> = feed.events.iter().map(|numbered| numbered.ordinal).collect();
     assert_eq!(ordinals, (1..=i64::try_from(count).unwrap()).collect::<Vec<_>>());
-    let mut told: Vec<_> = feed.events.into_iter().map(|numbered| numbered.event).collect();
+    let mut notified: Vec<_> = feed.events.into_iter().map(|numbered| numbered.event).collect();
     let paid = (1..=count).map(|number| event(&deposit(number, 1, 1, PAID, "USD")));
     let mut paid: Vec<_> = paid.collect();
-    told.sort_by_key(|event| event.resource);
+    notified.sort_by_key(|event| event.resource);
     paid.sort_by_key(|event| event.resource);
-    assert_eq!(told, paid);
+    assert_eq!(notified, paid);
     for server in [one, two] {
         server.close();
     }
@@ -218,7 +218,7 @@ async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_
     let renew = |second| {
         served.store.write(move |unit| {
             unit.put(Lease {
-                duty: Duty::Jobs,
+                name: LeaseName::Jobs,
                 holder: uuid(1),
                 epoch: 1,
                 until: at(second),

@@ -812,7 +812,7 @@ pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
 /// Tells the platforms of the balances that the unit has changed.
 pub fn tell_balances(unit: &mut Unit<'_, '_>) -> Result {
     for change in unit.tell_balances() {
-        let (resource, number) = (change.account.uuid(), change.row.told.times);
+        let (resource, number) = (change.account.uuid(), change.row.notified.times);
         let elsewhere = customer_account(3, "USD").owner_uuid();
         let platform = if change.account.owner_uuid() == elsewhere { 2 } else { 1 };
         unit.add_event(Event {
