@@ -99,7 +99,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::engine::{Engine, SqliteFile};
+    use crate::SqliteFile;
+    use crate::engine::Engine;
     use crate::keyring::{KEY_LENGTH, Keyring};
 
     fn rows(connection: &mut dyn Connection, sql: &str, columns: usize) -> Vec<Vec<String>> {

@@ -1,17 +1,8 @@
-//! Engines: where a database is and how to connect to it.
-
-use std::path::{Path, PathBuf};
+//! The port of engines: how to connect to a database, and the key that it was made with.
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
-use crate::migrate;
-pub use crate::postgres::PostgresServer;
 use crate::sql::{Connection, Row, Value};
-use crate::sqlite::{Access, Sqlite};
-
-/// Reader connections of the embedded engine. Reads of the API are short; two cores are the
-/// smallest machine we plan for, and a list that takes long must not hold up a read of one row.
-const READERS: usize = 4;
 
 /// A kind of database.
 pub trait Engine: Send + Sync {
@@ -41,45 +32,6 @@ pub trait Engine: Send + Sync {
     /// this connection is closed; the answer is a [`StoreError::Conflict`] if one does. It is in a
     /// transaction that only reads, from one snapshot, and so is the next one.
     fn alone(&self) -> Result<Box<dyn Connection>, StoreError>;
-}
-
-/// The embedded engine: a SQLite database in one file.
-#[derive(Debug, Clone)]
-pub struct SqliteFile {
-    path: PathBuf,
-}
-
-impl SqliteFile {
-    /// The database in the file at `path`.
-    pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
-    }
-}
-
-impl Engine for SqliteFile {
-    fn prepare(&self, _: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
-        let mut connection = Sqlite::open_to_serve(&self.path)?;
-        migrate::sqlite(&mut connection)?;
-        Ok(Box::new(connection))
-    }
-
-    fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Sqlite::open(&self.path, Access::Read)?))
-    }
-
-    fn readers(&self) -> usize {
-        READERS
-    }
-
-    fn holds_data(&self) -> Result<bool, StoreError> {
-        Ok(std::fs::metadata(&self.path).is_ok_and(|file| file.len() > 0))
-    }
-
-    fn alone(&self) -> Result<Box<dyn Connection>, StoreError> {
-        let mut connection = Sqlite::open(&self.path, Access::Alone)?;
-        connection.begin_read()?;
-        Ok(Box::new(connection))
-    }
 }
 
 pub(crate) const META: &str = "select value from meta where name = $1";

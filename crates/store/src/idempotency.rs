@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Row, Value};
+use crate::sql::{IDEMPOTENCY, Row, Value};
 
 /// What tells one keyed request from every other: a keyed hash of platform, method, path and key.
 /// 128 bits: among 10^12 keys, two are the same with a chance of one in 10^14.
@@ -46,7 +46,7 @@ pub fn scope(
 
 impl Record for Answer {
     type Key = Scope;
-    const TABLE: &'static str = "idempotency";
+    const TABLE: &'static str = IDEMPOTENCY;
     const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "sealed"];
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.

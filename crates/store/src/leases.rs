@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
-use crate::sql::{Row, Value};
+use crate::sql::{LEADERSHIP, Row, Value};
 
 /// The name of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ impl LeaseName {
     /// The name in storage.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Jobs => "JOBS",
+            Self::Jobs => LEADERSHIP,
             Self::FirstStart => "FIRST_START",
         }
     }

@@ -68,8 +68,10 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
+pub use crate::postgres::PostgresServer;
 use crate::reader::{Readers, View};
 use crate::record::Record;
+pub use crate::sqlite::SqliteFile;
 use crate::unit::Unit;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each

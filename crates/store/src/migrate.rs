@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use refinery::{Migration, Runner};
 
 use crate::error::StoreError;
-use crate::postgres::Postgres;
+use crate::postgres::connection::Postgres;
 use crate::sql::{Connection, Row};
 use crate::sqlite::Sqlite;
 

@@ -12,7 +12,7 @@
 mod acknowledged;
 mod address;
 mod client;
-mod connection;
+pub(crate) mod connection;
 mod failure;
 mod refusals;
 mod soundness;
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use self::address::Address;
 use self::client::Purpose;
-pub(crate) use self::connection::Postgres;
+use self::connection::Postgres;
 use crate::engine::{self, COPY_MARK_NAME, Engine};
 use crate::error::StoreError;
 use crate::keyring::Keyring;

@@ -1,7 +1,7 @@
 //! Quotes in the store.
 
 use domain::currency::Currency;
-use domain::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId};
+use domain::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::pricing::{Fees, Locked, Price};
 use domain::quote::{Draft, PURPOSES, Quote, Route, Status, Step, Uma};
@@ -220,76 +220,15 @@ impl Record for Quote {
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
-        let (id, platform): (QuoteId, _) = (row.id()?, row.id()?);
-        let owner = read_owner(row)?;
-        let (transaction, status) = (row.id()?, row.named(Status::from_name)?);
-        let (source_account, destination_account) = (row.uuid_or_null()?, row.uuid()?);
-        let (sending_currency, sending_minor) = (row.currency()?, row.int()?);
-        let fees_minor = row.int()?;
-        let (receiving_currency, receiving_minor) = (row.currency()?, row.int()?);
-        let (created_at, updated_at, expires_at) = (row.time()?, row.time()?, row.time()?);
-        let lookup = row.uuid_or_null()?.map(LookupId::from_uuid);
-        let (route, msat) = (row.text_or_null()?, row.int_or_null()?);
-        let history = read_steps(row, &Status::ALL, |status, at| Step { status, at })?;
-        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let columns = Columns::read(row)?;
+        let stored = keyring.open(Self::TABLE, columns.id.uuid().as_bytes(), &row.bytes()?)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
-        let parts = || {
-            let sent = Sending(Money::positive(sending_minor, sending_currency).ok()?);
-            let received = Receiving(Money::positive(receiving_minor, receiving_currency).ok()?);
-            let details = stored.details.into_domain(sending_currency, receiving_currency)?;
-            let fees = Fees::new(details.fixed_fee.minor(), details.variable_fee_rate).ok()?;
-            let price = Price {
-                sent,
-                received,
-                fixed_fee: details.fixed_fee,
-                variable_fee: details.variable_fee,
-                counterparty_fee: Money::new(stored.counterparty_fee, sending_currency).ok()?,
-                rate: Rate::new(stored.rate, sending_currency, receiving_currency).ok()?,
-                fees,
-            };
-            if price.own_fees().minor() != fees_minor {
-                return None;
-            }
-            let purpose = match stored.purpose {
-                Some(name) => Some(PURPOSES.into_iter().find(|known| *known == name)?),
-                None => None,
-            };
-            let uma = match (stored.uma, lookup) {
-                (Some(uma), Some(lookup)) => Some(uma.into_domain(lookup, msat)?),
-                (None, None) => None,
-                (Some(_), None) | (None, Some(_)) => return None,
-            };
-            if uma.as_ref().map(|uma| route_name(&uma.route)) != route.as_deref() {
-                return None;
-            }
-            Some(Draft {
-                id,
-                platform,
-                owner,
-                transaction,
-                source: stored.source.into_domain(source_account, Some(sending_currency))?,
-                destination: stored
-                    .destination
-                    .into_domain(destination_account, receiving_currency)?,
-                locked: if stored.sending_locked {
-                    Locked::Sending(sent)
-                } else {
-                    Locked::Receiving(received)
-                },
-                price,
-                rate_details: details,
-                basis: stored.basis.into_domain()?,
-                expires_at,
-                purpose,
-                uma,
-            })
-        };
-        let draft = parts().ok_or_else(|| row.corrupt("parts that do not fit together"))?;
-        let is_listed = source_uuid(platform, &draft.source) == source_account
-            && destination_uuid(platform, &draft.destination) == destination_account;
-        if !is_listed {
+        let draft =
+            columns.draft(stored).ok_or_else(|| row.corrupt("parts that do not fit together"))?;
+        if !columns.name_accounts_of(&draft) {
             return Err(row.corrupt("not listed where it belongs"));
         }
+        let Columns { status, created_at, updated_at, history, .. } = columns;
         let quote =
             Self::restore(draft, history).map_err(|inconsistent| row.corrupt(inconsistent.what))?;
         let times_agree = (quote.created_at(), quote.updated_at()) == (created_at, updated_at);
@@ -297,6 +236,113 @@ impl Record for Quote {
             return Err(row.corrupt("a history that does not end in the row's status"));
         }
         Ok(quote)
+    }
+}
+
+/// The plain columns of a row.
+struct Columns {
+    id: QuoteId,
+    platform: PlatformId,
+    owner: Owner,
+    transaction: TransactionId,
+    status: Status,
+    source_account: Option<Uuid>,
+    destination_account: Uuid,
+    sending_currency: Currency,
+    sending_minor: i64,
+    fees_minor: i64,
+    receiving_currency: Currency,
+    receiving_minor: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    expires_at: Timestamp,
+    lookup: Option<LookupId>,
+    route: Option<String>,
+    msat: Option<i64>,
+    history: Vec<Step>,
+}
+
+impl Columns {
+    /// Reads them, in the order of [`Record::COLUMNS`].
+    fn read(row: &mut Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id()?,
+            platform: row.id()?,
+            owner: read_owner(row)?,
+            transaction: row.id()?,
+            status: row.named(Status::from_name)?,
+            source_account: row.uuid_or_null()?,
+            destination_account: row.uuid()?,
+            sending_currency: row.currency()?,
+            sending_minor: row.int()?,
+            fees_minor: row.int()?,
+            receiving_currency: row.currency()?,
+            receiving_minor: row.int()?,
+            created_at: row.time()?,
+            updated_at: row.time()?,
+            expires_at: row.time()?,
+            lookup: row.uuid_or_null()?.map(LookupId::from_uuid),
+            route: row.text_or_null()?,
+            msat: row.int_or_null()?,
+            history: read_steps(row, &Status::ALL, |status, at| Step { status, at })?,
+        })
+    }
+
+    /// The draft that they make with the sealed parts, if these fit.
+    fn draft(&self, stored: Stored) -> Option<Draft> {
+        let (sending, receiving) = (self.sending_currency, self.receiving_currency);
+        let sent = Sending(Money::positive(self.sending_minor, sending).ok()?);
+        let received = Receiving(Money::positive(self.receiving_minor, receiving).ok()?);
+        let details = stored.details.into_domain(sending, receiving)?;
+        let price = Price {
+            sent,
+            received,
+            fixed_fee: details.fixed_fee,
+            variable_fee: details.variable_fee,
+            counterparty_fee: Money::new(stored.counterparty_fee, sending).ok()?,
+            rate: Rate::new(stored.rate, sending, receiving).ok()?,
+            fees: Fees::new(details.fixed_fee.minor(), details.variable_fee_rate).ok()?,
+        };
+        if price.own_fees().minor() != self.fees_minor {
+            return None;
+        }
+        let purpose = match stored.purpose {
+            Some(name) => Some(PURPOSES.into_iter().find(|known| *known == name)?),
+            None => None,
+        };
+        let uma = match (stored.uma, self.lookup) {
+            (Some(uma), Some(lookup)) => Some(uma.into_domain(lookup, self.msat)?),
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => return None,
+        };
+        if uma.as_ref().map(|uma| route_name(&uma.route)) != self.route.as_deref() {
+            return None;
+        }
+        Some(Draft {
+            id: self.id,
+            platform: self.platform,
+            owner: self.owner,
+            transaction: self.transaction,
+            source: stored.source.into_domain(self.source_account, Some(sending))?,
+            destination: stored.destination.into_domain(self.destination_account, receiving)?,
+            locked: if stored.sending_locked {
+                Locked::Sending(sent)
+            } else {
+                Locked::Receiving(received)
+            },
+            price,
+            rate_details: details,
+            basis: stored.basis.into_domain()?,
+            expires_at: self.expires_at,
+            purpose,
+            uma,
+        })
+    }
+
+    /// Whether the columns by which it is listed are those of its parts.
+    fn name_accounts_of(&self, draft: &Draft) -> bool {
+        source_uuid(draft.platform, &draft.source) == self.source_account
+            && destination_uuid(draft.platform, &draft.destination) == self.destination_account
     }
 }
 

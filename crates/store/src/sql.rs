@@ -253,6 +253,15 @@ pub(crate) fn collect_values(
     Ok(values)
 }
 
+/// The table of payments: an engine names those whose commits were lost.
+pub const TRANSACTIONS: &str = "transactions";
+
+/// The table of first answers: the second one under a key is a conflict.
+pub const IDEMPOTENCY: &str = "idempotency";
+
+/// The name of the leadership lease: an engine sees by it whether a server is there.
+pub const LEADERSHIP: &str = "JOBS";
+
 /// A table as engines read and write it: by key, one row at a time where the database is in this
 /// process, many at a time where every question crosses a network.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! disk before its answer leaves.
 
 mod checkpoints;
+mod file;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::migrate;
 use crate::pause::pause;
 use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
+pub use crate::sqlite::file::SqliteFile;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use store::SqliteFile;
 use store::backup::{Schema, Summary, bring_up_to_date, copy_file, schema, summary};
-use store::engine::SqliteFile;
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::verify::Report;

@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use store::backup::{bring_up_to_date, schema};
-use store::engine::{Engine, PostgresServer, SqliteFile};
+use store::engine::Engine;
 use store::error::StoreError;
+use store::{PostgresServer, SqliteFile};
 
 use crate::command::Failure;
 use crate::exit::ConfigError;

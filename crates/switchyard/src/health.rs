@@ -152,7 +152,8 @@ mod tests {
 
     use axum::body::Body;
     use axum::extract::Request;
-    use store::engine::{Engine as _, SqliteFile};
+    use store::SqliteFile;
+    use store::engine::Engine as _;
     use store::error::StoreError;
     use tower::ServiceExt as _;
 

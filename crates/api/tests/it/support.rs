@@ -34,9 +34,10 @@ use service::platforms::NewPlatform;
 use service::tokens::NewToken;
 use service::{App, Env, Error, jobs, platforms, tokens};
 use store::Store;
-use store::engine::{Engine, PostgresServer, SqliteFile};
+use store::engine::Engine;
 use store::keyring::Keyring;
 use store::sql::Value as Stored;
+use store::{PostgresServer, SqliteFile};
 use testbed::place::Place;
 use tower::ServiceExt;
 

@@ -8,11 +8,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use domain::id::TransactionId;
-use domain::transaction::Transaction;
 use uuid::Uuid;
 
-use crate::record::Record as _;
-use crate::sql::{Change, Value, Write};
+use crate::sql::{Change, TRANSACTIONS, Value, Write};
 
 /// Commits that are remembered: those of some seconds of full load, with their payments some
 /// megabytes. A standby that is further behind should not be promoted.
@@ -51,7 +49,7 @@ impl Acknowledged {
     /// The transaction under way changes rows.
     pub(super) fn write(&mut self, writes: &[Write]) {
         for Write { shape, change, rows } in writes {
-            if shape.table != Transaction::TABLE || *change == Change::Delete {
+            if shape.table != TRANSACTIONS || *change == Change::Delete {
                 continue;
             }
             // The key is the first column.
@@ -129,7 +127,10 @@ impl Missing {
 
 #[cfg(test)]
 mod tests {
+    use domain::transaction::Transaction;
+
     use super::*;
+    use crate::record::Record as _;
 
     fn write(change: Change, ids: &[u128]) -> Write {
         let row = |id: &u128| vec![Value::from(Uuid::from_u128(*id)), Value::from(7_i64)];

@@ -13,8 +13,9 @@ use super::texts::{self, ROWS_MAX, Texts};
 use super::write_lock::{self, BEGIN, Epochs};
 use super::{failure, refusals, soundness};
 use crate::error::StoreError;
-use crate::leases::LeaseName;
-use crate::sql::{Change, Connection, Keys, LastWriter, Row, Shape, Value, Write, collect_values};
+use crate::sql::{
+    Change, Connection, Keys, LEADERSHIP, LastWriter, Row, Shape, Value, Write, collect_values,
+};
 
 /// Reads from one snapshot.
 const SNAPSHOT: &[&str] = &["begin isolation level repeatable read read only"];
@@ -96,7 +97,7 @@ impl Postgres {
     /// The leadership lease, as it is stored.
     pub(super) fn lease(&mut self) -> Result<Option<Vec<Value>>, StoreError> {
         let mut lease = None;
-        self.query(LEASE, &[Value::name(LeaseName::Jobs.name())], 3, &mut |values| {
+        self.query(LEASE, &[Value::name(LEADERSHIP)], 3, &mut |values| {
             lease = Some(values);
             Ok(())
         })?;

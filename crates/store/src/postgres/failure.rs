@@ -10,8 +10,7 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::values::WrongType;
 use crate::error::StoreError;
-use crate::idempotency::Answer;
-use crate::record::Record as _;
+use crate::sql::IDEMPOTENCY;
 
 /// Nothing came back in time.
 pub(super) fn silence() -> StoreError {
@@ -86,7 +85,7 @@ pub(super) fn meaning(said: &DbError) -> StoreError {
         SqlState::OUT_OF_MEMORY,
     ];
     // A request was taken for new that was answered before (`unit::Repeats`).
-    let is_repeated = *code == SqlState::UNIQUE_VIOLATION && said.table() == Some(Answer::TABLE);
+    let is_repeated = *code == SqlState::UNIQUE_VIOLATION && said.table() == Some(IDEMPOTENCY);
     if *code == SqlState::TOO_MANY_CONNECTIONS {
         StoreError::Unavailable(format!(
             "{text}; raise max_connections of the server, or end sessions that hold its connections"

@@ -23,8 +23,9 @@ mod moving;
 
 use std::path::PathBuf;
 
-use store::engine::{Engine, PostgresServer, SqliteFile};
+use store::engine::Engine;
 use store::unit::Unit;
+use store::{PostgresServer, SqliteFile};
 use store::{Store, Threads};
 use testbed::postgres::Database;
 

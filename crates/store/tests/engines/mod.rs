@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use store::engine::{Engine, PostgresServer, SqliteFile};
+use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::sql::{Connection, LastWriter, Shape, Value, Write};
 use store::verify::{Report, verify};
+use store::{PostgresServer, SqliteFile};
 use tempfile::TempDir;
 use testbed::postgres::Database;
 

@@ -15,7 +15,7 @@ use domain::rail::Rail;
 use domain::transaction::Transaction;
 use ledger::account::AccountKey;
 use ledger::movements;
-use store::engine::PostgresServer;
+use store::PostgresServer;
 use store::error::StoreError;
 use store::{Store, Threads};
 

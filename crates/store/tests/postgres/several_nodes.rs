@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use store::engine::{Engine as _, PostgresServer};
+use store::PostgresServer;
+use store::engine::Engine as _;
 use store::error::StoreError;
 use store::leases::{Lease, LeaseName};
 use testbed::postgres::{Database, shared};
