@@ -63,7 +63,7 @@ create index customers_by_platform on customers (platform, is_deleted, customer_
 create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
 
 -- Every address that was ever given out. Rows are never removed: a payment to an old address must
--- not reach somebody else.
+-- not reach another customer.
 create table uma_addresses (
     address {text} not null primary key,
     customer {bytes} not null,
@@ -227,7 +227,7 @@ create table outboxes (
     version {int8} not null
 ) {strict};
 
--- What time will do. A row is committed with its cause and goes with its effect. `due_at` is by the
+-- Scheduled jobs. A row is committed with its cause and goes with its effect. `due_at` is by the
 -- server's clock and `since` by the platform's, which can be ahead.
 create table timers (
     subject {bytes} not null,
@@ -240,8 +240,8 @@ create table timers (
 ) {strict}{grows};
 create index timers_by_due on timers (due_at);
 
--- What one server does for all that share the database, who that is, and, sealed, where the others
--- reach it.
+-- Leases: work that one server does for all that share the database. `holder` is that server, and
+-- `address` is where the others reach it, sealed.
 create table leases (
     name {text} not null primary key,
     holder {bytes} not null,
@@ -286,7 +286,7 @@ create table invitations (
     check ((status = 'PENDING') = (ended_at is null))
 ) {wide};
 
--- What was said about a receiver that was looked up; `sender` is the customer who wants to pay.
+-- The answer about a receiver that was looked up; `sender` is the customer who wants to pay.
 -- Rows stay, because quotes name them.
 create table lookups (
     id {bytes} not null primary key,
@@ -332,7 +332,7 @@ create table bulk_parts (
     version {int8} not null
 ) {wide};
 
--- What platforms were asked about incoming payments, and what decided.
+-- Approval requests to platforms about incoming payments, and their decisions.
 create table approvals (
     transaction_id {bytes} not null primary key,
     platform {bytes} not null references platforms (id),

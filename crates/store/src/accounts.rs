@@ -59,7 +59,7 @@ pub(crate) const OWNERS_NAMED: &str = "select id from customers \
 pub(crate) const PLATFORMS_OF: &str = "select 0, platform from customers where id = $1 \
     union all select 1, platform from external_accounts where id = $2";
 
-/// What a uuid names.
+/// The kind of account or owner that a uuid identifies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// An owner, or an internal account of an owner.
@@ -117,7 +117,7 @@ impl View<'_> {
         }
     }
 
-    /// What of this platform's a uuid names.
+    /// The kind of a uuid; nothing if it does not belong to this platform.
     fn kind(&mut self, platform: PlatformId, uuid: Uuid) -> Result<Option<Kind>, StoreError> {
         let owner = InternalAccountId::from_uuid(uuid).owner_uuid();
         if owner == platform.uuid() {

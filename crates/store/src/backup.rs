@@ -21,9 +21,9 @@ use crate::sqlite::{Access, Sqlite, failure};
 const STEP_PAGES: i32 = 1_024;
 
 /// Starts the snapshot that every page is read from.
-const FIRST_LOOK: &str = "select count(*) from sqlite_master";
+const FIRST_READ: &str = "select count(*) from sqlite_master";
 
-/// What a copy is told by.
+/// How recent a database is, by its transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// How many transactions it has.
@@ -34,7 +34,7 @@ pub struct Summary {
 
 pub(crate) const SUMMARY: &str = "select count(*), max(updated_at) from transactions";
 
-/// Reads what tells a database from older and newer ones.
+/// Reads the figures that show which of two databases is newer.
 pub fn summary(engine: &dyn Engine) -> Result<Summary, StoreError> {
     let mut summary = Summary { transactions: 0, last_change: None };
     engine.reader()?.query(SUMMARY, &[], 2, &mut |values| {
@@ -65,7 +65,7 @@ pub fn copy_file(
 ) -> Result<(), StoreError> {
     let mut source = Sqlite::open(from, Access::Read)?;
     source.begin_read()?;
-    source.query(FIRST_LOOK, &[], 1, &mut |values| {
+    source.query(FIRST_READ, &[], 1, &mut |values| {
         Row::new("sqlite_master", &["count"], values).int().map(drop)
     })?;
     let page_bytes: u64 = source
@@ -90,7 +90,7 @@ pub fn copy_file(
             StepResult::Done => break,
             StepResult::More => {}
             StepResult::Busy | StepResult::Locked => {
-                return Err(StoreError::Conflict("somebody holds the file".to_owned()));
+                return Err(StoreError::Conflict("another process locks the file".to_owned()));
             }
             other => return Err(StoreError::Engine(format!("an unknown step: {other:?}"))),
         }
@@ -102,12 +102,12 @@ pub fn copy_file(
     file.sync_all().map_err(unwritable)
 }
 
-/// What a file says of its schema.
+/// The schema version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
     /// The number of its newest migration; 0 if it has none.
     pub is: i64,
-    /// The newest that this program knows.
+    /// The number of the newest migration that this program knows.
     pub known: i64,
 }
 
@@ -128,7 +128,7 @@ pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
     file.sync_all().map_err(unwritable)
 }
 
-/// The pages of a copy say that there is a log beside them. It has none, and no use for one.
+/// Leaves WAL mode: a copy is one file, but its header still names the log of the original.
 fn without_log(path: &Path) -> Result<(), StoreError> {
     let target = rusqlite::Connection::open(path).map_err(failure)?;
     let mode: String =

@@ -32,27 +32,27 @@ pub struct LedgerAccount {
     pub balance: Balance,
     /// When they last changed.
     pub updated_at: Timestamp,
-    /// What its platform knows, if it is an internal account; nobody is told of others.
+    /// The last balance event, if it is an internal account; other accounts have no events.
     pub notified: Notified,
 }
 
-/// What a platform was told of an internal account's balance.
+/// The last event about an internal account's balance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notified {
     /// How often: the number of the account's latest event.
     pub times: u32,
-    /// What was available when it was told last, in smallest units.
+    /// The available amount in the latest event, in smallest units.
     pub available: i64,
 }
 
-/// A change of what is available on an internal account, by one unit.
+/// A change of an internal account's available amount, by one unit of work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BalanceChange {
     /// The account.
     pub account: InternalAccountId,
-    /// What was available before, in smallest units.
+    /// The available amount before, in smallest units.
     pub before: i64,
-    /// The account as the unit leaves it, with this change among those that were told.
+    /// The account as the unit leaves it, with this change counted as notified.
     pub row: LedgerAccount,
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn account_key(row: &mut Row) -> Result<AccountKey, StoreError> {
     AccountKey::decode(&bytes).map_err(|error| row.corrupt(error))
 }
 
-/// What a row of `postings` does to the books.
+/// The effect of a row of `postings` on the books.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowPhase {
     /// Its entries wait for a later row.
@@ -161,7 +161,7 @@ pub struct PostingRow {
     pub number: u32,
     /// Why money moves.
     pub movement: Movement,
-    /// What it does to the books.
+    /// Its effect on the books.
     pub phase: RowPhase,
     /// When.
     pub at: Timestamp,
@@ -196,7 +196,7 @@ impl From<ApplyError<StoreError>> for BookError {
 struct Books<'u, 'b, 'a> {
     unit: &'u mut Unit<'b, 'a>,
     now: Timestamp,
-    /// What is known of the accounts that were read.
+    /// The last balance events of the accounts that were read.
     notified: BTreeMap<AccountKey, Notified>,
 }
 
@@ -280,9 +280,10 @@ impl Unit<'_, '_> {
         Ok(())
     }
 
-    /// The internal accounts on which this unit has left more or less than their platforms know of.
-    /// They are taken as told with it, so whoever asks tells them, at the end of the unit: each
-    /// account once, however often the unit has moved its money.
+    /// The internal accounts whose available amount differs from their last balance event.
+    ///
+    /// They count as notified from then on, so the caller must add their events. It calls this at
+    /// the end of the unit: each account has one event, however often its money moved.
     pub fn tell_balances(&mut self) -> Vec<BalanceChange> {
         let mut changes = Vec::new();
         for row in self.changed_ledger_accounts() {
@@ -320,7 +321,7 @@ impl Unit<'_, '_> {
     }
 }
 
-/// What a payment delivered: its last posting that was pending and became posted.
+/// The delivery of a payment: its last posting that was pending and became posted.
 pub fn settled(rows: &[PostingRow]) -> Option<Posting> {
     let became_posted = |number: u32| {
         let posted = RowPhase::Resolves(number, Resolution::Post);
@@ -392,7 +393,7 @@ impl Postings {
         Ok(())
     }
 
-    /// What was read: every posting of each transaction, oldest first.
+    /// Every posting of each transaction, oldest first.
     pub(crate) fn into_rows(self) -> BTreeMap<TransactionId, Vec<PostingRow>> {
         self.0
     }

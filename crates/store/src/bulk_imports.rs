@@ -64,7 +64,7 @@ impl Record for BulkImport {
     }
 }
 
-/// What finds a part: its import and its number.
+/// The key of a part: its import and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartKey(pub JobId, pub u32);
 
@@ -85,7 +85,7 @@ struct StoredNewRow {
     identity: StoredIdentity,
 }
 
-/// What is kept of a part inside the sealed column.
+/// The content of a part, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
 enum StoredContent {
     Waiting(Vec<StoredRow>),

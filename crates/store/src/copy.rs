@@ -1,12 +1,12 @@
 //! Moves everything from one database to an empty one, of whatever engine, and proves it.
 //!
-//! - Rows go as they are, table by table in the order of their keys, a chunk with each commit. What
-//!   is sealed stays sealed: both databases have the same key.
-//! - How far the copy has come stands in the target's `meta` and is committed with each chunk, so a
-//!   copy that was interrupted goes on. While it stands there, nobody opens the target.
-//! - Nobody else has the source open meanwhile. Still, nothing that was read for the copy is used
-//!   for the proof: when all rows are there, both sides are read again, each from one snapshot.
-//! - Only with the proof does the target get what makes it a database: all or nothing.
+//! - Rows go as they are, table by table in the order of their keys, a chunk with each commit.
+//!   Sealed values stay sealed: both databases have the same key.
+//! - The progress stands in the target's `meta` and is committed with each chunk, so an interrupted
+//!   copy goes on. While it stands there, no server opens the target.
+//! - No other process has the source open meanwhile. Still, the proof uses nothing that was read
+//!   for the copy: it reads both sides again, each from one snapshot.
+//! - Only a proven target gets the check of the key, without which no server opens it.
 
 mod proof;
 
@@ -31,8 +31,8 @@ const CHUNK_ROWS: usize = 2_000;
 pub enum CopyError {
     /// A server or a command has the source open.
     #[error(
-        "somebody uses the database that is to be moved: stop every server and command that has \
-         it open ({0})"
+        "another process uses the database that is to be moved: stop every server and command \
+         that has it open ({0})"
     )]
     SourceInUse(StoreError),
     /// The source was never served.
@@ -44,15 +44,15 @@ pub enum CopyError {
     /// The target has rows that no copy put there.
     #[error("the database to move to holds rows in {0}: name one that is empty")]
     TargetHolds(&'static str),
-    /// Somebody else copies into the target.
+    /// Another process copies into the target.
     #[error("another copy into the same database is under way, or has just ended")]
     TargetInUse,
-    /// A database failed. What was copied stays for the next try.
+    /// A database failed. The rows that were copied stay for the next try.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What is being done.
+/// A step of the copy, for the progress report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The source is verified.
@@ -62,7 +62,7 @@ pub enum Step {
         /// How many.
         rows: u64,
     },
-    /// An earlier copy was of something else than the source is now: what it left is removed.
+    /// An earlier copy was of another source, or of another state of it: its rows are removed.
     StartingOver,
     /// A chunk of rows was committed, or a table is empty.
     Copied {
@@ -107,7 +107,7 @@ pub(crate) fn statements() -> Vec<String> {
 }
 
 /// Copies everything from `source` into `target` and proves that it is there; the target can be
-/// opened only if the proof holds. `on_step` is told what is being done.
+/// opened only if the proof holds. `on_step` gets each step.
 pub fn copy(
     source: &dyn Engine,
     target: &dyn Engine,
@@ -207,7 +207,8 @@ impl Copying {
         Ok(copying)
     }
 
-    /// Removes what an earlier copy left. From the first row on, it is of nothing any more.
+    /// Removes the rows of an earlier copy. It voids the mark first, so that no copy goes on with a
+    /// part of them.
     fn clear(&mut self) -> Result<(), CopyError> {
         let void = Mark { source: Vec::new(), ..self.mark.clone() };
         self.replace_mark(void, |_| Ok(()))?;
@@ -286,7 +287,7 @@ impl Copying {
         self.mark.source.iter().take(self.mark.tables).sum::<u64>() + self.mark.rows
     }
 
-    /// What to tell after [`Copying::put`].
+    /// The progress after [`Copying::put`].
     fn step(&self, shape: &'static Shape) -> Step {
         let place = catalogue::tables().iter().position(|table| table.table == shape.table);
         let of_rows = place.and_then(|place| self.mark.source.get(place)).copied().unwrap_or(0);

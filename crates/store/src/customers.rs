@@ -22,7 +22,7 @@ use crate::record::{Record, record_table};
 use crate::sealed::{StoredAddress, each};
 use crate::sql::{Row, Value};
 
-/// Who a customer is, as it is kept inside the sealed column.
+/// The identity of a customer, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum StoredIdentity {
     Individual {
@@ -220,12 +220,12 @@ impl Record for Customer {
     }
 }
 
-/// That an address belongs to a customer, for ever.
+/// The claim of a customer to an address, which is for ever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UmaClaim {
     /// The address.
     pub address: UmaAddress,
-    /// Who has it, or had it once.
+    /// The customer that has it, or had it once.
     pub customer: CustomerId,
 }
 
@@ -266,7 +266,7 @@ pub struct CustomerFilter {
     pub updated_after: Option<Timestamp>,
     /// Changed then or earlier.
     pub updated_before: Option<Timestamp>,
-    /// What is known of its identity.
+    /// This status of its identity.
     pub kyc_status: Option<KycStatus>,
     /// Whether deleted customers are listed too.
     pub including_deleted: bool,
@@ -318,7 +318,7 @@ impl View<'_> {
             let [_, last] = InternalAccountId::range_of(owner);
             last
         });
-        // The first owner may have no account left, and one account more tells that there is more.
+        // The first owner may have no account left, and one account more shows that there is more.
         let limit = accounts.saturating_add(1);
         self.list(query, PageRequest { limit, after, order: Order::Descending })
     }

@@ -37,11 +37,11 @@ pub trait Engine: Send + Sync {
 pub(crate) const META: &str = "select value from meta where name = $1";
 pub(crate) const KEEP_META: &str = "insert into meta (name, value) values ($1, $2)";
 
-/// The row of `meta` that tells whether a key is the right one. A database without it holds
+/// The row of `meta` that shows whether a key is the right one. A database without it holds
 /// nothing yet that counts.
 const KEY_CHECK_NAME: Value = Value::name("key_check");
 
-/// The row of `meta` that tells how far a copy into the database has come, until it is whole.
+/// The row of `meta` with the progress of a copy into the database, until it is whole.
 pub(crate) const COPY_MARK_NAME: Value = Value::name("copy");
 
 /// The value of a name in `meta`.
@@ -52,7 +52,7 @@ pub(crate) fn meta(
     connection.first(META, &[name], ("meta", &["value"]), Row::bytes)
 }
 
-/// Keeps what tells the key of this database from others, inside a transaction.
+/// Writes the check of this database's key, inside a transaction.
 pub(crate) fn keep_key_check(
     connection: &mut dyn Connection,
     keyring: &Keyring,

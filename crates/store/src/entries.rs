@@ -1,5 +1,5 @@
-//! The entries of a posting as they stand in its row: they are written with it, never change, and
-//! nobody asks for one without the others, so that a row of its own for each would be mostly key.
+//! The entries of a posting, as they stand in its row. They are written with it, never change, and
+//! no caller reads one without the others. A row of its own for each would be mostly key.
 //!
 //! Each is a side, an amount and an account's key. Its currency is the account's.
 

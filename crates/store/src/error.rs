@@ -1,4 +1,4 @@
-//! What can go wrong in the store, by what the caller must do about it.
+//! Errors of the store, each with its remedy for the caller.
 
 use tokio::sync::mpsc;
 
@@ -15,7 +15,7 @@ pub enum StoreError {
     #[error("the disk that holds the database is full")]
     DiskFull,
     /// The database cannot be reached or does not answer in time. A change that was on its way may
-    /// have been made: asked again with its idempotency key, the truth is told.
+    /// have been made: a repeat with the same idempotency key gets the outcome.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// A row is needed that was not fetched yet: the unit is run again with it. Never seen outside
@@ -25,7 +25,7 @@ pub enum StoreError {
     /// The transaction lost against another one and can be tried again.
     #[error("the transaction lost against another one: {0}")]
     Conflict(String),
-    /// The commit may or may not have happened; the process must stop and look.
+    /// The commit may or may not have happened; the process must stop, and the next start reads it.
     #[error("the outcome of a commit is unknown: {0}")]
     OutcomeUnknown(String),
     /// A stored row breaks a rule of this program.
@@ -33,7 +33,7 @@ pub enum StoreError {
     Corrupt {
         /// Table and column.
         place: String,
-        /// What is wrong, without the value.
+        /// The fault, without the value.
         what: String,
     },
     /// The key does not open what is sealed.

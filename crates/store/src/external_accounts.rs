@@ -213,7 +213,7 @@ impl Record for ExternalAccount {
     }
 }
 
-/// That what identifies an account on its rail is used by an owner's external account.
+/// The use of an account's identifiers on its rail by one external account of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     /// A keyed hash of owner and identifiers.

@@ -12,8 +12,8 @@ use crate::reader::View;
 use crate::record::{Record, record_table};
 use crate::sql::{IDEMPOTENCY, Row, Value};
 
-/// What tells one keyed request from every other: a keyed hash of platform, method, path and key.
-/// 128 bits: among 10^12 keys, two are the same with a chance of one in 10^14.
+/// The identity of a request with a key: a keyed hash of platform, method, path and key. It has 128
+/// bits: among 10^12 keys, two are the same with a chance of one in 10^14.
 pub type Scope = [u8; 16];
 
 /// The first answer to a request with an idempotency key.

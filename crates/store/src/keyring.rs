@@ -1,5 +1,5 @@
-//! The server's secret key and what is done with it: sealing what must not stand in a plain column,
-//! and keyed hashes.
+//! The server's secret key and its uses: keyed hashes, and sealing values that must not stand in a
+//! plain column.
 //!
 //! Sealing is XChaCha20-Poly1305. The nonce is a keyed hash of the place and the text (a synthetic
 //! nonce): no randomness is needed, the same state always has the same bytes, and a nonce repeats
@@ -37,12 +37,12 @@ impl std::fmt::Debug for Keyring {
     }
 }
 
-/// What a keyed hash is for; hashes for different purposes never meet.
+/// The purpose of a keyed hash. Hashes for different purposes never meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A token's secret.
     ClientSecret,
-    /// What identifies an external account on its rail.
+    /// The identifiers of an external account on its rail.
     Fingerprint,
     /// The scope of an idempotency key.
     Idempotency,
@@ -50,7 +50,7 @@ pub enum Purpose {
     Cursor,
     /// Whether a key belongs to a database.
     KeyCheck,
-    /// What a code opens.
+    /// The resource that a code opens.
     Code,
     /// The secret that a platform's deliveries are signed with.
     WebhookSecret,
@@ -120,7 +120,8 @@ impl Keyring {
         hmac(&self.hashes[purpose as usize], parts)
     }
 
-    /// The uuid of what a code opens: a keyed hash, so that the database alone gives no code away.
+    /// The uuid of the resource that a code opens. It is a keyed hash, so that the database alone
+    /// gives no code away.
     pub fn opened_by(&self, what: &'static str, code: &Code) -> Uuid {
         let digest = self.hash(Purpose::Code, &[what.as_bytes(), code.reveal().as_bytes()]);
         let mut bytes = [0; 16];

@@ -90,13 +90,14 @@ impl Record for Lease {
     }
 }
 
-/// The address of a server as it is stored. It is sealed because others send there what clients are
-/// authorized by: who can write to the database and has no key must not choose where that is.
+/// The address of a server as it is stored. It is sealed because other servers send the credentials
+/// of clients there: an intruder who can write to the database must not choose the address.
 fn seal(keyring: &Keyring, holder: Uuid, address: &str) -> Vec<u8> {
     keyring.seal(Lease::TABLE, holder.as_bytes(), address.as_bytes())
 }
 
-/// One that was not sealed for this server is none: what is due is done all the same.
+/// The address of a holder. An address sealed for another server counts as missing; due jobs run
+/// anyway.
 fn open(keyring: &Keyring, holder: Uuid, sealed: &[u8]) -> Option<String> {
     let address = keyring.open(Lease::TABLE, holder.as_bytes(), sealed).ok()?;
     String::from_utf8(address).ok()

@@ -128,7 +128,7 @@ pub struct Store {
     subscribers: Subscribers,
 }
 
-/// What ends when a store is closed: threads that finish once every [`Store`] handle is dropped.
+/// The threads of a store, which finish once every [`Store`] handle is dropped.
 pub struct Threads(Vec<std::thread::JoinHandle<()>>);
 
 impl Threads {

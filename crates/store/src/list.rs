@@ -154,7 +154,7 @@ pub(crate) struct Query {
     pub(crate) ways: Vec<Way>,
     /// Their ids.
     pub(crate) ids: Ids,
-    /// What else they must meet. It is compared row by row.
+    /// Further conditions, which are compared row by row.
     pub(crate) rest: Conditions,
     /// How many rows are counted at most.
     pub(crate) count_max: u64,

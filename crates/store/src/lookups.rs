@@ -13,7 +13,7 @@ use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
-/// What was said, as it is kept inside the sealed column: it is about a person.
+/// The answer to a lookup. It is kept inside the sealed column because it is about a person.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     receiver: StoredReceiver,
@@ -140,6 +140,6 @@ impl Record for Lookup {
                 expires_at,
             })
         };
-        parts().ok_or_else(|| row.corrupt("a lookup of nobody that can be paid"))
+        parts().ok_or_else(|| row.corrupt("a lookup without a receiver that can be paid"))
     }
 }

@@ -13,7 +13,7 @@ use crate::sqlite::Sqlite;
 const MIGRATIONS: &[(&str, &str)] =
     &[("V1__initial", include_str!("../migrations/0001_initial.sql"))];
 
-/// What the tokens of the migrations stand for in SQLite.
+/// The meaning of the migrations' tokens in SQLite.
 const SQLITE_TOKENS: [(&str, &str); 6] = [
     ("{int8}", "integer"),
     ("{bytes}", "blob"),
@@ -23,9 +23,9 @@ const SQLITE_TOKENS: [(&str, &str); 6] = [
     ("{grows}", ""),
 ];
 
-/// What they stand for in PostgreSQL. Text is compared byte by byte, as SQLite does it, in whatever
-/// language the database is. Pages are filled: half empty ones for the second version of each row
-/// would save nothing that could be measured, and stay half empty.
+/// Their meaning in PostgreSQL. Text is compared byte by byte, as SQLite does it, whatever language
+/// the database has. Pages are filled: half empty ones for the second version of each row would
+/// save nothing that could be measured, and stay half empty.
 ///
 /// Tables that grow are analyzed once they have twice the rows. Out of the box a tenth is enough,
 /// which in a young table is each minute. It takes seconds of a core, and no plan of ours changes
@@ -42,7 +42,7 @@ const POSTGRES_TOKENS: [(&str, &str); 6] = [
     ),
 ];
 
-/// A text with what its tokens stand for.
+/// A text with the meanings of its tokens.
 fn replaced(text: &str, tokens: &[(&str, &str)]) -> String {
     tokens.iter().fold(text.to_owned(), |text, (token, meaning)| text.replace(token, meaning))
 }
@@ -97,7 +97,7 @@ pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
     }
 }
 
-/// What a database is made of, and what its history of migrations says, without the statistics that
+/// The tables and indexes of a database and its history of migrations, without the statistics that
 /// the engine keeps for itself.
 const SQLITE_SCHEMA: [&str; 2] = [
     "select type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') from sqlite_schema \

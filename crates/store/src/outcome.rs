@@ -4,7 +4,7 @@
 const EXIT_IO_ERROR: i32 = 74;
 
 /// Ends the process: after a failed flush, what this process believes about the database may be
-/// wrong. The next start reads what is there, and idempotency keys tell clients the truth.
+/// wrong. The next start reads what is there, and idempotency keys give clients the outcome.
 pub(crate) fn stop(what: &str) -> ! {
     tracing::error!(
         what,

@@ -3,7 +3,7 @@
 //! - All that a batch reads or writes of a table is one statement over arrays, and statements that
 //!   do not depend on an answer are pipelined (`client`).
 //! - Nodes write one after the other: a batch locks one row first, so none sees half of another's
-//!   (`write_lock`, `docs/decisions/0010`). A number in that row tells whether another node wrote.
+//!   (`write_lock`, `docs/decisions/0010`). A number in that row shows whether another node wrote.
 //! - Each commit leaves its number. When the answer to a commit is lost, the next transaction sees
 //!   whether it happened.
 //!

@@ -35,7 +35,7 @@ struct Stored {
     destination: StoredDestination,
     sending_locked: bool,
     rate: Decimal,
-    /// What the fee of the payee's institution costs, in smallest sending units.
+    /// The fee of the payee's institution, in smallest sending units.
     #[serde(default)]
     counterparty_fee: i64,
     #[serde(flatten)]
@@ -47,7 +47,7 @@ struct Stored {
     uma: Option<StoredUma>,
 }
 
-/// What the rate was made from.
+/// The basis of the rate.
 #[derive(Serialize, Deserialize)]
 struct StoredBasis {
     mid: Decimal,
@@ -79,7 +79,7 @@ impl StoredBasis {
     }
 }
 
-/// What a quote to a UMA address has besides; its lookup and its millisatoshi are in columns.
+/// UMA data of a quote to an address; its lookup and its millisatoshi are in columns.
 #[derive(Serialize, Deserialize)]
 struct StoredUma {
     sender: String,
@@ -134,7 +134,7 @@ fn route_name(route: &Route) -> &'static str {
     }
 }
 
-/// What a route pays over Lightning, in millisatoshi.
+/// The amount of a route over Lightning, in millisatoshi.
 fn route_msat(route: &Route) -> Option<i64> {
     match route {
         Route::Here { .. } => None,

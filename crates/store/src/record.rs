@@ -14,7 +14,7 @@ use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 /// has a `version` column besides those named here: an update states the version that it read, and
 /// must meet it.
 pub trait Record: Clone + Send + Sync + 'static {
-    /// What finds the row.
+    /// The key of the row.
     type Key: Ord + Hash + Clone + Send + Sync + Into<Value>;
     /// The table.
     const TABLE: &'static str;
@@ -45,7 +45,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     fn shape() -> &'static Shape;
 }
 
-/// What the database has under a key, as far as it was read.
+/// The row of a key as it was read, and its version.
 #[derive(Debug, Clone)]
 pub struct Found<R> {
     /// The row; `None` if the table has none with that key.
@@ -145,8 +145,7 @@ pub(crate) fn read<R: Record>(
     Ok((record, version))
 }
 
-/// Reads rows by their keys, one question for all of them. Keys without a row are found to have
-/// none.
+/// Reads rows by their keys, in one round trip. Keys without a row are found to have none.
 pub(crate) fn fetch<R: Record>(
     connection: &mut dyn Connection,
     keyring: &Keyring,

@@ -1,4 +1,4 @@
-//! What the store asks of an SQL engine, and values that go in and come out.
+//! The interface to an SQL engine: connections, statements, and the values of rows.
 //!
 //! One SQL text serves every engine. Parameters are `$1`, `$2`, … in the order in which they first
 //! appear, which SQLite and Postgres number alike. No text asks the database for time or chance,
@@ -262,8 +262,8 @@ pub const IDEMPOTENCY: &str = "idempotency";
 /// The name of the leadership lease: an engine sees by it whether a server is there.
 pub const LEADERSHIP: &str = "JOBS";
 
-/// A table as engines read and write it: by key, one row at a time where the database is in this
-/// process, many at a time where every question crosses a network.
+/// A table as engines read and write it by key. A database in this process takes one row at a time;
+/// one behind a network takes many with each round trip.
 #[derive(Debug)]
 pub struct Shape {
     /// The table.
@@ -274,7 +274,7 @@ pub struct Shape {
     pub key: usize,
     /// Whether the table has a `version` column, which an update must meet and counts up.
     pub versioned: bool,
-    /// What an upsert does with a row that is there: the text behind the key that is.
+    /// The clause of an upsert for a row that is there already: the text behind its key.
     pub merge: Option<&'static str>,
     texts: OnceLock<Texts>,
 }
@@ -375,7 +375,7 @@ pub struct Keys {
     pub keys: Vec<Value>,
 }
 
-/// What is done to rows of a table.
+/// The kind of a change to rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// They are new: all columns.
@@ -394,13 +394,13 @@ pub enum Change {
 pub struct Write {
     /// The table.
     pub shape: &'static Shape,
-    /// What is done.
+    /// The kind of the change.
     pub change: Change,
     /// The rows, no two with the same key.
     pub rows: Vec<Vec<Value>>,
 }
 
-/// The last one that wrote before a transaction.
+/// The connection that wrote last before a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastWriter {
     /// This connection: what it remembers of the database is still so.
@@ -449,7 +449,7 @@ pub trait Connection: Send {
     fn begin_read(&mut self) -> Result<(), StoreError>;
 
     /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that only the next
-    /// start can tell whether it is.
+    /// start can find out whether it is.
     fn commit(&mut self) -> Result<(), StoreError>;
 
     /// Leaves the transaction without a trace.
@@ -476,8 +476,8 @@ pub trait Connection: Send {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// What [`Connection::fetch`] does, for several tables: where that crosses a network, all are
-    /// asked at once. `each` gets the place of the table in `wanted` with each row.
+    /// Does [`Connection::fetch`] for several tables: in one round trip, where there is a network.
+    /// `each` gets the place of the table in `wanted` with each row.
     fn fetch_all(
         &mut self,
         wanted: &[Keys],
@@ -492,7 +492,7 @@ pub trait Connection: Send {
     /// Makes changes, in their order.
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError>;
 
-    /// Whether a question crosses a network, so that asking for many rows at once is worth work.
+    /// Whether a query is a network round trip, so that reading many rows at once is worth work.
     fn is_remote(&self) -> bool;
 
     /// Whether the connection was not lost since the transaction began.
@@ -507,7 +507,7 @@ pub trait Connection: Send {
     /// Checks that the engine accepts a statement without running it.
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError>;
 
-    /// What the engine itself finds wrong with the database: damaged pages and indexes, values
-    /// that a constraint refuses, references to nothing. Each line is a finding.
+    /// Faults of the database that the engine itself finds: damaged pages and indexes, values that
+    /// a constraint refuses, references to nothing. Each line is a finding.
     fn integrity(&mut self) -> Result<Vec<String>, StoreError>;
 }

@@ -35,21 +35,21 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 /// than those of some thousand accounts cost more than they save.
 const WRITER_CACHE_KIB: i64 = 8 << 10;
 
-/// What the log keeps of the disk once its pages are in the database file. It grows beyond this
-/// while somebody reads for long, such as a backup, and would stay that large.
+/// The size that the log is cut to once its pages are in the database file. It grows beyond this
+/// during a long read, such as a backup, and would stay that large.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
 
-/// How often the log of a database that is closed is tried to be emptied while somebody reads, and
-/// the pause between two tries: less in all than a server waits for its threads when it ends.
+/// How often a closing connection tries to empty the log while another one reads, and the pause
+/// between two tries. It is less in all than a server waits for its threads when it ends.
 const SETTLE_TRIES: u32 = 100;
 const SETTLE_PAUSE: Duration = Duration::from_millis(15);
 
 /// A connection to a database file.
 pub struct Sqlite {
     connection: rusqlite::Connection,
-    /// What the pragma of this name said when this connection wrote last.
+    /// The value of the pragma of this name when this connection wrote last.
     data_version: Option<i64>,
-    /// Who moves the log into the database file beside this connection, if it does not itself.
+    /// The thread that moves the log into the database file, if this connection does not.
     checkpoints: Option<Checkpoints>,
 }
 
@@ -60,7 +60,7 @@ pub enum Access {
     Write,
     /// Only read; the file must exist.
     Read,
-    /// Read and write, with nobody beside; the file must exist.
+    /// Read and write, with no other connection; the file must exist.
     Alone,
 }
 
@@ -75,7 +75,7 @@ impl Sqlite {
                 Access::Alone => OpenFlags::SQLITE_OPEN_READ_WRITE,
             };
         let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
-        // Whoever has the database open will not close it soon.
+        // A process that has the database open will not close it soon.
         let wait = if access == Access::Alone { Duration::ZERO } else { BUSY_TIMEOUT };
         connection.busy_timeout(wait).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
@@ -101,9 +101,8 @@ impl Sqlite {
         Ok(Self { connection, data_version: None, checkpoints: None })
     }
 
-    /// Opens the file for the one who writes all the time: with memory for the pages that it
-    /// changes, and the log is moved into the file by a thread of its own, so that a commit does
-    /// not wait for that.
+    /// Opens the file for the writer thread, with memory for the pages that it changes. A thread of
+    /// its own moves the log into the file, so that a commit does not wait for that.
     pub fn open_to_serve(path: &Path) -> Result<Self, StoreError> {
         let mut opened = Self::open(path, Access::Write)?;
         let kib = (-WRITER_CACHE_KIB).to_string();
@@ -163,7 +162,7 @@ impl Connection for Sqlite {
     fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.run("begin immediate")?;
         self.last_writer().or_else(|error| {
-            // Whoever was refused a transaction is not in one.
+            // A connection that was refused a transaction must not be in one.
             self.rollback()?;
             Err(error)
         })
@@ -178,7 +177,7 @@ impl Connection for Sqlite {
             // The frames could not be written, so the commit mark was not either.
             StoreError::DiskFull | StoreError::Conflict(_) => error,
             StoreError::OutcomeUnknown(_) => error,
-            // After a failed write or flush only a fresh start can tell what is on the disk
+            // After a failed write or flush only a fresh start can find out what is on the disk
             // (docs/decisions/0002).
             other => StoreError::OutcomeUnknown(other.to_string()),
         })?;
@@ -271,8 +270,8 @@ impl Connection for Sqlite {
 
     fn settle(&mut self) -> Result<(), StoreError> {
         self.checkpoints = None;
-        // SQLite keeps others from writing while it waits for readers, and a server may be at work
-        // on the same file while a command ends. So it does not wait, and is asked again.
+        // SQLite keeps others from writing while it waits for readers, and a server may write to
+        // the same file while a command ends. So it does not wait, and is tried again.
         self.connection.busy_timeout(Duration::ZERO).map_err(failure)?;
         let checkpoint = "pragma wal_checkpoint(truncate)";
         for _ in 0..SETTLE_TRIES {
@@ -283,7 +282,7 @@ impl Connection for Sqlite {
             }
             pause(SETTLE_PAUSE);
         }
-        Err(StoreError::Conflict("somebody reads from the log".to_owned()))
+        Err(StoreError::Conflict("another connection reads from the log".to_owned()))
     }
 
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError> {
@@ -358,7 +357,7 @@ fn read(value: ValueRef<'_>) -> Result<Value, StoreError> {
     match value {
         ValueRef::Null => Ok(Value::Null),
         ValueRef::Integer(value) => Ok(Value::Int(value)),
-        // Text that is not UTF-8 is no text: whoever reads the column says where it stands.
+        // Text that is not UTF-8 is no text: the reader of the column reports where it stands.
         ValueRef::Text(value) => Ok(match str::from_utf8(value) {
             Ok(text) => Value::from(text),
             Err(_) => Value::from(value),

@@ -1,9 +1,9 @@
-//! Timers: what time will do. A timer is committed with its cause and goes with its effect, so it
-//! survives a crash.
+//! Timers: jobs that are due at a time. A timer is committed with its cause and goes with its
+//! effect, so it survives a crash.
 //!
-//! Every timer is a platform's, whose clock can be ahead of the server's. It is kept by when it is
-//! due on the server's clock, so that one read by one clock finds what is due; when a platform's
-//! clock is moved on, its timers come nearer in the same transaction (docs/decisions/0013).
+//! Every timer is a platform's, whose clock can be ahead of the server's. Its due time is kept by
+//! the server's clock, so that one read by one clock finds all due timers. When a platform's clock
+//! is moved on, its timers come nearer in the same transaction (docs/decisions/0013).
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::reader::View;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 
-/// What happens when a timer is due.
+/// The job of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimerKind {
     /// A quote's time is over; the subject is the quote.
@@ -66,15 +66,15 @@ impl TimerKind {
     }
 }
 
-/// What tells a timer from every other: its subject has one of each kind.
+/// The key of a timer: its subject has one of each kind.
 pub type TimerKey = (Uuid, TimerKind);
 
-/// Something that time will do.
+/// A job that is due at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timer {
-    /// Uuid of what it is about.
+    /// The uuid of its subject.
     pub subject: Uuid,
-    /// What will happen.
+    /// The job.
     pub kind: TimerKind,
     /// The platform by whose clock it happens.
     pub platform: PlatformId,
@@ -107,7 +107,7 @@ impl Timer {
         Self { due_at: platform.ahead.on_server(due_at), attempts, ..self.clone() }
     }
 
-    /// What tells it from every other.
+    /// Its key.
     pub fn key(&self) -> TimerKey {
         (self.subject, self.kind)
     }
@@ -172,12 +172,12 @@ pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] 
     ]
 }
 
-/// What is due.
+/// The due timers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Due {
     /// The longest overdue first.
     pub timers: Vec<Timer>,
-    /// Rows that cannot be read; they hold nobody else up.
+    /// Rows that cannot be read; they hold no other timer up.
     pub unreadable: usize,
 }
 

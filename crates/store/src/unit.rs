@@ -66,7 +66,7 @@ impl Changes {
         self.removed_answers.retain(|scope| self.tables.idempotency.get(scope).is_none());
     }
 
-    /// What is published once it is committed.
+    /// Takes out the wake-ups, which are published after the commit.
     pub(crate) fn take_wake_ups(&mut self) -> WakeUps {
         WakeUps {
             approval_requests: std::mem::take(&mut self.approval_requests),
@@ -85,7 +85,7 @@ impl Changes {
         *self.nearer.entry(platform).or_default() += millis;
     }
 
-    /// Remembers what was committed.
+    /// Puts the committed changes into the cache.
     pub(crate) fn remember(self, cache: &mut Cache) {
         self.tables.remember(&mut cache.rows);
         for scope in self.removed_answers {
@@ -108,7 +108,7 @@ struct Missing {
     postings: BTreeSet<TransactionId>,
 }
 
-/// What became of a unit that was run.
+/// The outcome of a unit that was run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ran {
     /// Its changes are in the batch.
@@ -119,7 +119,7 @@ pub(crate) enum Ran {
     Waits,
 }
 
-/// What a batch left, as it is written.
+/// The changes of a batch, ready to be written.
 pub(crate) struct Prepared {
     nearer: BTreeMap<PlatformId, i64>,
     writes: Vec<Write>,
@@ -139,7 +139,7 @@ impl Prepared {
     }
 }
 
-/// What a commit wakes up.
+/// The wake-ups of a commit.
 pub(crate) struct WakeUps {
     /// Approval requests that are to be sent.
     pub(crate) approval_requests: Vec<Event>,
@@ -209,7 +209,7 @@ impl<'a> Batch<'a> {
     /// Fetches what units wait for.
     pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
         let Missing { rows, mut postings } = std::mem::take(&mut self.missing);
-        // Whoever wants a payment goes on with what it has moved.
+        // A unit that reads a payment reads its postings next.
         let payments = rows.transactions.iter().copied();
         postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
         let mut postings = Postings::of(postings);
@@ -220,7 +220,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// What all units left, ready to be written, and the same to be remembered.
+    /// The changes of all units: once ready to be written, and once for the cache.
     pub(crate) fn prepare(self) -> (Prepared, Changes) {
         let Self { keyring, cache, changes, .. } = self;
         let mut writes = changes.tables.writes(&mut cache.rows, keyring);
@@ -288,8 +288,8 @@ impl Unit<'_, '_> {
         Ok(row)
     }
 
-    /// The rows with these keys, in their order, as the units before this one left them. What is
-    /// not there yet is asked for together.
+    /// The rows with these keys, in their order, as the units before this one left them. Rows that
+    /// are not there yet are fetched together.
     pub fn get_all<R: Record>(
         &mut self,
         keys: &[R::Key],
@@ -306,8 +306,8 @@ impl Unit<'_, '_> {
         waits.map_or(Ok(rows), Err)
     }
 
-    /// Gives up for now: the unit is run again when what it needs was fetched, together with what
-    /// the other units of the batch need.
+    /// Gives up for now: the unit is run again when its rows were fetched, together with those of
+    /// the other units of the batch.
     fn wait<T>(&mut self) -> Result<T, StoreError> {
         self.waits = true;
         Err(StoreError::NotFetched)

@@ -3,8 +3,8 @@
 //! The database may be in use: [`verify`] reads on a connection of its own, in one transaction that
 //! only reads, and never repairs. It believes nothing that the rest of the store believes: rows are
 //! taken as they were found, sums are made in i128, and a row that cannot be read is a break of the
-//! predicate that reads it. It streams: what it holds grows with the number of accounts and of
-//! things under way, not with the length of the history. What must be sorted, the engine sorts.
+//! predicate that reads it. It streams: its memory grows with the number of accounts and of
+//! payments under way, not with the length of the history. The engine does the sorting.
 //!
 //! Each predicate is one line of the table below. One SQL statement decides most of them (`rules`);
 //! the others need what SQL cannot see. None is here without a damaged database in the tests.
@@ -46,8 +46,8 @@ use crate::migrate;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
 
-/// Breaks of one predicate that are named; the rest is counted. Whoever has a hundred has one
-/// cause, and a report that fills a disk helps nobody.
+/// Breaks of one predicate that are named; the rest is counted. A hundred breaks have one cause,
+/// and the report must not fill a disk.
 pub const BREAKS_NAMED_MAX: usize = 100;
 
 /// Why a predicate that opens sealed values was not checked.
@@ -108,12 +108,12 @@ predicates! {
     E2 "the id of an event is the one that its resource and number give, and no other event's",
     E3 "every event opens with the key",
     E4 "events happened when their steps did, in their order",
-    E5 "every claim, every word about an identity and the end of every import is told once",
+    E5 "every claim, every decision about an identity and the end of every import has one event",
     E6 "the events of every platform are numbered from 1 without a gap, and all are counted",
     W1 "every delivery is that of an event, and every event that was taken has one",
     W2 "what was delivered was received by its last attempt, and what is dead was not",
     W3 "no attempt went to an address that its platform may not reach",
-    E7 "every change of an internal account's balance is told, and the last word is what it is",
+    E7 "every balance change of an internal account has an event, and the last one has the balance",
     I1 "every stored answer is one that may be repeated, and opens with the key",
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
     A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
@@ -128,7 +128,7 @@ predicates! {
     S4 "whatever belongs to a platform refers only to what is the same platform's",
 }
 
-/// What was found.
+/// The result of a check: every predicate and its breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Every predicate.
@@ -147,7 +147,7 @@ impl Report {
 pub struct Check {
     /// Its short name, such as `L1`.
     pub predicate: &'static str,
-    /// What it says.
+    /// Its text, which says what must hold.
     pub what: &'static str,
     /// How many rows were looked at.
     pub rows: u64,
@@ -171,7 +171,7 @@ impl Check {
 pub struct FoundAccount {
     /// Its stored balance; `None` if there is no row.
     pub stored: Option<Counters>,
-    /// What its entries come to.
+    /// The fold of its entries.
     pub folded: Sums,
 }
 
@@ -233,7 +233,7 @@ impl Findings {
     }
 
     /// Keeps that a row cannot be read. The error's text may repeat a stored value, so only the
-    /// place is told.
+    /// place is named.
     fn unreadable(&mut self, predicate: Predicate, row: impl fmt::Display, error: &StoreError) {
         match error {
             StoreError::Corrupt { place, .. } => {
@@ -265,8 +265,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Goes one way through the data. What the engine cannot read there, M2 names, and the other
-    /// ways go on.
+    /// Runs one pass. A failure of the engine is a break of M2 and ends this pass only.
     fn tolerate(
         &mut self,
         pass: impl FnOnce(&mut Run<'a>) -> Result<(), StoreError>,
@@ -295,8 +294,8 @@ pub(crate) fn statements() -> Vec<String> {
         .collect()
 }
 
-/// Checks every predicate from one snapshot. Without a key, what is sealed stays closed and the
-/// predicates about it are skipped. An error means that the database could not be looked at.
+/// Checks every predicate from one snapshot. Without a key, sealed values stay closed and the
+/// predicates about them are skipped. An error means that the database could not be read.
 pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, StoreError> {
     let mut connection = engine.auditor()?;
     connection.begin_read()?;
@@ -305,10 +304,10 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
     report
 }
 
-/// One way through the rows of some tables.
+/// One pass over the rows of some tables.
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
-/// Every pass. Later ones ask for what earlier ones kept.
+/// Every pass. Later ones use the results of earlier ones.
 const PASSES: [Pass; 8] = [
     integrity,
     parties::read,
@@ -418,7 +417,7 @@ fn schema_is_known(run: &mut Run<'_>) -> bool {
     is_known
 }
 
-/// M1: the first start leaves what tells the key from others, before anything else.
+/// M1: the first start writes the check of the key, before anything else.
 fn was_started(run: &mut Run<'_>) -> Result<(), StoreError> {
     let was_started = engine::knows_key(run.connection)?
         || engine::meta(run.connection, engine::COPY_MARK_NAME)?.is_some();
@@ -432,7 +431,7 @@ fn was_started(run: &mut Run<'_>) -> Result<(), StoreError> {
 const COPIED_WITHOUT_LOG: &str = "a copy of the main file of a running database, without its log, \
     looks like this; use switchyard backup";
 
-/// M2: what the engine itself finds.
+/// M2: the faults that the engine itself finds.
 fn integrity(run: &mut Run<'_>) -> Result<(), StoreError> {
     let found = run.connection.integrity()?;
     run.findings.saw(Predicate::M2, 1);

@@ -46,7 +46,7 @@ use support::*;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-// What the payments of the database are, by number.
+// The payments of the database, by number.
 const DEPOSITED: u128 = 101;
 const DEPOSITED_ELSEWHERE: u128 = 102;
 const OUT_PENDING: u128 = 111;
@@ -695,7 +695,7 @@ fn rewritten(events: &[Numbered]) -> String {
     sql
 }
 
-/// A report on a copy of the sound database in which other events were told.
+/// A report on a copy of the sound database that has other events.
 fn notified_otherwise(kind: Kind, change: fn(&mut Vec<Numbered>)) -> Report {
     let mut events = sound_events();
     change(&mut events);
@@ -728,7 +728,7 @@ fn change(
     events.iter_mut().filter(|it| are(it)).for_each(change);
 }
 
-/// Tells those that `are` once more, far behind.
+/// Repeats the events that `are`, far behind.
 fn repeat(events: &mut Vec<Numbered>, are: impl Fn(&Numbered) -> bool) {
     let again: Vec<_> = events.iter().filter(|it| are(it)).cloned().collect();
     assert!(!again.is_empty(), "nothing was repeated");
@@ -753,11 +753,11 @@ fn adas_usd() -> impl Fn(&Numbered) -> bool {
     of_resource(customer_account(1, "USD").uuid())
 }
 
-/// A way to tell otherwise what happened: what it breaks, first what it is there for.
+/// A false history of events, with the predicates that it breaks. The first is the one it is for.
 type Untruth = (&'static [&'static str], fn(&mut Vec<Numbered>));
 
 const UNTRUTHS: &[Untruth] = &[
-    // A change that nobody was told, and one that did not happen.
+    // A change without an event, and an event about a change that did not happen.
     (&["E1", "E6"], |events| leave_out(events, of(OUT_SETTLED), &[2])),
     (&["E1", "E6"], |events| leave_out(events, of(OUT_FAILED), &[1, 2, 3, 4])),
     (&["E1", "E2", "W1"], |events| change(events, of(OUT_PENDING), about_nothing)),
@@ -771,9 +771,9 @@ const UNTRUTHS: &[Untruth] = &[
     (&["E2", "E7", "E6"], |events| repeat(events, adas_usd())),
     // An event at another time than its step.
     (&["E4", "W1"], |events| change(events, of(OUT_PENDING), later)),
-    // An import whose end nobody was told of.
+    // An import whose end has no event.
     (&["E5", "E6"], |events| leave_out(events, of(IMPORTED), &[1])),
-    // A decision about an identity that nobody was told of.
+    // A decision about an identity that has no event.
     (&["E5", "E6"], |events| {
         leave_out(events, of_resource(customer_id(REFUSED).uuid()), &[2]);
     }),
@@ -781,14 +781,14 @@ const UNTRUTHS: &[Untruth] = &[
         let are = of_resource(customer_id(REFUSED).uuid());
         change(events, |it| are(it) && it.event.number == 1, later);
     }),
-    // A claim that nobody was told of, and an event without one.
+    // A claim without an event, and an event without a claim.
     (&["E5", "E6"], |events| {
         leave_out(events, of_resource(invitation(CLAIMED_INVITATION).id().uuid()), &[1]);
     }),
     (&["E5", "E2"], |events| {
         change(events, of_resource(invitation(CLAIMED_INVITATION).id().uuid()), about_nothing);
     }),
-    // A balance of which nothing is known, and one of which another was told.
+    // A balance without events, and one whose events are about another resource.
     (&["E7", "E6"], |events| leave_out(events, adas_usd(), &[1, 2, 3, 4, 5, 6, 7, 8, 9])),
     (&["E7", "E2"], |events| change(events, adas_usd(), about_nothing)),
     (&["S4", "E6"], |events| change(events, adas_usd(), to_another)),
@@ -921,12 +921,12 @@ const CORRUPTERS: &[Corrupter] = &[
         "update ledger_accounts set debits_posted = debits_posted - 1000000000, \
          credits_posted = credits_posted - 1000000000 where account = $rail_usd",
     ),
-    // What are no entries.
+    // Bytes that are no entries.
     corrupter(
         &["L6", "L1"],
         "update postings set entries = x'02' where transaction_id = $out_failed and number = 1",
     ),
-    // Entries on an account in a currency that nobody knows.
+    // Entries on an account in an unknown currency.
     corrupter(
         &["L6", "L1"],
         "update postings set entries = $unknown where transaction_id = $out_failed and number = 1",
@@ -959,7 +959,7 @@ const CORRUPTERS: &[Corrupter] = &[
         &["L7", "H2", "H3"],
         "update postings set resolves = 9 where transaction_id = $out_failed and number = 2",
     ),
-    // A movement that nobody knows.
+    // An unknown movement.
     corrupter(
         &["L7", "H2", "H3"],
         "update postings set movement = 'THEFT' where transaction_id = $out_failed and number = 2",
@@ -1064,7 +1064,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A failure without a reason, and for an unknown one.
     corrupter(&["T5"], "update transactions set failure_reason = null where id = $out_failed"),
     corrupter(&["T5"], "update transactions set failure_reason = 'LUNCH' where id = $out_failed"),
-    // A transaction that a bank statement cannot tell from another.
+    // Two transactions with the same reference on a bank statement.
     corrupter(
         &["T6", "E1", "S2", "T10", "H3"],
         "create temporary table twin as select * from transactions where id = $out_pending; \
@@ -1082,7 +1082,7 @@ const CORRUPTERS: &[Corrupter] = &[
         "update postings set phase = 'RESOLVED_POSTED' \
          where transaction_id = $out_failed and number = 2",
     ),
-    // A payment that was refunded to nobody.
+    // A refund without a posting.
     corrupter(
         &["T8", "L3"],
         "delete from postings where transaction_id = $mismatched and number = 2",
@@ -1098,7 +1098,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["T10"], "delete from timers where subject = $under_way"),
     corrupter(&["T10"], "delete from timers where subject = $open_quote"),
     corrupter(&["T10"], "update timers set kind = 'NEVER' where subject = $open_quote"),
-    // What came back is not what says so.
+    // Returns that are booked as another movement.
     corrupter(
         &["T8", "T9", "L10"],
         "update postings set movement = 'FUNDING' where transaction_id = $funded_back \
@@ -1109,7 +1109,7 @@ const CORRUPTERS: &[Corrupter] = &[
         "update postings set movement = 'RECEIPT' where transaction_id = $came_back \
          and movement = 'RETURN'",
     ),
-    // A timer is due by another platform's clock than its payment's, or by nobody's.
+    // A timer by the clock of another platform than its payment's, or of no platform.
     corrupter(
         &["S4"],
         "update timers set platform = $second_platform where subject = $out_pending",
@@ -1133,7 +1133,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // Events that were not counted.
     corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
     corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
-    // An event that nobody delivers, and a delivery of none.
+    // An event without a delivery, and a delivery without an event.
     corrupter(&["W1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),
     // A delivery of another event than it says, and one of an event that is not there.
@@ -1150,15 +1150,15 @@ const CORRUPTERS: &[Corrupter] = &[
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
-    // A payee who is paid by nobody, a payer who pays nobody, and money that stays between them.
+    // A payee without a payer, a payer without a payee, and money that stays between them.
     corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
     corrupter(
         &["U1"],
         "update transactions set receiving_minor = receiving_minor + 1 where id = $uma_waits_in",
     ),
     corrupter(&["U1", "T7", "L3"], "delete from postings where transaction_id = $uma_here_in"),
-    // A deposit that was not made, one of another amount than was received, one of which nothing is
-    // set aside, one that nobody asks about, and one that came back to no UMA address.
+    // A deposit that was not made, one of another amount than was received, and one without money
+    // set aside. Also one without a timer, and one that came back to no UMA address.
     corrupter(
         &["T7"],
         "update postings set movement = 'TRANSFER_OUT' \
@@ -1179,13 +1179,13 @@ const CORRUPTERS: &[Corrupter] = &[
         "update transactions set history = unhex(hex(history) || \
          hex(substr(history, length(history) - 8))) where id = $deposited",
     ),
-    // A deposit into somebody else's account.
+    // A deposit into another customer's account.
     corrupter(
         &["S4"],
         "update transactions set destination_account = $account_of_another \
          where id = $uma_deposited",
     ),
-    // A decision that nothing will ever ask for.
+    // An approval request without a timer.
     corrupter(&["T10", "A1"], "delete from timers where subject = $uma_waits_in"),
     // Another amount left over Lightning than the invoice asks for.
     corrupter(
@@ -1197,7 +1197,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["B1"], "update quotes set lookup = $nothing where transaction_id = $uma_out"),
     corrupter(&["B1"], "update lookups set expires_at = 0 where id = $uma_lookup"),
     corrupter(&["B1", "S4"], "update lookups set sender = $elsewhere where id = $uma_lookup"),
-    // Deposits that go to somebody else's account.
+    // Deposits that go to another customer's account.
     corrupter(
         &["C1"],
         "update customers set default_uma_deposit_account = $account_of_another where id = $ada",
@@ -1245,15 +1245,15 @@ const CORRUPTERS: &[Corrupter] = &[
         &["S4", "C4"],
         "update identity_checks set customer = $elsewhere where id = $open_check",
     ),
-    // An invitation of somebody else's customer.
+    // An invitation of another platform's customer.
     corrupter(&["S4"], "update invitations set inviter = $elsewhere where id = $open_invitation"),
     // A payment that another address of its platform's lists as its own.
     corrupter(
         &["S2"],
         "update transactions set own_address = source_account where id = $uma_here_in",
     ),
-    // Payments about which nobody was asked; questions about nothing, decided otherwise, and
-    // another's to answer.
+    // Payments without an approval; approvals of no payment, of another decision, and of another
+    // platform.
     corrupter(&["A1"], "delete from approvals where transaction_id = $uma_waits_in"),
     corrupter(
         &["A1", "S2"],
@@ -1275,7 +1275,7 @@ const CORRUPTERS: &[Corrupter] = &[
         &["S4"],
         "update approvals set platform = $second_platform where transaction_id = $uma_waits_in",
     ),
-    // A balance of which a platform was told otherwise.
+    // A balance that differs from its last event.
     corrupter(
         &["E7"],
         "update ledger_accounts set notified_minor = notified_minor + 1 where account = $ada_usd",
@@ -1290,7 +1290,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["S2"], "update quotes set sealed = zeroblob(64) where transaction_id = $expired"),
     corrupter(&["S2"], "update external_accounts set sealed = zeroblob(64)"),
     corrupter(&["S2"], "update lookups set sealed = zeroblob(64)"),
-    // An account of nobody, and one of another platform's customer.
+    // A fingerprint without an account, and an account of another platform's customer.
     corrupter(&["S4"], "update external_account_fingerprints set external_account = $nothing"),
     corrupter(
         &["S4"],

@@ -396,8 +396,8 @@ const FROZEN_ON: Duration = Duration::from_secs(9);
 /// A request that is turned away costs nothing but processor time.
 const REFUSED_WITHIN: Duration = Duration::from_millis(100);
 
-/// Shorter than any deadline: one that takes longer has waited for the database.
-const NOBODY_WAITS: Duration = Duration::from_secs(1);
+/// Shorter than any deadline: a request that takes longer has waited for the database.
+const REFUSED_WITHIN_MAX: Duration = Duration::from_secs(1);
 
 /// Requests that come before it is noticed that the database is frozen.
 const EARLY: usize = 20;
@@ -459,15 +459,15 @@ async fn a_frozen_database_is_noticed_and_requests_are_refused_quickly() -> Resu
         refusals.len()
     );
     assert!(p99 < REFUSED_WITHIN, "99 of 100 refusals take up to {p99:?}");
-    assert!(last < NOBODY_WAITS, "a request was turned away after {last:?}");
+    assert!(last < REFUSED_WITHIN_MAX, "a request was turned away after {last:?}");
     Ok(())
 }
 
-/// What `docs/postgresql.md` promises, and some: a client of ours has not given up by then.
+/// The bound of `docs/postgresql.md` and a margin: a client of ours has not given up by then.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_cannot_be_looked_for_keeps_nobody_waiting() -> Result<()> {
+async fn a_commit_that_cannot_be_looked_for_keeps_no_client_waiting() -> Result<()> {
     let database = Database::fresh();
     let proxy = Proxy::start(database.server())?;
     let site = Site::open(&proxy.server().url_of(database.name())).await?;

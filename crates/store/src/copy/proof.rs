@@ -14,7 +14,7 @@ use crate::keyring::Keyring;
 use crate::sql::{Connection, Shape, Value};
 use crate::verify::{self, FoundAccount, Ledger, Report};
 
-/// What a table holds.
+/// The contents of a table, as a count and a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
     /// How many rows.
@@ -36,9 +36,9 @@ impl Contents {
 pub struct TableProof {
     /// The table.
     pub table: &'static str,
-    /// What the source holds.
+    /// Its contents in the source.
     pub source: Contents,
-    /// What the target holds.
+    /// Its contents in the target.
     pub target: Contents,
 }
 
@@ -54,9 +54,9 @@ impl TableProof {
 pub struct AccountProof {
     /// The account.
     pub account: AccountKey,
-    /// What the source says of it.
+    /// Its balance and entries in the source.
     pub source: FoundAccount,
-    /// What the target says of it.
+    /// Its balance and entries in the target.
     pub target: FoundAccount,
 }
 
@@ -67,7 +67,7 @@ impl AccountProof {
     }
 }
 
-/// What was found when both sides were read again.
+/// The comparison of both sides, which were read again for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
     /// Every table.
@@ -100,9 +100,10 @@ impl Proof {
     }
 }
 
-/// Reads both sides again, each from one snapshot, and leaves the source in its: until it ends,
-/// nobody changes what was proven. `ledger` is the source's when the copy began: if
-/// its tables are still the same, so is that.
+/// Reads both sides again, each from one snapshot. The source's transaction stays open, so no
+/// process changes the source until the copy is finished.
+///
+/// `ledger` is the source's from when the copy began. It is still right if the tables are the same.
 pub(super) fn prove(
     source: &mut dyn Connection,
     target: &mut dyn Connection,

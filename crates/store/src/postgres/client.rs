@@ -31,8 +31,8 @@ use crate::error::StoreError;
 /// but for lists with rare filters.
 const STATEMENTS_KEPT: usize = 256;
 
-/// How much longer we wait than the server lets a statement run: a slow statement is told from a
-/// silent server.
+/// How much longer we wait than the server lets a statement run, so that a slow statement is not
+/// mistaken for a silent server.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// Rows that are taken off the wire before they are handed on.

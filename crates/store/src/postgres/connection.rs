@@ -343,7 +343,7 @@ impl Connection for Postgres {
 
     fn integrity(&mut self) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        for (sql, what) in soundness::QUESTIONS {
+        for (sql, what) in soundness::CHECKS {
             found.extend(self.names(sql)?.into_iter().map(|name| format!("{name} {what}")));
         }
         for index in self.names(soundness::INDEXES)? {

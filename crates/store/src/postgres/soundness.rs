@@ -1,7 +1,7 @@
-//! The soundness of PostgreSQL's own files, as it can tell without reading all of them.
+//! The soundness of PostgreSQL's own files, as far as it is known without reading all of them.
 
-/// Statements that name what is not as it should be, each with what is wrong with it.
-pub(super) const QUESTIONS: [(&str, &str); 3] = [
+/// Queries for damaged objects, each with the fault of those that it finds.
+pub(super) const CHECKS: [(&str, &str); 3] = [
     (
         "select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid \
          where c.relnamespace = current_schema()::regnamespace \

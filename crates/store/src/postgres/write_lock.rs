@@ -67,7 +67,7 @@ impl Epochs {
     }
 }
 
-/// A number that tells a connection that writes from every other, on every server and for all time.
+/// A number that identifies a write connection, on every server and for all time.
 pub(super) fn new_node() -> Result<i64, StoreError> {
     #[expect(clippy::disallowed_methods, reason = "it is a name, and nothing is decided by it")]
     let random = getrandom::u64()

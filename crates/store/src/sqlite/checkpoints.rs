@@ -85,8 +85,8 @@ impl Checkpoints {
         })
     }
 
-    /// Does what a commit makes due. A failure is one of the disk, of which the next commit or
-    /// flush tells; nothing is lost by leaving the log as it is.
+    /// Moves a long log after a commit, or wakes the thread for it. The next commit or flush
+    /// reports a failure of the disk; nothing is lost by leaving the log as it is.
     pub(super) fn committed(&self, connection: &rusqlite::Connection) {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let done = if log.pages >= self.waits_at.get() {

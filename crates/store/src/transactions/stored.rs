@@ -135,7 +135,7 @@ pub(crate) fn read_facts(stored: StoredFacts) -> Option<Facts> {
     stored.into_iter().map(known).collect()
 }
 
-/// What a payment between UMA addresses has besides; how it is settled is in columns.
+/// UMA data of a payment between addresses; its settlement is in columns.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredUma {
     pub(super) sender: String,

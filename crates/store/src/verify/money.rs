@@ -34,7 +34,7 @@ const ACCOUNT_COLUMNS: &[&str] = &[
     "credits_posted",
 ];
 
-/// What the whole history comes to.
+/// The fold of the whole history.
 #[derive(Default)]
 pub(super) struct Books {
     audit: Audit<String>,
@@ -42,7 +42,7 @@ pub(super) struct Books {
     touched: BTreeSet<AccountKey>,
     /// Fees of each platform and currency: as credited, and as completed quotes have them.
     fees: BTreeMap<(Uuid, Currency), (i128, i128)>,
-    /// Every account with its stored balance and what its entries come to.
+    /// Every account with its stored balance and the fold of its entries.
     pub(super) ledger: Ledger,
 }
 
@@ -157,7 +157,7 @@ fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
         RowPhase::Posted => audit.posted(name(posting.number), entries),
         RowPhase::Resolves(number, resolution) => {
             run.findings.saw(Predicate::H1, 1);
-            // One that refers to nothing is L7's to name.
+            // L7 reports a posting that refers to nothing.
             if resolves_a_pending_one(payment, posting) {
                 audit.resolved(name(number), resolution);
             }
@@ -168,13 +168,13 @@ fn audit(run: &mut Run<'_>, payment: &Payment, posting: &RawPosting) {
 /// Adds to L10 what a payment earned, and what it should have.
 fn fees(run: &mut Run<'_>, payment: &Payment) {
     let fees = &mut run.books.fees;
-    // What a deposit takes comes back with the deposit.
+    // The fees of a deposit come back with the deposit.
     let is_deposit = has(payment, &[Movement::Payout]);
     // A receipt takes fees without a quote, so only what quotes exchange is compared.
     for posting in payment.posted() {
         let earns = match posting.movement {
             Movement::Exchange => Side::Credit,
-            // What came back took its fees with it.
+            // A return gives the fees back too.
             Movement::Return if !is_deposit => Side::Debit,
             Movement::Deposit
             | Movement::TransferOut
@@ -310,7 +310,7 @@ fn moved_what_it_says(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
         return received_what_it_says(run, payment, transaction);
     }
     let name = payment.name();
-    // What came back later does not unmake what was delivered.
+    // A later return does not undo the delivery.
     let made = || payment.posted().filter(|posting| posting.movement != Movement::Return);
     let platform = PlatformId::from_uuid(transaction.platform);
     let source = transaction.source_account.and_then(|account| run.parties.internal(account));
@@ -431,7 +431,7 @@ fn took_nothing(run: &mut Run<'_>, payment: &Payment, transaction: &RawTransacti
         transaction.source_account.and_then(|account| run.parties.internal(account))
     {
         let left = net(payment, |account| *account == AccountKey::Internal(source));
-        // What came back for an owner who was deleted in the meantime went to the platform.
+        // Money that came back for an owner who was deleted in the meantime went to the platform.
         let platform = Owner::Platform(PlatformId::from_uuid(transaction.platform));
         let kept = transaction.sending_currency.map_or(0, |currency| {
             let platforms = InternalAccountId::of(platform, currency);

@@ -1,5 +1,5 @@
-//! Owners and their accounts, for the passes that ask what belongs to whom: one small entry for
-//! each platform, customer and external account. And that every row of a table can be read.
+//! Owners and their accounts: one small entry for each platform, customer and external account.
+//! Later passes look up owners there. [`read_all`] checks that every row of a table can be read.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) fn statements() -> impl Iterator<Item = String> {
     [PLATFORMS, CUSTOMERS, EXTERNAL_ACCOUNTS].map(str::to_owned).into_iter()
 }
 
-/// Who owns what.
+/// Owners and their accounts.
 #[derive(Default)]
 pub(super) struct Parties {
     /// Whether the money of each platform is real.

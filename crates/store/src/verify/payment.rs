@@ -133,7 +133,7 @@ impl Payment {
         format!("Transaction:{}", self.id)
     }
 
-    /// What became of a pending posting.
+    /// The resolution of a pending posting.
     pub(super) fn resolution(&self, number: u32) -> Option<Resolution> {
         self.postings.iter().find_map(|posting| match posting.phase {
             RowPhase::Resolves(resolved, resolution) if resolved == number => Some(resolution),

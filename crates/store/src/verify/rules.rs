@@ -1,7 +1,7 @@
 //! Predicates that one SQL statement decides: it selects the uuid of every row that breaks one.
 //!
-//! Both engines run the same text. What a statement cannot say, because it needs an opened value, a
-//! decoded history or the arithmetic of the ledger, is in the other modules.
+//! Both engines run the same text. Predicates that need an opened value, a decoded history or the
+//! arithmetic of the ledger are in the other modules.
 
 use std::collections::BTreeSet;
 

@@ -65,7 +65,7 @@ pub(super) fn check(run: &mut Run<'_>, payment: &Payment) {
     belongs_together(run, payment, transaction);
 }
 
-/// What T1 and T2 ask of the steps of either machine.
+/// The rules of a state machine that T1 and T2 check.
 struct Machine<'a, S> {
     first: &'a [S],
     all: &'a [S],
@@ -249,7 +249,7 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
         (true, false) if is_received(transaction) => {
             waits == usize::from(transaction.status == Status::Processing)
         }
-        // What comes from elsewhere may not have been announced by its rail yet.
+        // The rail may not have announced money from outside yet.
         (true, false) => waits <= 1,
         (false, _) => waits == 0,
     };
@@ -307,8 +307,8 @@ fn belongs_together(run: &mut Run<'_>, payment: &Payment, transaction: &RawTrans
     }
 }
 
-/// S2 of the rows of one payment. What opens is read as the rest of the program does, unless
-/// another predicate has said already why that cannot work.
+/// S2 of the rows of one payment. Each opened row is read as the rest of the program does, unless
+/// another predicate has named its fault already.
 pub(super) fn check_contents(run: &mut Run<'_>, payment: &Payment, is_sound: bool) {
     let Run { findings, keyring: Some(keyring), .. } = run else { return };
     let mut contents = Contents { findings, keyring, is_sound };

@@ -48,7 +48,7 @@ impl Tamper for Gate {
         }
         let _ = self.arrived.send(());
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        // Whoever holds the gate may have gone, which opens it.
+        // The test that holds the gate may have ended, which opens it.
         outcome.unwrap_or(Ok(()))?;
         match self.holds {
             Moment::Before => inner.commit(),

@@ -93,7 +93,7 @@ pub async fn a_payment_is_never_older_than_what_was_answered<P: Provider>() {
 }
 
 pub async fn a_full_queue_says_so<P: Provider>() {
-    // What may wait while one is worked on, as `commit::queue` has it.
+    // The units that may wait while one runs, as in `commit::queue`.
     const QUEUE_MAX: usize = 4_096;
     let opened = open::<P>();
     let held = hold(&opened).await;

@@ -296,7 +296,7 @@ pub async fn every_filter_of_transactions<P: Provider>() {
         // Another platform was paid from this address, and this one was not.
         (TransactionFilter { source_account: Some(Named::Address(peer())), ..none() }, vec![]),
         (TransactionFilter { destination_account: own(), ..none() }, vec![]),
-        (TransactionFilter { either_account: address("$nobody@b.c"), ..none() }, vec![]),
+        (TransactionFilter { either_account: address("$unpaid@b.c"), ..none() }, vec![]),
         (TransactionFilter { status: Some(transaction::Status::Rejected), ..none() }, vec![4]),
         (TransactionFilter { destination_account: bank(), status: pending, ..none() }, vec![3]),
         (TransactionFilter { source_account: dollars(), status: pending, ..none() }, vec![3]),
@@ -338,7 +338,7 @@ struct Plan {
     kind: u8,
     customer: u128,
     account: u128,
-    /// What happens to it, each as its place among all events, and how many of these.
+    /// The events of the payment, each as its place among all events, and how many of these.
     events: [usize; ROUNDS],
     count: usize,
 }
@@ -490,7 +490,7 @@ pub async fn lists_of_payments_are_those_of_a_model<P: Provider>() {
         move |unit: &mut Unit<'_, '_>| begun.iter().try_for_each(|it| begin(unit, it.clone()));
     opened.write(begin_all).await;
     for round in 0..ROUNDS {
-        // What cannot happen to a payment as it is does not.
+        // Events that the payment's state does not allow are left out.
         let mut steps = Vec::new();
         for (number, (transaction, plan)) in (1..).zip(model.iter_mut().zip(&plans)) {
             let event = transaction::Event::ALL[plan.events[round]].clone();

@@ -1,4 +1,4 @@
-//! What every engine must do: one suite, run on each.
+//! The contract of an engine: one suite, run on each.
 //!
 //! A test is a function over a [`Provider`] and says nothing about the engine behind it. Another
 //! engine is another provider and one line at the end of this file.
@@ -143,7 +143,7 @@ impl Provider for Postgres {
             part[..digits].parse().unwrap()
         });
         let unknown = vec!["null"; parameters.max().unwrap_or(0)].join(", ");
-        // What is slow with many rows is not taken for a table without any either.
+        // Without these settings, the planner would scan and sort a table that has no rows.
         let plan = format!(
             "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
              set enable_bitmapscan = off; set enable_sort = off; prepare statement as {sql}; \
@@ -247,7 +247,7 @@ macro_rules! suite {
                     lists_read_one_run_of_an_index_each;
                 records: every_record_comes_back_as_it_was_written
                     changed_records_come_back_as_they_were_changed
-                    a_key_that_nobody_remembers_has_its_answer
+                    a_key_that_is_not_cached_has_its_answer
                     answers_come_back
                     outdated_answers_are_removed
                     what_was_never_written_is_not_there;

@@ -76,7 +76,7 @@ fn invited(unit: &mut Unit<'_, '_>) {
     parts.into_iter().for_each(|part| unit.put(part));
 }
 
-/// What became of an event on its way.
+/// A delivery with a failed attempt.
 fn delivered(unit: &mut Unit<'_, '_>) -> Result {
     let event = event(&deposit(1_001, 1, 1, 100, "USD"));
     let delivery = Delivery::pending(Draft::new(&event, 1, Plan::Retried), at(9_000));
@@ -213,7 +213,7 @@ pub async fn everything_moves_there_and_back<P: Provider>() {
     assert_eq!(digests(&out), digests(&home));
     assert_eq!(out.accounts, home.accounts);
 
-    // What arrived is served, and goes on from where it was.
+    // The moved database is served, and payments under way go on.
     let opened = open_again(there);
     opened
         .write(|unit| {
@@ -237,7 +237,7 @@ pub async fn a_copy_goes_on_from_every_place_where_it_was_interrupted<P: Provide
         assert!(refused.contains("a copy into this database is not finished"), "{refused}");
         let refused = verify(&*to, Some(&keyring())).err().map(text_of).unwrap();
         assert!(refused.contains("a copy into this database is not finished"), "{refused}");
-        // Nobody makes a new key for it.
+        // No start makes a new key for it.
         assert!(to.holds_data().unwrap());
         before = done + 1;
     }
@@ -358,7 +358,7 @@ pub async fn a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_opens_a_file_that_is_being_moved() {
+async fn no_server_opens_a_file_that_is_being_moved() {
     let (source, target) = (filled().await, Sqlite::new());
     let mut refused = None;
     copy(&*source.engine(), &*target.engine(), &keyring(), &mut |step| {

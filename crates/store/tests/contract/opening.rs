@@ -117,7 +117,7 @@ pub async fn the_address_of_a_server_counts_for_no_other<P: Provider>() {
     assert_eq!(*jobs, Lease { address: None, ..lease(LeaseName::Jobs, 2) });
 }
 
-/// Whoever copies a database after a clean stop has all of it.
+/// A copy of the main part after a clean stop is complete.
 pub async fn a_closed_database_is_complete_in_its_main_part<P: Provider>() {
     let provider = filled::<P>().await.close();
     provider.lose_side_files();
@@ -135,7 +135,7 @@ pub async fn sealed_columns_show_no_plain_text<P: Provider>() {
     let open = opened.provider.bytes();
     let closed = opened.close().bytes();
     for bytes in [open, closed] {
-        // What is plain shows that the bytes were looked at.
+        // Plain values that are found show that the search works.
         assert!(holds(&bytes, "user-1") && holds(&bytes, uma_address(1).as_str()));
         for text in [CANARY, ACCOUNT_NUMBER, "DE89370400440532013000", "1990-05-17", "10115"] {
             assert!(!holds(&bytes, text), "{text}");

@@ -249,7 +249,7 @@ pub fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
     Ok(())
 }
 
-/// What is in an envelope.
+/// The content of an envelope.
 pub fn said_in(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}")).unwrap()
 }
@@ -293,9 +293,9 @@ pub async fn answers_come_back<P: Provider>() {
     }
 }
 
-/// Units that find keys answered of which the lane knows nothing: they do nothing again, whatever
-/// they would have done, and those beside them are none the worse for it.
-pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
+/// Units whose keys were answered before the start, so that no cache has the answers. They change
+/// nothing again, and the other units of their batch commit.
+pub async fn a_key_that_is_not_cached_has_its_answer<P: Provider>() {
     const ANSWERS: u8 = 4;
     let answer_of = |number: u8| {
         let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
@@ -307,13 +307,13 @@ pub async fn a_key_that_nobody_remembers_has_its_answer<P: Provider>() {
     }
     for repeated in 1..=ANSWERS {
         opened = opened.reopen();
-        // The first batch after a start finds out whether somebody else has written.
+        // The first batch after a start finds out whether another process has written.
         let new_platform = move |unit: &mut Unit<'_, '_>| {
             unit.put(platform((1 + repeated).into()));
             Ok(())
         };
         opened.write(new_platform).await;
-        // One that would leave nothing has nothing that the database could refuse.
+        // A unit without changes has nothing that the database could refuse.
         let other = repeated % ANSWERS + 1;
         let looks = move |unit: &mut Unit<'_, '_>| {
             let answer = unit.answer(&[other; 16], at(0))?.map(|(_, body)| body);

@@ -53,7 +53,7 @@ pub async fn lists_read_one_run_of_an_index_each<P: Provider>() {
         for (number, step) in steps.iter().enumerate() {
             let words = step.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let Some(index) = { words }.find(|word| of_lists.contains(word)) else { continue };
-            // SQLite tells the range in the step itself, PostgreSQL in the next line.
+            // SQLite names the range in the step itself, PostgreSQL in the next line.
             let next = steps.get(number + 1).copied().unwrap_or_default();
             let is_range = step.contains("AND id>? AND id<?)") || next.contains("AND (id >= $");
             let is_sorted = next.contains("TEMP B-TREE") || plan.contains("->  Sort");

@@ -12,7 +12,7 @@ use store::{Store, Threads};
 use crate::Provider;
 use crate::support::keyring;
 
-/// What is done instead of reading, writing and committing.
+/// A replacement for reading, writing and committing.
 pub trait Tamper: Send + Sync + 'static {
     /// Takes the write lock.
     fn begin(&self, inner: &mut dyn Connection) -> Result<LastWriter, StoreError> {

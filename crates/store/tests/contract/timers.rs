@@ -49,7 +49,7 @@ pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
         })
         .await;
     assert_eq!(due(&opened, at(99), 10).await, std::slice::from_ref(&other));
-    // What is set and cleared in one unit was never there.
+    // A timer that is set and cleared in one unit is never written.
     opened
         .write(move |unit| {
             unit.set_timer(timer(uuid(2), TimerKind::AskRail, at(1), at(0)));

@@ -153,7 +153,7 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     assert_eq!(there, [false, true, true]);
 }
 
-/// Somebody else changes every row just before it is updated.
+/// Another writer changes every row just before it is updated.
 struct Crowd;
 
 impl Tamper for Crowd {

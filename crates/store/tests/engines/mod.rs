@@ -142,8 +142,8 @@ pub fn damage(path: &Path, sql: &str) {
     assert!(connection.total_changes() > before || sql.is_empty(), "nothing was damaged: {sql}");
 }
 
-/// A database that looks damaged to whoever reads all of it: the damage is done in the transaction
-/// that it is read in, and goes with it.
+/// A database that looks damaged to `verify`. The damage is done in the transaction that reads it,
+/// and is rolled back with that.
 struct Damaged {
     engine: PostgresServer,
     sql: String,

@@ -16,7 +16,7 @@ use crate::{Served, paid_in_the_end};
 /// Longer than the pause between two probes of a database that is away.
 const ASKED_ON: Duration = Duration::from_secs(1);
 
-/// Whoever waits for longer has waited for the database.
+/// A request that takes longer has waited for the database.
 const AT_ONCE: Duration = Duration::from_millis(900);
 
 #[expect(clippy::disallowed_methods, reason = "how long it takes is what is asked")]
@@ -40,7 +40,7 @@ async fn turned_away_at_once(served: &Served) {
     }
 }
 
-/// Freezes a server. Who misses it first waits for a deadline; from then on nobody waits.
+/// Freezes a server. The first caller waits for a deadline; from then on, no caller waits.
 async fn hang_and_come_back(miss: impl AsyncFnOnce(&Served) -> Result) {
     let cluster = Cluster::start().unwrap();
     let served = Served::open(&cluster.server().url_of("postgres"));
@@ -76,7 +76,7 @@ async fn a_server_that_hangs_while_rows_are_read_is_not_taken_for_found() {
     hang_and_come_back(read).await;
 }
 
-/// Requests read rows before they write anything, so the writer may hear nothing of it.
+/// Requests read rows before they write anything, so the writer may not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_at_a_point_read_is_given_up_by_all() {
     let look =
@@ -102,7 +102,7 @@ async fn a_server_that_was_restarted_is_used_again_without_a_word() {
     for (number, shutdown) in [(1, Shutdown::Fast), (2, Shutdown::Immediate)] {
         served.pay(number).await.unwrap();
         cluster.restart(shutdown).unwrap();
-        // Sessions that ended while nobody looked are no reason to refuse anybody.
+        // Sessions that ended unnoticed are no reason to refuse a request.
         served.assert_paid(1..number + 1).await;
         served.store.get::<Lease>(LeaseName::Jobs).await.unwrap();
     }
@@ -136,8 +136,8 @@ async fn nothing_is_lost_when_a_standby_takes_over() {
     drop(primary);
 }
 
-/// A standby that is away keeps commits waiting. Whoever cuts them short, by ending the session or
-/// only the wait, must not be taken at their word.
+/// A standby that is away keeps commits waiting. An operator may end the session or only the wait:
+/// the commit must not be acknowledged then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_no_standby_has_is_not_acknowledged() {
     for cut in ["pg_terminate_backend", "pg_cancel_backend"] {
@@ -145,7 +145,7 @@ async fn a_commit_that_no_standby_has_is_not_acknowledged() {
     }
 }
 
-/// Cuts short the wait of a commit for a standby, and waits until somebody waits again.
+/// Cuts short the wait of a commit for a standby, and waits until a commit waits again.
 fn cut_wait_short(server: &Server, cut: &str, is_acknowledged: &AtomicBool) {
     let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
     let end =

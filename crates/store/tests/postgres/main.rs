@@ -1,5 +1,4 @@
-//! What PostgreSQL does that a file does not: it is shared, it goes away, and it is set up by
-//! somebody else.
+//! Cases that PostgreSQL has and a file has not: it is shared, it goes away, and others set it up.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -21,7 +20,7 @@ use store::{Store, Threads};
 
 use self::support::*;
 
-/// What one payment brings to the account of all.
+/// The amount of each payment into the common account.
 const PAID: i64 = 10;
 
 /// A server of ours on a database that others may use too.
@@ -55,7 +54,7 @@ impl Served {
         write.await.unwrap();
     }
 
-    /// Pays into the account of all, as the payment with this number.
+    /// Pays into the common account, as the payment with this number.
     async fn pay(&self, number: u128) -> Result {
         let write = self.store.write(move |unit| {
             begin(unit, deposit(number, 1, 1, PAID, "USD"))?;
@@ -91,8 +90,8 @@ impl Served {
     }
 }
 
-/// Tries until it is done, as a client does that is told to come back. What is refused while the
-/// database is away is refused at once, so many tries fit into the seconds that it may take.
+/// Tries until it is done, as a client does that gets `Retry-After`. Refusals are immediate while
+/// the database is away, so many tries fit into the seconds that it may take.
 async fn paid_in_the_end(served: &Served, number: u128) {
     const TRIES_MAX: u32 = 1_000_000;
     for _ in 0..TRIES_MAX {

@@ -60,10 +60,10 @@ fn note(setting: &str) -> String {
     )
 }
 
-/// What was kept.
+/// Reads the settings that were noted.
 const NOTED: &str = "select distinct value from noted";
 
-/// What a setting is in the session that writes of a store on a new database.
+/// The value of a setting in the write session of a store on a new database.
 async fn noted(database: &Database, url: &str, setting: &str) -> String {
     Served::open(url).close();
     database.query(&note(setting)).unwrap();
@@ -153,7 +153,7 @@ async fn a_start_that_waits_in_vain_for_a_locked_table_says_why() {
     session.batch_execute("rollback").await.unwrap();
 }
 
-/// Who gets in, and how.
+/// Which users may connect, and how.
 const RULES: &str = "hostssl all guest 127.0.0.1/32 scram-sha-256\n\
     hostssl all all 127.0.0.1/32 trust\n";
 
@@ -179,7 +179,7 @@ impl Issued {
         Self { roots, certificate, key: key.serialize_pem() }
     }
 
-    /// A server with this certificate that lets nobody in who does not encrypt.
+    /// A server with this certificate that refuses sessions without encryption.
     fn serve(&self) -> Cluster {
         let files = [
             ("server.crt", self.certificate.as_str()),
@@ -228,7 +228,7 @@ fn a_wrong_password_is_refused_and_not_repeated() {
     cluster.server().query("create role guest login superuser password 'right'").unwrap();
     let url = |password: &str| {
         let url = cluster.server().url_of("postgres");
-        // The password is bound to the encrypted connection: nobody between can pass it on.
+        // The password is bound to the encrypted connection: a man in the middle cannot reuse it.
         url.replace("switchyard@", &format!("guest:{password}@")) + "?channel_binding=require"
     };
     check(&url("s3cret"), "check user and password of the URL");

@@ -1,5 +1,5 @@
-//! Asks: does the lane find rows by their keys, whatever the tables looked like when the server
-//! planned its statements?
+//! Asks: does the writer thread find rows by their keys, whatever the tables looked like when the
+//! server planned its statements?
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const PAYMENTS: u128 = 20;
 /// How long the server may take to end sessions.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until all sessions have ended, which is when they tell what they did.
+/// Waits until all sessions have ended, which is when they report their statistics.
 fn all_have_ended(database: &Database) {
     let sessions = "select count(*) from pg_stat_activity \
                     where datname = current_database() and pid <> pg_backend_pid()";

@@ -92,7 +92,7 @@ async fn check(moment: Moment) {
     pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
     for number in (1..81).step_by(2) {
         let (ours, theirs) = tokio::join!(pair.cut.pay(number), pair.whole.pay(number + 1));
-        // Whoever asked is told the truth, and needs to ask only once.
+        // Each caller gets the true outcome, with one request.
         assert_eq!((ours, theirs), (Ok(()), Ok(())));
     }
     pair.proxy.spare_commits();

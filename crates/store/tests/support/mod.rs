@@ -1,4 +1,4 @@
-//! What the tests of the store share: rows of every kind, and a small service that moves money the
+//! Shared by the tests of the store: rows of every kind, and a small service that moves money the
 //! way the real one does.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
@@ -258,7 +258,7 @@ pub fn uma_address(number: u128) -> UmaAddress {
     UmaAddress::parse(&format!("$user{number}@uma.example.com")).unwrap()
 }
 
-/// Whoever has an address elsewhere.
+/// An address on another server.
 pub fn peer() -> UmaAddress {
     UmaAddress::parse(&format!("$bo.{CANARY}@peer.example")).unwrap()
 }
@@ -386,7 +386,7 @@ pub fn eur_account(number: u128, platform: u128, owner: Owner) -> ExternalAccoun
     }
 }
 
-/// A wallet of nobody in particular.
+/// A wallet without a beneficiary.
 pub fn wallet(number: u128, platform: u128, owner: Owner) -> ExternalAccount {
     let fields =
         [("address", "spark1pgssy7d7vel0nh9m4326qc54e6rskpczn07dktww9rv4nu5ptvt0s9uc489gg2")];
@@ -617,7 +617,7 @@ pub fn event_of_import(import: &BulkImport) -> Event {
     }
 }
 
-/// A question to a platform about an incoming payment.
+/// An approval request to a platform about an incoming payment.
 pub fn approval(number: u128, platform: u128) -> Approval {
     Approval::asked(transaction_id(number), platform_id(platform), at(230))
 }
@@ -671,7 +671,7 @@ pub fn event_of_claim(invitation: &Invitation) -> Event {
     }
 }
 
-/// What the payer is asked for over Lightning.
+/// The amount of the invoice over Lightning.
 pub const MSAT: i64 = 927_000_000;
 
 /// A quote of the first platform to a UMA address, over Lightning or to the customer here, with its
@@ -802,14 +802,14 @@ pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
     Ok(events.filter(|event| event.resource == resource).collect())
 }
 
-/// Adds a transaction and tells the platform.
+/// Adds a transaction and its event.
 pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     unit.add_event(event(&transaction))?;
     unit.put(transaction);
     Ok(())
 }
 
-/// Tells the platforms of the balances that the unit has changed.
+/// Adds the events of the balances that the unit has changed.
 pub fn tell_balances(unit: &mut Unit<'_, '_>) -> Result {
     for change in unit.tell_balances() {
         let (resource, number) = (change.account.uuid(), change.row.notified.times);
@@ -828,7 +828,7 @@ pub fn tell_balances(unit: &mut Unit<'_, '_>) -> Result {
     Ok(())
 }
 
-/// Moves transactions and tells the platform.
+/// Moves transactions and adds their events.
 pub fn advance(
     unit: &mut Unit<'_, '_>,
     number: u128,
