@@ -72,7 +72,8 @@ impl Readers {
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        self.run(move |view| view.get::<R>(&key)).await
+        let begin = |connection: &mut dyn Connection| connection.begin_point_read();
+        self.run(begin, move |view| view.get::<R>(&key)).await
     }
 
     /// Runs `read` on one snapshot, which is newer than this call.
@@ -85,14 +86,15 @@ impl Readers {
         self.breaker.check()?;
         // The semaphore is never closed.
         let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
-        self.run(move |view| {
+        let begin = |connection: &mut dyn Connection| connection.begin_read();
+        let read = move |view: &mut View<'_>| {
             let _permit = permit;
             read(view)
-        })
-        .await
+        };
+        self.run(begin, read).await
     }
 
-    async fn run<T, E, F>(&self, read: F) -> Result<T, E>
+    async fn run<T, E, F>(&self, begin: Begin, read: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
@@ -103,7 +105,7 @@ impl Readers {
         let breaker = Arc::clone(&self.breaker);
         let job: Job = Box::new(move |view| {
             // The caller need not wait for the end of the transaction.
-            let _ = reply.send(from_snapshot(view, &breaker, read));
+            let _ = reply.send(from_snapshot(view, &breaker, begin, read));
             let _ = view.connection.rollback();
         });
         self.queue.try_send(job).map_err(StoreError::from)?;
@@ -113,15 +115,19 @@ impl Readers {
     }
 }
 
-/// Reads in a transaction, and opens the breaker if the connection was lost.
+/// Starts a read.
+type Begin = fn(&mut dyn Connection) -> Result<(), StoreError>;
+
+/// Reads, and opens the breaker if the connection was lost.
 fn from_snapshot<T, E: From<StoreError>>(
     view: &mut View<'_>,
     breaker: &CircuitBreaker,
+    begin: Begin,
     read: impl FnOnce(&mut View<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     // A read that came just before it opened would wait for another time-out.
     breaker.check()?;
-    let result = match view.connection.begin_read() {
+    let result = match begin(view.connection) {
         Ok(()) => read(view),
         Err(error) => Err(error.into()),
     };

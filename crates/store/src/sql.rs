@@ -448,6 +448,9 @@ pub trait Connection: Send {
     /// Starts a transaction that only reads, from one snapshot.
     fn begin_read(&mut self) -> Result<(), StoreError>;
 
+    /// Gets ready for one statement that reads, which is a snapshot without a transaction.
+    fn begin_point_read(&mut self) -> Result<(), StoreError>;
+
     /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that only the next
     /// start can find out whether it is.
     fn commit(&mut self) -> Result<(), StoreError>;

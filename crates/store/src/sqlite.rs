@@ -172,6 +172,10 @@ impl Connection for Sqlite {
         self.run("begin deferred")
     }
 
+    fn begin_point_read(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn commit(&mut self) -> Result<(), StoreError> {
         self.run("commit").map_err(|error| match error {
             // The frames could not be written, so the commit mark was not either.

@@ -238,11 +238,15 @@ impl Connection for Postgres {
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {
-        self.rollback()?;
-        self.connect()?;
+        self.begin_point_read()?;
         self.client.begin_with_next(self.snapshot);
         self.state = State::Reads;
         Ok(())
+    }
+
+    fn begin_point_read(&mut self) -> Result<(), StoreError> {
+        self.rollback()?;
+        self.connect()
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {

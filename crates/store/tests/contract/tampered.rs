@@ -83,6 +83,10 @@ impl Connection for TamperedConnection {
         self.inner.begin_read()
     }
 
+    fn begin_point_read(&mut self) -> Result<(), StoreError> {
+        self.inner.begin_point_read()
+    }
+
     fn commit(&mut self) -> Result<(), StoreError> {
         self.tamper.commit(&mut *self.inner)
     }

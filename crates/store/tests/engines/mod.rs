@@ -193,6 +193,10 @@ impl Connection for DamagedConnection {
         Ok(())
     }
 
+    fn begin_point_read(&mut self) -> Result<(), StoreError> {
+        self.begin_read()
+    }
+
     fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.connection.begin()
     }
