@@ -76,7 +76,7 @@ pub(super) struct StoredRailWords {
 }
 
 impl StoredRailWords {
-    pub(super) fn of(words: &RailWords) -> Option<Self> {
+    fn of(words: &RailWords) -> Option<Self> {
         let own = |said: Option<&str>| said.map(str::to_owned);
         (*words != RailWords::NONE).then(|| Self {
             code: own(words.code()),
@@ -138,13 +138,13 @@ pub(crate) fn read_facts(stored: StoredFacts) -> Option<Facts> {
 /// UMA data of a payment between addresses; its settlement is in columns.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredUma {
-    pub(super) sender: String,
-    pub(super) receiver: String,
-    pub(super) counterparty: StoredFacts,
+    sender: String,
+    receiver: String,
+    counterparty: StoredFacts,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rates: Option<StoredRateDetails>,
+    rates: Option<StoredRateDetails>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) conversion: Option<StoredConversion>,
+    conversion: Option<StoredConversion>,
 }
 
 impl StoredUma {
@@ -178,7 +178,7 @@ impl StoredUma {
 
 /// A received amount converted for a deposit account.
 #[derive(Serialize, Deserialize)]
-pub(super) struct StoredConversion {
+struct StoredConversion {
     currency: String,
     deposited: i64,
     rate: Decimal,
@@ -186,7 +186,7 @@ pub(super) struct StoredConversion {
 }
 
 impl StoredConversion {
-    pub(super) fn of(conversion: &Conversion) -> Self {
+    fn of(conversion: &Conversion) -> Self {
         Self {
             currency: conversion.deposited.currency().code().to_owned(),
             deposited: conversion.deposited.minor(),
@@ -195,7 +195,7 @@ impl StoredConversion {
         }
     }
 
-    pub(super) fn into_domain(self, received: Currency) -> Option<Conversion> {
+    fn into_domain(self, received: Currency) -> Option<Conversion> {
         let currency = Currency::from_code(&self.currency)?;
         Some(Conversion {
             deposited: Money::positive(self.deposited, currency).ok()?,
@@ -207,10 +207,10 @@ impl StoredConversion {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredTerms {
-    pub(super) rate: Decimal,
-    pub(super) fees: i64,
+    rate: Decimal,
+    fees: i64,
     #[serde(flatten)]
-    pub(super) details: StoredRateDetails,
+    details: StoredRateDetails,
 }
 
 impl StoredTerms {
