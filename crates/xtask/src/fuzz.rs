@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: every fuzz target (`crates/api/tests/it/fuzz.rs`) for a minute each. Among
-//! the tests each runs for a second.
+//! `cargo xtask fuzz`: every fuzz target (`tests/it/fuzz.rs` of `api` and `uma`) for a minute each.
+//! Among the tests each runs for a second.
 
 use anyhow::Result;
 

@@ -10,10 +10,10 @@ const COLUMNS_MAX: usize = 100;
 const LITERAL_COLUMNS_MAX: usize = 60;
 
 /// Crates in which money and time are exact.
-const WITHOUT_FLOATS: &[&str] = &["domain", "ledger", "store", "ports", "service"];
+const WITHOUT_FLOATS: &[&str] = &["domain", "ledger", "uma", "store", "ports", "service"];
 
 /// Crates that only compute.
-const WITHOUT_ASYNC: &[&str] = &["domain", "ledger"];
+const WITHOUT_ASYNC: &[&str] = &["domain", "ledger", "uma"];
 
 // The words that rules look for are written in two halves in this file, so that it passes its
 // own rules.
