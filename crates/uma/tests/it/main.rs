@@ -10,6 +10,7 @@ mod lookup;
 mod numbers;
 mod pay;
 mod post_transaction;
+mod reference;
 mod round_trips;
 mod signatures;
 mod times;

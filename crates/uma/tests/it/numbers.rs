@@ -88,6 +88,21 @@ fn whole_numbers_may_have_a_zero_fraction() {
     }
 }
 
+/// Nesting costs no stack, wherever it stands.
+#[test]
+fn deep_nesting_is_read_or_refused() {
+    let json = lookup_response(Version::CURRENT).to_json().expect("sound");
+    let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
+    let unknown = json.replacen('{', &format!("{{\"x\":{deep},"), 1);
+    LookupResponse::read(unknown.as_bytes()).expect("ignored");
+    for name in ["tag", "currencies", "payerData", "minSendable"] {
+        let known = json.replacen('{', &format!("{{\"{name}\":{deep},"), 1);
+        let known = known.replacen(&format!(",\"{name}\":"), ",\"other\":", 1);
+        let read = LookupResponse::read(known.as_bytes());
+        refused(read, ErrorCode::ParseLnurlpResponseError, name);
+    }
+}
+
 #[test]
 fn unknown_fields_are_ignored_and_null_is_absent() {
     let response = lookup_response(Version::CURRENT);
