@@ -49,7 +49,8 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Python 3 with venv",
-        needed_by: "the run against the OpenAPI document, generated clients, checks of signatures",
+        needed_by: "the run against the OpenAPI document, generated clients, checks of signatures, \
+                    peers of UMA",
         seen_by: Seen::Search(Environment::is_possible),
         apt: &["python3", "python3-venv"],
         brew: &["python"],
@@ -57,7 +58,8 @@ const NEEDS: &[Need] = &[
     },
     Need {
         what: "Node.js with npm",
-        needed_by: "generated clients, the checks of signatures, and of pages in a browser",
+        needed_by: "generated clients, peers of UMA, the checks of signatures, and of pages in a \
+                    browser",
         seen_by: Seen::Search(node::is_possible),
         apt: &["nodejs", "npm"],
         brew: &["node"],
