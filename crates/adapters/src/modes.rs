@@ -4,22 +4,35 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::platform::Mode;
+use ports::clock::Clock;
+use ports::entropy::Entropy;
 use ports::identity::Identification;
+use ports::lightning::Lightning;
+use ports::outbound::{Outbound, Reach};
 use ports::rails::Rails;
 use ports::rates::Rates;
-use ports::uma::UmaPeer;
+use ports::uma::Institutions;
 
 use crate::identity::{OperatorDecides, TesterDecides};
-use crate::rails::lightning::SandboxLightning;
+use crate::lightning::{LightningNode, Network};
+use crate::rails::lightning::{HashLocked, SandboxLightning};
 use crate::rails::sandbox::SandboxRail;
 use crate::rates::FixedRates;
-use crate::uma;
-use crate::uma::sandbox::SandboxPeer;
+use crate::uma::sandbox::SandboxInstitutions;
+use crate::uma::{Unconnected, WithSandbox};
 
 /// The rail ports of the sandbox. A new rail is a folder in `rails` and a line here, or in the
-/// ports of live platforms.
-pub fn sandbox_rails(sandbox: SandboxRail) -> Rails {
-    Rails::new(vec![Arc::new(sandbox), Arc::new(SandboxLightning::new(sandbox))])
+/// ports of live platforms. `outbound` leads to other institutions as far as `reach` says.
+pub fn sandbox_rails(sandbox: SandboxRail, outbound: Arc<dyn Outbound>, reach: Reach) -> Rails {
+    let peers = HashLocked::new(outbound, Network::Regtest, reach);
+    Rails::new(vec![Arc::new(sandbox), Arc::new(SandboxLightning::new(sandbox, peers))])
+}
+
+/// The Lightning nodes, by the mode of the platforms that they pay and are paid for. A live
+/// platform has none until one is connected. The secret is the sandbox node's.
+pub fn lightning(secret: [u8; 32]) -> HashMap<Mode, Arc<dyn Lightning>> {
+    let node = LightningNode::new(secret, Network::Regtest);
+    HashMap::from([(Mode::Sandbox, Arc::new(node) as _)])
 }
 
 /// The adapters of every mode.
@@ -28,24 +41,35 @@ pub struct Modes {
     pub rates: Arc<dyn Rates>,
     /// The rail ports. A live platform has none until a partner is connected.
     pub rails: HashMap<Mode, Rails>,
-    /// The UMA networks.
-    pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
+    /// The institutions that are known without the network.
+    pub institutions: HashMap<Mode, Arc<dyn Institutions>>,
+    /// The way out of all modes. The sandbox's institutions answer on it, in this process.
+    pub outbound: Arc<dyn Outbound>,
     /// Those who check identities.
     pub identification: HashMap<Mode, Arc<dyn Identification>>,
 }
 
 impl Modes {
-    /// The adapters of every mode, with these rates and these rails of the sandbox.
-    pub fn new(rates: FixedRates, sandbox: Rails) -> Self {
+    /// The adapters of every mode, with these rates and these rails of the sandbox. `outbound`
+    /// leads to the network.
+    pub fn new(
+        rates: FixedRates,
+        sandbox: Rails,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        outbound: Arc<dyn Outbound>,
+    ) -> Self {
         let rates: Arc<dyn Rates> = Arc::new(rates);
-        let peers: Arc<dyn UmaPeer> = Arc::new(SandboxPeer::new(Arc::clone(&rates)));
-        let unconnected: Arc<dyn UmaPeer> = Arc::new(uma::Unconnected);
+        let peers = Arc::new(SandboxInstitutions::new(Arc::clone(&rates), clock, entropy));
+        let outbound = Arc::new(WithSandbox::new(outbound, Arc::clone(&peers)));
+        let unconnected: Arc<dyn Institutions> = Arc::new(Unconnected);
         let tester: Arc<dyn Identification> = Arc::new(TesterDecides);
         let operator: Arc<dyn Identification> = Arc::new(OperatorDecides);
         Self {
             rates,
             rails: HashMap::from([(Mode::Sandbox, sandbox)]),
-            uma_peers: HashMap::from([(Mode::Sandbox, peers), (Mode::Live, unconnected)]),
+            institutions: HashMap::from([(Mode::Sandbox, peers as _), (Mode::Live, unconnected)]),
+            outbound,
             identification: HashMap::from([(Mode::Sandbox, tester), (Mode::Live, operator)]),
         }
     }

@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use domain::time::Timestamp;
-use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, RetryAfter};
+use ports::outbound::{
+    Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, RetryAfter,
+};
 use ports::rail::Pending;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -63,15 +65,20 @@ impl GuardedClient {
         made.as_ref().ok_or(OutboundFailure::Unreachable)
     }
 
-    async fn send(&self, request: OutboundRequest) -> Result<OutboundAnswer, OutboundFailure> {
+    async fn exchange(&self, request: OutboundRequest) -> Result<OutboundAnswer, OutboundFailure> {
         let url = Url::parse(&request.url)
             .map_err(|_| refused(&Refusal::new("the endpoint is not an absolute address")))?;
         let way = check_url(&url, request.reach).map_err(|refusal| refused(&refusal))?;
-        let mut post = self.client(way)?.post(url).timeout(request.within).body(request.body);
+        let client = self.client(way)?;
+        let mut built = match request.method {
+            Method::Get => client.get(url),
+            Method::Post => client.post(url).body(request.body),
+        };
+        built = built.timeout(request.within);
         for (name, value) in request.headers {
-            post = post.header(name, value);
+            built = built.header(name, value);
         }
-        let answer = post.send().await.map_err(|error| failure(&error))?;
+        let answer = built.send().await.map_err(|error| failure(&error))?;
         Ok(OutboundAnswer {
             status: answer.status().as_u16(),
             retry_after: retry_after(answer.headers()),
@@ -82,11 +89,11 @@ impl GuardedClient {
 }
 
 impl Outbound for GuardedClient {
-    fn post(
+    fn send(
         &self,
         request: OutboundRequest,
     ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>> {
-        Box::pin(self.send(request))
+        Box::pin(self.exchange(request))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod transfers;
 pub mod crypto;
 pub mod exchange_rates;
 pub mod receivers;
+pub mod uma;
 pub mod uma_providers;
 pub mod quotes;
 pub mod transactions;
@@ -182,7 +183,8 @@ pub fn router(app: App) -> Router {
         .with_state(app.clone());
     let router = Router::new()
         .merge(docs::router(&app, &document))
-        .merge(pages::router(app))
+        .merge(pages::router(app.clone()))
+        .merge(uma::router(app))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(from_fn(finish))

@@ -8,13 +8,11 @@ use domain::clock::{Advance, Ahead};
 use domain::id::{InternalAccountId, QuoteId};
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
-use domain::transaction::Facts;
 use serde::{Deserialize, Serialize};
 use service::App;
 use service::clock;
 use service::funding::{self, QuoteDeposit};
-use service::incoming::{self, PayIn};
-use service::lookups;
+use service::uma::tester::{self, TesterOrder};
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
@@ -127,35 +125,6 @@ pub struct ReceiveUmaPayment {
     /// The amount that shall arrive, in its smallest unit.
     #[schema(minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 5000)]
     receiving_currency_amount: i64,
-}
-
-/// Facts that the institutions of the sandbox state about their customers who pay, whether it is
-/// asked or not.
-const PAYER: [(&str, &str); 5] = [
-    ("FULL_NAME", "Sandbox Sender"),
-    ("BIRTH_DATE", "1990-01-01"),
-    ("NATIONALITY", "US"),
-    ("COUNTRY_OF_RESIDENCE", "US"),
-    ("USER_TYPE", "INDIVIDUAL"),
-];
-
-/// Facts that they state if asked, beside the address that pays: a platform that insists on
-/// anything can try how it is paid.
-const PAYER_ASKED: [(&str, &str); 10] = [
-    ("PHONE_NUMBER", "+12025550100"),
-    ("EMAIL", "sender@sandbox.example"),
-    ("POSTAL_ADDRESS", "1 Sandbox Street, Springfield, 00000, US"),
-    ("TAX_ID", "000-00-0000"),
-    ("REGISTRATION_NUMBER", "00000000"),
-    ("ACCOUNT_IDENTIFIER", "000000000"),
-    ("FI_LEGAL_ENTITY_NAME", "Sandbox Bank"),
-    ("FI_ADDRESS", "2 Sandbox Street, Springfield, 00000, US"),
-    ("PURPOSE_OF_PAYMENT", "GOODS_OR_SERVICES"),
-    ("ULTIMATE_INSTITUTION_COUNTRY", "US"),
-];
-
-fn facts<const N: usize>(said: [(&'static str, &str); N]) -> Facts {
-    said.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 /// Refuses a platform whose money is real (contract 1.2).
@@ -330,12 +299,8 @@ pub async fn receive(
         let mut checks = Checks::new();
         let customer_id = checks.id_if("customerId", body.customer_id.as_deref());
         checks.done()?;
-        let mut if_asked = facts(PAYER_ASKED);
-        if_asked.insert("IDENTIFIER", sender.to_string());
-        Ok(PayIn {
+        Ok(TesterOrder {
             sender,
-            payer: facts(PAYER),
-            if_asked,
             receiver,
             customer_id,
             currency: currency(&body.receiving_currency_code)
@@ -343,19 +308,18 @@ pub async fn receive(
             amount_minor: body.receiving_currency_amount,
         })
     });
-    let pay_in = match parsed {
-        Ok(pay_in) => pay_in,
+    let order = match parsed {
+        Ok(order) => order,
         Err(refusal) => return request.refuse(refusal).await,
     };
     let platform = caller.platform;
     let now = app.now(platform.ahead);
     let id = app.new_id(platform.ahead, now);
-    let known = lookups::knows_sender(&app, platform.mode, &pay_in.sender, now).await;
+    let requested = tester::request(&app, &platform, &order).await;
     let body = TransactionBody::of(&app, &platform);
     let platform = platform.id;
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
-        known.clone()?;
-        incoming::receive(&app, unit, platform, &pay_in, id, now)
+        tester::receive(&app, unit, platform, (&order, &requested), (id, now))
     };
     request.run(200, body, work).await
 }

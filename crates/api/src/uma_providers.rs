@@ -111,7 +111,7 @@ pub async fn list(
     let currency = query.currency_code.as_deref().map(currency).transpose();
     let currency = currency.map_err(|refusal| refusal.at("currencyCode"))?;
 
-    let mut found = app.env().uma_peer(caller.platform.mode).providers();
+    let mut found = app.env().institutions(caller.platform.mode).providers();
     found.retain(|provider| {
         country.is_none_or(|country| provider.regions.contains(&country.code()))
             && currency.is_none_or(|currency| provider.currencies.contains(&currency))

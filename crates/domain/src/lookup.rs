@@ -29,8 +29,8 @@ pub enum Receiver {
     Peer {
         /// The address.
         address: UmaAddress,
-        /// A value of its institution for the pay request; opaque to us.
-        callback: String,
+        /// Where its institution takes the pay request, and how.
+        way: PayWay,
     },
 }
 
@@ -41,6 +41,27 @@ impl Receiver {
             Self::Account(_) => None,
             Self::Customer { address, .. } | Self::Peer { address, .. } => Some(address),
         }
+    }
+}
+
+/// The terms on which another institution takes a pay request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PayWay {
+    /// The URL that takes it.
+    pub callback: String,
+    /// The version of the protocol in which the institution has answered, such as `1.0`.
+    pub version: String,
+    /// Whether the institution is subject to the travel rule.
+    pub is_subject_to_travel_rule: bool,
+    /// Characters that a text for the payee may have; 0: none is taken.
+    pub comment_max: u32,
+}
+
+impl PayWay {
+    /// Whether the institution speaks version 0 of the protocol, which knows amounts only in the
+    /// currency that arrives.
+    pub fn is_legacy(&self) -> bool {
+        self.version.starts_with("0.")
     }
 }
 

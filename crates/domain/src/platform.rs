@@ -14,6 +14,8 @@ use crate::time::Timestamp;
 use crate::transaction::Direction;
 use crate::uma_address::UmaDomain;
 
+pub use crate::counterparty_field::{COUNTERPARTY_FIELDS, CounterpartyField};
+
 /// Whether a platform moves real money (design decision 12). Its token decides; nothing else does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -38,40 +40,11 @@ impl Mode {
     }
 }
 
-/// Names of facts about a person or business that may be asked for (contract 5).
-pub const COUNTERPARTY_FIELDS: [&str; 16] = [
-    "FULL_NAME",
-    "BIRTH_DATE",
-    "NATIONALITY",
-    "PHONE_NUMBER",
-    "EMAIL",
-    "POSTAL_ADDRESS",
-    "TAX_ID",
-    "REGISTRATION_NUMBER",
-    "USER_TYPE",
-    "COUNTRY_OF_RESIDENCE",
-    "ACCOUNT_IDENTIFIER",
-    "FI_LEGAL_ENTITY_NAME",
-    "FI_ADDRESS",
-    "PURPOSE_OF_PAYMENT",
-    "ULTIMATE_INSTITUTION_COUNTRY",
-    "IDENTIFIER",
-];
-
 /// The end of the name of a customer of the sandbox who is looked at first.
 pub const REVIEWED_SUFFIX: &str = "001";
 
 /// The end of the name of a customer of the sandbox who is refused.
 pub const REJECTED_SUFFIX: &str = "002";
-
-/// A fact that the platform asks of counterparties.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CounterpartyField {
-    /// One of [`COUNTERPARTY_FIELDS`].
-    pub name: &'static str,
-    /// Whether a payment without it is refused.
-    pub mandatory: bool,
-}
 
 impl CounterpartyField {
     /// Facts that are asked for in some currencies. A field that one of them insists on is insisted
@@ -170,6 +143,8 @@ pub struct Platform {
     pub ahead: Ahead,
     /// Which keys its deliveries are signed with.
     pub signing: Generations,
+    /// Which keys its domain has in UMA.
+    pub uma_keys: Generations,
     /// The operator's settings for its rail, in words of the rail's own.
     pub rail_settings: Option<Arc<str>>,
     /// When it was made.

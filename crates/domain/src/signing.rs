@@ -26,6 +26,16 @@ impl Generations {
         Self { newest: self.newest.saturating_add(1), rotated_at: Some(now) }
     }
 
+    /// The generation that is in use until the newest begins, `delay_millis` after it was made, and
+    /// when that is; the newest and nothing once it has begun. Those who keep public keys for no
+    /// longer than the delay never miss the change.
+    pub fn in_use(self, now: Timestamp, delay_millis: i64) -> (u32, Option<Timestamp>) {
+        match self.rotated_at.map(|at| at.plus_millis(delay_millis)) {
+            Some(begins) if now < begins => (self.newest.saturating_sub(1), Some(begins)),
+            Some(_) | None => (self.newest, None),
+        }
+    }
+
     /// The generation before the newest and until when it signs, while it does.
     pub fn previous(self, now: Timestamp) -> Option<(u32, Timestamp)> {
         let until = self.rotated_at?.plus_millis(OVERLAP_MILLIS);
@@ -46,6 +56,9 @@ mod tests {
         let until = at(5 + OVERLAP_MILLIS);
         assert_eq!(rotated.previous(at(5)), Some((1, until)));
         assert_eq!(rotated.previous(until), None);
+        assert_eq!(rotated.in_use(at(9), 5), (1, Some(at(10))));
+        assert_eq!(rotated.in_use(at(10), 5), (2, None));
+        assert_eq!(Generations::FIRST.in_use(at(0), 5), (1, None));
         assert_eq!(rotated.rotated(at(6)).previous(at(7)).map(|(number, _)| number), Some(2));
     }
 }

@@ -15,7 +15,9 @@ use crate::transition::{IllegalTransition, Moved};
 use self::status::arrow;
 
 pub use self::reference::{reference, referenced};
-pub use self::sides::{AccountRef, Conversion, Destination, Facts, Settlement, Source, Uma};
+pub use self::sides::{
+    AboutPayee, AccountRef, Conversion, Destination, Facts, Settlement, Source, Uma,
+};
 pub use self::status::{Event, Status, Step};
 pub use crate::failure::{FailureReason, StatusReason};
 
@@ -149,6 +151,13 @@ impl Transaction {
         let first = Step { status: Status::Pending, at: draft.id.created_at() };
         let (history, rail_words) = (vec![first], RailWords::NONE);
         Self { draft, history, failure: None, reason: None, rail: None, rail_words }
+    }
+
+    /// A new transaction, `CREATED` since its id was drawn: another institution wants to make the
+    /// payment, and its platform was not asked yet (specification 3.1).
+    pub fn created(draft: Draft) -> Self {
+        let first = Step { status: Status::Created, at: draft.id.created_at() };
+        Self { history: vec![first], ..Self::pending(draft) }
     }
 
     /// Puts a stored transaction together again and checks what the machine guarantees. For the
@@ -287,6 +296,22 @@ impl Transaction {
         self
     }
 
+    /// Whether it comes from another institution over Lightning.
+    pub fn is_from_peer(&self) -> bool {
+        let settlement = self.draft.uma.as_ref().map(|uma| uma.settlement);
+        self.draft.direction == Direction::Incoming
+            && matches!(settlement, Some(Settlement::Lightning { .. }))
+    }
+
+    /// The transaction with the facts about the payee that the payer's institution is given.
+    #[must_use]
+    pub fn giving(mut self, given: Facts) -> Self {
+        if let Some(uma) = &mut self.draft.uma {
+            uma.payee.given = given;
+        }
+        self
+    }
+
     /// The transaction with an internal account in place of the deposit account that does not take
     /// what was received.
     #[must_use]
@@ -406,6 +431,7 @@ mod tests {
                 settlement: Settlement::Here { outgoing: None },
                 rate_details: None,
                 conversion: None,
+                payee: AboutPayee::default(),
             });
             assert_eq!(received.draft().deposit_account(), Some(bank));
             assert!(received.clone().apply(KEPT, at).is_err(), "it is still to be deposited");

@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// A domain under which addresses are given out: lower case, letters, digits, hyphens, dots, and a
-/// port where a platform on a developer's machine needs one.
+/// port where a platform on a developer's machine needs one. There the IPv4 loopback address stands
+/// for a name too, as in the reference implementations of UMA.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UmaDomain(String);
 
@@ -29,6 +30,8 @@ pub enum InvalidUma {
 const USER_MAX: usize = 64;
 /// Characters of a domain name at most (RFC 1035).
 const DOMAIN_MAX: usize = 253;
+/// The IPv4 loopback address, a domain only with a port.
+const LOOPBACK: &str = "127.0.0.1";
 /// Characters of one label of a domain name at most (RFC 1035).
 const LABEL_MAX: usize = 63;
 
@@ -54,7 +57,8 @@ impl UmaDomain {
                 && !label.ends_with('-')
         };
         let is_name = host.len() <= DOMAIN_MAX && host.split('.').all(label_is_sound);
-        if is_name && !is_number && port_is_sound {
+        let is_loopback = host == LOOPBACK && port.is_some();
+        if is_name && (!is_number || is_loopback) && port_is_sound {
             Ok(Self(domain))
         } else {
             Err(InvalidUma::Domain(text.chars().take(80).collect()))
@@ -132,6 +136,7 @@ mod tests {
             ("$Alice@Example.COM", "$alice@example.com"),
             ("$a-b_c.d+e@localhost:8080", "$a-b_c.d+e@localhost:8080"),
             ("$0@x", "$0@x"),
+            ("$bob@127.0.0.1:9102", "$bob@127.0.0.1:9102"),
         ] {
             assert_eq!(UmaAddress::parse(given).expect(given).as_str(), kept);
         }
@@ -157,7 +162,8 @@ mod tests {
             "$alice@example.com:99999",
             "$alice@example.com:0",
             "$alice@0",
-            "$alice@127.0.0.1:8080",
+            "$alice@127.0.0.1",
+            "$alice@127.0.0.2:8080",
             "$alice@example.7",
             "$alice@example.com:",
             "$a\u{200b}b@example.com",

@@ -17,16 +17,27 @@ pub enum Reach {
     Private,
 }
 
-/// A POST.
+/// The method of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Sends the body.
+    Post,
+}
+
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboundRequest {
+    /// Its method.
+    pub method: Method,
     /// Where to.
     pub url: String,
     /// Where it may go at all.
     pub reach: Reach,
     /// Headers beside those that every request has.
     pub headers: Vec<(&'static str, String)>,
-    /// The request.
+    /// The body; empty with [`Method::Get`].
     pub body: Vec<u8>,
     /// How long the whole exchange may take, the body of the answer included.
     pub within: Duration,
@@ -84,7 +95,7 @@ pub enum OutboundFailure {
 /// The one way out. It crosses a network, so nothing is sent within a unit of work.
 pub trait Outbound: Send + Sync {
     /// Sends a request. No redirect is followed.
-    fn post(
+    fn send(
         &self,
         request: OutboundRequest,
     ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>>;

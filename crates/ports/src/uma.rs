@@ -1,72 +1,9 @@
-//! UMA peers: other institutions that give out addresses, as reached over the protocol.
+//! Institutions that give out UMA addresses, as far as they are known without the network.
 
 use domain::currency::Currency;
-use domain::lookup::Offer;
 use domain::money::Money;
-use domain::platform::CounterpartyField;
 use domain::time::Timestamp;
-use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
-
-use rust_decimal::Decimal;
-
-use crate::rail::Pending;
-
-/// The payee, and the institution that asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inquiry {
-    /// The address that shall be paid.
-    pub receiver: UmaAddress,
-    /// The address of the customer who wants to pay.
-    pub sender: UmaAddress,
-}
-
-/// An institution's answer about a payee of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Payee {
-    /// How it can be paid, in the order of its preference, each with its price in millisatoshi.
-    /// Currencies that we do not know are left out.
-    pub offers: Vec<Offer>,
-    /// Facts about the payer that the institution asks for.
-    pub payer_fields: Vec<CounterpartyField>,
-    /// A value for the pay request; opaque to us.
-    pub callback: String,
-}
-
-/// A request for an invoice. It is always asked with the amount that
-/// shall arrive, so that what arrives is what the quote says, on whichever side is rounded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PayRequest {
-    /// The value from the lookup.
-    pub callback: String,
-    /// The address that shall be paid.
-    pub receiver: UmaAddress,
-    /// The address of the customer who pays.
-    pub sender: UmaAddress,
-    /// The amount that shall arrive.
-    pub amount: Money,
-    /// Facts about the payer that the institution asked for.
-    pub payer: Facts,
-    /// Facts about the payee that we ask for.
-    pub payee_fields: Vec<CounterpartyField>,
-}
-
-/// An invoice, and what stands behind its amount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invoice {
-    /// An invoice over Lightning.
-    pub text: String,
-    /// Its amount, in [`domain::currency::Currency::MSAT`].
-    pub msat: Money,
-    /// Millisatoshi for one smallest unit of the currency that arrives.
-    pub msat_per_unit: Decimal,
-    /// The institution's fee, in the smallest unit of the currency that arrives.
-    pub fee_minor: i64,
-    /// From when on it cannot be paid.
-    pub expires_at: Timestamp,
-    /// Facts about the payee that the institution states.
-    pub payee: Facts,
-}
 
 /// Why there is no answer that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,15 +45,25 @@ pub struct Provider {
     pub is_allowed: bool,
 }
 
-/// The other institutions of the network. Every call crosses it, so none is made within a unit of
-/// work.
-pub trait UmaPeer: Send + Sync {
-    /// Whether this server takes part in the network. If not, no address elsewhere can be paid.
-    fn is_connected(&self) -> bool {
-        true
-    }
+/// A payment that an institution of the sandbox makes.
+#[derive(Debug, Clone, Copy)]
+pub struct PayOrder<'a> {
+    /// The address that pays, one of the institution's.
+    pub payer: &'a UmaAddress,
+    /// The address that is paid.
+    pub payee: &'a UmaAddress,
+    /// The answer to the institution's lookup.
+    pub answer: &'a [u8],
+    /// The key document of the payee's institution, which verifies the answer.
+    pub keys: &'a [u8],
+    /// The amount that shall arrive.
+    pub amount: Money,
+}
 
-    /// The institutions that are known, those that we do not deal with among them.
+/// The institutions that platforms of one mode know without asking the network. Those of the
+/// sandbox also answer, behind the outbound port, and pay when a tester asks them to.
+pub trait Institutions: Send + Sync {
+    /// All of them, those that we do not deal with too.
     fn providers(&self) -> Vec<Provider>;
 
     /// Whether a domain is that of institutions which answer here, so that no platform can give out
@@ -125,17 +72,21 @@ pub trait UmaPeer: Send + Sync {
         false
     }
 
-    /// Asks the institution of an address about it. Nothing moves and nothing is promised.
-    fn look_up<'a>(
-        &'a self,
-        inquiry: &'a Inquiry,
-        now: Timestamp,
-    ) -> Pending<'a, Result<Payee, PeerFailure>>;
+    /// The URL of the signed lookup with which the institution of `payer` begins a payment
+    /// (UMAD-03). `now` is the server's time. Refuses a payer that cannot pay, and one that is not
+    /// of the sandbox.
+    fn look_up(
+        &self,
+        _payer: &UmaAddress,
+        _payee: &UmaAddress,
+        _now: Timestamp,
+    ) -> Result<String, PeerFailure> {
+        Err(PeerFailure::UnknownAddress)
+    }
 
-    /// Asks the institution of an address for an invoice. Nothing moves: what is not paid expires.
-    fn request_payment<'a>(
-        &'a self,
-        request: &'a PayRequest,
-        now: Timestamp,
-    ) -> Pending<'a, Result<Invoice, PeerFailure>>;
+    /// The signed pay request that follows the answer to that lookup, as JSON (UMAD-05). Refuses
+    /// an answer that is not signed by the keys, and one that does not offer the currency.
+    fn pay(&self, _order: &PayOrder<'_>, _now: Timestamp) -> Result<Vec<u8>, PeerFailure> {
+        Err(PeerFailure::UnknownAddress)
+    }
 }

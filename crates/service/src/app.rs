@@ -4,21 +4,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::clock::Ahead;
 use domain::event::Event;
-use domain::id::{Id, IdSequence, Kind, moved_ahead};
+use domain::id::{Id, IdSequence, Kind, TransactionId, moved_ahead};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::Store;
 use store::leases::Lease;
 use store::unit::Unit;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::auth;
 use crate::balances;
+use crate::decisions::{self, Decisions};
 use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
-use crate::slots::Slots;
+use crate::slots::{KEY_FETCHES_MAX, Slots};
 use crate::webhooks::signature;
 
 pub use crate::env::{Delivering, Env};
@@ -32,12 +34,29 @@ struct Inner {
     guesses: Guesses,
     keys: signature::Remembered,
     approval_slots: Slots,
+    decisions: Decisions,
+    key_fetches: Semaphore,
     server: Uuid,
     leadership: Mutex<Option<Leadership>>,
     /// Another server's lease as it was last seen.
     seen: Mutex<Option<Seen>>,
     /// Held while due jobs run.
     steps: tokio::sync::Mutex<Timestamp>,
+}
+
+/// The payments that a unit has brought forward. A unit may run more than once, so its caller acts
+/// on them once it is committed.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    ended: Vec<Ended>,
+    decided: Vec<TransactionId>,
+}
+
+impl Outcome {
+    /// The payments that the unit has brought forward so far.
+    pub(crate) fn of(unit: &Unit<'_, '_>) -> Self {
+        Self { ended: ended::by(unit), decided: decisions::by(unit) }
+    }
 }
 
 /// The application: a store and the outside world. Cheap to clone.
@@ -57,6 +76,8 @@ impl App {
             guesses: Guesses::default(),
             keys: signature::Remembered::default(),
             approval_slots: Slots::default(),
+            decisions: Decisions::default(),
+            key_fetches: Semaphore::new(KEY_FETCHES_MAX),
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
@@ -77,7 +98,7 @@ impl App {
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
         let (done, ended) = self.store().write(self.telling(work)).await?;
-        ended::log(&ended);
+        self.committed(&ended);
         Ok(done)
     }
 
@@ -88,15 +109,22 @@ impl App {
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
         let (done, ended) = self.store().write_behind(self.telling(work)).await?;
-        ended::log(&ended);
+        self.committed(&ended);
         Ok(done)
+    }
+
+    /// Does the work that follows a unit's commit: payments that have ended are logged, and pay
+    /// requests whose payments it decided on go on.
+    pub(crate) fn committed(&self, outcome: &Outcome) {
+        ended::log(&outcome.ended);
+        self.0.decisions.tell(&outcome.decided);
     }
 
     /// The unit that does `work` and then tells of balances; with the payments that it has ended.
     fn telling<T, F>(
         &self,
         mut work: F,
-    ) -> impl FnMut(&mut Unit<'_, '_>) -> Result<(T, Vec<Ended>), Error> + Send + use<T, F>
+    ) -> impl FnMut(&mut Unit<'_, '_>) -> Result<(T, Outcome), Error> + Send + use<T, F>
     where
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
@@ -104,7 +132,7 @@ impl App {
         move |unit| {
             let done = work(unit)?;
             balances::tell(app.env(), unit)?;
-            Ok((done, ended::by(unit)))
+            Ok((done, Outcome::of(unit)))
         }
     }
 
@@ -148,6 +176,16 @@ impl App {
     /// Limits the approval requests under way to each platform.
     pub(crate) fn approval_slots(&self) -> &Slots {
         &self.0.approval_slots
+    }
+
+    /// Pay requests that wait for a decision.
+    pub(crate) fn decisions(&self) -> &Decisions {
+        &self.0.decisions
+    }
+
+    /// Limits the key documents of institutions that are fetched at a time.
+    pub(crate) fn key_fetches(&self) -> &Semaphore {
+        &self.0.key_fetches
     }
 
     pub(crate) fn guesses(&self) -> &Guesses {

@@ -14,10 +14,11 @@ use domain::time::Timestamp;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
+use ports::lightning::Lightning;
 use ports::outbound::{Outbound, Reach};
 use ports::rails::{Leg, NoRoute, Rails};
 use ports::rates::Rates;
-use ports::uma::UmaPeer;
+use ports::uma::Institutions;
 use uuid::Uuid;
 
 use crate::error::{Error, Missing, MoneyError};
@@ -33,8 +34,12 @@ pub struct Env {
     pub rates: Arc<dyn Rates>,
     /// The rail ports of a platform, by its mode. A mode without any has no entry.
     pub rails: HashMap<Mode, Rails>,
-    /// The UMA network of a platform, by its mode. Every mode has one.
-    pub uma_peers: HashMap<Mode, Arc<dyn UmaPeer>>,
+    /// The institutions that a platform knows without the network, by its mode. Every mode has
+    /// some.
+    pub institutions: HashMap<Mode, Arc<dyn Institutions>>,
+    /// The Lightning node of a platform, by its mode. A mode without one pays no institution
+    /// elsewhere and is paid by none.
+    pub lightning: HashMap<Mode, Arc<dyn Lightning>>,
     /// The identity provider of a platform's customers, by its mode. Every mode has one.
     pub identification: HashMap<Mode, Arc<dyn Identification>>,
     /// The way out to addresses that others chose.
@@ -125,9 +130,14 @@ impl Env {
         }
     }
 
-    /// The other institutions that a platform's customers can pay.
-    pub fn uma_peer(&self, mode: Mode) -> &dyn UmaPeer {
-        self.uma_peers.get(&mode).expect("the wiring connects every mode").as_ref()
+    /// The institutions that a platform knows without the network.
+    pub fn institutions(&self, mode: Mode) -> &dyn Institutions {
+        self.institutions.get(&mode).expect("the wiring connects every mode").as_ref()
+    }
+
+    /// The Lightning node of platforms of this mode.
+    pub fn lightning(&self, mode: Mode) -> Option<&dyn Lightning> {
+        self.lightning.get(&mode).map(AsRef::as_ref)
     }
 
     /// The identity provider of a platform's customers.

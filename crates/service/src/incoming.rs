@@ -17,7 +17,7 @@ use domain::id::{PlatformId, TransactionId};
 use domain::platform::{CounterpartyField, Platform};
 use domain::time::Timestamp;
 use domain::transaction::{
-    Direction, Event, Facts, FailureReason, Settlement, Status, StatusReason, Transaction,
+    Event, Facts, FailureReason, Settlement, Status, StatusReason, Transaction,
 };
 use ledger::posting::Resolution;
 use ports::rails::Leg;
@@ -30,8 +30,8 @@ use crate::incoming::credit::receipt;
 use crate::settlement::end;
 use crate::{lifecycle, owners, uma};
 
-pub(crate) use begin::begin_here;
-pub use begin::{PayIn, receive};
+pub use begin::{PayIn, Wanted, receive};
+pub(crate) use begin::{accept, begin_here, create, fail_created};
 pub(crate) use credit::{credit, refuse_deposit, take_deposit_back};
 
 /// Ends the payment when the time to decide is over.
@@ -111,7 +111,10 @@ pub(crate) fn time_out(
     now: Timestamp,
 ) -> Result<(), Error> {
     let (approval, transaction) = (unit.get::<Approval>(&id)?, unit.get::<Transaction>(&id)?);
-    let (Some(approval), Some(transaction)) = (approval, transaction) else { return Ok(()) };
+    let (Some(approval), Some(transaction)) = (approval, transaction) else {
+        // A server has stopped before its platform could be asked.
+        return fail_created(app, unit, id, FailureReason::PayRequestFailed, now);
+    };
     if approval.is_open(now) {
         let platform = owners::platform(unit, approval.platform())?;
         set_time(unit, &platform, &approval, now);
@@ -130,12 +133,16 @@ fn asked(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
 ) -> Result<Vec<CounterpartyField>, Error> {
-    let Some(outgoing) = outgoing(unit, transaction)? else { return Ok(Vec::new()) };
-    let mut asked = uma::asked_by_payer(unit, &outgoing)?;
+    let outgoing = outgoing(unit, transaction)?;
+    let mut asked = match &outgoing {
+        Some(outgoing) => uma::asked_by_payer(unit, outgoing)?,
+        None => asked_from_elsewhere(transaction).to_vec(),
+    };
     let payee = payee(unit, transaction)?;
     let known = payee.map(|customer| uma::about(&customer, &asked)).unwrap_or_default();
     // The payer's platform may know itself what it asks for.
-    let stated = outgoing.draft().uma.as_ref().map(|uma| &uma.counterparty);
+    let stated = outgoing.as_ref().and_then(|outgoing| outgoing.draft().uma.as_ref());
+    let stated = stated.map(|uma| &uma.counterparty);
     let is_known = |name: &str| {
         [Some(&known), stated].into_iter().flatten().any(|facts| uma::says(facts, name))
     };
@@ -143,12 +150,9 @@ fn asked(
     Ok(asked)
 }
 
-/// Whether a payment comes from another institution over Lightning.
-pub(crate) fn is_from_peer(transaction: &Transaction) -> bool {
-    let draft = transaction.draft();
-    let settlement = draft.uma.as_ref().map(|uma| uma.settlement);
-    draft.direction == Direction::Incoming
-        && matches!(settlement, Some(Settlement::Lightning { .. }))
+/// The facts about the payee that another institution has asked for.
+fn asked_from_elsewhere(transaction: &Transaction) -> &[CounterpartyField] {
+    transaction.draft().uma.as_ref().map_or(&[], |uma| &uma.payee.asked)
 }
 
 /// The customer whom a payment is for, if it is not for the platform itself.
@@ -207,6 +211,8 @@ fn go_on(
         return stop(app, unit, transaction, event, now);
     }
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
+    let given = given(unit, &transaction, receiver)?;
+    let transaction = transaction.giving(given);
     let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     let Some(outgoing) = outgoing(unit, &transaction)? else {
         unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
@@ -216,6 +222,24 @@ fn go_on(
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
     end(app, unit, outgoing.knowing(facts), Event::Settled, then)?;
     credit(app, unit, transaction, now)
+}
+
+/// The facts about the receiver that another institution has asked for and is given: what is known
+/// here, and what the receiver's platform has answered.
+fn given(
+    unit: &mut Unit<'_, '_>,
+    incoming: &Transaction,
+    receiver: &Facts,
+) -> Result<Facts, Error> {
+    let asked = asked_from_elsewhere(incoming);
+    let Some(customer) = payee(unit, incoming)? else { return Ok(Facts::new()) };
+    if asked.is_empty() {
+        return Ok(Facts::new());
+    }
+    let platform = owners::platform(unit, incoming.draft().platform)?;
+    let mut given = uma::about(&customer, asked);
+    given.extend(uma::wanted(uma::stated(&platform, &customer, receiver), asked));
+    Ok(given)
 }
 
 /// The facts about the receiver that the payer's side has asked for: what is known here and it
@@ -256,7 +280,7 @@ pub(crate) fn stop(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
-    if is_from_peer(&transaction) && transaction.status() == Status::Processing {
+    if transaction.is_from_peer() && transaction.status() == Status::Processing {
         unit.resolve(transaction.id(), Resolution::Void, now)?;
     }
     if let Some(outgoing) = outgoing(unit, &transaction)? {

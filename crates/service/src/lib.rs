@@ -8,6 +8,7 @@
 
 pub mod error;
 pub mod presenter;
+mod decisions;
 mod ended;
 pub mod env;
 mod slots;

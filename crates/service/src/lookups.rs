@@ -8,17 +8,18 @@ use domain::customer::Customer;
 use domain::id::{CustomerId, ExternalAccountId, LookupId, PlatformId};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
 use domain::money::AMOUNT_MAX;
-use domain::platform::{CounterpartyField, Mode, Platform};
+use domain::platform::{CounterpartyField, Platform};
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaAddress;
-use ports::uma::{Inquiry, Payee};
+use ports::uma::PeerFailure;
 use store::customers::UmaClaim;
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{CustomerError, Error, Missing, PeerStage, UmaError};
+use crate::uma::send::{self, Payee};
 use crate::{limits, owners, pricing};
 
 /// A request for a lookup.
@@ -72,45 +73,30 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
     let (lookup, platform) = match found {
         (Found::Here(lookup), platform) => (lookup, platform),
         (Found::Elsewhere { address, sender }, platform) => {
-            let inquiry = Inquiry { receiver: address.clone(), sender: sender.uma_address.clone() };
-            let network = app.env().uma_peer(platform.mode);
-            if !network.is_connected() {
+            if app.env().lightning(platform.mode).is_none() {
                 return Err(Error::NotConnected { missing: Missing::UmaNetwork });
             }
-            let payee = network.look_up(&inquiry, now).await;
-            let payee = payee.map_err(|failure| {
-                Error::Uma(UmaError::Peer {
-                    address: address.clone(),
-                    stage: PeerStage::Lookup,
-                    failure,
-                })
-            })?;
-            let payee = Payee { offers: allowed(app, &platform, payee.offers, now), ..payee };
-            let lookup = from_peer(id, &platform, sender.id, address, payee, now);
+            let refused = |failure: PeerFailure| {
+                let (address, stage) = (address.clone(), PeerStage::Lookup);
+                Error::Uma(UmaError::Peer { address, stage, failure })
+            };
+            let payee = send::look_up(app, &platform, &address).await?.map_err(&refused)?;
+            let offers = allowed(app, &platform, payee.offers.clone(), now);
+            let lookup =
+                from_peer(id, &platform, sender.id, address.clone(), (&payee, offers), now);
             let kept = lookup.clone();
             let add = move |unit: &mut Unit<'_, '_>| {
-                unit.put(kept.clone());
-                Ok::<_, Error>(())
+                let is_new = payee.keep(unit)?;
+                if is_new.is_ok() {
+                    unit.put(kept.clone());
+                }
+                Ok::<_, Error>(is_new)
             };
-            app.store().write(add).await?;
+            app.store().write(add).await?.map_err(&refused)?;
             (lookup, platform)
         }
     };
     Ok(priced(app, &platform, lookup, now))
-}
-
-/// Whether another institution has an address that wants to pay a customer of ours.
-pub async fn knows_sender(
-    app: &App,
-    mode: Mode,
-    sender: &UmaAddress,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let inquiry = Inquiry { receiver: sender.clone(), sender: sender.clone() };
-    let answer = app.env().uma_peer(mode).look_up(&inquiry, now).await;
-    answer.map(drop).map_err(|failure| {
-        Error::Uma(UmaError::Peer { address: sender.clone(), stage: PeerStage::Lookup, failure })
-    })
 }
 
 /// The customer who wants to pay.
@@ -271,7 +257,7 @@ pub(crate) fn offers_of(platform: &Platform) -> Vec<Offer> {
 
 /// The facts that a platform asks about the payers of its customers, in any currency: the payer has
 /// not chosen one yet.
-fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
+pub(crate) fn fields_of(platform: &Platform) -> Vec<CounterpartyField> {
     let incoming = platform.currencies.iter().filter(|one| one.allows(Direction::Incoming));
     CounterpartyField::asked_for(incoming)
 }
@@ -281,17 +267,16 @@ fn from_peer(
     platform: &Platform,
     sender: CustomerId,
     address: UmaAddress,
-    payee: Payee,
+    (payee, offers): (&Payee, Vec<Offer>),
     now: Timestamp,
 ) -> Lookup {
-    let Payee { offers, payer_fields, callback } = payee;
     Lookup {
         id,
         platform: platform.id,
         sender,
-        receiver: Receiver::Peer { address, callback },
+        receiver: Receiver::Peer { address, way: payee.way.clone() },
         offers,
-        payer_fields,
+        payer_fields: payee.payer_fields.clone(),
         expires_at: now.plus_millis(LIFETIME_MILLIS),
     }
 }

@@ -7,9 +7,8 @@ use store::error::StoreError;
 use store::idempotency::{Answer, Scope};
 use store::unit::Unit;
 
-use crate::app::App;
+use crate::app::{App, Outcome};
 use crate::balances;
-use crate::ended::{self, Ended};
 use crate::error::Error;
 
 /// A request that may be repeated.
@@ -53,7 +52,7 @@ where
         .store()
         .write_once(keyed.scope, move |unit| {
             if let Some(reply) = stored(unit, keyed, kept_since(&unit_app))? {
-                return Ok((reply, Vec::new()));
+                return Ok((reply, Outcome::default()));
             }
             let result =
                 work(unit).and_then(|done| balances::tell(unit_app.env(), unit).map(|()| done));
@@ -63,16 +62,16 @@ where
                 }
                 unit.discard();
             }
-            let ended = ended::by(unit);
+            let outcome = Outcome::of(unit);
             let (status, body) = render(&result);
             if let Some(scope) = keyed.scope {
                 unit.keep_answer(scope, now, status, &body);
             }
-            Ok((Reply { status, body, replayed: false }, ended))
+            Ok((Reply { status, body, replayed: false }, outcome))
         })
         .await;
-    let (reply, ended): (Reply, Vec<Ended>) = written?;
-    ended::log(&ended);
+    let (reply, outcome): (Reply, Outcome) = written?;
+    app.committed(&outcome);
     Ok(reply)
 }
 

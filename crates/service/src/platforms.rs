@@ -67,6 +67,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         manager_tokens: 0,
         ahead: Ahead::NONE,
         signing: Generations::FIRST,
+        uma_keys: Generations::FIRST,
         rail_settings: None,
         created_at: now,
         updated_at: now,
@@ -76,7 +77,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
 /// Refuses a domain of institutions that answer here: a platform that gave out their addresses
 /// would take them from everybody else.
 fn may_give_out(app: &App, domain: &UmaDomain) -> Result<(), Error> {
-    if app.env().uma_peers.values().any(|peer| peer.owns(domain.as_str())) {
+    if app.env().institutions.values().any(|known| known.owns(domain.as_str())) {
         let message = format!("{domain} is the domain of institutions that answer here");
         return Err(Error::field("umaDomain", message));
     }

@@ -11,7 +11,6 @@ use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
 use domain::transaction::{Conversion, RateDetails};
 use ports::rates::{CorridorTerms, MidRate, Rates};
-use ports::uma::Invoice;
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::error::{Error, MoneyError};
@@ -191,12 +190,21 @@ pub fn delivered(
     Some((least, most))
 }
 
+/// The price of an invoice of another institution.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerPrice {
+    /// Millisatoshi for one smallest unit of the currency that arrives.
+    pub msat_per_unit: Decimal,
+    /// The institution's fee, in that unit.
+    pub fee_minor: i64,
+}
+
 /// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi:
 /// those of the invoice where there is one, else those of the mid rate to bitcoin.
 pub fn rate_details(
     rates: &dyn Rates,
     price: &Price,
-    invoice: Option<&Invoice>,
+    invoice: Option<PeerPrice>,
     now: Timestamp,
 ) -> RateDetails {
     let receiving = price.received.currency();
@@ -225,6 +233,67 @@ pub struct Receipt {
     pub details: RateDetails,
 }
 
+/// The price of one smallest unit of a currency for payers elsewhere, in millisatoshi, and the
+/// fees.
+fn price_in_msat(
+    rates: &dyn Rates,
+    platform: &Platform,
+    receiving: Currency,
+    now: Timestamp,
+) -> Result<(Decimal, Fees), Error> {
+    let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
+    let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
+    let no_rate = || Error::Money(MoneyError::NoRate { sending: bitcoin, receiving });
+    // Bitcoins of a major unit, times 10^11, by its units.
+    let msat_per_unit = units(receiving)
+        .and_then(|units| {
+            rate.value().checked_mul(Decimal::from(MSAT_PER_BITCOIN))?.checked_div(units)
+        })
+        .map(round_to_digits)
+        .ok_or_else(no_rate)?;
+    Ok((msat_per_unit, fees))
+}
+
+/// The price of one smallest unit of a currency for payers elsewhere, in millisatoshi, without the
+/// variable fee.
+pub fn msat_of(
+    rates: &dyn Rates,
+    platform: &Platform,
+    receiving: Currency,
+    now: Timestamp,
+) -> Result<Decimal, Error> {
+    price_in_msat(rates, platform, receiving, now).map(|(msat, _)| msat)
+}
+
+/// Prices an incoming payment for which a payer elsewhere pays exactly `msat`: as much arrives as
+/// that buys with the variable fee on top.
+pub fn receipt_for(
+    rates: &dyn Rates,
+    platform: &Platform,
+    (msat, receiving): (Money, Currency),
+    now: Timestamp,
+) -> Result<(Money, Receipt), Error> {
+    let (msat_per_unit, fees) = price_in_msat(rates, platform, receiving, now)?;
+    let too_small = || {
+        Error::Money(MoneyError::Unpriceable {
+            reason: format!("{msat} is too small: nothing would arrive in {receiving}"),
+        })
+    };
+    let price = Decimal::ONE.checked_add(fees.variable_rate());
+    let price = price.and_then(|with_fee| with_fee.checked_mul(msat_per_unit));
+    let guess = price.and_then(|price| Decimal::from(msat.minor()).checked_div(price));
+    let guess = guess.and_then(|units| i64::try_from(units.floor()).ok()).ok_or_else(too_small)?;
+    // The fee is rounded to a unit, so that a unit more or less than the quotient may be right.
+    for minor in [guess.saturating_add(1), guess, guess.saturating_sub(1)] {
+        let Ok(received) = Money::positive(minor, receiving) else { continue };
+        let receipt = receipt(rates, platform, received, now)?;
+        if receipt.msat.minor() <= msat.minor() {
+            return Ok((received, Receipt { msat, ..receipt }));
+        }
+    }
+    Err(too_small())
+}
+
 /// Prices an incoming payment of which `received` shall reach the receiver: the variable fee of the
 /// corridor from bitcoin comes on top, and what the payer's side owes is rounded up.
 pub fn receipt(
@@ -234,9 +303,7 @@ pub fn receipt(
     now: Timestamp,
 ) -> Result<Receipt, Error> {
     let receiving = received.currency();
-    let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
-    let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
-    let no_rate = || Error::Money(MoneyError::NoRate { sending: bitcoin, receiving });
+    let (msat_per_unit, fees) = price_in_msat(rates, platform, receiving, now)?;
     let too_large = || {
         Error::Money(MoneyError::Unpriceable {
             reason: format!(
@@ -244,13 +311,6 @@ pub fn receipt(
             ),
         })
     };
-    // Millisatoshi of one smallest unit: bitcoins of a major unit, times 10^11, by its units.
-    let msat_per_unit = units(receiving)
-        .and_then(|units| {
-            rate.value().checked_mul(Decimal::from(MSAT_PER_BITCOIN))?.checked_div(units)
-        })
-        .map(round_to_digits)
-        .ok_or_else(no_rate)?;
     let minor = Decimal::from(received.minor());
     let variable = minor.checked_mul(fees.variable_rate()).map(half_up);
     let variable = variable.and_then(|fee| i64::try_from(fee).ok()).ok_or_else(too_large)?;

@@ -40,7 +40,7 @@ pub(crate) fn keep_answer(
     if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
-    let from_peer = incoming::is_from_peer(&transaction) && asked == Flow::PullIn;
+    let from_peer = transaction.is_from_peer() && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             let platform = owners::platform(unit, timer.platform)?;

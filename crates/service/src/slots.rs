@@ -1,4 +1,4 @@
-//! The limit of approval requests under way to one platform.
+//! Limits of requests of ours that are under way.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,10 @@ use tokio::sync::Semaphore;
 /// decides on a thousand payments a second, and one that hangs takes up no more connections than
 /// these.
 const APPROVALS_AT_ONCE_MAX: usize = 100;
+
+/// Key documents that are fetched at a time. Each request makes us fetch those of a domain of its
+/// choice, for seconds at most.
+pub(crate) const KEY_FETCHES_MAX: usize = 64;
 
 /// The approval requests under way to each platform.
 #[derive(Default)]

@@ -1,27 +1,41 @@
 //! The UMA part of a quote: the lookup that it stands on, what is said about
-//! the payer, and the invoice of the payee's institution (contract 6.8, 6.9).
+//! the payer, and the invoice of the payee's institution (contract 6.8, 6.9). The modules below
+//! speak the protocol itself.
+
+mod callback;
+pub mod keys;
+pub mod peers;
+pub mod post_transaction;
+pub mod receive;
+pub(crate) mod send;
+pub mod settle;
+pub mod tester;
 
 use std::sync::Arc;
 
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, LookupId, PlatformId};
-use domain::lookup::{Lookup, Offer, Receiver};
+use domain::lookup::{Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving};
 use domain::platform::{CounterpartyField, Platform};
 use domain::pricing::{Locked, Price};
 use domain::quote;
 use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
-use domain::transaction::{self, Direction, Facts, Settlement, Transaction};
+use domain::transaction::{self, AboutPayee, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
-use ports::uma::{Invoice, PayRequest};
+use rust_decimal::prelude::ToPrimitive as _;
+use rust_decimal::{Decimal, RoundingStrategy};
 use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{AccountError, Error, MoneyError, PeerStage, UmaError};
 use crate::owners::Holder;
 use crate::{limits, lookups, owners, pricing};
+
+pub use self::callback::PAY_PATH;
+pub(crate) use self::send::Invoice;
 
 /// A UMA address as the destination of a quote.
 #[derive(Debug, Clone)]
@@ -48,8 +62,8 @@ pub(crate) enum Payee {
     },
     /// The one that another institution names.
     Peer {
-        /// The value from the lookup.
-        callback: String,
+        /// How its institution takes the pay request.
+        way: PayWay,
     },
 }
 
@@ -58,8 +72,8 @@ pub(crate) enum Payee {
 pub(crate) struct Plan {
     /// The lookup.
     pub lookup: LookupId,
-    /// The address of the payer.
-    pub sender: UmaAddress,
+    /// The payer.
+    pub sender: Arc<Customer>,
     /// How the receiver can be paid in the currency that was chosen.
     pub offer: Offer,
     /// The facts about the payer.
@@ -138,7 +152,7 @@ pub(crate) fn asked_by_payer(
 }
 
 /// The field under which an address is sent.
-const IDENTIFIER: &str = "IDENTIFIER";
+pub(crate) const IDENTIFIER: &str = "IDENTIFIER";
 
 /// The facts that count of those that a platform states about its customer. A regulated one answers
 /// for its customers and may say otherwise what is known of them; for the others we have checked
@@ -183,8 +197,8 @@ pub(crate) fn plan(
             theirs = Some(local.platform);
             Payee::Here { customer: local.customer }
         }
-        Receiver::Peer { address, callback } if *address == to.address => {
-            Payee::Peer { callback: callback.clone() }
+        Receiver::Peer { address, way } if *address == to.address => {
+            Payee::Peer { way: way.clone() }
         }
         Receiver::Customer { .. } | Receiver::Peer { .. } | Receiver::Account(_) => {
             return Err(Error::field("lookupId", "is the lookup of another receiver"));
@@ -209,7 +223,7 @@ pub(crate) fn plan(
     })?;
     Ok(Plan {
         lookup: id,
-        sender: sender.uma_address.clone(),
+        sender: Arc::clone(sender),
         offer,
         payer: facts,
         payee,
@@ -225,22 +239,26 @@ pub(crate) struct InvoiceRequest {
     pub locked: Locked,
     pub receiver: UmaAddress,
     pub plan: Plan,
+    pub comment: Option<String>,
 }
 
 /// Asks the payee's institution for an invoice, outside any unit of work. Nothing moves: an invoice
 /// that is not paid expires.
+///
+/// A payer who fixes what is sent has it asked for in millisatoshi, which the institution converts.
+/// If its rate or its fee is another than the lookup said, it is asked once more for the amount
+/// that then arrives. So what arrives is what the quote says, on whichever side is rounded.
 pub(crate) async fn agree(
     app: &App,
     request: InvoiceRequest,
     now: Timestamp,
 ) -> Result<Option<Agreed>, Error> {
-    let InvoiceRequest { platform, sending, locked, receiver, plan } = request;
-    let Payee::Peer { callback } = &plan.payee else { return Ok(None) };
-    let peer = app.env().uma_peer(platform.mode);
+    let InvoiceRequest { platform, sending, locked, receiver, plan, comment } = request;
+    let Payee::Peer { way } = &plan.payee else { return Ok(None) };
     let rates = app.env().rates.as_ref();
     let (mut offer, mut fee_minor) = (plan.offer, 0);
     let mut agreed: Option<Agreed> = None;
-    for _ in 0..=ASKS_MAX {
+    for attempt in 0..=ASKS_MAX {
         let corridor = pricing::corridor_to(rates, &platform, sending, &offer, now)?;
         let price = pricing::quote(&platform, corridor, locked, fee_minor)?;
         let amount = price.received.money();
@@ -248,31 +266,55 @@ pub(crate) async fn agree(
         if let Some(agreed) = agreed.filter(|agreed| agreed.amount == amount) {
             return Ok(Some(agreed));
         }
-        let request = PayRequest {
-            callback: callback.clone(),
-            receiver: receiver.clone(),
-            sender: plan.sender.clone(),
-            amount,
-            payer: plan.payer.clone(),
-            payee_fields: plan.payee_fields.clone(),
+        let order = send::Order {
+            way,
+            receiver: &receiver,
+            sender: &plan.sender,
+            amount: match (locked, msat(&offer, amount)) {
+                (Locked::Sending(_), Some(msat)) if attempt == 0 && !way.is_legacy() => {
+                    send::Fixed::Paid(msat)
+                }
+                (Locked::Sending(_) | Locked::Receiving(_), _) => send::Fixed::Arrives(amount),
+            },
+            offer: plan.offer,
+            payer: &plan.payer,
+            payee_fields: &plan.payee_fields,
+            comment: comment.as_deref(),
         };
-        let invoice = peer.request_payment(&request, now).await;
+        let invoice = send::request_invoice(app, &platform, &order).await?;
         let invoice = invoice.map_err(|failure| {
-            Error::Uma(UmaError::Peer {
-                address: receiver.clone(),
-                stage: PeerStage::PayRequest,
-                failure,
-            })
+            let (address, stage) = (receiver.clone(), PeerStage::PayRequest);
+            Error::Uma(UmaError::Peer { address, stage, failure })
         })?;
         (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
-        agreed = Some(Agreed { amount, invoice });
+        agreed = Some(Agreed { amount: invoice.arrives, invoice });
     }
     Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }))
+}
+
+/// The millisatoshi that buy an amount at the price of an offer, rounded up.
+fn msat(offer: &Offer, amount: Money) -> Option<Money> {
+    let msat = Decimal::from(amount.minor()).checked_mul(offer.msat_per_unit?)?;
+    let msat = msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity).to_i64()?;
+    Money::positive(msat, Currency::MSAT).ok()
 }
 
 /// Refuses an amount that the receiver does not take.
 fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
     limits::within(amount, offer.min_minor, offer.max_minor)
+}
+
+/// Keeps the exchange that an invoice comes from. Refuses an answer that was given before.
+pub(crate) fn keep(
+    unit: &mut Unit<'_, '_>,
+    to: &ToUma,
+    agreed: Option<&Agreed>,
+) -> Result<(), Error> {
+    let Some(agreed) = agreed else { return Ok(()) };
+    agreed.invoice.keep(unit)?.map_err(|failure| {
+        let (address, stage) = (to.address.clone(), PeerStage::PayRequest);
+        Error::Uma(UmaError::Peer { address, stage, failure })
+    })
 }
 
 /// A quote to a UMA address with its price.
@@ -337,23 +379,24 @@ pub(crate) fn price(
     };
     Ok(Priced {
         price,
-        rate_details: pricing::rate_details(rates, &price, invoice, now),
+        rate_details: pricing::rate_details(rates, &price, invoice.map(Invoice::price), now),
         basis: corridor.basis,
         of_quote: quote::Uma {
             lookup: plan.lookup,
-            sender: plan.sender.clone(),
+            sender: plan.sender.uma_address.clone(),
             payer: plan.payer,
             route,
         },
         of_transaction: transaction::Uma {
-            sender: plan.sender,
+            sender: plan.sender.uma_address.clone(),
             receiver: to.address.clone(),
             counterparty,
             settlement,
             rate_details: None,
             conversion: None,
+            payee: AboutPayee::default(),
         },
-        expires_at: invoice.map(|invoice| invoice.expires_at),
+        expires_at: invoice.map(|invoice| platform.ahead.shows(invoice.expires_at)),
     })
 }
 

@@ -42,7 +42,7 @@ pub struct Tested {
 }
 
 /// Where a platform's requests may go.
-fn reach(app: &App, mode: Mode) -> Reach {
+pub(crate) fn reach(app: &App, mode: Mode) -> Reach {
     if mode == Mode::Live { Reach::Public } else { app.env().webhooks.test_reach }
 }
 

@@ -297,6 +297,19 @@ create table lookups (
     version {int8} not null
 ) {wide};
 
+-- Other institutions as a platform knows them: the operator's rule, their public keys, and how the
+-- last exchange went.
+create table uma_peers (
+    id {bytes} not null primary key,
+    platform {bytes} not null references platforms (id),
+    domain {text} not null,
+    rule {text} not null check (rule in ('UNSET', 'ALLOWED', 'BLOCKED')),
+    stored {text} not null,
+    created_at {int8} not null,
+    version {int8} not null,
+    unique (platform, domain)
+) {wide};
+
 -- Found like invitations, by the keyed hash of the code in their link.
 create table identity_checks (
     id {bytes} not null primary key,

@@ -44,6 +44,13 @@ pub fn scope(
     *hash.first_chunk().expect("a hash is longer than a scope")
 }
 
+/// The scope of a nonce of UMA: the domain that signed with it, and the nonce.
+pub fn nonce(keyring: &Keyring, signer: &str, nonce: &str) -> Scope {
+    let parts: [&[u8]; 3] = [b"uma nonce", signer.as_bytes(), nonce.as_bytes()];
+    let hash = keyring.hash(Purpose::Idempotency, &parts);
+    *hash.first_chunk().expect("a hash is longer than a scope")
+}
+
 impl Record for Answer {
     type Key = Scope;
     const TABLE: &'static str = IDEMPOTENCY;

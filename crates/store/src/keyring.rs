@@ -58,11 +58,17 @@ pub enum Purpose {
     WebhookSigning,
     /// The address of the customer whom a platform's first link for a name makes.
     LinkedAddress,
+    /// The key with which a domain signs messages of UMA.
+    UmaSigning,
+    /// The key to which others encrypt to a domain.
+    UmaEncryption,
+    /// The secret of the Lightning node.
+    LightningNode,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::ClientSecret,
         Self::Fingerprint,
         Self::Idempotency,
@@ -72,6 +78,9 @@ impl Purpose {
         Self::WebhookSecret,
         Self::WebhookSigning,
         Self::LinkedAddress,
+        Self::UmaSigning,
+        Self::UmaEncryption,
+        Self::LightningNode,
     ];
 
     const fn label(self) -> &'static [u8] {
@@ -85,6 +94,9 @@ impl Purpose {
             Self::WebhookSecret => b"webhook-secret",
             Self::WebhookSigning => b"webhook-signing",
             Self::LinkedAddress => b"linked-address",
+            Self::UmaSigning => b"uma-signing",
+            Self::UmaEncryption => b"uma-encryption",
+            Self::LightningNode => b"lightning-node",
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod tokens;
 pub mod customers;
 pub mod external_accounts;
 pub mod lookups;
+pub mod uma_peers;
 pub mod quotes;
 pub mod transactions;
 pub mod approvals;

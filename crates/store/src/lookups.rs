@@ -2,7 +2,7 @@
 
 use domain::currency::Currency;
 use domain::id::{CustomerId, ExternalAccountId, LookupId};
-use domain::lookup::{Lookup, Offer, Receiver};
+use domain::lookup::{Lookup, Offer, PayWay, Receiver};
 use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
@@ -28,7 +28,7 @@ enum StoredReceiver {
     #[serde(rename = "c")]
     Customer { address: String, customer: String },
     #[serde(rename = "p")]
-    Peer { address: String, callback: String },
+    Peer { address: String, callback: String, version: String, travel_rule: bool, comment: u32 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,9 +56,12 @@ impl Stored {
                     address: address.to_string(),
                     customer: customer.to_string(),
                 },
-                Receiver::Peer { address, callback } => StoredReceiver::Peer {
+                Receiver::Peer { address, way } => StoredReceiver::Peer {
                     address: address.to_string(),
-                    callback: callback.clone(),
+                    callback: way.callback.clone(),
+                    version: way.version.clone(),
+                    travel_rule: way.is_subject_to_travel_rule,
+                    comment: way.comment_max,
                 },
             },
             offers: lookup.offers.iter().map(offer).collect(),
@@ -75,9 +78,15 @@ impl StoredReceiver {
                 address: UmaAddress::parse(&address).ok()?,
                 customer: CustomerId::parse(&customer).ok()?,
             },
-            Self::Peer { address, callback } => {
-                Receiver::Peer { address: UmaAddress::parse(&address).ok()?, callback }
-            }
+            Self::Peer { address, callback, version, travel_rule, comment } => Receiver::Peer {
+                address: UmaAddress::parse(&address).ok()?,
+                way: PayWay {
+                    callback,
+                    version,
+                    is_subject_to_travel_rule: travel_rule,
+                    comment_max: comment,
+                },
+            },
         })
     }
 }
@@ -93,7 +102,8 @@ impl StoredOffer {
     }
 }
 
-fn payer_field((name, mandatory): (String, bool)) -> Option<CounterpartyField> {
+/// A field as it was kept; nothing if its name is unknown.
+pub(crate) fn payer_field((name, mandatory): (String, bool)) -> Option<CounterpartyField> {
     let name = COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name)?;
     Some(CounterpartyField { name, mandatory })
 }

@@ -36,6 +36,7 @@ struct Settings {
     corridors: Vec<StoredCorridor>,
     signing_generation: u32,
     signing_rotated_at: Option<i64>,
+    uma_keys: (u32, Option<i64>),
     rail: Option<String>,
 }
 
@@ -161,6 +162,7 @@ impl Record for Platform {
             corridors: self.corridors.iter().map(StoredCorridor::of).collect(),
             signing_generation: self.signing.newest,
             signing_rotated_at: self.signing.rotated_at.map(Timestamp::millis),
+            uma_keys: (self.uma_keys.newest, self.uma_keys.rotated_at.map(Timestamp::millis)),
             rail: self.rail_settings.as_deref().map(str::to_owned),
         };
         let settings = serde_json::to_string(&settings).expect("settings have text keys only");
@@ -211,6 +213,10 @@ impl Record for Platform {
             signing: Generations {
                 newest: settings.signing_generation,
                 rotated_at: settings.signing_rotated_at.map(Timestamp::from_millis),
+            },
+            uma_keys: Generations {
+                newest: settings.uma_keys.0,
+                rotated_at: settings.uma_keys.1.map(Timestamp::from_millis),
             },
             created_at: row.time()?,
             updated_at: row.time()?,

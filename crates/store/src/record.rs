@@ -280,6 +280,7 @@ tables! {
     external_accounts: domain::external_account::ExternalAccount,
     fingerprints: crate::external_accounts::Fingerprint,
     lookups: domain::lookup::Lookup,
+    uma_peers: domain::uma_peer::UmaPeer,
     quotes: domain::quote::Quote,
     transactions: domain::transaction::Transaction,
     approvals: domain::approval::Approval,

@@ -20,6 +20,7 @@ use domain::time::Timestamp;
 use domain::token::Token;
 use domain::transaction::Transaction;
 use domain::transition::Moved;
+use domain::uma_peer::UmaPeer;
 
 use crate::books::{self, PostingRow, Postings};
 use crate::cache::Cache;
@@ -246,7 +247,7 @@ macro_rules! writable {
 
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
-    Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease,
+    Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its

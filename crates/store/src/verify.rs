@@ -104,7 +104,7 @@ predicates! {
     T8 "a payment that was not made took nothing, or gave it back",
     T9 "no payment was both paid out and given back, unless it came back",
     T10 "whatever is under way has a timer: no money is stuck",
-    E1 "every step has its event, and every event its step",
+    E1 "every step but CREATED has its event, and every event its step",
     E2 "the id of an event is the one that its resource and number give, and no other event's",
     E3 "every event opens with the key",
     E4 "events happened when their steps did, in their order",

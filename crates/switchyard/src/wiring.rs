@@ -1,20 +1,22 @@
 //! Joins the adapters to the application: the only place that knows both.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use adapters::clock::SystemClock;
 use adapters::entropy::SystemEntropy;
-use adapters::modes::{Modes, sandbox_rails};
+use adapters::modes::{Modes, lightning, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
 use api::presenter::JsonPresenter;
 use ports::entropy::Entropy;
+use ports::outbound::Outbound;
 use service::env::Delivering;
 use service::{App, Env};
-use store::keyring::Keyring;
+use store::keyring::{Keyring, Purpose};
 use store::{Store, Threads};
 
 use crate::command::Failure;
@@ -55,33 +57,53 @@ pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env
     };
     let delivering = options.webhooks.delivering(is_local);
     Ok(Env {
-        webhooks: delivering,
         answers_kept_millis: options.idempotency_days * DAY_MILLIS,
-        ..env(rates, options.quote_lifetime_seconds, public_url)
+        ..env(rates, options.quote_lifetime_seconds, public_url, delivering, guarded())
     })
 }
 
 /// The world outside a command that serves no clients.
 pub fn default_env() -> Env {
-    env(FixedRates::builtin(), QUOTE_LIFETIME_SECONDS, USUAL_URL.to_owned())
+    env_over(guarded())
 }
 
-fn env(rates: FixedRates, quote_lifetime_seconds: i64, public_url: String) -> Env {
-    let Modes { rates, rails, uma_peers, identification } =
-        Modes::new(rates, sandbox_rails(SandboxRail::default()));
+/// Like [`default_env`], with this way out: everything that the server sends takes it.
+pub fn env_over(outbound: Arc<dyn Outbound>) -> Env {
+    let (rates, public_url) = (FixedRates::builtin(), USUAL_URL.to_owned());
+    env(rates, QUOTE_LIFETIME_SECONDS, public_url, Delivering::USUAL, outbound)
+}
+
+fn guarded() -> Arc<dyn Outbound> {
+    Arc::new(GuardedClient::default())
+}
+
+fn env(
+    rates: FixedRates,
+    quote_lifetime_seconds: i64,
+    public_url: String,
+    webhooks: Delivering,
+    outbound: Arc<dyn Outbound>,
+) -> Env {
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let reach = webhooks.test_reach;
+    let rails = sandbox_rails(SandboxRail::default(), Arc::clone(&outbound), reach);
+    let Modes { rates, rails, institutions, outbound, identification } =
+        Modes::new(rates, rails, clock.clone(), entropy.clone(), outbound);
     Env {
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(SystemEntropy),
+        clock,
+        entropy,
         rates,
         rails,
-        uma_peers,
+        institutions,
+        // They follow from the server's key, which is known once its database is opened.
+        lightning: HashMap::new(),
         identification,
-        outbound: Arc::new(GuardedClient::default()),
+        outbound,
         presenter: Arc::new(JsonPresenter),
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
         answers_kept_millis: IDEMPOTENCY_DAYS * DAY_MILLIS,
-        webhooks: Delivering::USUAL,
+        webhooks,
         shares_database: false,
         peer_address: None,
     }
@@ -106,9 +128,10 @@ pub fn open_to_serve(
     if let Database::Sqlite(path) = database {
         take_from_others(path);
     }
+    let lightning = lightning(keyring.hash(Purpose::LightningNode, &[]));
     let (store, threads) =
         Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
-    let env = Env { shares_database: database.is_shared(), ..env };
+    let env = Env { shares_database: database.is_shared(), lightning, ..env };
     Ok(Opened { app: App::new(store, env), threads })
 }
 

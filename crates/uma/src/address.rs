@@ -1,14 +1,13 @@
 //! Addresses and domains of institutions as they stand in messages (UMAD-01).
 //!
-//! They follow the rules of `domain::uma_address`, with one exception: a peer on this machine may
-//! be `127.0.0.1` with a port. A message keeps an address as its writer spelled it, because that
-//! spelling is signed.
+//! They follow the rules of `domain::uma_address`. A message keeps an address as its writer spelled
+//! it, because that spelling is signed.
 
 use std::fmt;
 
 use domain::uma_address::{InvalidUma, UmaAddress, UmaDomain};
 
-/// Under this name the rules read the domain of a peer that is reached by its loopback address.
+/// The name of this machine; a port must follow.
 const LOOPBACK_NAME: &str = "localhost:";
 /// The loopback address; a port must follow.
 const LOOPBACK_ADDRESS: &str = "127.0.0.1:";
@@ -20,12 +19,7 @@ pub struct PeerDomain(String);
 impl PeerDomain {
     /// Reads a domain. Case does not matter.
     pub fn parse(text: &str) -> Result<Self, InvalidUma> {
-        match text.strip_prefix(LOOPBACK_ADDRESS) {
-            Some(port) => UmaDomain::parse(&format!("{LOOPBACK_NAME}{port}"))
-                .map(|_| Self(text.to_owned()))
-                .map_err(|_| InvalidUma::Domain(text.chars().take(80).collect())),
-            None => UmaDomain::parse(text).map(|domain| Self(domain.as_str().to_owned())),
-        }
+        UmaDomain::parse(text).map(|domain| Self(domain.as_str().to_owned()))
     }
 
     /// The domain as text.

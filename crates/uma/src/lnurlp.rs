@@ -4,5 +4,5 @@
 pub mod request;
 pub mod response;
 
-pub use request::{Lookup, LookupRequest};
+pub use request::{Lookup, LookupRequest, PATH};
 pub use response::{LookupResponse, ReceiverCompliance};

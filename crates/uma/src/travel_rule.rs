@@ -20,6 +20,8 @@ use k256::{PublicKey, SecretKey};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
+use crate::address::Address;
+use crate::data::Facts;
 use crate::error::{ErrorCode, Refusal};
 use crate::signature::{InvalidKey, SECRET_BYTES};
 
@@ -154,6 +156,18 @@ fn cipher(ephemeral_point: &[u8], secret: &SecretKey, other: &PublicKey) -> Opti
         .expand(&[], &mut key[..])
         .expect("32 bytes are fewer than 255 digests");
     Cipher::new_from_slice(&key[..]).ok()
+}
+
+/// Travel-rule data in no standard form: what is known of the payer, by the protocol's keys, and
+/// the two addresses.
+pub fn free_text(payer: &Address, payee: &Address, facts: &Facts) -> String {
+    let mut originator = facts.write();
+    originator.insert("identifier".into(), payer.as_written().into());
+    serde_json::json!({
+        "originator": originator,
+        "beneficiary": { "identifier": payee.as_written() },
+    })
+    .to_string()
 }
 
 fn uncompressed(key: &PublicKey) -> [u8; POINT_BYTES] {

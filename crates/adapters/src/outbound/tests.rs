@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use testbed::receiver::{Answer, Receiver};
 
-use ports::outbound::Reach;
+use ports::outbound::{Method, Reach};
 
 use super::*;
 
@@ -13,12 +13,13 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 fn request(url: &str, reach: Reach) -> OutboundRequest {
     let headers = vec![("content-type", "application/json".to_owned())];
-    OutboundRequest { url: url.to_owned(), reach, headers, body: b"{}".to_vec(), within: WITHIN }
+    let (method, url, body) = (Method::Post, url.to_owned(), b"{}".to_vec());
+    OutboundRequest { method, url, reach, headers, body, within: WITHIN }
 }
 
 /// Asks a receiver on this machine.
 async fn ask(client: &GuardedClient, url: &str) -> Result<OutboundAnswer, OutboundFailure> {
-    client.post(request(url, Reach::Private)).await
+    client.send(request(url, Reach::Private)).await
 }
 
 /// Everything that must not be reached from a live platform (reliability 4.6). Where the port
@@ -97,7 +98,7 @@ async fn no_probe_of_a_live_platform_opens_a_connection() {
     let port = Url::parse(&receiver.url("/")).expect("a URL").port().expect("a port");
     let client = GuardedClient::default();
     for probe in probes(port) {
-        let answer = client.post(request(&probe, Reach::Public)).await;
+        let answer = client.send(request(&probe, Reach::Public)).await;
         // A name that this system's resolver does not have is not reached either.
         let is_refused = matches!(answer, Err(OutboundFailure::Refused(_)));
         let is_name = probe.contains("localhost.") || probe.contains("good#");
@@ -180,7 +181,7 @@ async fn who_does_not_answer_or_is_not_there_is_distinguished() {
     // The time is that of the whole exchange: an answer that begins does not stop it.
     for answer in [Answer::status(200).held(), Answer::status(200).body("late").with_body_held()] {
         receiver.answer(answer);
-        assert_eq!(client.post(hurried()).await, Err(OutboundFailure::TimedOut));
+        assert_eq!(client.send(hurried()).await, Err(OutboundFailure::TimedOut));
     }
     receiver.answer(Answer::closed());
     assert_eq!(ask(&client, &url).await, Err(OutboundFailure::Unreachable));

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use domain::account_info::{
@@ -10,11 +10,13 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
 use domain::time::Timestamp;
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
 use ports::rail::{Cause, Flow, Instruction, Party, PaymentRail, Pending};
 use ports::rails::Rails;
 
-use super::lightning::SandboxLightning;
+use super::lightning::{HashLocked, SandboxLightning};
 use super::sandbox::SandboxRail;
+use crate::lightning::Network;
 
 /// The answer of a rail that waits for nothing.
 pub(crate) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
@@ -24,13 +26,53 @@ pub(crate) fn answer_of<T>(mut answer: Pending<'_, T>) -> T {
     }
 }
 
+/// Another institution, which gives every request the same answer.
+pub(super) struct Peer {
+    pub(super) answer: Result<OutboundAnswer, OutboundFailure>,
+    sent: Mutex<Vec<OutboundRequest>>,
+}
+
+impl Peer {
+    pub(super) fn answering(status: u16, body: &str) -> Self {
+        let body = body.as_bytes().to_vec();
+        let answer = Ok(OutboundAnswer { status, body, retry_after: None, peer: None });
+        Self { answer, sent: Mutex::default() }
+    }
+
+    pub(super) fn failing(failure: OutboundFailure) -> Self {
+        Self { answer: Err(failure), sent: Mutex::default() }
+    }
+
+    /// The requests that it was sent.
+    pub(super) fn sent(&self) -> Vec<OutboundRequest> {
+        self.sent.lock().unwrap().clone()
+    }
+}
+
+impl Outbound for Peer {
+    fn send(
+        &self,
+        request: OutboundRequest,
+    ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>> {
+        self.sent.lock().unwrap().push(request);
+        Box::pin(std::future::ready(self.answer.clone()))
+    }
+}
+
+/// The Lightning port where no other institution can be reached.
+fn lightning() -> SandboxLightning {
+    let unreachable = Arc::new(Peer::failing(OutboundFailure::Unreachable));
+    let peers = HashLocked::new(unreachable, Network::Regtest, Reach::Private);
+    SandboxLightning::new(SandboxRail::default(), peers)
+}
+
 /// An order to pay to the account of the type's examples, with one field changed.
 pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instruction {
     let account = account(kind, field, value);
     let code = account.account_type().currencies[0];
     let currency = Currency::from_code(code).expect("accounts hold known currencies");
     let amount = Money::positive(1_000, currency).expect("amount");
-    let (others, lightning) = (SandboxRail::default(), SandboxLightning::default());
+    let (others, lightning) = (SandboxRail::default(), lightning());
     let rails = Rails::new(vec![Arc::new(others), Arc::new(lightning)]);
     let leg = rails.route(&account, amount).expect("the sandbox serves every account");
     Instruction {
@@ -74,7 +116,7 @@ pub(super) fn account(kind: &str, field: &str, value: &str) -> AccountInfo {
 fn every_leg_of_the_sandbox_has_one_port() {
     use domain::account_info::types;
     use ports::rails::Leg;
-    let (others, lightning) = (SandboxRail::default(), SandboxLightning::default());
+    let (others, lightning) = (SandboxRail::default(), lightning());
     for account_type in types() {
         for (rail, code) in account_type
             .every_rail()

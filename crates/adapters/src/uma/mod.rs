@@ -1,39 +1,48 @@
-//! The other institutions of the UMA network.
+//! The other institutions of the UMA network, as far as they are in this process.
 
 pub mod sandbox;
 
 use std::future::ready;
+use std::sync::Arc;
 
-use domain::time::Timestamp;
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
 use ports::rail::Pending;
-use ports::uma::{Inquiry, Invoice, PayRequest, Payee, PeerFailure, Provider, UmaPeer};
+use ports::uma::{Institutions, Provider};
 
-/// The network of a live platform that is not connected to it: no peer can be reached.
+use self::sandbox::SandboxInstitutions;
+
+/// The institutions of live platforms: all are asked over the network, none is known before.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unconnected;
 
-impl UmaPeer for Unconnected {
-    fn is_connected(&self) -> bool {
-        false
-    }
-
+impl Institutions for Unconnected {
     fn providers(&self) -> Vec<Provider> {
         Vec::new()
     }
+}
 
-    fn look_up<'a>(
-        &'a self,
-        _: &'a Inquiry,
-        _: Timestamp,
-    ) -> Pending<'a, Result<Payee, PeerFailure>> {
-        Box::pin(ready(Err(PeerFailure::Unreachable)))
+/// The way out with the sandbox's institutions behind it. Requests to their hosts are answered in
+/// this process; all others go on.
+pub struct WithSandbox {
+    inner: Arc<dyn Outbound>,
+    institutions: Arc<SandboxInstitutions>,
+}
+
+impl WithSandbox {
+    /// Puts the institutions before another way out.
+    pub fn new(inner: Arc<dyn Outbound>, institutions: Arc<SandboxInstitutions>) -> Self {
+        Self { inner, institutions }
     }
+}
 
-    fn request_payment<'a>(
-        &'a self,
-        _: &'a PayRequest,
-        _: Timestamp,
-    ) -> Pending<'a, Result<Invoice, PeerFailure>> {
-        Box::pin(ready(Err(PeerFailure::Unreachable)))
+impl Outbound for WithSandbox {
+    fn send(
+        &self,
+        request: OutboundRequest,
+    ) -> Pending<'_, Result<OutboundAnswer, OutboundFailure>> {
+        match self.institutions.answer(&request) {
+            Some(answer) => Box::pin(ready(answer)),
+            None => self.inner.send(request),
+        }
     }
 }

@@ -26,6 +26,7 @@ mod idempotency;
 mod quotes;
 mod rails;
 mod receivers;
+mod institutions;
 mod uma;
 mod receive;
 mod deposits;

@@ -207,7 +207,10 @@ impl Server {
         let resource = transaction_id(id).uuid();
         let events = self.events_of(resource).await;
         let mut notified = Vec::new();
-        for (number, event) in (1..).zip(&events) {
+        // A payment from another institution begins as CREATED, of which no platform is notified.
+        let first = events.first().map_or(1, |event| event.number);
+        assert!((1..=2).contains(&first), "{first}");
+        for (number, event) in (first..).zip(&events) {
             assert_eq!(event.number, number);
             assert_eq!(event.id, domain::event::event_id(resource, number));
             let body: Value = serde_json::from_slice(&event.body).expect("JSON");

@@ -9,7 +9,7 @@ use domain::uma_address::UmaAddress;
 use serde_json::{Value, json};
 use service::Error;
 use service::error::UmaError;
-use service::incoming::{self, PayIn};
+use service::incoming::{self, PayIn, Wanted};
 
 use crate::support::{Answer, Client, Server, text};
 use crate::uma::address_of;
@@ -350,11 +350,12 @@ fn unsaid(customer: &str) -> PayIn {
     PayIn {
         sender: UmaAddress::parse("$bo@peer.example").expect("an address"),
         payer: Facts::new(),
-        if_asked: Facts::new(),
         receiver: None,
         customer_id: CustomerId::parse(customer).ok(),
         currency: Currency::from_code("USD").expect("a currency"),
-        amount_minor: 5_000,
+        amount: Wanted::Arrives(5_000),
+        asked: Vec::new(),
+        description: None,
     }
 }
 

@@ -199,7 +199,9 @@ async fn another_institutions_answer_is_passed_on() {
         let is_final = answer.headers.get("x-should-retry").is_some_and(|value| value == "false");
         assert_eq!(is_final, status != 424, "{user}");
     }
-    look_up(&client, "$ada@example.com", &payer).await.refused(404, "UMA_NOT_FOUND");
+    // No institution is there (RFC 2606), and to ask costs no more than a name.
+    let nowhere = "$ada@peer.invalid";
+    look_up(&client, nowhere, &payer).await.refused(424, "LNURLP_REQUEST_FAILED");
     server.verify();
 }
 

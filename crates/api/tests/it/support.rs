@@ -106,7 +106,7 @@ impl Server {
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
         let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
-        let app = App::new(store, env(&clock, seed, sandbox_rails(SandboxRail::default())));
+        let app = App::new(store, env(&clock, seed, sandbox()));
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);
         Self { app, clock, router, schemas, place }
@@ -251,18 +251,27 @@ fn engine(place: &Place) -> Box<dyn Engine> {
     }
 }
 
+/// The rails of the sandbox, as a server has them.
+fn sandbox() -> Rails {
+    let outbound = Arc::new(GuardedClient::default());
+    sandbox_rails(SandboxRail::default(), outbound, Delivering::USUAL.test_reach)
+}
+
 /// The world of a server that has its database for itself.
 fn env(clock: &ManualClock, seed: u64, rails: Rails) -> Env {
-    let modes = Modes::new(FixedRates::builtin(), rails);
-    let Modes { rates, rails, uma_peers, identification } = modes;
+    let (clock, entropy) = (Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)));
+    let outbound = Arc::new(GuardedClient::default());
+    let modes = Modes::new(FixedRates::builtin(), rails, clock.clone(), entropy.clone(), outbound);
+    let Modes { rates, rails, institutions, outbound, identification } = modes;
     Env {
-        clock: Arc::new(clock.clone()),
-        entropy: Arc::new(SeededEntropy::new(seed)),
+        clock,
+        entropy,
         rates,
         rails,
-        uma_peers,
+        institutions,
+        lightning: adapters::modes::lightning([7; 32]),
         identification,
-        outbound: Arc::new(GuardedClient::default()),
+        outbound,
         presenter: Arc::new(JsonPresenter),
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::RateDetails;
+use crate::counterparty_field::CounterpartyField;
 use crate::currency::Currency;
 use crate::id::{ExternalAccountId, InternalAccountId, TransactionId};
 use crate::money::Money;
@@ -185,6 +186,18 @@ pub struct Uma {
     /// The conversion of an incoming payment for a deposit account in another currency than what
     /// was received.
     pub conversion: Option<Conversion>,
+    /// The other side's questions about the payee of an incoming payment from another institution.
+    pub payee: AboutPayee,
+}
+
+/// The questions of another institution about a payee, and the answers that it is given once the
+/// payment is approved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AboutPayee {
+    /// The facts that it asks for.
+    pub asked: Vec<CounterpartyField>,
+    /// The facts that it is given.
+    pub given: Facts,
 }
 
 /// A received amount converted for a deposit account (specification 2.8; contract 13, row 36).

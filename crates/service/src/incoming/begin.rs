@@ -8,14 +8,15 @@ use domain::customer::Customer;
 use domain::external_account;
 use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId, TransactionId, moved_ahead};
 use domain::money::{Money, Receiving};
-use domain::platform::{Decision, Platform};
+use domain::platform::{CounterpartyField, Decision, Platform};
 use domain::quote::{Quote, Route};
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Conversion, Destination, Direction, Draft, Facts, FailureReason, Settlement,
-    Source, Transaction, Uma,
+    AboutPayee, AccountRef, Conversion, Destination, Direction, Draft, Event, Facts, FailureReason,
+    Settlement, Source, Status, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
+use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
 use super::{asked, failed, go_on, set_time, stop};
@@ -58,12 +59,26 @@ pub(crate) fn begin_here(
             settlement: Settlement::Here { outgoing: Some(outgoing.id()) },
             rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
             conversion,
+            payee: AboutPayee::default(),
         },
     );
     let description = outgoing.draft().description.clone();
     let draft = Draft { description, ..draft };
-    begin(app, unit, draft, now)?;
+    begin(app, unit, Transaction::pending(draft), now)?;
     Ok(())
+}
+
+/// How long a payment may be `CREATED`, in milliseconds: the keys of the payer's institution are
+/// fetched meanwhile. Only a server that stops there leaves one behind.
+const CREATED_MILLIS: i64 = 60_000;
+
+/// The side whose amount a payer elsewhere has fixed.
+#[derive(Debug, Clone, Copy)]
+pub enum Wanted {
+    /// So many smallest units arrive.
+    Arrives(i64),
+    /// So many millisatoshi are paid.
+    Paid(i64),
 }
 
 /// A payment that another institution wants to make.
@@ -73,20 +88,22 @@ pub struct PayIn {
     pub sender: UmaAddress,
     /// Facts that its institution states about it.
     pub payer: Facts,
-    /// Facts that it states if it is asked.
-    pub if_asked: Facts,
     /// The address that is paid, if it is given.
     pub receiver: Option<UmaAddress>,
     /// The customer who is paid, if it is given. One of the two must be.
     pub customer_id: Option<CustomerId>,
     /// The currency that shall arrive.
     pub currency: Currency,
-    /// The amount that shall arrive, in its smallest unit.
-    pub amount_minor: i64,
+    /// How much.
+    pub amount: Wanted,
+    /// The facts about the payee that its institution asks for.
+    pub asked: Vec<CounterpartyField>,
+    /// The payer's text for the payee.
+    pub description: Option<String>,
 }
 
-/// Takes a pay request of another institution for a customer of the platform. The money comes once
-/// the platform has approved.
+/// Takes a pay request of another institution for a customer of the platform, in one step. The
+/// money comes once the platform has approved.
 pub fn receive(
     app: &App,
     unit: &mut Unit<'_, '_>,
@@ -97,40 +114,123 @@ pub fn receive(
 ) -> Result<Transaction, Error> {
     let platform = owners::platform(unit, platform)?;
     let customer = receiver(unit, &platform, request)?;
-    let holder = owners::Holder::Customer(Arc::clone(&customer));
+    let draft = drafted(app, unit, &platform, &customer, request, (id, now))?;
+    check(unit, &platform, &customer, request, &draft)?;
+    asked_for(app, unit, Transaction::created(draft), now)
+}
+
+/// Adds a payment that another institution wants to make. It is `CREATED` until [`accept`] asks the
+/// platform, or [`fail_created`] ends it, or its time is over (specification 3.1).
+pub(crate) fn create(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    request: &PayIn,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let platform = owners::platform(unit, platform)?;
+    let customer = receiver(unit, &platform, request)?;
+    let draft = drafted(app, unit, &platform, &customer, request, (id, now))?;
+    let due_at = now.plus_millis(CREATED_MILLIS);
+    unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::DecidePayment, due_at, now));
+    unit.put(Transaction::created(draft));
+    Ok(())
+}
+
+/// Asks the platform about a payment that is `CREATED`, once it is known who wants to make it.
+pub(crate) fn accept(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    request: &PayIn,
+    id: TransactionId,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let platform = owners::platform(unit, platform)?;
+    let transaction = unit.get::<Transaction>(&id)?;
+    let transaction = transaction.ok_or_else(|| Error::Internal(format!("{id} has vanished")))?;
+    let customer = receiver(unit, &platform, request)?;
+    check(unit, &platform, &customer, request, transaction.draft())?;
+    unit.clear_timer((id.uuid(), TimerKind::DecidePayment));
+    asked_for(app, unit, Transaction::clone(&transaction), now)
+}
+
+/// Ends a payment whose platform was not asked. Does nothing to one that was.
+pub(crate) fn fail_created(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    id: TransactionId,
+    reason: FailureReason,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some(transaction) = unit.get::<Transaction>(&id)? else { return Ok(()) };
+    if transaction.status() == Status::Created {
+        stop(app, unit, Transaction::clone(&transaction), failed(reason), now)?;
+    }
+    Ok(())
+}
+
+/// Refuses a payment that the customer cannot get, or of whose payer too little is said.
+fn check(
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    customer: &Arc<Customer>,
+    request: &PayIn,
+    draft: &Draft,
+) -> Result<(), Error> {
+    let holder = owners::Holder::Customer(Arc::clone(customer));
     holder.may_move_money()?;
     if request.sender == customer.uma_address {
         return Err(Error::Account(AccountError::SelfPayment));
     }
-    limits::enabled(&platform, request.currency, Direction::Incoming)?;
-    let received = limits::amount(request.amount_minor, request.currency)?;
-    limits::receivable(&platform, received)?;
+    let received = draft.received.money();
+    limits::receivable(platform, received)?;
     let account = InternalAccountId::of(holder.owner(), request.currency);
     limits::has_room(unit, account, received)?;
-    let asked = uma::asked_by(&platform, [request.currency]);
-    let mut payer = request.payer.clone();
-    payer.extend(uma::wanted(request.if_asked.clone(), &asked));
-    let fields = uma::missing(&asked, &payer);
-    if !fields.is_empty() {
-        return Err(Error::Uma(UmaError::PayerDataMissing { fields }));
-    }
-    let receipt = pricing::receipt(app.env().rates.as_ref(), &platform, received, now)?;
-    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
+    let asked = uma::asked_by(platform, [request.currency]);
+    let fields = uma::missing(&asked, &request.payer);
+    if fields.is_empty() { Ok(()) } else { Err(Error::Uma(UmaError::PayerDataMissing { fields })) }
+}
+
+/// The payment that a request is about, at the price of this moment.
+fn drafted(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    platform: &Platform,
+    customer: &Customer,
+    request: &PayIn,
+    (id, now): (TransactionId, Timestamp),
+) -> Result<Draft, Error> {
+    let (rates, currency) = (app.env().rates.as_ref(), request.currency);
+    limits::enabled(platform, currency, Direction::Incoming)?;
+    let (received, receipt) = match request.amount {
+        Wanted::Arrives(minor) => {
+            let received = limits::amount(minor, currency)?;
+            (received, pricing::receipt(rates, platform, received, now)?)
+        }
+        Wanted::Paid(msat) => {
+            let msat = limits::amount(msat, Currency::MSAT)?;
+            pricing::receipt_for(rates, platform, (msat, currency), now)?
+        }
+    };
+    let (destination, conversion) = destination(app, unit, customer, received, now)?;
     let draft = draft(
         id,
-        &customer,
+        customer,
         destination,
         received,
         Uma {
             sender: request.sender.clone(),
             receiver: customer.uma_address.clone(),
-            counterparty: payer,
+            counterparty: request.payer.clone(),
             settlement: Settlement::Lightning { msat: receipt.msat },
             rate_details: Some(receipt.details),
             conversion,
+            payee: AboutPayee { asked: request.asked.clone(), given: Facts::new() },
         },
     );
-    begin(app, unit, draft, now)
+    Ok(Draft { description: request.description.clone(), ..draft })
 }
 
 /// The customer of the platform who is paid.
@@ -222,15 +322,25 @@ fn draft(
     }
 }
 
-/// Adds an incoming payment. Its platform decides now, or within the window.
+/// Brings a payment that is `CREATED` to its platform's decision.
+fn asked_for(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    created: Transaction,
+    now: Timestamp,
+) -> Result<Transaction, Error> {
+    let pending = created.apply(Event::Quoted, now)?.into_now();
+    begin(app, unit, pending, now)
+}
+
+/// Keeps an incoming payment that is `PENDING`. Its platform decides now, or within the window.
 fn begin(
     app: &App,
     unit: &mut Unit<'_, '_>,
-    draft: Draft,
+    transaction: Transaction,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let platform = owners::platform(unit, draft.platform)?;
-    let transaction = Transaction::pending(draft);
+    let platform = owners::platform(unit, transaction.draft().platform)?;
     match platform.first_decision() {
         Decision::Approved => {
             lifecycle::begin(app, unit, transaction.clone())?;

@@ -10,7 +10,7 @@ use ledger::posting::{Posting, Resolution};
 use store::books;
 use store::unit::Unit;
 
-use super::{broken, is_from_peer};
+use super::broken;
 use crate::app::App;
 use crate::error::Error;
 use crate::settlement::keeper;
@@ -44,7 +44,7 @@ pub(crate) fn credit(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let (id, draft) = (transaction.id(), transaction.draft());
-    if is_from_peer(&transaction) {
+    if transaction.is_from_peer() {
         unit.resolve(id, Resolution::Post, now)?;
     } else {
         unit.post(id, &movements::delivery(account(draft), draft.received.money())?, now)?;

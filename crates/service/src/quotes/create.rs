@@ -60,6 +60,9 @@ pub async fn create<R: Render<Quoted>>(
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
+        if let To::Uma(to) = &new.to {
+            uma::keep(unit, to, agreed.as_ref())?;
+        }
         let quote =
             make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;
         let quote = if new.immediately_execute {
@@ -89,8 +92,15 @@ async fn ask_institution(
                 asked(&unit_app, unit, platform, &new, None, drawn)?;
             let sending = source.currency().ok_or_else(|| no_currency(&new))?;
             let Some(plan) = plan else { return Ok(None) };
-            let receiver = receiver.clone();
-            Ok::<_, Error>(Some(InvoiceRequest { platform, sending, locked, receiver, plan }))
+            let (receiver, comment) = (receiver.clone(), new.description.clone());
+            Ok::<_, Error>(Some(InvoiceRequest {
+                platform,
+                sending,
+                locked,
+                receiver,
+                plan,
+                comment,
+            }))
         })
         .await?;
     match request {

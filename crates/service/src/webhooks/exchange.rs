@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::delivery::{self, Attempt, Outcome};
 use domain::event::Event;
 use domain::platform::Platform;
-use ports::outbound::{OutboundAnswer, OutboundFailure, OutboundRequest};
+use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
 
 use crate::app::App;
 use crate::webhooks::reach;
@@ -33,6 +33,7 @@ pub(crate) async fn exchange(
     let answer = match platform.webhook_endpoint.clone() {
         Some(url) => {
             let request = OutboundRequest {
+                method: Method::Post,
                 url,
                 reach: reach(app, platform.mode),
                 // Receivers compare with the time on their own clocks, whatever the platform's
@@ -41,7 +42,7 @@ pub(crate) async fn exchange(
                 body: event.body.clone(),
                 within,
             };
-            app.env().outbound.post(request).await
+            app.env().outbound.send(request).await
         }
         None => Err(OutboundFailure::Refused("the platform has no endpoint".to_owned())),
     };

@@ -359,6 +359,7 @@ mod tests {
             manager_tokens: 1,
             ahead: Ahead::NONE,
             signing: Generations::FIRST,
+            uma_keys: Generations::FIRST,
             rail_settings: None,
             created_at: NOW,
             updated_at: NOW,

@@ -12,7 +12,7 @@ use domain::rail::{Rail, RailWords};
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Conversion, Destination, Facts, RateDetails, Settlement, Source, Terms,
+    AboutPayee, AccountRef, Conversion, Destination, Facts, RateDetails, Settlement, Source, Terms,
     Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::StoreError;
+use crate::lookups::payer_field;
 use crate::sql::Row;
 
 /// The parts of a transaction that are kept inside the sealed column, under names of one letter:
@@ -145,6 +146,11 @@ pub(super) struct StoredUma {
     rates: Option<StoredRateDetails>,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversion: Option<StoredConversion>,
+    /// Names of facts about the payee that are asked for, and whether they are insisted on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    asked: Vec<(String, bool)>,
+    #[serde(default, skip_serializing_if = "StoredFacts::is_empty")]
+    given: StoredFacts,
 }
 
 impl StoredUma {
@@ -155,6 +161,8 @@ impl StoredUma {
             counterparty: stored_facts(&uma.counterparty),
             rates: uma.rate_details.as_ref().map(StoredRateDetails::of),
             conversion: uma.conversion.as_ref().map(StoredConversion::of),
+            asked: uma.payee.asked.iter().map(|it| (it.name.to_owned(), it.mandatory)).collect(),
+            given: stored_facts(&uma.payee.given),
         }
     }
 
@@ -171,6 +179,10 @@ impl StoredUma {
             conversion: match self.conversion {
                 Some(conversion) => Some(conversion.into_domain(received)?),
                 None => None,
+            },
+            payee: AboutPayee {
+                asked: self.asked.into_iter().map(payer_field).collect::<Option<_>>()?,
+                given: read_facts(self.given)?,
             },
         })
     }

@@ -6,7 +6,7 @@
 use domain::event::EventKind;
 use domain::id::InternalAccountId;
 use domain::time::Timestamp;
-use domain::transaction::Direction;
+use domain::transaction::{Direction, Status};
 use uuid::Uuid;
 
 use super::payment::read_steps;
@@ -44,6 +44,8 @@ pub(super) struct RawEvent {
 struct Steps {
     platform: Uuid,
     kind: EventKind,
+    /// Whether its first step is `CREATED`, of which its platform is not notified.
+    is_notified_later: bool,
     at: Vec<Timestamp>,
 }
 
@@ -122,7 +124,15 @@ fn steps(row: &mut Row) -> Result<Steps, StoreError> {
         Direction::Incoming => EventKind::IncomingPayment,
         Direction::Outgoing => EventKind::OutgoingPayment,
     };
-    Ok(Steps { platform, kind, at: read_steps(row)?.into_iter().map(|(_, at)| at).collect() })
+    let steps = read_steps(row)?;
+    let first = steps.first().and_then(|(status, _)| Status::ALL.get(*status));
+    let is_notified_later = first == Some(&Status::Created);
+    Ok(Steps {
+        platform,
+        kind,
+        is_notified_later,
+        at: steps.into_iter().map(|(_, at)| at).collect(),
+    })
 }
 
 /// An event, from behind its resource.
@@ -142,7 +152,8 @@ fn check_payment(findings: &mut Findings, payment: &Payment) {
     };
     findings.saw(Predicate::E1, 1);
     let numbers = payment.events.iter().map(|event| event.number as usize);
-    findings.demand(Predicate::E1, numbers.eq(1..=steps.at.len()), || {
+    let first = if steps.is_notified_later { 2 } else { 1 };
+    findings.demand(Predicate::E1, numbers.eq(first..=steps.at.len()), || {
         format!("{name} has steps and events that are not each other's")
     });
     let mut before = None;

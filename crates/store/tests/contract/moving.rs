@@ -53,6 +53,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
     unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
     unit.put(lookup(1, 1, 1));
+    unit.put(uma_peer(1, 1));
     unit.put(Lease {
         name: LeaseName::FirstStart,
         holder: uuid(1),

@@ -12,6 +12,7 @@ use domain::quote::{self, Quote};
 use domain::rail::Rail;
 use domain::token::{Permissions, Token};
 use domain::transaction::{self, AccountRef, FailureReason, Source, StatusReason, Transaction};
+use domain::uma_peer::{Rule, UmaPeer};
 use ledger::account::AccountKey;
 use ledger::movements;
 use store::books::{LedgerAccount, Notified};
@@ -161,6 +162,10 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     let (offers, payer_fields) = (Vec::new(), Vec::new());
     let bare = Lookup { receiver: of_account, offers, payer_fields, ..lookup(21, 1, 1) };
     for record in [lookup(20, 1, 1), bare, Lookup { receiver: of_customer, ..lookup(22, 1, 1) }] {
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
+    }
+    let bare = UmaPeer { keys: None, last: None, rule: Rule::Unset, ..uma_peer(2, 1) };
+    for record in [uma_peer(1, 1), bare] {
         opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     let fingerprint = Fingerprint { fingerprint: [3; 32], external_account: account_id(1) };

@@ -24,7 +24,7 @@ use domain::id::{
 };
 use domain::invitation::{self, Invitation};
 use domain::kyc::{self, CheckDraft, IdentityCheck, Kyc};
-use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
+use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
 use domain::pricing::{Fees, Locked, Multipliers, price};
@@ -35,11 +35,12 @@ use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
-    self, AccountRef, Conversion, Destination, Direction, Facts, RateDetails, Settlement, Source,
-    Terms, Transaction,
+    self, AboutPayee, AccountRef, Conversion, Destination, Direction, Facts, RateDetails,
+    Settlement, Source, Terms, Transaction,
 };
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
+use domain::uma_peer::{Exchange, PeerKeys, Rule, UmaPeer};
 use rust_decimal::Decimal;
 use store::Store;
 use store::books::BookError;
@@ -174,6 +175,7 @@ pub fn platform(number: u128) -> Platform {
             },
         ],
         signing: Generations { newest: 2, rotated_at: Some(at(1)) },
+        uma_keys: Generations { newest: 3, rotated_at: Some(at(2)) },
         manager_tokens: 2,
         ahead: Ahead::from_millis(86_400_000).unwrap(),
         rail_settings: Some("payments = []".into()),
@@ -194,6 +196,7 @@ pub fn bare_platform(number: u128) -> Platform {
         ahead: Ahead::NONE,
         rail_settings: None,
         signing: Generations::FIRST,
+        uma_keys: Generations::FIRST,
         ..platform(number)
     }
 }
@@ -417,7 +420,15 @@ pub fn lookup(number: u128, platform: u128, sender: u128) -> Lookup {
         id: lookup_id(number),
         platform: platform_id(platform),
         sender: customer_id(sender),
-        receiver: Receiver::Peer { address, callback: format!("https://peer.example/{CANARY}") },
+        receiver: Receiver::Peer {
+            address,
+            way: PayWay {
+                callback: format!("https://peer.example/{CANARY}"),
+                version: "1.0".to_owned(),
+                is_subject_to_travel_rule: true,
+                comment_max: 500,
+            },
+        },
         offers: vec![offer("EUR", Some(Decimal::new(115_500_007, 4))), offer("USD", None)],
         payer_fields: vec![
             CounterpartyField { name: "FULL_NAME", mandatory: true },
@@ -547,6 +558,27 @@ pub fn quote(
 /// The code of an invitation.
 pub fn code(number: u8) -> Code {
     Code::of_random([number; CODE_LENGTH])
+}
+
+/// An institution that a platform knows, with everything about it.
+pub fn uma_peer(number: u128, platform: u128) -> UmaPeer {
+    let domain = UmaDomain::parse(&format!("bank{number}.example")).unwrap();
+    UmaPeer {
+        rule: Rule::Blocked,
+        keys: Some(PeerKeys {
+            signing_hex: "04aa".to_owned(),
+            encryption_hex: "04bb".to_owned(),
+            until: at(900),
+        }),
+        last: Some(Exchange {
+            request: "PAY_REQUEST",
+            outcome: "INVALID_NONCE".to_owned(),
+            at: at(800),
+            millis: 12,
+            version: Some("1.0".to_owned()),
+        }),
+        ..UmaPeer::new(platform_id(platform), domain, at(700))
+    }
 }
 
 /// An invitation of the first platform's first customer, with everything that is optional.
@@ -715,6 +747,7 @@ pub fn uma_quote(
         settlement,
         rate_details: None,
         conversion: None,
+        payee: AboutPayee::default(),
     });
     (Quote::pending(quote), Transaction::pending(transaction))
 }
@@ -750,6 +783,10 @@ pub fn uma_in(
                 multipliers: None,
             }),
             conversion: None,
+            payee: AboutPayee {
+                asked: vec![CounterpartyField { name: "FULL_NAME", mandatory: true }],
+                given: Facts::from([("FULL_NAME", format!("Cy {CANARY}"))]),
+            },
         }),
         ..deposit(number, platform, customer, received.minor(), code.code()).draft().clone()
     };

@@ -1,24 +1,19 @@
-//! Lightning invoices of the sandbox (BOLT 11): any wallet reads them, none can pay them.
+//! Invoices for deposits of the sandbox (BOLT 11): any wallet reads them, none can pay them.
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use bitcoin::hashes::{Hash as _, sha256};
-use bitcoin::secp256k1::{Message, Secp256k1, SecretKey, SignOnly};
+use bitcoin::secp256k1::SecretKey;
 use lightning_invoice::{Currency as Network, InvoiceBuilder, PaymentSecret};
 use ports::rail::Deposit;
 
-/// Blocks that the last hop of a payment has, as nodes ask for usually.
-const FINAL_EXPIRY_BLOCKS: u64 = 144;
+use crate::lightning::{FINAL_EXPIRY_BLOCKS, seconds, sign};
 
 /// How long an invoice without an amount can be paid: it stands on an account, which stays.
 const ACCOUNT_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// The key of the sandbox's node. It may be public: nothing real is ever paid to it.
+/// The key of the node for deposits. It may be public: nothing real is ever paid to it.
 const NODE_KEY: [u8; 32] = [0x5b; 32];
-
-/// Its tables take longer to make than a signature.
-static SIGNER: LazyLock<Secp256k1<SignOnly>> = LazyLock::new(Secp256k1::signing_only);
 
 const MSAT_PER_SAT: u64 = 1_000;
 
@@ -27,12 +22,11 @@ const MSAT_PER_SAT: u64 = 1_000;
 pub(in crate::rails) fn of(deposit: &Deposit<'_>) -> Option<String> {
     let secret = sha256::Hash::hash(deposit.reference.as_bytes());
     let preimage = sha256::Hash::hash(secret.as_byte_array());
-    let since = u64::try_from(deposit.since.millis()).unwrap_or_default() / 1_000;
     let invoice = InvoiceBuilder::new(Network::Regtest)
         .description(deposit.reference.to_owned())
         .payment_hash(sha256::Hash::hash(preimage.as_byte_array()))
         .payment_secret(PaymentSecret(secret.to_byte_array()))
-        .duration_since_epoch(Duration::from_secs(since))
+        .duration_since_epoch(Duration::from_secs(seconds(deposit.since).unwrap_or_default()))
         .min_final_cltv_expiry_delta(FINAL_EXPIRY_BLOCKS);
     let invoice = match deposit.amount {
         Some(amount) => {
@@ -42,8 +36,7 @@ pub(in crate::rails) fn of(deposit: &Deposit<'_>) -> Option<String> {
         None => invoice.expiry_time(ACCOUNT_LIFETIME),
     };
     let key = SecretKey::from_slice(&NODE_KEY).ok()?;
-    let sign = |hash: &Message| SIGNER.sign_ecdsa_recoverable(hash, &key);
-    Some(invoice.build_signed(sign).ok()?.to_string())
+    Some(invoice.build_signed(sign(&key)).ok()?.to_string())
 }
 
 #[cfg(test)]

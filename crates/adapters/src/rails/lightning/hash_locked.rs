@@ -1,0 +1,239 @@
+//! Hash-locked settlement: two servers settle a Lightning invoice without a Lightning network.
+//!
+//! The payer's server posts the invoice to the payee's server. The payee's server books the payment
+//! and answers with the preimage, which is the receipt. The payment hash identifies the payment, so
+//! asking again is the same payment and has the same preimage.
+//!
+//! Guarantee: a payment settles only with the preimage of its invoice. One whose fate is unknown is
+//! asked about until the payee's server says it.
+//!
+//! Limits: no money moves between the institutions, so it serves sandbox platforms only. The
+//! payee's server is believed when it says that it booked nothing. An order that the outbound guard
+//! refuses fails, so the places that may be reached must not shrink while payments are under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bitcoin::hashes::{Hash as _, sha256};
+use bitcoin::hex::{DisplayHex as _, FromHex as _};
+use domain::rail::RailWords;
+use domain::time::Timestamp;
+use domain::uma_address::UmaAddress;
+use ports::lightning::{INVOICE_MILLIS, Invoice};
+use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use ports::rail::{Flow, Instruction, RailAnswer, RailFailure, RailReply};
+use serde::{Deserialize, Serialize};
+
+use ::uma::address::Address;
+use ::uma::error::{ErrorCode, PeerCode, PeerError};
+
+use crate::lightning::{Network, read_invoice};
+
+/// The path of the payee's server that takes invoices.
+const SETTLE_PATH: &str = "/uma/settle";
+
+/// How long the payee's server has. It books one payment; other orders of ours may wait meanwhile.
+const SETTLE_WITHIN: Duration = Duration::from_secs(9);
+
+/// How long the first wait for a server that gave no answer is: a restart takes about that long.
+const RETRY_MILLIS_MIN: i64 = 1_000;
+
+/// The longest wait. A payment settles within it once the payee's server is back.
+const RETRY_MILLIS_MAX: i64 = 5 * 60_000;
+
+/// The message to the payee's server.
+#[derive(Serialize)]
+struct Settle<'a> {
+    pr: &'a str,
+}
+
+/// The answer of the payee's server.
+#[derive(Deserialize)]
+struct Receipt {
+    preimage: String,
+}
+
+/// Settles payments to and from addresses of other institutions. Stateless: clones and restarts
+/// send the same.
+#[derive(Clone)]
+pub struct HashLocked {
+    outbound: Arc<dyn Outbound>,
+    network: Network,
+    reach: Reach,
+}
+
+impl HashLocked {
+    /// Settles invoices of a network over this way out.
+    pub const fn new(outbound: Arc<dyn Outbound>, network: Network, reach: Reach) -> Self {
+        Self { outbound, network, reach }
+    }
+
+    /// Gives the order to pay `address`, or asks how it went. An order to be paid by it waits.
+    pub(super) async fn ask(
+        &self,
+        order: &Instruction,
+        address: &UmaAddress,
+        invoice: Option<&str>,
+        now: Timestamp,
+    ) -> RailReply {
+        let invoice = match order.flow {
+            Flow::PullIn => return awaited(order, now).into(),
+            Flow::PayOut => invoice.ok_or_else(|| "the order has no invoice".to_owned()),
+        };
+        let read = invoice.and_then(|text| Ok((text, self.read(order, text)?)));
+        let (text, invoice) = match read {
+            Ok(read) => read,
+            Err(why) => return said(RailAnswer::Failed(RailFailure::AccountInvalid), None, &why),
+        };
+        match self.outbound.send(self.request(address, text)).await {
+            Ok(answer) => outcome(order, &invoice, &answer, now),
+            Err(OutboundFailure::Refused(why)) => {
+                said(RailAnswer::Failed(RailFailure::NotConnected), None, &why)
+            }
+            Err(failure @ (OutboundFailure::Unreachable | OutboundFailure::TimedOut)) => {
+                said(pending(order, now), None, &failure.to_string())
+            }
+        }
+    }
+
+    /// The order's invoice, or why it is not one. Whether it has expired, the payee's server says:
+    /// it may have booked the payment before.
+    fn read(&self, order: &Instruction, text: &str) -> Result<Invoice, String> {
+        let invoice = read_invoice(self.network, text);
+        let invoice = invoice.map_err(|error| format!("the text of the order {error}"))?;
+        if invoice.msat != order.amount {
+            let (named, ordered) = (invoice.msat.minor(), order.amount.minor());
+            return Err(format!("the invoice is for {named} and not for {ordered} millisatoshi"));
+        }
+        Ok(invoice)
+    }
+
+    fn request(&self, address: &UmaAddress, invoice: &str) -> OutboundRequest {
+        let body = serde_json::to_vec(&Settle { pr: invoice });
+        OutboundRequest {
+            method: Method::Post,
+            url: Address::from(address).domain().url(SETTLE_PATH),
+            reach: self.reach,
+            headers: vec![("content-type", "application/json".to_owned())],
+            body: body.expect("a text can be written as JSON"),
+            within: SETTLE_WITHIN,
+        }
+    }
+}
+
+/// The answer about money from elsewhere: its institution asks our server, which books it. The rail
+/// only ends the wait once our invoice has expired.
+fn awaited(order: &Instruction, now: Timestamp) -> RailAnswer {
+    let expires_at = order.since.plus_millis(INVOICE_MILLIS);
+    if now < expires_at {
+        RailAnswer::Pending { ask_again_at: expires_at }
+    } else {
+        RailAnswer::Failed(RailFailure::TimedOut)
+    }
+}
+
+/// The outcome of a payment by the answer of the payee's server.
+fn outcome(
+    order: &Instruction,
+    invoice: &Invoice,
+    answer: &OutboundAnswer,
+    now: Timestamp,
+) -> RailReply {
+    if let Some(error) = PeerError::read(answer.status, &answer.body) {
+        let final_answer = final_answer(&error.code, answer.status);
+        let code = match &error.code {
+            PeerCode::Known(code) => Some(code.name()),
+            PeerCode::Unknown(text) => Some(text.as_str()),
+            PeerCode::Absent => None,
+        };
+        let answer = final_answer.unwrap_or_else(|| pending(order, now));
+        return said(answer, code, &error.reason);
+    }
+    let receipt = serde_json::from_slice(&answer.body).ok();
+    let preimage = receipt.and_then(|it: Receipt| <[u8; 32]>::from_hex(&it.preimage).ok());
+    let Some(preimage) = preimage else {
+        return said(pending(order, now), None, "the payee's server answered without a preimage");
+    };
+    if sha256::Hash::hash(&preimage).to_byte_array() != invoice.payment_hash {
+        tracing::warn!(payment = %order.key, "the preimage of a peer does not match the invoice");
+        let why = "the payee's server answered with a preimage that is not the invoice's";
+        return said(pending(order, now), None, why);
+    }
+    let reference = preimage.to_lower_hex_string();
+    RailReply { answer: RailAnswer::Settled, words: RailWords::new(None, None, Some(&reference)) }
+}
+
+/// The answer of an error after which nothing was booked and nothing will be. With any other error
+/// the fate of the payment stays unknown.
+fn final_answer(code: &PeerCode, status: u16) -> Option<RailAnswer> {
+    match code {
+        PeerCode::Known(code) => final_answer_of(*code),
+        // A server that does not know the path does not settle this way.
+        PeerCode::Unknown(_) | PeerCode::Absent => {
+            let is_no_path = matches!(status, 404 | 405);
+            is_no_path.then_some(RailAnswer::Failed(RailFailure::NotConnected))
+        }
+    }
+}
+
+fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
+    use ErrorCode as Code;
+    match code {
+        Code::InvoiceExpired | Code::QuoteExpired => {
+            Some(RailAnswer::Failed(RailFailure::TimedOut))
+        }
+        Code::InvalidInvoice | Code::RequestNotFound | Code::QuoteNotFound | Code::UserNotFound => {
+            Some(RailAnswer::Failed(RailFailure::AccountInvalid))
+        }
+        Code::NotImplemented | Code::NonUmaLnurlNotSupported => {
+            Some(RailAnswer::Failed(RailFailure::NotConnected))
+        }
+        Code::AmountOutOfRange
+        | Code::InvalidCurrency
+        | Code::SenderNotAccepted
+        | Code::MissingMandatoryPayerData
+        | Code::MissingMandatoryPayeeData
+        | Code::UnrecognizedMandatoryPayeeDataKey
+        | Code::InvalidInput
+        | Code::InvalidRequestFormat
+        | Code::VelocityLimitExceeded
+        | Code::UserNotReady
+        | Code::CounterpartyNotAllowed
+        | Code::Forbidden => Some(RailAnswer::Refused),
+        // These are about signatures, keys and other messages, or say nothing about the payment.
+        Code::InvalidPubkeyFormat
+        | Code::CertChainInvalid
+        | Code::CertChainExpired
+        | Code::InvalidTimestamp
+        | Code::InvalidNonce
+        | Code::InvalidSignature
+        | Code::MissingRequiredUmaParameters
+        | Code::ParseLnurlpRequestError
+        | Code::ParsePayreqRequestError
+        | Code::ParseUtxoCallbackError
+        | Code::ParseLnurlpResponseError
+        | Code::ParsePayreqResponseError
+        | Code::UnsupportedUmaVersion
+        | Code::CounterpartyPubkeyFetchError
+        | Code::LnurlpRequestFailed
+        | Code::PayreqRequestFailed
+        | Code::NoCompatibleUmaVersion
+        | Code::UmaConfigurationFetchError
+        | Code::InternalError => None,
+    }
+}
+
+/// The order waits as long again as it is old, within the limits. So each wait is about twice the
+/// one before, and nothing is remembered.
+fn pending(order: &Instruction, now: Timestamp) -> RailAnswer {
+    let age_millis = now.millis().saturating_sub(order.since.millis());
+    let wait_millis = age_millis.clamp(RETRY_MILLIS_MIN, RETRY_MILLIS_MAX);
+    RailAnswer::Pending { ask_again_at: now.plus_millis(wait_millis) }
+}
+
+fn said(answer: RailAnswer, code: Option<&str>, text: &str) -> RailReply {
+    RailReply { answer, words: RailWords::new(code, Some(text), None) }
+}
+
+#[cfg(test)]
+mod tests;

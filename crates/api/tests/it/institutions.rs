@@ -1,0 +1,350 @@
+//! Payments of another institution over the wire, with a clock that is moved: it has keys and an
+//! address of its own, and signs its messages as any other does (docs/uma.md).
+
+use std::sync::Arc;
+
+use ::uma::address::{Address, PeerDomain};
+use ::uma::currency::CurrencyCode;
+use ::uma::data::{Demands, Facts};
+use ::uma::keys::KeyDocument;
+use ::uma::keys::certificate::Terms;
+use ::uma::kyc_status::KycStatus;
+use ::uma::lnurlp::{LookupRequest, LookupResponse};
+use ::uma::nonce::{Nonce, Stamp};
+use ::uma::pay_request::{Amount, PayRequest, PayerCompliance, PayerData};
+use ::uma::signature::SigningKey;
+use ::uma::travel_rule::DecryptionKey;
+use ::uma::version::{Form, Version};
+use axum::body::Body;
+use axum::http::Request;
+use domain::platform::Mode;
+use domain::uma_address::UmaDomain;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use service::platforms::{self, NewPlatform};
+use service::uma::keys;
+use testbed::receiver::{Answer as Reply, Receiver};
+
+use tower::ServiceExt as _;
+
+use crate::receive::Payee;
+use crate::support::{Answer, Call, Client, Server, text};
+use crate::uma::address_of;
+
+const DAY_MILLIS: i64 = 86_400_000;
+
+const HOUR_MILLIS: i64 = 3_600_000;
+
+/// How long a lookup can be paid on, and an invoice can be paid.
+const TEN_MINUTES_MILLIS: i64 = 10 * 60_000;
+
+/// An institution elsewhere, and the customer whom it pays.
+struct Institution {
+    _receiver: Receiver,
+    domain: PeerDomain,
+    signing: SigningKey,
+    server: Server,
+    client: Client,
+    payee: Payee,
+    address: Address,
+    nonces: std::cell::Cell<u64>,
+}
+
+impl Institution {
+    async fn new() -> Self {
+        let server = Server::new();
+        let payee = Payee::on(&server).await;
+        let address = address_of(&payee.client, &payee.customer).await;
+        let receiver = Receiver::start().expect("a receiver");
+        let url = receiver.url("");
+        let domain = url.trim_start_matches("http://").trim_end_matches('/');
+        let domain = PeerDomain::parse(domain).expect("a domain");
+        let signing = SigningKey::from_bytes(&[0x11; 32]).expect("a key");
+        let encryption = DecryptionKey::from_bytes(&[0x22; 32]).expect("a key");
+        let now = server.app.server_now();
+        let terms = Terms {
+            name: domain.clone(),
+            serial: 1,
+            not_before: now,
+            not_after: now.plus_millis(DAY_MILLIS),
+        };
+        let expires_at = now.plus_millis(DAY_MILLIS);
+        let document = KeyDocument::new(&signing, &encryption, &terms, expires_at);
+        let document: Arc<str> = document.expect("a document").to_json().into();
+        receiver.answer_by(move |asked| match asked.path.as_str() {
+            ::uma::keys::PATH => Reply::status(200).body(document.to_string()),
+            _ => Reply::status(404),
+        });
+        Self {
+            client: server.anonymous(),
+            address: Address::parse(&address).expect("an address"),
+            _receiver: receiver,
+            domain,
+            signing,
+            server,
+            payee,
+            nonces: std::cell::Cell::new(0),
+        }
+    }
+
+    /// A nonce that was never used, and the time.
+    fn stamp(&self) -> Stamp {
+        self.nonces.set(self.nonces.get() + 1);
+        Stamp::new(Nonce::from_random(self.nonces.get()), self.server.app.server_now())
+    }
+
+    /// The answer to a signed lookup of the payee.
+    async fn look_up(&self) -> LookupResponse {
+        let request = LookupRequest::new(
+            &self.signing,
+            self.address.clone(),
+            Version::CURRENT,
+            self.domain.clone(),
+            false,
+            self.stamp(),
+        );
+        let url = request.url();
+        let (_, target) = url.split_once("/.well-known").expect("a path");
+        let target = format!("/.well-known{target}");
+        let answer = self.client.send_to("GET", &target, Call::default()).await;
+        answer.expect(200);
+        LookupResponse::read(&answer.bytes).expect("an answer")
+    }
+
+    /// A signed pay request over so many cents, which says the payer's name.
+    fn request(&self, cents: i64) -> PayRequest {
+        let payer = Address::parse(&format!("$bo@{}", self.domain)).expect("an address");
+        let code = CurrencyCode::parse("USD").expect("a code");
+        let stamp = self.stamp();
+        let compliance = PayerCompliance::new(&self.signing, &payer, KycStatus::Verified, stamp);
+        let facts = Facts([("name".to_owned(), "Bo Karlsson".to_owned())].into());
+        PayRequest {
+            form: Form::V1,
+            amount: Amount::Receiving { minor: cents, code: code.clone() },
+            receiving: code,
+            payer: PayerData { identifier: payer, facts, compliance },
+            payee_demands: Demands::default(),
+            comment: None,
+            invoice_uuid: None,
+        }
+    }
+
+    async fn pay(&self, looked_up: &LookupResponse, request: &PayRequest) -> Answer {
+        let (_, target) = looked_up.callback.split_once("/uma/").expect("a path");
+        let body = request.to_json().expect("a request");
+        self.client.send_to("POST", &format!("/uma/{target}"), Call::raw(body)).await
+    }
+
+    /// An invoice over so many cents.
+    async fn invoice(&self, cents: i64) -> String {
+        let answer = self.pay(&self.look_up().await, &self.request(cents)).await;
+        text(&answer.expect(200)["pr"])
+    }
+
+    async fn settle(&self, invoice: &str) -> Answer {
+        self.client.send_to("POST", "/uma/settle", Call::json(&json!({ "pr": invoice }))).await
+    }
+
+    /// The payments that the payee's platform sees, the newest first.
+    async fn payments(&self) -> Vec<Value> {
+        let page = self.payee.client.get("/transactions?type=INCOMING").await;
+        page.expect(200)["data"].as_array().expect("a list").clone()
+    }
+
+    /// Checks that a pay request was refused with a code, and which payment it has left.
+    async fn refused(&self, answer: &Answer, status: u16, code: &str, reason: Option<&str>) {
+        let said = (answer.status, answer.body["code"].as_str());
+        assert_eq!(said, (status, Some(code)), "{}", answer.body);
+        assert_eq!(answer.body["status"], "ERROR");
+        let payments = self.payments().await;
+        match reason {
+            Some(reason) => {
+                let payment = &payments[0];
+                let stands = (payment["status"].as_str(), payment["failureReason"].as_str());
+                assert_eq!(stands, (Some("FAILED"), Some(reason)), "{payment}");
+            }
+            None => assert!(payments.is_empty(), "{payments:?}"),
+        }
+        assert_eq!(self.payee.client.balance(&self.payee.usd).await, 0);
+        self.server.verify();
+    }
+}
+
+#[tokio::test]
+async fn a_payment_is_booked_once_and_its_preimage_given_again() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice(2_500).await;
+    assert_eq!(peer.payments().await[0]["status"], "PROCESSING");
+    assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, 0);
+    let first = peer.settle(&invoice).await.expect(200)["preimage"].clone();
+    assert_eq!(text(&first).len(), 64);
+    peer.server.pass(2 * TEN_MINUTES_MILLIS).await;
+    assert_eq!(peer.settle(&invoice).await.expect(200)["preimage"], first);
+    let payment = peer.payments().await[0].clone();
+    assert_eq!(payment["status"], "COMPLETED");
+    assert_eq!(payment["counterpartyInformation"]["FULL_NAME"], "Bo Karlsson");
+    assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, 2_500);
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn an_invoice_that_has_expired_is_not_booked() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice(2_500).await;
+    peer.server.pass(TEN_MINUTES_MILLIS).await;
+    let answer = peer.settle(&invoice).await;
+    peer.refused(&answer, 400, "INVOICE_EXPIRED", Some("QUOTE_EXPIRED")).await;
+    // The clock alone decides, also before the payment has ended.
+    let invoice = peer.invoice(2_500).await;
+    peer.server.clock.advance_millis(TEN_MINUTES_MILLIS);
+    assert_eq!(peer.settle(&invoice).await.body["code"], "INVOICE_EXPIRED");
+}
+
+#[tokio::test]
+async fn an_invoice_of_another_server_is_unknown() {
+    let (peer, other) = (Institution::new().await, Institution::new().await);
+    let invoice = other.invoice(2_500).await;
+    // Both have one node key in tests, so the payment is what is unknown.
+    let answer = peer.settle(&invoice).await;
+    peer.refused(&answer, 404, "REQUEST_NOT_FOUND", None).await;
+    let answer = peer.settle("lnbc1").await;
+    peer.refused(&answer, 400, "INVALID_INVOICE", None).await;
+}
+
+#[tokio::test]
+async fn a_lookup_that_has_expired_fails_the_payment() {
+    let peer = Institution::new().await;
+    let looked_up = peer.look_up().await;
+    peer.server.clock.advance_millis(TEN_MINUTES_MILLIS);
+    let answer = peer.pay(&looked_up, &peer.request(2_500)).await;
+    peer.refused(&answer, 404, "REQUEST_NOT_FOUND", Some("LNURLP_FAILED")).await;
+}
+
+#[tokio::test]
+async fn a_request_that_the_rules_refuse_is_a_failed_payment() {
+    let peer = Institution::new().await;
+    peer.payee.client.limit_usd(1_000, 2_000).await;
+    let looked_up = peer.look_up().await;
+    let offer = looked_up.currencies.iter().find(|it| it.code.as_str() == "USD").expect("dollars");
+    assert_eq!((offer.min_minor, offer.max_minor), (1_000, 2_000));
+    let answer = peer.pay(&looked_up, &peer.request(999)).await;
+    peer.refused(&answer, 400, "AMOUNT_OUT_OF_RANGE", Some("PAY_REQUEST_FAILED")).await;
+    let field = json!([{ "name": "TAX_ID", "mandatory": true }]);
+    peer.payee.client.set_of_currency("USD", &[("requiredCounterpartyFields", field)]).await;
+    let looked_up = peer.look_up().await;
+    assert_eq!(looked_up.payer_demands.0.get("taxId"), Some(&true));
+    let answer = peer.pay(&looked_up, &peer.request(1_000)).await;
+    peer.refused(&answer, 400, "MISSING_MANDATORY_PAYER_DATA", Some("PAY_REQUEST_FAILED")).await;
+}
+
+#[tokio::test]
+async fn facts_about_the_payee_that_are_not_given_fail_the_payment() {
+    let peer = Institution::new().await;
+    let demands = |key: &str| Demands([(key.to_owned(), true)].into());
+    let looked_up = peer.look_up().await;
+    let mut request = peer.request(2_500);
+    request.payee_demands = demands("taxId");
+    let answer = peer.pay(&looked_up, &request).await;
+    let reason = Some("MISSING_MANDATORY_PAYEE_DATA");
+    peer.refused(&answer, 400, "MISSING_MANDATORY_PAYEE_DATA", reason).await;
+    let mut request = peer.request(2_500);
+    request.payee_demands = demands("name");
+    let answer = peer.pay(&looked_up, &request).await;
+    let name = &answer.expect(200)["payeeData"]["name"];
+    assert!(name.as_str().is_some_and(|name| !name.is_empty()), "{name}");
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_signed_leaves_nothing() {
+    let peer = Institution::new().await;
+    let looked_up = peer.look_up().await;
+    let mut request = peer.request(2_500);
+    let other = SigningKey::from_bytes(&[0x33; 32]).expect("a key");
+    let payer = request.payer.identifier.clone();
+    request.payer.compliance =
+        PayerCompliance::new(&other, &payer, KycStatus::Verified, peer.stamp());
+    let answer = peer.pay(&looked_up, &request).await;
+    peer.refused(&answer, 401, "INVALID_SIGNATURE", None).await;
+    let mut request = peer.request(2_500);
+    request.payer.identifier = Address::parse("$bo@other.example").expect("an address");
+    let answer = peer.pay(&looked_up, &request).await;
+    peer.refused(&answer, 400, "SENDER_NOT_ACCEPTED", None).await;
+    // A request that is repeated is one payment.
+    let request = peer.request(2_500);
+    peer.pay(&looked_up, &request).await.expect(200);
+    let answer = peer.pay(&looked_up, &request).await;
+    assert_eq!((answer.status, &answer.body["code"]), (400, &json!("INVALID_NONCE")));
+    assert_eq!(peer.payments().await.len(), 1);
+}
+
+/// The other side fixes what is paid, and both sides understand the same of it.
+#[tokio::test]
+async fn an_amount_in_millisatoshi_buys_what_it_is_worth() {
+    let peer = Institution::new().await;
+    let looked_up = peer.look_up().await;
+    let usd = looked_up.currencies.iter().find(|it| it.code.as_str() == "USD").expect("dollars");
+    for msat in [25_000_000, 25_000_001, 1_234_567_891] {
+        let mut request = peer.request(1);
+        request.amount = Amount::Msat(msat);
+        let answer = peer.pay(&looked_up, &request).await;
+        let converted = &answer.expect(200)["converted"];
+        let minor = converted["amount"].as_i64().expect("an amount");
+        let fee = converted["fee"].as_i64().expect("a fee");
+        let owed = usd.msat_per_unit * rust_decimal::Decimal::from(minor)
+            + rust_decimal::Decimal::from(fee);
+        let rest = rust_decimal::Decimal::from(msat) - owed;
+        let (none, one) = (rust_decimal::Decimal::ZERO, rust_decimal::Decimal::ONE);
+        assert!(rest >= none && rest < usd.msat_per_unit + one, "{msat}: {converted}");
+        let invoice = text(&answer.body["pr"]);
+        peer.settle(&invoice).await.expect(200);
+    }
+    peer.server.verify();
+}
+
+/// The key document as a host of the server shows it.
+async fn keys_at(server: &Server, host: &str) -> (u16, Value) {
+    let request = Request::get(::uma::keys::PATH).header("host", host).body(Body::empty());
+    let answer = server.router().oneshot(request.expect("a request")).await.expect("an answer");
+    let (status, body) = (answer.status().as_u16(), answer.into_body());
+    let bytes = body.collect().await.expect("a body").to_bytes();
+    (status, serde_json::from_slice(&bytes).expect("JSON"))
+}
+
+#[tokio::test]
+async fn each_domain_has_keys_of_its_own_and_new_ones_after_an_hour() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let (_, alone) = keys_at(&server, "10.0.0.1:8080").await;
+    let (_, first) = keys_at(&server, "uma.test").await;
+    assert_eq!(alone["signingPubKey"], first["signingPubKey"], "one domain answers for all");
+    let other = platforms::create(
+        &server.app,
+        NewPlatform {
+            name: "other".to_owned(),
+            mode: Mode::Sandbox,
+            uma_domain: UmaDomain::parse("other.test").expect("a domain"),
+            is_regulated: true,
+        },
+    );
+    let other = other.await.expect("a platform");
+    let (_, second) = keys_at(&server, "other.test").await;
+    assert_ne!(first["signingPubKey"], second["signingPubKey"]);
+    assert_ne!(second["signingPubKey"], second["encryptionPubKey"]);
+    let proxied = format!("{}.pay.example", other.proxy_uma_subdomain);
+    assert_eq!(keys_at(&server, &proxied).await.1["signingPubKey"], second["signingPubKey"]);
+    let (status, refusal) = keys_at(&server, "10.0.0.1:8080").await;
+    assert_eq!((status, &refusal["code"]), (404, &json!("USER_NOT_FOUND")));
+
+    let begins_at = keys::rotate(&server.app, other.uma_domain.clone()).await.expect("new keys");
+    let begins_at = begins_at.expect("a platform");
+    assert!(keys::rotate(&server.app, other.uma_domain.clone()).await.is_err(), "not yet");
+    let (_, still) = keys_at(&server, "other.test").await;
+    assert_eq!(still["signingPubKey"], second["signingPubKey"]);
+    let until = still["expirationTimestamp"].as_i64().expect("a time");
+    assert_eq!(until, begins_at.millis() / 1_000, "no peer keeps the old ones for longer");
+    server.clock.advance_millis(HOUR_MILLIS);
+    assert_ne!(keys_at(&server, "other.test").await.1["signingPubKey"], second["signingPubKey"]);
+    assert_eq!(keys_at(&server, "uma.test").await.1["signingPubKey"], first["signingPubKey"]);
+    drop(client);
+    server.verify();
+}

@@ -1,0 +1,258 @@
+//! Other institutions: asked over the outbound port, believed by their keys, remembered with how it
+//! went (UMAD-02).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::PlatformId;
+use domain::platform::Platform;
+use domain::time::Timestamp;
+use domain::uma_address::UmaDomain;
+use domain::uma_peer::{Exchange, PeerKeys as KeptKeys, Rule, UmaPeer};
+use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
+use store::uma_peers::peer_key;
+use store::unit::Unit;
+use uma::address::PeerDomain;
+use uma::error::{ErrorCode, Refusal};
+use uma::keys::{self, PeerKeys};
+use uma::nonce::{FUTURE_SECONDS_MAX, PAST_SECONDS_MAX, Stamp};
+use uma::signature::VerifyingKey;
+use uma::travel_rule::EncryptionKey;
+
+use crate::app::App;
+use crate::error::Error;
+use crate::webhooks::reach;
+
+/// How long a lookup or a key document may take: a person waits.
+pub(super) const ASK_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a pay request may take: the payee's platform is asked within it.
+pub(super) const PAY_WITHIN: Duration = Duration::from_secs(9);
+
+/// How long a nonce is remembered, in milliseconds: as long as a signature with it may be good.
+const NONCE_MILLIS: i64 = (PAST_SECONDS_MAX + FUTURE_SECONDS_MAX) * 1_000;
+
+/// An exchange with an institution that is under way.
+pub(super) struct Contact {
+    app: App,
+    platform: PlatformId,
+    mode: domain::platform::Mode,
+    domain: UmaDomain,
+    rule: Rule,
+    kept: Option<KeptKeys>,
+    request: &'static str,
+    began: Timestamp,
+    /// The version of the protocol that is spoken, once it is known.
+    pub(super) version: Option<String>,
+}
+
+/// An exchange that is over, to be kept with its effect.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    platform: PlatformId,
+    domain: UmaDomain,
+    keys: Option<KeptKeys>,
+    exchange: Exchange,
+}
+
+impl Contact {
+    /// Begins an exchange: `request` is one of [`domain::uma_peer::REQUESTS`].
+    pub(super) async fn new(
+        app: &App,
+        platform: &Platform,
+        domain: &str,
+        request: &'static str,
+    ) -> Result<Self, Error> {
+        let domain =
+            UmaDomain::parse(domain).map_err(|error| Error::Internal(error.to_string()))?;
+        let known = app.store().get::<UmaPeer>(peer_key(platform.id, &domain)).await;
+        let known = known.map_err(Error::Store)?;
+        Ok(Self {
+            app: app.clone(),
+            platform: platform.id,
+            mode: platform.mode,
+            rule: known.as_ref().map_or(Rule::Unset, |peer| peer.rule),
+            kept: known.and_then(|peer| peer.keys.clone()),
+            domain,
+            request,
+            began: app.server_now(),
+            version: None,
+        })
+    }
+
+    /// Whether the platform does not deal with it.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.rule == Rule::Blocked
+    }
+
+    /// Sends a request to a URL that it chose.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        url: String,
+        body: Vec<u8>,
+        within: Duration,
+    ) -> Result<OutboundAnswer, OutboundFailure> {
+        let headers = match method {
+            Method::Get => vec![("accept", "application/json".to_owned())],
+            Method::Post => vec![
+                ("accept", "application/json".to_owned()),
+                ("content-type", "application/json".to_owned()),
+            ],
+        };
+        let reach = reach(&self.app, self.mode);
+        let request = OutboundRequest { method, url, reach, headers, body, within };
+        self.app.env().outbound.send(request).await
+    }
+
+    /// Its keys: those that were kept while they may be, else from its document.
+    pub(super) async fn keys(&mut self) -> Result<PeerKeys, Refusal> {
+        let now = self.app.server_now();
+        if let Some(kept) = self.kept.as_ref().filter(|kept| now < kept.until)
+            && let Some(keys) = read_kept(kept)
+        {
+            return Ok(keys);
+        }
+        self.fetch_keys().await
+    }
+
+    async fn fetch_keys(&mut self) -> Result<PeerKeys, Refusal> {
+        let refused = |why: &str| {
+            let reason = format!("the keys of {} could not be fetched: {why}", self.domain);
+            Refusal::new(ErrorCode::CounterpartyPubkeyFetchError, reason)
+        };
+        let domain =
+            PeerDomain::parse(self.domain.as_str()).map_err(|error| refused(&error.to_string()))?;
+        let Ok(_slot) = self.app.key_fetches().try_acquire() else {
+            return Err(refused("too many others are being fetched; try again"));
+        };
+        let answer = self.send(Method::Get, domain.url(keys::PATH), vec![], ASK_WITHIN).await;
+        let answer = answer.map_err(|failure| refused(&failure.to_string()))?;
+        if answer.status != 200 {
+            return Err(refused(&format!("it answered with status {}", answer.status)));
+        }
+        let keys = PeerKeys::read(&answer.body, self.app.server_now())?;
+        self.kept = keys.expires_at.map(|until| KeptKeys {
+            signing_hex: keys.verifying_key.to_hex(),
+            encryption_hex: keys.encryption_key.to_hex(),
+            until,
+        });
+        Ok(keys)
+    }
+
+    /// Checks a signature of the institution by its keys. Keys that were kept may be outdated: what
+    /// they do not verify is checked once more with those of its document.
+    pub(super) async fn verify(
+        &mut self,
+        check: impl Fn(&VerifyingKey) -> Result<(), Refusal>,
+    ) -> Result<PeerKeys, Refusal> {
+        let was_kept = self.kept.clone();
+        let keys = self.keys().await?;
+        match check(&keys.verifying_key) {
+            Ok(()) => Ok(keys),
+            Err(refusal) if refusal.code == ErrorCode::InvalidSignature && was_kept.is_some() => {
+                let fresh = self.fetch_keys().await?;
+                check(&fresh.verifying_key).map(|()| fresh)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// The end of the exchange: `OK`, or the code of an error.
+    pub(super) fn seen(&self, outcome: &str) -> Seen {
+        let millis = self.app.server_now().millis().saturating_sub(self.began.millis()).max(0);
+        tracing::info!(
+            peer = %self.domain, request = self.request, outcome, millis,
+            "an institution and this server have exchanged a request"
+        );
+        Seen {
+            platform: self.platform,
+            domain: self.domain.clone(),
+            keys: self.kept.clone(),
+            exchange: Exchange {
+                request: self.request,
+                outcome: outcome.to_owned(),
+                at: self.began,
+                millis,
+                version: self.version.clone(),
+            },
+        }
+    }
+
+    /// Keeps the end of an exchange that has no other effect.
+    pub(super) async fn keep(&self, outcome: &str) {
+        let seen = self.seen(outcome);
+        let kept = self.app.store().write(move |unit| seen.keep(unit)).await;
+        if let Err(error) = kept {
+            tracing::warn!(%error, "an exchange with an institution could not be kept");
+        }
+    }
+}
+
+impl Seen {
+    /// Keeps the exchange with what it has brought about.
+    pub(super) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
+        let known = unit.get::<UmaPeer>(&peer_key(self.platform, &self.domain))?;
+        let peer = match known {
+            Some(known) => UmaPeer::clone(&known),
+            None => UmaPeer::new(self.platform, self.domain.clone(), self.exchange.at),
+        };
+        unit.put(UmaPeer { keys: self.keys.clone(), last: Some(self.exchange.clone()), ..peer });
+        Ok(())
+    }
+}
+
+fn read_kept(kept: &KeptKeys) -> Option<PeerKeys> {
+    Some(PeerKeys {
+        verifying_key: VerifyingKey::from_hex(&kept.signing_hex).ok()?,
+        encryption_key: EncryptionKey::from_hex(&kept.encryption_hex).ok()?,
+        expires_at: Some(kept.until),
+    })
+}
+
+/// Uses up the nonce of a signature that was verified. Refuses one that the same signer has used
+/// before. A nonce is kept as an idempotency key is: for as long as it matters, and by one server
+/// for all that share a database.
+pub(super) fn use_nonce(
+    unit: &mut Unit<'_, '_>,
+    signer: &str,
+    stamp: &Stamp,
+    now: Timestamp,
+) -> Result<Result<(), Refusal>, Error> {
+    let scope = store::idempotency::nonce(unit.keyring(), signer, stamp.nonce.as_str());
+    if unit.answer(&scope, now.plus_millis(-NONCE_MILLIS))?.is_some() {
+        let reason = format!("the nonce {} was used before", stamp.nonce);
+        return Ok(Err(Refusal::new(ErrorCode::InvalidNonce, reason)));
+    }
+    unit.keep_answer(scope, now, NONCE_STATUS, &[]);
+    Ok(Ok(()))
+}
+
+/// The status under which a nonce is kept: the table wants one of HTTP.
+const NONCE_STATUS: u16 = 200;
+
+/// The operator's rule for an institution.
+pub async fn set_rule(
+    app: &App,
+    platform: PlatformId,
+    domain: UmaDomain,
+    rule: Rule,
+) -> Result<(), Error> {
+    let now = app.server_now();
+    app.store()
+        .write(move |unit| {
+            let known = unit.get::<UmaPeer>(&peer_key(platform, &domain))?;
+            let peer = match known {
+                Some(known) => UmaPeer::clone(&known),
+                None => UmaPeer::new(platform, domain.clone(), now),
+            };
+            unit.put(UmaPeer { rule, ..peer });
+            Ok(())
+        })
+        .await
+}
+
+/// Every institution that a platform of this server knows, by its domain.
+pub async fn all(app: &App) -> Result<Vec<Arc<UmaPeer>>, Error> {
+    app.store().read(|view| view.uma_peers()).await.map_err(Error::Store)
+}

@@ -1,0 +1,103 @@
+//! Hash-locked settlement, the receiving end: a payer's server shows an invoice of ours, and gets
+//! its preimage once the payment is booked (docs/uma.md).
+//!
+//! No money moves between the two servers, so it serves platforms whose money is not real.
+
+use domain::id::TransactionId;
+use domain::platform::Mode;
+use domain::transaction::{Status, Transaction};
+use ports::lightning::Invoice;
+use ports::rail::Flow;
+use sha2::{Digest as _, Sha256};
+use store::timers::TimerKind;
+use store::unit::Unit;
+use uma::error::{ErrorCode, Refusal};
+use uuid::Uuid;
+
+use super::receive::failed;
+use crate::app::App;
+use crate::error::Error;
+use crate::rail_orders::flow;
+use crate::{incoming, owners};
+
+/// The path at the root of a domain.
+pub const SETTLE_PATH: &str = "/uma/settle";
+
+/// Books the payment of an invoice of ours, once, and gives its preimage. The same invoice has the
+/// same answer however often it is shown.
+pub async fn settle(app: &App, invoice: &str) -> Result<[u8; 32], Refusal> {
+    let unknown = || Refusal::new(ErrorCode::RequestNotFound, "no payment waits for this invoice");
+    let (mode, invoice, payment, preimage) = ours(app, invoice)?;
+    let (unit_app, server_now) = (app.clone(), app.server_now());
+    let booked = app.write(move |unit: &mut Unit<'_, '_>| {
+        let Some(transaction) = unit.get::<Transaction>(&payment)? else {
+            return Ok(Err(unknown()));
+        };
+        let is_over = server_now >= invoice.expires_at;
+        book(&unit_app, unit, &transaction, mode, is_over)
+    });
+    booked.await.map_err(|error| failed(&error))??;
+    Ok(preimage)
+}
+
+/// An invoice of ours: the mode of the payment that it is for, and its preimage.
+fn ours(app: &App, text: &str) -> Result<(Mode, Invoice, TransactionId, [u8; 32]), Refusal> {
+    let unknown = || Refusal::new(ErrorCode::RequestNotFound, "no payment waits for this invoice");
+    let mut refusal = unknown();
+    for (mode, node) in &app.env().lightning {
+        let invoice = match node.read_invoice(text) {
+            Ok(invoice) => invoice,
+            Err(error) => {
+                let reason = format!("the invoice {error}");
+                refusal = Refusal::new(ErrorCode::InvalidInvoice, reason);
+                continue;
+            }
+        };
+        let payment = Uuid::from_slice(&invoice.metadata).map(TransactionId::from_uuid);
+        let Some((payment, preimage)) =
+            payment.ok().and_then(|payment| Some((payment, node.preimage(payment)?)))
+        else {
+            return Err(unknown());
+        };
+        let is_ours =
+            invoice.node == node.node() && invoice.payment_hash[..] == Sha256::digest(preimage)[..];
+        return if is_ours { Ok((*mode, invoice, payment, preimage)) } else { Err(unknown()) };
+    }
+    Err(refusal)
+}
+
+/// Books a payment that waits for its money; does nothing to one that has it.
+fn book(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    mode: Mode,
+    is_over: bool,
+) -> Result<Result<(), Refusal>, Error> {
+    let id = transaction.id();
+    let expired = || Refusal::new(ErrorCode::InvoiceExpired, "the invoice cannot be paid any more");
+    match transaction.status() {
+        Status::Completed => return Ok(Ok(())),
+        // It goes on to a deposit account already.
+        Status::Processing if flow(&unit.postings(id)?, transaction) == Flow::PayOut => {
+            return Ok(Ok(()));
+        }
+        Status::Processing if !is_over => {}
+        Status::Created
+        | Status::Pending
+        | Status::Processing
+        | Status::Rejected
+        | Status::Failed
+        | Status::Refunded
+        | Status::Expired => return Ok(Err(expired())),
+    }
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    if platform.mode != mode || !transaction.is_from_peer() {
+        return Ok(Err(expired()));
+    }
+    let now = app.now(platform.ahead);
+    // Money that goes on to a deposit account is asked about by the same timer, set anew.
+    unit.clear_timer((id.uuid(), TimerKind::AskRail));
+    incoming::credit(app, unit, transaction.clone(), now)?;
+    Ok(Ok(()))
+}
