@@ -46,6 +46,7 @@ fn run(config: &Config) -> Result<u8, Failure> {
         Command::Platform(command) => in_runtime(operator::platform(config, command)),
         Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
+        Command::Uma(command) => in_runtime(operator::uma::run(config, command)),
         Command::Verify(_) => verify::run(config),
         Command::Backup(options) => backup::run(config, options),
         Command::Restore(options) => restore::run(config, options),

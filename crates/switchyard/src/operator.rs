@@ -1,5 +1,7 @@
-//! `switchyard platform`, `customer` and `token`: what only the operator does. They may run beside
-//! the server, which sees their changes with its next read of the database.
+//! `switchyard platform`, `customer`, `token` and `uma`: what only the operator does. They may run
+//! beside the server, which sees their changes with its next read of the database.
+
+pub mod uma;
 
 use std::sync::Arc;
 
@@ -171,11 +173,11 @@ fn described(platform: &Platform) -> Value {
 
 /// Limits of a live platform in this release.
 const LIVE: &str = "
-This release connects live platforms to no payment rail and not to the UMA network. It has
+This release connects live platforms to no payment rail and to no Lightning node. It has
 customers, identities that you decide about, accounts, quotes and payments between accounts of
 this server. It refuses at once external accounts, transfers in and out, and UMA addresses of
-other institutions (501 NOT_IMPLEMENTED), and quotes that are funded in real time (400). Rates are those of
---rates-file, or built in and not the market's. docs/operating.md says more.
+other institutions (501 NOT_IMPLEMENTED), and quotes that are funded in real time (400). Rates are
+those of --rates-file, or built in and not the market's. docs/operating.md says more.
 ";
 
 async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Failure> {

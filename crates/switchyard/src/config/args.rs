@@ -138,9 +138,10 @@ pub enum Command {
     /// Shows the whole story on a throw-away database and exits.
     ///
     /// A customer, funding, a quote with foreign exchange, its execution, a payment to a bank
-    /// account and one that the bank refuses, a payment that comes from a UMA address, the events
-    /// that its endpoint is sent, the ledger's accounts, and the check of it all.
-    #[command(after_help = "Example:\n  switchyard demo --keep demo")]
+    /// account and one that the bank refuses, a payment that comes from a UMA address and one to a
+    /// customer of another server, the events that its endpoint is sent, the ledger's accounts, and
+    /// the check of it all.
+    #[command(after_help = "Example:\n  switchyard demo --keep demo\n  switchyard demo --uma")]
     Demo(Demo),
 
     /// Sends a platform's events to a developer's machine, as they happen.
@@ -203,6 +204,10 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard token list")]
     Token(TokenCommand),
 
+    /// Shows other institutions of UMA, and sets which of them are dealt with.
+    #[command(subcommand, after_help = "Example:\n  switchyard uma peers")]
+    Uma(UmaCommand),
+
     /// Prints what a shell needs to complete the commands and options of this program.
     #[command(after_help = "Example:\n  \
         switchyard completions bash > /etc/bash_completion.d/switchyard")]
@@ -224,7 +229,8 @@ impl Command {
             | Self::Migrate(_)
             | Self::Platform(_)
             | Self::Customer(_)
-            | Self::Token(_) => true,
+            | Self::Token(_)
+            | Self::Uma(_) => true,
             Self::Demo(_) | Self::Listen(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }
@@ -238,9 +244,18 @@ impl Command {
 /// Options of `demo`.
 #[derive(Debug, Clone, Args)]
 pub struct Demo {
-    /// Leaves the database and its key in this folder, and says how to look at them.
+    /// Leaves the databases and their keys in this folder, and says how to look at them.
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
+
+    /// Shows two institutions that pay each other over UMA instead, with every message between
+    /// them.
+    ///
+    /// Each is a server with a database of its own. One payment fixes the amount that arrives, the
+    /// other the amount that is sent, in another currency. Payments are settled hash-locked, which
+    /// docs/uma.md explains: both servers book, and no money moves between them.
+    #[arg(long)]
+    pub uma: bool,
 }
 
 /// Options of `completions`.

@@ -1,4 +1,4 @@
-//! The commands of operators: platforms, customers and tokens.
+//! The commands of operators: platforms, customers, tokens and institutions of UMA.
 
 use std::path::PathBuf;
 
@@ -86,7 +86,7 @@ pub struct CreatePlatform {
 
     /// For real money. Without it, a sandbox.
     ///
-    /// This release connects to no payment rail and not to the UMA network. A live platform has
+    /// This release connects to no payment rail and to no Lightning node. A live platform has
     /// customers, identity checks by the operator, accounts, quotes and payments between accounts
     /// of this server; it refuses external accounts, transfers in and out, quotes that are funded
     /// in real time, and addresses of other institutions. docs/operating.md has the list.
@@ -218,4 +218,44 @@ pub struct RevokeToken {
     /// Id of the token.
     #[arg(value_parser = TokenId::parse)]
     pub id: TokenId,
+}
+
+/// Commands for other institutions of UMA.
+#[derive(Debug, Clone, Subcommand)]
+pub enum UmaCommand {
+    /// Lists the institutions that platforms have met: rule, keys, version and last exchange.
+    #[command(after_help = "Example:\n  switchyard uma peers --json")]
+    Peers,
+
+    /// Deals with an institution again, or marks it as known.
+    #[command(after_help = "Example:\n  switchyard uma allow bank.example")]
+    Allow(PeerRule),
+
+    /// Pays an institution nothing more and takes nothing more from it.
+    #[command(after_help = "Example:\n  switchyard uma block bank.example")]
+    Block(PeerRule),
+
+    /// Makes new keys for a domain. They are used an hour later, when no peer keeps the old ones.
+    #[command(after_help = "Example:\n  switchyard uma rotate-keys pay.example.com")]
+    RotateKeys(RotateUmaKeys),
+}
+
+/// Options of `uma allow` and `uma block`.
+#[derive(Debug, Clone, Args)]
+pub struct PeerRule {
+    /// Domain of the institution's addresses.
+    #[arg(value_parser = UmaDomain::parse)]
+    pub domain: UmaDomain,
+
+    /// Id of the platform; may be left out where there is one.
+    #[arg(long, value_parser = PlatformId::parse)]
+    pub platform: Option<PlatformId>,
+}
+
+/// Options of `uma rotate-keys`.
+#[derive(Debug, Clone, Args)]
+pub struct RotateUmaKeys {
+    /// Domain of a platform of this server.
+    #[arg(value_parser = UmaDomain::parse)]
+    pub domain: UmaDomain,
 }
