@@ -346,6 +346,8 @@ fn the_demo_tells_its_story() {
         "\"senderUmaAddress\":\"$success.usd@sandbox.uma.money\"",
         "INCOMING_PAYMENT COMPLETED",
         expected,
+        "there: POST /customers",
+        "`switchyard demo --uma` shows every message",
         "Dr Ada USD",
         " 0 broken",
     ] {
@@ -353,6 +355,68 @@ fn the_demo_tells_its_story() {
     }
     assert!(!out.contains("client secret"), "{out}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it left something behind");
+}
+
+#[test]
+fn the_demo_of_uma_shows_every_message() {
+    let folder = TempDir::new().unwrap();
+    let (code, out, err) = run(folder.path(), "demo --uma");
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    for part in [
+        "Alder to Birch: lookup",
+        "Birch to Alder: answer to the lookup",
+        "Birch to Alder: key document",
+        "Alder to Birch: pay request",
+        "Birch to Alder: answer to the pay request",
+        "Alder to Birch: settlement",
+        "preimage: ",
+        "Birch to Alder: settlement",
+        "Dr Ada USD",
+        "Dr Bo USD",
+        "VERIFY: the database of Birch",
+    ] {
+        assert!(out.contains(part), "{part} is missing in\n{out}");
+    }
+    assert_eq!(out.matches(" 0 broken").count(), 2, "{out}");
+    // Two payments, each seen from both ends.
+    assert_eq!(out.matches("200 {\"id\":\"Transaction:").count(), 2, "{out}");
+    assert!(!out.contains("client secret"), "{out}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it left something behind");
+
+    let said = for_programs(folder.path(), "demo --uma --keep story");
+    assert_eq!((said.0, said.1[0]["institutions"].as_array().unwrap().len()), (0, 2));
+    let (code, out, err) = run(folder.path(), "uma peers --database-url sqlite://story/alder.db");
+    assert_eq!((code, out.contains("localhost:")), (0, true), "{out}{err}");
+    check_refusal(switchyard(folder.path(), "demo --uma --keep story"), 2, "is there already");
+}
+
+#[test]
+fn the_commands_of_the_page_on_uma_move_money_between_two_servers() {
+    let page = include_str!("../../../docs/uma.md");
+    let (_, trying) = page.split_once("\n## Trying it\n").unwrap();
+    let blocks = trying.split("```sh\n").skip(1);
+    let commands: String = blocks.map(|block| block.split("```").next().unwrap()).collect();
+    let [first, second] = [(); 2].map(|()| testbed::ports::free().unwrap().to_string());
+    let commands = commands.replace("8081", &first).replace("8082", &second);
+    let binaries = Path::new(env!("CARGO_BIN_EXE_switchyard")).parent().unwrap();
+    // Servers of a script that fails end with it, and one that hangs is stopped.
+    let script = format!(
+        "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\nPATH={}:$PATH\n{commands}",
+        binaries.display()
+    );
+    let folder = TempDir::new().unwrap();
+    let mut shell = Command::new("timeout");
+    shell.arg(PATIENCE.as_secs().to_string()).args(["bash", "-ec", &script]);
+    shell.current_dir(&folder);
+    without_variables(&mut shell);
+    let (code, out, err) = finished(shell.output().unwrap());
+    assert_eq!(code, 0, "{out}{err}");
+    let paid = out.lines().find(|line| line.starts_with("{\"data\":")).unwrap();
+    let paid: Value = serde_json::from_str(paid).unwrap();
+    assert_eq!(paid["data"][0]["status"], "COMPLETED", "{paid}");
+    let peers = ["  PAY_REQUEST", "  RECEIVED_PAY_REQUEST"];
+    assert!(peers.iter().all(|request| out.contains(request)), "{out}");
+    assert_eq!(out.matches(" 0 broken").count(), 2, "{out}");
 }
 
 #[test]

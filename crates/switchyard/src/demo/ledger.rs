@@ -21,20 +21,22 @@ const TRANSACTIONS_MAX: u32 = 100;
 #[derive(Clone, Copy)]
 pub(super) struct Names {
     customer: Owner,
+    name: &'static str,
 }
 
 impl Names {
-    pub(super) fn new(customer: &str) -> Result<Self, Failure> {
+    /// The names of a platform's accounts, whose one customer has this id and this name.
+    pub(super) fn new(customer: &str, name: &'static str) -> Result<Self, Failure> {
         let customer = CustomerId::parse(customer)
             .map_err(|error| Failure::new(format!("the customer's id is none: {error}")))?;
-        Ok(Self { customer: Owner::Customer(customer) })
+        Ok(Self { customer: Owner::Customer(customer), name })
     }
 
     fn of(self, account: &AccountKey) -> String {
         let is_customers = |id: InternalAccountId| id.owner_uuid() == self.customer.uuid();
         match (account, account.currency()) {
             (AccountKey::Internal(id), Some(currency)) if is_customers(*id) => {
-                format!("Ada {currency}")
+                format!("{} {currency}", self.name)
             }
             // One platform has the whole story, so its id says nothing.
             (AccountKey::Rail { rail, currency, .. }, _) => format!("rail {rail} {currency}"),
@@ -46,7 +48,7 @@ impl Names {
     }
 }
 
-/// The ledger of the demo: its postings, and the accounts with their balances.
+/// The ledger of a platform: its postings, and the accounts with their balances.
 pub(super) async fn books(
     app: &App,
     platform: PlatformId,
@@ -67,7 +69,7 @@ pub(super) async fn books(
             Ok((transactions, accounts))
         })
         .await?;
-    let mut text = "\nTHE LEDGER: what was posted, and the accounts after it\n\n".to_owned();
+    let mut text = String::new();
     for (_, postings) in &transactions {
         for posting in postings {
             text += &format!("  {}\n", said(posting, names));
