@@ -84,7 +84,16 @@ impl Installation {
     ///
     /// If the binary cannot be started.
     pub fn start(&self) -> Result<Instance> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        self.start_at(ports::free()?)
+    }
+
+    /// The same on a port that its settings name too, such as in its domain.
+    ///
+    /// # Errors
+    ///
+    /// If the binary cannot be started.
+    pub fn start_at(&self, port: u16) -> Result<Instance> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let process = self.spawn(address)?;
         Ok(Instance { installation: self.clone(), address, process })
     }
@@ -95,16 +104,27 @@ impl Installation {
     ///
     /// If it finds a break or cannot look; the error has its report.
     pub fn verify(&self) -> Result<()> {
-        let output = self.command("verify").output().context("starting verify")?;
+        self.run(&["verify"]).map(drop)
+    }
+
+    /// Runs another command on the database, and gives what it prints.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started, or fails; the error has its output.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        let name = arguments.join(" ");
+        let mut command = self.command(arguments);
+        let output = command.output().with_context(|| format!("starting {name}"))?;
         if !output.status.success() {
             let said = [output.stdout, output.stderr].concat();
-            bail!("verify: {}: {}", output.status, String::from_utf8_lossy(&said));
+            bail!("{name}: {}: {}", output.status, String::from_utf8_lossy(&said));
         }
-        Ok(())
+        String::from_utf8(output.stdout).with_context(|| format!("{name} printed no text"))
     }
 
     fn spawn(&self, address: SocketAddr) -> Result<Child> {
-        let mut command = self.command("serve");
+        let mut command = self.command(&["serve"]);
         command.args(["--listen", &address.to_string()]);
         let log = match &self.log {
             None => Stdio::null(),
@@ -117,9 +137,9 @@ impl Installation {
         command.spawn().with_context(|| format!("starting {}", self.binary.display()))
     }
 
-    fn command(&self, command_name: &str) -> Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        command.arg(command_name);
+        command.args(arguments);
         without_variables(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
