@@ -187,6 +187,17 @@ impl Client {
         Ok(body)
     }
 
+    /// Posts JSON under an idempotency key, and gives the JSON of the answer. Any status but a 2xx
+    /// is an error.
+    pub fn post(&mut self, path: &str, key: &str, body: &Value) -> Result<Value> {
+        let mut request = self.heads.post(path);
+        finish(&mut request, key.as_bytes(), body.to_string().as_bytes());
+        let (status, body) = self.ask(&request).with_context(|| format!("POST {path}"))?;
+        let answer = Answer { status, body: &body };
+        ensure!(answer.is_success(), "POST {path}: {status} {}", answer.text());
+        Ok(serde_json::from_slice(&body)?)
+    }
+
     /// Sends a whole request. A connection that the server has closed meanwhile is opened again.
     pub fn ask(&mut self, request: &[u8]) -> Result<(u16, Vec<u8>)> {
         if let Some(mut stream) = self.connection.take()

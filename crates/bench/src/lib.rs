@@ -25,4 +25,5 @@ pub mod conditions;
 pub mod report;
 pub mod plot;
 pub mod cells;
+pub mod uma;
 pub mod time;

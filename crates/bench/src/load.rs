@@ -89,6 +89,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The figures of operations that something else than the load has counted, over the time that
+    /// all of them took.
+    pub fn counted(took: Duration, each: impl IntoIterator<Item = Duration>) -> Result<Self> {
+        let mut latencies = Histogram::new(DIGITS)?;
+        for latency in each {
+            latencies.record(u64::try_from(latency.as_micros())?)?;
+        }
+        let all = latencies.len();
+        ensure!(all > 0, "no operation was counted");
+        Ok(Self { measured: all, all, duration: took, took, latencies })
+    }
+
     /// Operations a second.
     pub fn per_second(&self) -> f64 {
         self.measured as f64 / self.duration.as_secs_f64()

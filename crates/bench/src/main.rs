@@ -12,7 +12,7 @@ use bench::place::{Engine, Ground};
 use bench::postgres::Cluster;
 use bench::report::Report;
 use bench::rows::Row;
-use bench::{cells, child, generate, receivers, yardsticks};
+use bench::{cells, child, generate, receivers, uma, yardsticks};
 use clap::{Args, Parser, Subcommand};
 
 /// The same as in the product, so that the server under test is the server.
@@ -93,6 +93,24 @@ enum Task {
     },
     /// Receives events, and counts them
     Receivers,
+    /// Measures two servers that pay each other over UMA. Its figures are not kept
+    Uma {
+        /// Short phases: about half a minute
+        #[arg(long)]
+        quick: bool,
+        /// Clients at once [default: 16]
+        #[arg(long, value_name = "COUNT")]
+        clients: Option<usize>,
+        /// Where databases are made and removed; must be on the disk that is meant
+        #[arg(
+            long,
+            value_name = "FOLDER",
+            env = "SWITCHYARD_BENCH_FOLDER",
+            hide_env_values = true
+        )]
+        #[arg(default_value = "target/bench")]
+        folder: PathBuf,
+    },
     /// Simulates 10⁹ payments a day with the figures that are kept, and writes it into the document
     Cells,
 }
@@ -114,6 +132,9 @@ fn main() -> ExitCode {
             generate::run(&database_url, payers, payments, &endpoints).map(|()| 0)
         }
         Some(Task::Receivers) => child::end_with_parent().and_then(|()| receivers::run()),
+        Some(Task::Uma { quick, clients, folder }) => {
+            self::uma(quick, clients, &folder).map(|()| 0)
+        }
         Some(Task::Cells) => cells::write(Path::new(RESULTS), Path::new(SCALING)).map(|()| 0),
     };
     result.map_or_else(
@@ -125,12 +146,30 @@ fn main() -> ExitCode {
     )
 }
 
-fn run(options: &Run) -> Result<()> {
+/// Makes the folder for databases, if figures would say anything.
+fn prepare(folder: &Path) -> Result<()> {
     if cfg!(debug_assertions) {
         bail!("figures of a debug build say nothing: run cargo xtask bench");
     }
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))
+}
+
+fn uma(quick: bool, clients: Option<usize>, folder: &Path) -> Result<()> {
+    prepare(folder)?;
+    let mut plan = if quick { uma::Plan::QUICK } else { uma::Plan::FULL };
+    plan.clients = clients.unwrap_or(plan.clients);
+    let program = std::env::current_exe().context("finding this program")?;
+    let report = uma::run(&Starter::new(&program, folder), folder, &plan)?;
+    for condition in conditions::of_machine(folder)?.iter().chain(&plan.conditions()) {
+        println!("{}: {}", condition.name, condition.value);
+    }
+    println!("\n{}", report.table());
+    Ok(())
+}
+
+fn run(options: &Run) -> Result<()> {
     let folder = &options.folder;
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    prepare(folder)?;
     let mut plan = if options.quick { Plan::QUICK } else { Plan::FULL };
     plan.large = options.large.unwrap_or(plan.large);
     plan.keeps_large = options.keep_large;

@@ -92,17 +92,17 @@ impl Payer {
 }
 
 /// Idempotency keys that were never used before: a random half for each session and a number.
-struct Keys {
+pub(crate) struct Keys {
     session: u64,
     number: u64,
 }
 
 impl Keys {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { session: SystemEntropy.number(), number: 0 }
     }
 
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         self.number += 1;
         format!("{:016x}-{:016x}", self.session, self.number)
     }
@@ -118,7 +118,12 @@ pub struct Posts {
 impl Posts {
     /// Transfers out of the accounts of these payers, in no order, to a path that takes them.
     pub fn transfers(heads: &Heads, path: &str, payers: &[Payer]) -> Self {
-        let bodies = payers.iter().map(|payer| payer.transfer().to_string().into_bytes());
+        Self::new(heads, path, payers.iter().map(Payer::transfer))
+    }
+
+    /// Posts of one of these bodies each, in no order.
+    pub fn new(heads: &Heads, path: &str, bodies: impl IntoIterator<Item = Value>) -> Self {
+        let bodies = bodies.into_iter().map(|body| body.to_string().into_bytes());
         Self { head: heads.post(path).into(), bodies: bodies.collect() }
     }
 
@@ -206,7 +211,7 @@ impl Session for Exchanging {
 }
 
 /// The id of the quote in an answer. Reading the whole JSON would cost the server's processor more.
-fn quote_id(body: &[u8]) -> Option<&str> {
+pub(crate) fn quote_id(body: &[u8]) -> Option<&str> {
     const START: &str = "\"id\":\"Quote:";
     const QUOTED_FROM: usize = "\"id\":\"".len();
     let body = str::from_utf8(body).ok()?;
@@ -245,7 +250,8 @@ impl Session for Looking {
     }
 }
 
-fn verdict(answer: Answer<'_>) -> Verdict {
+/// How an operation ended by its answer.
+pub(crate) fn verdict(answer: Answer<'_>) -> Verdict {
     if answer.is_success() {
         return Verdict::Done;
     }

@@ -30,6 +30,7 @@ const SANDBOX_ALLOWED: &[(&str, &str)] = &[
     ("crates/switchyard/src/", "reads the mode and wires what it means"),
     ("crates/domain/src/platform.rs", "names the mode of a platform"),
     ("crates/testbed/src/", "plays clients of a server in this mode"),
+    ("crates/bench/src/uma/institution.rs", "plays clients who are given money in this mode"),
     ("crates/xtask/src/", "names this rule"),
 ];
 
