@@ -2,6 +2,7 @@
 //! decides (UMAD-03 to UMAD-06). Every refusal has the protocol's code and leaves no money moved.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::approval::{Approval, Status as Decided};
 use domain::customer::Customer;
@@ -277,9 +278,18 @@ pub async fn pay(app: &App, token: &str, body: &[u8]) -> Result<String, Refusal>
     if let Err(refusal) = ask(app, &read, id).await {
         return Err(end(app, &read, id, FailureReason::PayRequestFailed, refusal).await);
     }
-    let transaction = decided(app, id).await.map_err(|error| failed(&error))?;
-    answer(app, &read, &transaction).await
+    match tokio::time::timeout(DECIDED_WITHIN, decided(app, id)).await {
+        Ok(decided) => answer(app, &read, &*decided.map_err(|error| failed(&error))?).await,
+        Err(_) => Err(Refusal::new(ErrorCode::InternalError, UNDECIDED)),
+    }
 }
+
+/// How long a pay request waits for its platform at most: longer than that has, twice over. Only
+/// where another server has taken the lead meanwhile, nothing wakes it before.
+const DECIDED_WITHIN: Duration = Duration::from_secs(15);
+
+/// The reason of a refusal because of a platform that was silent.
+const UNDECIDED: &str = "the payee's platform did not decide in time";
 
 /// The payment that a pay request is about, once it is known who wants to make it.
 pub(crate) async fn requested(app: &App, token: &str, body: &[u8]) -> Result<PayIn, Refusal> {
@@ -490,8 +500,7 @@ async fn why_failed(app: &App, transaction: &Transaction) -> Refusal {
             Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid")
         }
         Some(FailureReason::PaymentApprovalTimedOut) => {
-            let reason = "the payee's platform did not decide in time";
-            Refusal::new(ErrorCode::InternalError, reason)
+            Refusal::new(ErrorCode::InternalError, UNDECIDED)
         }
         _ => Refusal::new(ErrorCode::InternalError, "the payee's platform could not be asked"),
     }
