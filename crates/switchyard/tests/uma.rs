@@ -564,6 +564,25 @@ async fn a_post_transaction_callback_is_taken() {
     ours.verify();
 }
 
+/// The peers have no Lightning node and do not settle as our servers do.
+#[tokio::test]
+async fn a_peer_that_does_not_settle_holds_no_money() {
+    let (ours, python) = (Ours::start().await, Peer::python().await);
+    let javascript = Peer::javascript(&python).await;
+    for peer in [&python, &javascript] {
+        let address = peer.address("bob");
+        let found = ours.look_up(&address).await.expect(200);
+        let quote = ours.quote((&address, "USD"), &found, ("SENDING", 1_000)).await.expect(201);
+        let execute = format!("/quotes/{}/execute", quote["id"].as_str().unwrap());
+        ours.post(&execute, &json!({})).await.expect(200);
+        let payment = ours.ended(&quote["transactionId"]).await;
+        assert_eq!(payment["status"], "FAILED", "{payment}");
+        assert!(payment["statusReason"]["code"].is_string(), "{payment}");
+        assert_eq!(ours.balance().await, FUNDED);
+    }
+    ours.verify();
+}
+
 #[tokio::test]
 async fn two_servers_pay_each_other() {
     let servers = [Ours::start().await, Ours::start().await];

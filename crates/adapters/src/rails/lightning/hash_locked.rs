@@ -168,10 +168,12 @@ fn outcome(
 fn final_answer(code: &PeerCode, status: u16) -> Option<RailAnswer> {
     match code {
         PeerCode::Known(code) => final_answer_of(*code),
-        // A server that does not know the path does not settle this way.
+        // A server that does not take the message does not settle this way. It may be too busy, or
+        // have failed, behind the others.
         PeerCode::Unknown(_) | PeerCode::Absent => {
-            let is_no_path = matches!(status, 404 | 405);
-            is_no_path.then_some(RailAnswer::Failed(RailFailure::NotConnected))
+            let is_not_taken =
+                matches!(status, 300..=499 | 501) && !matches!(status, 408 | 425 | 429);
+            is_not_taken.then_some(RailAnswer::Failed(RailFailure::NotConnected))
         }
     }
 }
@@ -185,9 +187,6 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         Code::InvalidInvoice | Code::RequestNotFound | Code::QuoteNotFound | Code::UserNotFound => {
             Some(RailAnswer::Failed(RailFailure::AccountInvalid))
         }
-        Code::NotImplemented | Code::NonUmaLnurlNotSupported => {
-            Some(RailAnswer::Failed(RailFailure::NotConnected))
-        }
         Code::AmountOutOfRange
         | Code::InvalidCurrency
         | Code::SenderNotAccepted
@@ -200,8 +199,10 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         | Code::UserNotReady
         | Code::CounterpartyNotAllowed
         | Code::Forbidden => Some(RailAnswer::Refused),
-        // These are about signatures, keys and other messages, or say nothing about the payment.
-        Code::InvalidPubkeyFormat
+        // The server took it for another message, so it does not settle this way.
+        Code::NotImplemented
+        | Code::NonUmaLnurlNotSupported
+        | Code::InvalidPubkeyFormat
         | Code::CertChainInvalid
         | Code::CertChainExpired
         | Code::InvalidTimestamp
@@ -218,8 +219,8 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         | Code::LnurlpRequestFailed
         | Code::PayreqRequestFailed
         | Code::NoCompatibleUmaVersion
-        | Code::UmaConfigurationFetchError
-        | Code::InternalError => None,
+        | Code::UmaConfigurationFetchError => Some(RailAnswer::Failed(RailFailure::NotConnected)),
+        Code::InternalError => None,
     }
 }
 
