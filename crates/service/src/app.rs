@@ -97,8 +97,8 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        let (done, ended) = self.store().write(self.telling(work)).await?;
-        self.committed(&ended);
+        let (done, outcome) = self.store().write(self.telling(work)).await?;
+        self.committed(&outcome);
         Ok(done)
     }
 
@@ -108,8 +108,8 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        let (done, ended) = self.store().write_behind(self.telling(work)).await?;
-        self.committed(&ended);
+        let (done, outcome) = self.store().write_behind(self.telling(work)).await?;
+        self.committed(&outcome);
         Ok(done)
     }
 
@@ -120,7 +120,8 @@ impl App {
         self.0.decisions.tell(&outcome.decided);
     }
 
-    /// The unit that does `work` and then tells of balances; with the payments that it has ended.
+    /// The unit that does `work` and then tells of balances; with the payments that it has brought
+    /// forward.
     fn telling<T, F>(
         &self,
         mut work: F,

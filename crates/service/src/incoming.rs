@@ -211,55 +211,39 @@ fn go_on(
         return stop(app, unit, transaction, event, now);
     }
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
-    let given = given(unit, &transaction, receiver)?;
-    let transaction = transaction.giving(given);
-    let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     let Some(outgoing) = outgoing(unit, &transaction)? else {
+        let question = (asked_from_elsewhere(&transaction), &Facts::new());
+        let given = given(unit, &transaction, question, receiver)?;
+        let transaction = transaction.giving(given);
+        let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
         unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
         return lifecycle::ask_rail(app, unit, transaction, Leg::to_institution(), now);
     };
-    let facts = shared(unit, &transaction, &outgoing, receiver)?;
+    let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
+    let asked = uma::asked_by_payer(unit, &outgoing)?;
+    let known = outgoing.draft().uma.as_ref().map(|uma| uma.counterparty.clone());
+    let question = (&*asked, &known.unwrap_or_default());
+    let facts = given(unit, &transaction, question, receiver)?;
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
     end(app, unit, outgoing.knowing(facts), Event::Settled, then)?;
     credit(app, unit, transaction, now)
 }
 
-/// The facts about the receiver that another institution has asked for and is given: what is known
-/// here, and what the receiver's platform has answered.
+/// The facts about the receiver that are asked for: what is known here and the payer's side does
+/// not know itself, and what the receiver's platform has answered. Nothing of it is given before
+/// that platform agrees.
 fn given(
     unit: &mut Unit<'_, '_>,
     incoming: &Transaction,
+    (asked, known): (&[CounterpartyField], &Facts),
     receiver: &Facts,
 ) -> Result<Facts, Error> {
-    let asked = asked_from_elsewhere(incoming);
     let Some(customer) = payee(unit, incoming)? else { return Ok(Facts::new()) };
-    if asked.is_empty() {
-        return Ok(Facts::new());
-    }
     let platform = owners::platform(unit, incoming.draft().platform)?;
     let mut given = uma::about(&customer, asked);
+    given.retain(|name, _| !uma::says(known, name));
     given.extend(uma::wanted(uma::stated(&platform, &customer, receiver), asked));
     Ok(given)
-}
-
-/// The facts about the receiver that the payer's side has asked for: what is known here and it
-/// does not know itself, and what the receiver's platform has answered. Nothing of it is given
-/// before that platform agrees.
-fn shared(
-    unit: &mut Unit<'_, '_>,
-    incoming: &Transaction,
-    outgoing: &Transaction,
-    receiver: &Facts,
-) -> Result<Facts, Error> {
-    let Some(customer) = payee(unit, incoming)? else { return Ok(Facts::new()) };
-    let platform = owners::platform(unit, incoming.draft().platform)?;
-    let asked = uma::asked_by_payer(unit, outgoing)?;
-    let mut shared_facts = uma::about(&customer, &asked);
-    if let Some(uma) = &outgoing.draft().uma {
-        shared_facts.retain(|name, _| !uma::says(&uma.counterparty, name));
-    }
-    shared_facts.extend(uma::wanted(uma::stated(&platform, &customer, receiver), &asked));
-    Ok(shared_facts)
 }
 
 /// A failure of which no more is known than the specification's reason.

@@ -254,6 +254,14 @@ fn price_in_msat(
     Ok((msat_per_unit, fees))
 }
 
+/// The millisatoshi that so many smallest units cost at the price of one, rounded up; nothing if
+/// they are too many.
+pub fn msat_for(minor: i64, msat_per_unit: Decimal) -> Option<i64> {
+    let msat = Decimal::from(minor).checked_mul(msat_per_unit)?;
+    let msat = msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity);
+    i64::try_from(msat).ok()
+}
+
 /// The price of one smallest unit of a currency for payers elsewhere, in millisatoshi, without the
 /// variable fee.
 pub fn msat_of(
@@ -316,12 +324,8 @@ pub fn receipt(
     let variable = variable.and_then(|fee| i64::try_from(fee).ok()).ok_or_else(too_large)?;
     let variable = Money::new(variable, receiving).map_err(|_| too_large())?;
     // Both together come in, and are booked as one amount.
-    received.checked_add(variable).map_err(|_| too_large())?;
-    let owed = minor.checked_add(Decimal::from(variable.minor()));
-    let msat = owed
-        .and_then(|owed| owed.checked_mul(msat_per_unit))
-        .map(|msat| msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity))
-        .and_then(|msat| i64::try_from(msat).ok())
+    let owed = received.checked_add(variable).map_err(|_| too_large())?;
+    let msat = msat_for(owed.minor(), msat_per_unit)
         .and_then(|msat| Money::positive(msat, Currency::MSAT).ok())
         .ok_or_else(too_large)?;
     let details = RateDetails {

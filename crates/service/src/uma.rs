@@ -25,8 +25,6 @@ use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{self, AboutPayee, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
-use rust_decimal::prelude::ToPrimitive as _;
-use rust_decimal::{Decimal, RoundingStrategy};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -294,8 +292,7 @@ pub(crate) async fn agree(
 
 /// The millisatoshi that buy an amount at the price of an offer, rounded up.
 fn msat(offer: &Offer, amount: Money) -> Option<Money> {
-    let msat = Decimal::from(amount.minor()).checked_mul(offer.msat_per_unit?)?;
-    let msat = msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity).to_i64()?;
+    let msat = pricing::msat_for(amount.minor(), offer.msat_per_unit?)?;
     Money::positive(msat, Currency::MSAT).ok()
 }
 

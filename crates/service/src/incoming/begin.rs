@@ -113,10 +113,9 @@ pub fn receive(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let platform = owners::platform(unit, platform)?;
-    let customer = receiver(unit, &platform, request)?;
-    let draft = drafted(app, unit, &platform, &customer, request, (id, now))?;
-    check(unit, &platform, &customer, request, &draft)?;
-    asked_for(app, unit, Transaction::created(draft), now)
+    let created = created(app, unit, &platform, request, (id, now))?;
+    check(unit, &platform, request, created.draft())?;
+    asked_for(app, unit, created, now)
 }
 
 /// Adds a payment that another institution wants to make. It is `CREATED` until [`accept`] asks the
@@ -130,11 +129,10 @@ pub(crate) fn create(
     now: Timestamp,
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, platform)?;
-    let customer = receiver(unit, &platform, request)?;
-    let draft = drafted(app, unit, &platform, &customer, request, (id, now))?;
+    let created = created(app, unit, &platform, request, (id, now))?;
     let due_at = now.plus_millis(CREATED_MILLIS);
     unit.set_timer(Timer::new(&platform, id.uuid(), TimerKind::DecidePayment, due_at, now));
-    unit.put(Transaction::created(draft));
+    unit.put(created);
     Ok(())
 }
 
@@ -150,8 +148,7 @@ pub(crate) fn accept(
     let platform = owners::platform(unit, platform)?;
     let transaction = unit.get::<Transaction>(&id)?;
     let transaction = transaction.ok_or_else(|| Error::Internal(format!("{id} has vanished")))?;
-    let customer = receiver(unit, &platform, request)?;
-    check(unit, &platform, &customer, request, transaction.draft())?;
+    check(unit, &platform, request, transaction.draft())?;
     unit.clear_timer((id.uuid(), TimerKind::DecidePayment));
     asked_for(app, unit, Transaction::clone(&transaction), now)
 }
@@ -175,11 +172,11 @@ pub(crate) fn fail_created(
 fn check(
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
-    customer: &Arc<Customer>,
     request: &PayIn,
     draft: &Draft,
 ) -> Result<(), Error> {
-    let holder = owners::Holder::Customer(Arc::clone(customer));
+    let customer = receiver(unit, platform, request)?;
+    let holder = owners::Holder::Customer(Arc::clone(&customer));
     holder.may_move_money()?;
     if request.sender == customer.uma_address {
         return Err(Error::Account(AccountError::SelfPayment));
@@ -194,14 +191,14 @@ fn check(
 }
 
 /// The payment that a request is about, at the price of this moment.
-fn drafted(
+fn created(
     app: &App,
     unit: &mut Unit<'_, '_>,
     platform: &Platform,
-    customer: &Customer,
     request: &PayIn,
     (id, now): (TransactionId, Timestamp),
-) -> Result<Draft, Error> {
+) -> Result<Transaction, Error> {
+    let customer = receiver(unit, platform, request)?;
     let (rates, currency) = (app.env().rates.as_ref(), request.currency);
     limits::enabled(platform, currency, Direction::Incoming)?;
     let (received, receipt) = match request.amount {
@@ -214,10 +211,10 @@ fn drafted(
             pricing::receipt_for(rates, platform, (msat, currency), now)?
         }
     };
-    let (destination, conversion) = destination(app, unit, customer, received, now)?;
+    let (destination, conversion) = destination(app, unit, &customer, received, now)?;
     let draft = draft(
         id,
-        customer,
+        &customer,
         destination,
         received,
         Uma {
@@ -230,7 +227,8 @@ fn drafted(
             payee: AboutPayee { asked: request.asked.clone(), given: Facts::new() },
         },
     );
-    Ok(Draft { description: request.description.clone(), ..draft })
+    let description = request.description.clone();
+    Ok(Transaction::created(Draft { description, ..draft }))
 }
 
 /// The customer of the platform who is paid.

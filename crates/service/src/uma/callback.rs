@@ -50,14 +50,12 @@ impl Callback {
             text.as_bytes(),
         ]
         .concat();
-        let token = hex::encode(app.store().keyring().seal(PLACE, &[], &plain));
-        Ok(keys::domain(platform)?.url(&format!("{PAY_PATH}{token}")))
+        sealed_url(app, platform, PAY_PATH, PLACE, &plain)
     }
 
     /// The lookup behind the last part of a path; nothing if we did not make it.
     pub(crate) fn open(app: &App, token: &str) -> Option<Self> {
-        let sealed = hex::decode(token).ok()?;
-        let plain = app.store().keyring().open(PLACE, &[], &sealed).ok()?;
+        let plain = opened(app, PLACE, token)?;
         let (fixed, text) = plain.split_at_checked(FIXED)?;
         let uuid = |from: usize| Uuid::from_slice(fixed.get(from..from + 16)?).ok();
         let expires_at = i64::from_be_bytes(fixed.get(32..)?.try_into().ok()?);
@@ -70,4 +68,22 @@ impl Callback {
             nonce: nonce.to_owned(),
         })
     }
+}
+
+/// A URL at the domain of a platform, below a path of ours, that carries its purpose sealed for a
+/// place.
+pub(super) fn sealed_url(
+    app: &App,
+    platform: &Platform,
+    path: &str,
+    place: &'static str,
+    plain: &[u8],
+) -> Result<String, Error> {
+    let token = hex::encode(app.store().keyring().seal(place, &[], plain));
+    Ok(keys::domain(platform)?.url(&format!("{path}{token}")))
+}
+
+/// The purpose that the last part of such a URL carries; nothing if we did not make it.
+pub(super) fn opened(app: &App, place: &'static str, token: &str) -> Option<Vec<u8>> {
+    app.store().keyring().open(place, &[], &hex::decode(token).ok()?).ok()
 }

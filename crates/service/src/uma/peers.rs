@@ -53,6 +53,9 @@ pub(super) struct Seen {
     domain: UmaDomain,
     keys: Option<KeptKeys>,
     exchange: Exchange,
+    /// The signature of the institution that was verified, if its message has one.
+    signed: Option<Stamp>,
+    ended_at: Timestamp,
 }
 
 impl Contact {
@@ -158,9 +161,11 @@ impl Contact {
         }
     }
 
-    /// The end of the exchange: `OK`, or the code of an error.
-    pub(super) fn seen(&self, outcome: &str) -> Seen {
-        let millis = self.app.server_now().millis().saturating_sub(self.began.millis()).max(0);
+    /// The end of the exchange: `OK`, or the code of an error. `signed` is of a signature that was
+    /// verified.
+    pub(super) fn seen(&self, outcome: &str, signed: Option<&Stamp>) -> Seen {
+        let ended_at = self.app.server_now();
+        let millis = ended_at.millis().saturating_sub(self.began.millis()).max(0);
         tracing::info!(
             peer = %self.domain, request = self.request, outcome, millis,
             "an institution and this server have exchanged a request"
@@ -176,30 +181,54 @@ impl Contact {
                 millis,
                 version: self.version.clone(),
             },
+            signed: signed.cloned(),
+            ended_at,
         }
     }
 
-    /// Keeps the end of an exchange that has no other effect.
-    pub(super) async fn keep(&self, outcome: &str) {
-        let seen = self.seen(outcome);
-        let kept = self.app.store().write(move |unit| seen.keep(unit)).await;
-        if let Err(error) = kept {
+    /// Keeps the end of an exchange that has no other effect. Refuses it as [`Seen::keep`] does.
+    pub(super) async fn keep(
+        &self,
+        outcome: &str,
+        signed: Option<&Stamp>,
+    ) -> Result<Result<(), Refusal>, Error> {
+        let seen = self.seen(outcome, signed);
+        self.app.store().write(move |unit| seen.keep(unit)).await
+    }
+
+    /// Keeps that the institution has failed. Nothing depends on it, so a failure is only logged.
+    pub(super) async fn keep_failure(&self, outcome: &str) {
+        if let Err(error) = self.keep(outcome, None).await {
             tracing::warn!(%error, "an exchange with an institution could not be kept");
         }
     }
 }
 
 impl Seen {
-    /// Keeps the exchange with what it has brought about.
-    pub(super) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
-        let known = unit.get::<UmaPeer>(&peer_key(self.platform, &self.domain))?;
-        let peer = match known {
-            Some(known) => UmaPeer::clone(&known),
-            None => UmaPeer::new(self.platform, self.domain.clone(), self.exchange.at),
-        };
+    /// Keeps the exchange with its effect, and uses up the nonce of its signature. Refuses a nonce
+    /// that was used before; nothing is kept then.
+    pub(super) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<Result<(), Refusal>, Error> {
+        if let Some(stamp) = &self.signed
+            && let Err(refusal) = use_nonce(unit, &self.domain, stamp, self.ended_at)?
+        {
+            return Ok(Err(refusal));
+        }
+        let peer = peer(unit, self.platform, &self.domain, self.exchange.at)?;
         unit.put(UmaPeer { keys: self.keys.clone(), last: Some(self.exchange.clone()), ..peer });
-        Ok(())
+        Ok(Ok(()))
     }
+}
+
+/// An institution as a platform knows it, or has just met it.
+fn peer(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    domain: &UmaDomain,
+    now: Timestamp,
+) -> Result<UmaPeer, Error> {
+    let known = unit.get::<UmaPeer>(&peer_key(platform, domain))?;
+    let new = || UmaPeer::new(platform, domain.clone(), now);
+    Ok(known.map_or_else(new, |known| UmaPeer::clone(&known)))
 }
 
 fn read_kept(kept: &KeptKeys) -> Option<PeerKeys> {
@@ -213,13 +242,13 @@ fn read_kept(kept: &KeptKeys) -> Option<PeerKeys> {
 /// Uses up the nonce of a signature that was verified. Refuses one that the same signer has used
 /// before. A nonce is kept as an idempotency key is: for as long as it matters, and by one server
 /// for all that share a database.
-pub(super) fn use_nonce(
+fn use_nonce(
     unit: &mut Unit<'_, '_>,
-    signer: &str,
+    signer: &UmaDomain,
     stamp: &Stamp,
     now: Timestamp,
 ) -> Result<Result<(), Refusal>, Error> {
-    let scope = store::idempotency::nonce(unit.keyring(), signer, stamp.nonce.as_str());
+    let scope = store::idempotency::nonce(unit.keyring(), signer.as_str(), stamp.nonce.as_str());
     if unit.answer(&scope, now.plus_millis(-NONCE_MILLIS))?.is_some() {
         let reason = format!("the nonce {} was used before", stamp.nonce);
         return Ok(Err(Refusal::new(ErrorCode::InvalidNonce, reason)));
@@ -241,11 +270,7 @@ pub async fn set_rule(
     let now = app.server_now();
     app.store()
         .write(move |unit| {
-            let known = unit.get::<UmaPeer>(&peer_key(platform, &domain))?;
-            let peer = match known {
-                Some(known) => UmaPeer::clone(&known),
-                None => UmaPeer::new(platform, domain.clone(), now),
-            };
+            let peer = peer(unit, platform, &domain, now)?;
             unit.put(UmaPeer { rule, ..peer });
             Ok(())
         })

@@ -8,8 +8,8 @@ use uma::error::{ErrorCode, Refusal};
 use uma::post_transaction::{Outcome, PostTransaction};
 use uuid::Uuid;
 
-use super::keys;
-use super::peers::{Contact, use_nonce};
+use super::callback::{opened, sealed_url};
+use super::peers::Contact;
 use super::receive::failed;
 use super::send::as_code;
 use crate::app::App;
@@ -27,13 +27,12 @@ const ID: usize = 16;
 /// The URL at which an institution tells us how payments with it went.
 pub(super) fn url(app: &App, platform: &Platform, peer: &str) -> Result<String, Error> {
     let plain = [&platform.id.uuid().as_bytes()[..], peer.as_bytes()].concat();
-    let token = hex::encode(app.store().keyring().seal(PLACE, &[], &plain));
-    Ok(keys::domain(platform)?.url(&format!("{POST_TRANSACTION_PATH}{token}")))
+    sealed_url(app, platform, POST_TRANSACTION_PATH, PLACE, &plain)
 }
 
 /// The platform and the institution that a URL was made for.
 fn open(app: &App, token: &str) -> Option<(PlatformId, String)> {
-    let plain = app.store().keyring().open(PLACE, &[], &hex::decode(token).ok()?).ok()?;
+    let plain = opened(app, PLACE, token)?;
     let (id, peer) = plain.split_at_checked(ID)?;
     let id = PlatformId::from_uuid(Uuid::from_slice(id).ok()?);
     Some((id, String::from_utf8(peer.to_vec()).ok()?))
@@ -60,13 +59,6 @@ pub async fn take(app: &App, token: &str, body: &[u8]) -> Result<(), Refusal> {
         Some(Outcome::Failed { code, .. }) => as_code(code.as_deref().unwrap_or("FAILED")),
         Some(Outcome::Completed) | None => "OK".to_owned(),
     };
-    let (seen, stamp) = (contact.seen(&outcome), callback.signed.stamp.clone());
-    let kept = app.store().write(move |unit| {
-        let used = use_nonce(unit, &peer, &stamp, now)?;
-        if used.is_ok() {
-            seen.keep(unit)?;
-        }
-        Ok::<_, Error>(used)
-    });
-    kept.await.map_err(|error| failed(&error))?
+    let kept = contact.keep(&outcome, Some(&callback.signed.stamp)).await;
+    kept.map_err(|error| failed(&error))?
 }

@@ -21,22 +21,22 @@ use uma::configuration::Configuration;
 use uma::currency::CurrencyCode;
 use uma::data::Demands;
 use uma::error::{ErrorCode, Refusal};
-use uma::lnurlp::{Lookup, LookupRequest, LookupResponse, ReceiverCompliance};
+use uma::lnurlp::{Lookup, LookupResponse, ReceiverCompliance};
 use uma::pay_request::{Amount, PayRequest};
 use uma::pay_response::{Converted, PayResponse, PayeeCompliance};
 use uma::version::Form;
 
 use super::callback::Callback;
 use super::keys::{self, Keys};
-use super::peers::{Contact, use_nonce};
-use super::send::{from_protocol, known_fields, kyc_status, to_protocol};
+use super::peers::Contact;
+use super::send::{demands, from_protocol, known_fields, kyc_status, to_protocol};
 use crate::app::App;
 use crate::error::{AccountError, CustomerError, Error, MoneyError, UmaError};
 use crate::incoming::{self, PayIn, Wanted};
 use crate::{lookups, pricing};
 
 /// How long an answer to a lookup can be paid on, in milliseconds: a person chooses an amount.
-pub(super) const LOOKUP_MILLIS: i64 = 10 * 60_000;
+const LOOKUP_MILLIS: i64 = 10 * 60_000;
 
 /// The server as an institution, for others to look at.
 const NAME: &str = "Switchyard";
@@ -136,7 +136,8 @@ pub(crate) async fn looked_up(
     }
     contact.version = Some(version.to_string());
     contact.verify(|key| request.verify(key)).await?;
-    use_up(app, &contact, &request, now).await?;
+    let kept = contact.keep("OK", Some(&request.signed.stamp)).await;
+    kept.map_err(internal)??;
     let callback = Callback {
         platform: platform.id,
         customer: customer.id,
@@ -151,25 +152,6 @@ pub(crate) async fn looked_up(
 fn not_allowed(domain: &str) -> Refusal {
     let reason = format!("{domain} is not dealt with here");
     Refusal::new(ErrorCode::CounterpartyNotAllowed, reason)
-}
-
-/// Uses up the nonce of a lookup and keeps that it was answered.
-async fn use_up(
-    app: &App,
-    contact: &Contact,
-    request: &LookupRequest,
-    now: Timestamp,
-) -> Result<(), Refusal> {
-    let (seen, stamp) = (contact.seen("OK"), request.signed.stamp.clone());
-    let signer = request.vasp_domain.to_string();
-    let used = app.store().write(move |unit| {
-        let used = use_nonce(unit, &signer, &stamp, now)?;
-        if used.is_ok() {
-            seen.keep(unit)?;
-        }
-        Ok::<_, Error>(used)
-    });
-    used.await.map_err(|error| failed(&error))?
 }
 
 /// The answer to a lookup: in which currencies a customer is paid, and what must be said of the
@@ -203,10 +185,7 @@ fn response(
         if theirs.check().is_err() {
             continue;
         }
-        let msat = |minor: i64| {
-            let msat = Decimal::from(minor).checked_mul(msat_per_unit)?;
-            msat.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity).to_i64()
-        };
+        let msat = |minor: i64| pricing::msat_for(minor, msat_per_unit);
         least = least.min(msat(offer.min_minor).unwrap_or(i64::MAX).max(1));
         most = most.max(msat(offer.max_minor).unwrap_or(SENDABLE_MAX_MSAT).min(SENDABLE_MAX_MSAT));
         currencies.push(theirs);
@@ -226,7 +205,7 @@ fn response(
         max_sendable_msat: most,
         metadata: metadata(&address),
         currencies,
-        payer_demands: payer_demands(platform),
+        payer_demands: demands(&lookups::fields_of(platform)),
         comment_max: Some(COMMENT_MAX),
         compliance,
     })
@@ -245,11 +224,6 @@ fn metadata(address: &Address) -> String {
     format!(r#"[["text/plain","Pay {address}"],["text/identifier","{address}"]]"#)
 }
 
-/// The facts that a platform asks about payers, by the protocol's keys.
-fn payer_demands(platform: &Platform) -> Demands {
-    super::send::demands(&lookups::fields_of(platform))
-}
-
 /// A pay request that was read and belongs to a lookup of ours.
 struct Read {
     request: PayRequest,
@@ -262,11 +236,7 @@ struct Read {
 /// is the last part of the callback's path. A request that the payer's institution did not sign
 /// leaves nothing behind; any other is a payment from now on, whatever becomes of it.
 pub async fn pay(app: &App, token: &str, body: &[u8]) -> Result<String, Refusal> {
-    let read = read(app, token, body).await?;
-    let domain = &read.callback.payer_domain;
-    let contact = Contact::new(app, &read.platform, domain, "RECEIVED_PAY_REQUEST").await;
-    let mut contact = contact.map_err(|error| failed(&error))?;
-    checked(app, &mut contact, &read).await?;
+    let (read, contact) = signed(app, token, body).await?;
     let now = app.now(read.platform.ahead);
     let id: TransactionId = app.new_id(read.platform.ahead, now);
     create(app, &contact, &read, (id, now)).await?;
@@ -293,12 +263,17 @@ const UNDECIDED: &str = "the payee's platform did not decide in time";
 
 /// The payment that a pay request is about, once it is known who wants to make it.
 pub(crate) async fn requested(app: &App, token: &str, body: &[u8]) -> Result<PayIn, Refusal> {
+    signed(app, token, body).await.map(|(read, _)| read.pay_in)
+}
+
+/// A pay request that the payer's institution has signed, and the exchange with it.
+async fn signed(app: &App, token: &str, body: &[u8]) -> Result<(Read, Contact), Refusal> {
     let read = read(app, token, body).await?;
     let domain = &read.callback.payer_domain;
     let contact = Contact::new(app, &read.platform, domain, "RECEIVED_PAY_REQUEST").await;
     let mut contact = contact.map_err(|error| failed(&error))?;
     checked(app, &mut contact, &read).await?;
-    Ok(read.pay_in)
+    Ok((read, contact))
 }
 
 /// Reads a pay request and finds the lookup that it belongs to.
@@ -391,14 +366,12 @@ async fn create(
     (id, now): (TransactionId, Timestamp),
 ) -> Result<(), Refusal> {
     let (unit_app, platform) = (app.clone(), read.platform.id);
-    let (pay_in, seen) = (read.pay_in.clone(), contact.seen("OK"));
-    let stamp = read.request.payer.compliance.signed.stamp.clone();
-    let (signer, server_now) = (read.callback.payer_domain.clone(), app.server_now());
+    let pay_in = read.pay_in.clone();
+    let seen = contact.seen("OK", Some(&read.request.payer.compliance.signed.stamp));
     let created = app.write(move |unit: &mut Unit<'_, '_>| {
-        if let Err(refusal) = use_nonce(unit, &signer, &stamp, server_now)? {
+        if let Err(refusal) = seen.keep(unit)? {
             return Ok(Err(refusal));
         }
-        seen.keep(unit)?;
         incoming::create(&unit_app, unit, platform, &pay_in, id, now).map(Ok)
     });
     created.await.map_err(|error| refusal(&error))?
@@ -486,10 +459,7 @@ async fn why_failed(app: &App, transaction: &Transaction) -> Refusal {
     let approval = app.store().get::<Approval>(transaction.id()).await.ok().flatten();
     let wants_more = approval.filter(|it| it.status() == Decided::AnsweredIncomplete);
     if let Some(approval) = wants_more {
-        let fields = &approval.remark().required_fields;
-        let keys: Vec<_> = fields.iter().map(|name| uma::data::protocol_key(name)).collect();
-        let reason = format!("payerData lacks {}", keys.join(", "));
-        return Refusal::new(ErrorCode::MissingMandatoryPayerData, reason);
+        return lacks(&approval.remark().required_fields);
     }
     match transaction.failure() {
         Some(FailureReason::MissingMandatoryPayeeData) => {
@@ -560,6 +530,13 @@ fn paid(app: &App, read: &Read, transaction: &Transaction) -> Result<PayResponse
     })
 }
 
+/// Refuses a payer about whom these facts are missing.
+fn lacks(fields: &[&'static str]) -> Refusal {
+    let keys: Vec<_> = fields.iter().map(|name| uma::data::protocol_key(name)).collect();
+    let reason = format!("payerData lacks {}", keys.join(", "));
+    Refusal::new(ErrorCode::MissingMandatoryPayerData, reason)
+}
+
 /// A refusal of ours in the protocol's words.
 fn refusal(error: &Error) -> Refusal {
     let code = match error {
@@ -571,9 +548,7 @@ fn refusal(error: &Error) -> Refusal {
             ErrorCode::InvalidCurrency
         }
         Error::Uma(UmaError::PayerDataMissing { fields }) => {
-            let keys: Vec<_> = fields.iter().map(|name| uma::data::protocol_key(name)).collect();
-            let reason = format!("payerData lacks {}", keys.join(", "));
-            return Refusal::new(ErrorCode::MissingMandatoryPayerData, reason);
+            return lacks(fields);
         }
         Error::Uma(UmaError::NotFound { .. }) | Error::Customer(CustomerError::Deleted { .. }) => {
             ErrorCode::UserNotFound

@@ -18,7 +18,6 @@ use uma::currency::CurrencyCode;
 use uma::data::{self, Demands};
 use uma::error::{ErrorCode, PeerCode, PeerError, Refusal};
 use uma::lnurlp::{LookupRequest, LookupResponse};
-use uma::nonce::Stamp;
 use uma::pay_request::{Amount, PayRequest, PayerCompliance, PayerData};
 use uma::pay_response::PayResponse;
 use uma::travel_rule::{self, EncryptionKey, Entropy};
@@ -26,7 +25,7 @@ use uma::version::Version;
 use zeroize::Zeroizing;
 
 use super::keys::{self, Keys};
-use super::peers::{ASK_WITHIN, Contact, PAY_WITHIN, Seen, use_nonce};
+use super::peers::{ASK_WITHIN, Contact, PAY_WITHIN, Seen};
 use crate::app::App;
 use crate::error::Error;
 use crate::pricing::PeerPrice;
@@ -53,36 +52,19 @@ pub(crate) struct Payee {
     /// The terms of the pay request.
     pub way: PayWay,
     /// The exchange, to be kept with the lookup.
-    answered: Answered,
-}
-
-/// An answer whose signature was verified; its nonce is used up with its effect.
-#[derive(Debug, Clone)]
-pub(crate) struct Answered {
     seen: Seen,
-    signed: Option<Stamp>,
-    signer: String,
-    at: Timestamp,
-}
-
-impl Answered {
-    /// Keeps the exchange and uses up the answer's nonce. Refuses an answer that was given before.
-    pub(crate) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
-        if let Some(stamp) = &self.signed
-            && use_nonce(unit, &self.signer, stamp, self.at)?.is_err()
-        {
-            return Ok(Err(PeerFailure::Unreachable));
-        }
-        self.seen.keep(unit)?;
-        Ok(Ok(()))
-    }
 }
 
 impl Payee {
-    /// As [`Answered::keep`].
+    /// Keeps the exchange and uses up the answer's nonce. Refuses an answer that was given before.
     pub(crate) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
-        self.answered.keep(unit)
+        kept(&self.seen, unit)
     }
+}
+
+/// The end of an exchange with an answer. One that was given before is not believed.
+fn kept(seen: &Seen, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
+    Ok(seen.keep(unit)?.map_err(|_| PeerFailure::Unreachable))
 }
 
 /// Asks the institution of an address about it.
@@ -96,34 +78,22 @@ pub(crate) async fn look_up(
         return Ok(Err(PeerFailure::NotAllowed));
     }
     match ask(app, platform, &mut contact, receiver).await? {
-        Ok(response) => {
-            let answered = answered(
-                &contact,
-                receiver.domain(),
-                Some(response.compliance.signed.stamp.clone()),
-                app.server_now(),
-            );
-            Ok(Ok(Payee {
-                offers: response.currencies.iter().filter_map(|it| offer(it, &response)).collect(),
-                payer_fields: known_fields(&response.payer_demands),
-                way: PayWay {
-                    callback: response.callback.clone(),
-                    version: response.version.to_string(),
-                    is_subject_to_travel_rule: response.compliance.is_subject_to_travel_rule,
-                    comment_max: response.comment_max.unwrap_or(0),
-                },
-                answered,
-            }))
-        }
+        Ok(response) => Ok(Ok(Payee {
+            offers: response.currencies.iter().filter_map(|it| offer(it, &response)).collect(),
+            payer_fields: known_fields(&response.payer_demands),
+            way: PayWay {
+                callback: response.callback.clone(),
+                version: response.version.to_string(),
+                is_subject_to_travel_rule: response.compliance.is_subject_to_travel_rule,
+                comment_max: response.comment_max.unwrap_or(0),
+            },
+            seen: contact.seen("OK", Some(&response.compliance.signed.stamp)),
+        })),
         Err((failure, outcome)) => {
-            contact.keep(&outcome).await;
+            contact.keep_failure(&outcome).await;
             Ok(Err(failure))
         }
     }
-}
-
-fn answered(contact: &Contact, signer: &str, signed: Option<Stamp>, at: Timestamp) -> Answered {
-    Answered { seen: contact.seen("OK"), signed, signer: signer.to_owned(), at }
 }
 
 /// Why there is no answer that can be used, and the code that is kept of it.
@@ -374,7 +344,7 @@ pub(crate) struct Invoice {
     pub expires_at: Timestamp,
     /// Facts about the payee that the institution states.
     pub payee: Facts,
-    answered: Answered,
+    seen: Seen,
 }
 
 impl Invoice {
@@ -383,9 +353,9 @@ impl Invoice {
         PeerPrice { msat_per_unit: self.msat_per_unit, fee_minor: self.fee_minor }
     }
 
-    /// As [`Answered::keep`].
+    /// As [`Payee::keep`].
     pub(crate) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
-        self.answered.keep(unit)
+        kept(&self.seen, unit)
     }
 }
 
@@ -404,7 +374,7 @@ pub(crate) async fn request_invoice(
     match pay(app, platform, &mut contact, order).await? {
         Ok(invoice) => Ok(Ok(invoice)),
         Err((failure, outcome)) => {
-            contact.keep(&outcome).await;
+            contact.keep_failure(&outcome).await;
             Ok(Err(failure))
         }
     }
@@ -446,8 +416,8 @@ async fn pay(
         return Ok(Err(failed));
     }
     let now = app.server_now();
-    let stamp = response.compliance.signed.as_ref().map(|signed| signed.stamp.clone());
-    let checked = stamp.as_ref().map_or(Ok(()), |stamp| stamp.check_time(now));
+    let stamp = response.compliance.signed.as_ref().map(|signed| &signed.stamp);
+    let checked = stamp.map_or(Ok(()), |stamp| stamp.check_time(now));
     let checked = checked.and_then(|()| checked_invoice(app, platform, order, &response, now));
     let checked = match checked {
         Ok(checked) => checked,
@@ -462,7 +432,7 @@ async fn pay(
         fee_minor,
         expires_at,
         payee: from_protocol(&response.facts),
-        answered: answered(contact, order.receiver.domain(), stamp, now),
+        seen: contact.seen("OK", stamp),
     }))
 }
 
