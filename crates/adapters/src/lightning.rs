@@ -45,6 +45,40 @@ impl LightningNode {
         Self { secret, key, network }
     }
 
+    /// Like [`LightningNode::new`], with a key that is not derived here.
+    #[cfg(feature = "ldk")]
+    pub(crate) const fn with_key(secret: [u8; 32], key: SecretKey, network: Network) -> Self {
+        Self { secret, key, network }
+    }
+
+    /// The preimage of the invoice of a payment.
+    pub(crate) fn preimage_of(&self, payment: TransactionId) -> [u8; 32] {
+        self.derive(PREIMAGE, payment)
+    }
+
+    /// The invoice with this payment secret; `metadata` is what payers send along.
+    pub(crate) fn write_invoice(
+        &self,
+        new: &NewInvoice<'_>,
+        payment_secret: [u8; 32],
+        metadata: Vec<u8>,
+    ) -> Option<String> {
+        let msat = u64::try_from(new.msat.minor()).ok().filter(|msat| *msat > 0)?;
+        let made_at = seconds(new.made_at)?;
+        let lifetime = seconds(new.expires_at)?.checked_sub(made_at)?;
+        let invoice = InvoiceBuilder::new(self.network.into())
+            .description_hash(sha256::Hash::hash(new.description))
+            .payment_hash(sha256::Hash::hash(&self.preimage_of(new.payment)))
+            .payment_secret(PaymentSecret(payment_secret))
+            .basic_mpp()
+            .payment_metadata(metadata)
+            .duration_since_epoch(Duration::from_secs(made_at))
+            .expiry_time(Duration::from_secs(lifetime))
+            .min_final_cltv_expiry_delta(FINAL_EXPIRY_BLOCKS)
+            .amount_milli_satoshis(msat);
+        Some(invoice.build_signed(sign(&self.key)).ok()?.to_string())
+    }
+
     fn derive(&self, purpose: &str, payment: TransactionId) -> [u8; 32] {
         derive(&self.secret, purpose, payment.uuid().as_bytes())
     }
@@ -56,24 +90,12 @@ impl Lightning for LightningNode {
     }
 
     fn create_invoice(&self, new: &NewInvoice<'_>) -> Option<String> {
-        let msat = u64::try_from(new.msat.minor()).ok().filter(|msat| *msat > 0)?;
-        let made_at = seconds(new.made_at)?;
-        let lifetime = seconds(new.expires_at)?.checked_sub(made_at)?;
-        let invoice = InvoiceBuilder::new(self.network.into())
-            .description_hash(sha256::Hash::hash(new.description))
-            .payment_hash(sha256::Hash::hash(&self.derive(PREIMAGE, new.payment)))
-            .payment_secret(PaymentSecret(self.derive(PAYMENT_SECRET, new.payment)))
-            .basic_mpp()
-            .payment_metadata(new.payment.uuid().as_bytes().to_vec())
-            .duration_since_epoch(Duration::from_secs(made_at))
-            .expiry_time(Duration::from_secs(lifetime))
-            .min_final_cltv_expiry_delta(FINAL_EXPIRY_BLOCKS)
-            .amount_milli_satoshis(msat);
-        Some(invoice.build_signed(sign(&self.key)).ok()?.to_string())
+        let payment_secret = self.derive(PAYMENT_SECRET, new.payment);
+        self.write_invoice(new, payment_secret, new.payment.uuid().as_bytes().to_vec())
     }
 
     fn preimage(&self, payment: TransactionId) -> Option<[u8; 32]> {
-        Some(self.derive(PREIMAGE, payment))
+        Some(self.preimage_of(payment))
     }
 
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice> {

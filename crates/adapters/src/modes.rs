@@ -15,7 +15,9 @@ use ports::uma::Institutions;
 
 use crate::identity::{OperatorDecides, TesterDecides};
 use crate::lightning::{LightningNode, Network};
-use crate::rails::lightning::{HashLocked, SandboxLightning};
+#[cfg(feature = "ldk")]
+use crate::rails::lightning::ldk::Node;
+use crate::rails::lightning::{HashLocked, SandboxLightning, Settlement};
 use crate::rails::sandbox::SandboxRail;
 use crate::rates::FixedRates;
 use crate::uma::sandbox::SandboxInstitutions;
@@ -24,7 +26,16 @@ use crate::uma::{Unconnected, WithSandbox};
 /// The rail ports of the sandbox. A new rail is a folder in `rails` and a line here, or in the
 /// ports of live platforms. `outbound` leads to other institutions as far as `reach` says.
 pub fn sandbox_rails(sandbox: SandboxRail, outbound: Arc<dyn Outbound>, reach: Reach) -> Rails {
-    let peers = HashLocked::new(outbound, Network::Regtest, reach);
+    rails_over(sandbox, Arc::new(HashLocked::new(outbound, Network::Regtest, reach)))
+}
+
+/// The rail ports of the sandbox, with payments to and from other institutions over a node of ours.
+#[cfg(feature = "ldk")]
+pub fn sandbox_rails_over(sandbox: SandboxRail, node: Arc<Node>) -> Rails {
+    rails_over(sandbox, node)
+}
+
+fn rails_over(sandbox: SandboxRail, peers: Arc<dyn Settlement>) -> Rails {
     Rails::new(vec![Arc::new(sandbox), Arc::new(SandboxLightning::new(sandbox, peers))])
 }
 

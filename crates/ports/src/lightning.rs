@@ -50,6 +50,9 @@ pub enum InvalidInvoice {
     /// It leaves its amount open, or names one that no payment may have.
     #[error("has no amount that can be paid")]
     Amount,
+    /// It pays a node to which ours has no channel.
+    #[error("pays a Lightning node that ours has no channel with")]
+    NoChannel,
 }
 
 /// A Lightning node of ours.

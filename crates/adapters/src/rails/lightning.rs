@@ -1,20 +1,23 @@
 //! Lightning in the sandbox: invoices that any wallet reads and none can pay.
 //!
 //! Accounts and addresses of the sandbox follow the scenarios, as on its other rails. Payments
-//! between us and other institutions are hash-locked.
+//! between us and other institutions settle hash-locked, or over a Lightning node of ours.
 
 mod hash_locked;
 pub(super) mod invoice;
+#[cfg(feature = "ldk")]
+pub mod ldk;
 
 use std::future::ready;
+use std::sync::Arc;
 
 use domain::money::AMOUNT_MAX;
-use domain::rail::Rail;
+use domain::rail::{Rail, RailWords};
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use ports::rail::{
-    AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, Party,
-    PaymentRail, Pending, RailFailure, RailReply,
+    AccountInquiry, AccountReport, Deposit, Flow, FundingInstruction, Instruction, NoReport, Party,
+    PaymentRail, Pending, RailAnswer, RailFailure, RailReply,
 };
 use ports::rails::Leg;
 
@@ -22,17 +25,43 @@ pub use self::hash_locked::HashLocked;
 use super::sandbox::{self, SandboxRail};
 use crate::uma::sandbox::is_ours;
 
-/// The Lightning port of sandbox platforms. Stateless: clones and restarts answer alike.
+/// How long the first wait for a payee that gave no answer is: a restart takes about that long.
+const RETRY_MILLIS_MIN: i64 = 1_000;
+
+/// The longest wait. A payment settles within it once the payee is back.
+const RETRY_MILLIS_MAX: i64 = 5 * 60_000;
+
+/// How an invoice is paid to another institution, and how money comes from one. The payment hash is
+/// the identity of a payment: it is made once, however often it is asked for.
+pub trait Settlement: Send + Sync {
+    /// Pays the invoice, which `address` gave, or says how that went.
+    fn pay<'a>(
+        &'a self,
+        order: &'a Instruction,
+        address: &'a UmaAddress,
+        invoice: &'a str,
+        now: Timestamp,
+    ) -> Pending<'a, RailReply>;
+
+    /// Whether the invoice was paid that we gave for the order.
+    fn await_payment<'a>(
+        &'a self,
+        order: &'a Instruction,
+        now: Timestamp,
+    ) -> Pending<'a, RailReply>;
+}
+
+/// The Lightning port of sandbox platforms. Clones and restarts answer alike.
 #[derive(Clone)]
 pub struct SandboxLightning {
     scenarios: SandboxRail,
-    peers: HashLocked,
+    peers: Arc<dyn Settlement>,
 }
 
 impl SandboxLightning {
     /// A port whose orders take as long as those of the sandbox's other rails, and which settles
     /// with other institutions through `peers`.
-    pub const fn new(scenarios: SandboxRail, peers: HashLocked) -> Self {
+    pub const fn new(scenarios: SandboxRail, peers: Arc<dyn Settlement>) -> Self {
         Self { scenarios, peers }
     }
 }
@@ -76,9 +105,28 @@ impl PaymentRail for SandboxLightning {
     }
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
-        match elsewhere(order) {
-            Some((address, invoice)) => Box::pin(self.peers.ask(order, address, invoice, now)),
-            None => self.scenarios.ask(order, now),
+        match (elsewhere(order), order.flow) {
+            (None, _) => self.scenarios.ask(order, now),
+            (Some(_), Flow::PullIn) => self.peers.await_payment(order, now),
+            (Some((address, Some(invoice))), Flow::PayOut) => {
+                self.peers.pay(order, address, invoice, now)
+            }
+            (Some((_, None)), Flow::PayOut) => {
+                let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+                Box::pin(ready(said(failed, None, "the order has no invoice")))
+            }
         }
     }
+}
+
+/// The order waits as long again as it is old, within the limits. So each wait is about twice the
+/// one before, and nothing is remembered.
+fn pending(order: &Instruction, now: Timestamp) -> RailAnswer {
+    let age_millis = now.millis().saturating_sub(order.since.millis());
+    let wait_millis = age_millis.clamp(RETRY_MILLIS_MIN, RETRY_MILLIS_MAX);
+    RailAnswer::Pending { ask_again_at: now.plus_millis(wait_millis) }
+}
+
+fn said(answer: RailAnswer, code: Option<&str>, text: &str) -> RailReply {
+    RailReply { answer, words: RailWords::new(code, Some(text), None) }
 }

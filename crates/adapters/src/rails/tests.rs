@@ -63,7 +63,7 @@ impl Outbound for Peer {
 fn lightning() -> SandboxLightning {
     let unreachable = Arc::new(Peer::failing(OutboundFailure::Unreachable));
     let peers = HashLocked::new(unreachable, Network::Regtest, Reach::Private);
-    SandboxLightning::new(SandboxRail::default(), peers)
+    SandboxLightning::new(SandboxRail::default(), Arc::new(peers))
 }
 
 /// An order to pay to the account of the type's examples, with one field changed.

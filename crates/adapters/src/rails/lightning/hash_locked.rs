@@ -11,6 +11,7 @@
 //! payee's server is believed when it says that it booked nothing. An order that the outbound guard
 //! refuses fails, so the places that may be reached must not shrink while payments are under way.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +22,13 @@ use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use ports::lightning::{INVOICE_MILLIS, Invoice};
 use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
-use ports::rail::{Flow, Instruction, RailAnswer, RailFailure, RailReply};
+use ports::rail::{Instruction, Pending, RailAnswer, RailFailure, RailReply};
 use serde::{Deserialize, Serialize};
 
 use ::uma::address::Address;
 use ::uma::error::{ErrorCode, PeerCode, PeerError};
 
+use super::{Settlement, pending, said};
 use crate::lightning::{Network, read_invoice};
 
 /// The path of the payee's server that takes invoices.
@@ -34,12 +36,6 @@ const SETTLE_PATH: &str = "/uma/settle";
 
 /// How long the payee's server has. It books one payment; other orders of ours may wait meanwhile.
 const SETTLE_WITHIN: Duration = Duration::from_secs(9);
-
-/// How long the first wait for a server that gave no answer is: a restart takes about that long.
-const RETRY_MILLIS_MIN: i64 = 1_000;
-
-/// The longest wait. A payment settles within it once the payee's server is back.
-const RETRY_MILLIS_MAX: i64 = 5 * 60_000;
 
 /// The message to the payee's server.
 #[derive(Serialize)]
@@ -68,25 +64,20 @@ impl HashLocked {
         Self { outbound, network, reach }
     }
 
-    /// Gives the order to pay `address`, or asks how it went. An order to be paid by it waits.
-    pub(super) async fn ask(
+    /// Gives the order to pay `address`, or asks how it went.
+    async fn pay(
         &self,
         order: &Instruction,
         address: &UmaAddress,
-        invoice: Option<&str>,
+        invoice: &str,
         now: Timestamp,
     ) -> RailReply {
-        let invoice = match order.flow {
-            Flow::PullIn => return awaited(order, now).into(),
-            Flow::PayOut => invoice.ok_or_else(|| "the order has no invoice".to_owned()),
-        };
-        let read = invoice.and_then(|text| Ok((text, self.read(order, text)?)));
-        let (text, invoice) = match read {
+        let read = match self.read(order, invoice) {
             Ok(read) => read,
             Err(why) => return said(RailAnswer::Failed(RailFailure::AccountInvalid), None, &why),
         };
-        match self.outbound.send(self.request(address, text)).await {
-            Ok(answer) => outcome(order, &invoice, &answer, now),
+        match self.outbound.send(self.request(address, invoice)).await {
+            Ok(answer) => outcome(order, &read, &answer, now),
             Err(OutboundFailure::Refused(why)) => {
                 said(RailAnswer::Failed(RailFailure::NotConnected), None, &why)
             }
@@ -118,6 +109,26 @@ impl HashLocked {
             body: body.expect("a text can be written as JSON"),
             within: SETTLE_WITHIN,
         }
+    }
+}
+
+impl Settlement for HashLocked {
+    fn pay<'a>(
+        &'a self,
+        order: &'a Instruction,
+        address: &'a UmaAddress,
+        invoice: &'a str,
+        now: Timestamp,
+    ) -> Pending<'a, RailReply> {
+        Box::pin(self.pay(order, address, invoice, now))
+    }
+
+    fn await_payment<'a>(
+        &'a self,
+        order: &'a Instruction,
+        now: Timestamp,
+    ) -> Pending<'a, RailReply> {
+        Box::pin(ready(awaited(order, now).into()))
     }
 }
 
@@ -222,18 +233,6 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         | Code::UmaConfigurationFetchError => Some(RailAnswer::Failed(RailFailure::NotConnected)),
         Code::InternalError => None,
     }
-}
-
-/// The order waits as long again as it is old, within the limits. So each wait is about twice the
-/// one before, and nothing is remembered.
-fn pending(order: &Instruction, now: Timestamp) -> RailAnswer {
-    let age_millis = now.millis().saturating_sub(order.since.millis());
-    let wait_millis = age_millis.clamp(RETRY_MILLIS_MIN, RETRY_MILLIS_MAX);
-    RailAnswer::Pending { ask_again_at: now.plus_millis(wait_millis) }
-}
-
-fn said(answer: RailAnswer, code: Option<&str>, text: &str) -> RailReply {
-    RailReply { answer, words: RailWords::new(code, Some(text), None) }
 }
 
 #[cfg(test)]

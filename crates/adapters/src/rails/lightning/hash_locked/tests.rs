@@ -3,9 +3,9 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
 use ports::lightning::{Lightning as _, NewInvoice};
-use ports::rail::{Cause, Party, PaymentRail as _};
+use ports::rail::{Cause, Flow, Party, PaymentRail as _};
 
-use super::super::SandboxLightning;
+use super::super::{RETRY_MILLIS_MIN, SandboxLightning};
 use super::*;
 use crate::lightning::LightningNode;
 use crate::rails::sandbox::{SETTLES_AFTER_MILLIS, SandboxRail};
@@ -67,7 +67,7 @@ fn pay_out() -> Instruction {
 
 /// The rail of the sandbox, whose other institutions all answer like this one.
 fn rail(peer: &Arc<Peer>) -> SandboxLightning {
-    let peers = HashLocked::new(Arc::clone(peer) as _, Network::Regtest, Reach::Private);
+    let peers = Arc::new(HashLocked::new(Arc::clone(peer) as _, Network::Regtest, Reach::Private));
     SandboxLightning::new(SandboxRail::default(), peers)
 }
 
