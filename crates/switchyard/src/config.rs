@@ -24,6 +24,8 @@ pub use self::checks::{
 };
 use self::checks::{key_source, text_of};
 pub use self::connections::Connections;
+#[cfg(feature = "ldk")]
+pub use self::connections::Lightning;
 pub use self::webhooks::Webhooks;
 use crate::command::{is_for_programs, say_failure};
 use crate::database::Database;

@@ -176,6 +176,7 @@ mod tests {
             &key,
             wiring::default_env(),
             &mut crate::database::Held::default(),
+            |env, _| Ok(env),
         );
         let opened = opened.unwrap_or_else(|_| panic!("a new database opens"));
         let (end, ended) = mpsc::channel::<()>();

@@ -35,3 +35,5 @@ pub mod manual;
 pub mod progress;
 pub mod demo;
 pub mod listen;
+#[cfg(feature = "ldk")]
+pub mod lightning_node;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use service::{App, Env, leadership};
+use store::keyring::Keyring;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,8 @@ use crate::config::{Config, EXIT_OK, Listen, PublicUrl, Serve};
 use crate::edge::Limits;
 use crate::forwarding::Routers;
 use crate::health::Endpoints;
+#[cfg(feature = "ldk")]
+use crate::lightning_node;
 use crate::{
     approval_loop, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop,
     shutdown, telemetry, wiring,
@@ -62,7 +65,16 @@ pub async fn run_beside(
         is_of_this_machine && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
     let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
     let mut held = config.database.hold()?;
-    let opened = wiring::open_to_serve(&config.database, &config.key, env, &mut held)?;
+    #[cfg(feature = "ldk")]
+    let mut node = lightning_node::Bound::new(config, &options.lightning).await?;
+    #[cfg(feature = "ldk")]
+    let connect = |env, keyring: &Keyring| match &mut node {
+        Some(node) => node.connect(env, keyring),
+        None => Ok(env),
+    };
+    #[cfg(not(feature = "ldk"))]
+    let connect = |env, _: &Keyring| Ok(env);
+    let opened = wiring::open_to_serve(&config.database, &config.key, env, &mut held, connect)?;
     let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
@@ -75,7 +87,13 @@ pub async fn run_beside(
     let app = opened.app.clone();
     let routes = routes(&app);
     let listeners = listeners(options, &app, (listener, admin), routes, &shutdown);
+    #[cfg(feature = "ldk")]
+    let node = node.map(|node| tokio::spawn(node.run(app.clone(), shutdown.clone())));
     until_with(shutdown, listeners, app).await;
+    #[cfg(feature = "ldk")]
+    if let Some(node) = node {
+        finish("the Lightning node", node, JOBS_TIMEOUT).await;
+    }
     wiring::close(opened).await;
     // Loops that did not end in time may still write until the process has ended.
     std::mem::forget(held);

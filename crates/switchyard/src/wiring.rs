@@ -112,15 +112,17 @@ fn env(
 /// Opens a database, which is made if it is not there, and puts an application on it.
 pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Failure> {
     let mut held = Held::default();
-    open_to_serve(database, key, env, &mut held)
+    open_to_serve(database, key, env, &mut held, |env, _| Ok(env))
 }
 
-/// Like [`open`], for a server, which has been given the file by [`Database::hold`].
+/// Like [`open`], for a server, which has been given the file by [`Database::hold`]. `connect`
+/// changes the world outside by the server's key.
 pub fn open_to_serve(
     database: &Database,
     key: &KeySource,
     env: Env,
     held: &mut Held,
+    connect: impl FnOnce(Env, &Keyring) -> Result<Env, Failure>,
 ) -> Result<Opened, Failure> {
     let keyring = Keyring::new(&key_for(database, key)?);
     database.create()?;
@@ -129,9 +131,10 @@ pub fn open_to_serve(
         take_from_others(path);
     }
     let lightning = lightning(keyring.hash(Purpose::LightningNode, &[]));
+    let env = Env { shares_database: database.is_shared(), lightning, ..env };
+    let env = connect(env, &keyring)?;
     let (store, threads) =
         Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
-    let env = Env { shares_database: database.is_shared(), lightning, ..env };
     Ok(Opened { app: App::new(store, env), threads })
 }
 

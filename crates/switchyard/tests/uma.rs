@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+#[cfg(feature = "ldk")]
+mod channels;
 mod peers;
 
 use std::time::{Duration, Instant};

@@ -40,6 +40,20 @@ pub async fn settle(app: &App, invoice: &str) -> Result<[u8; 32], Refusal> {
     Ok(preimage)
 }
 
+/// Books a payment of platforms of this mode whose money has come over Lightning, once. One that
+/// does not wait for money any more stays as it is: the node takes none for it.
+pub async fn arrived(app: &App, mode: Mode, payment: TransactionId) -> Result<(), Error> {
+    let unit_app = app.clone();
+    let booked = app.write(move |unit: &mut Unit<'_, '_>| {
+        let Some(transaction) = unit.get::<Transaction>(&payment)? else { return Ok(Ok(())) };
+        book(&unit_app, unit, &transaction, mode, false)
+    });
+    if let Err(refusal) = booked.await? {
+        tracing::error!(%payment, %refusal, "money came for a payment that has ended");
+    }
+    Ok(())
+}
+
 /// An invoice of ours: the mode of the payment that it is for, and its preimage.
 fn ours(app: &App, text: &str) -> Result<(Mode, Invoice, TransactionId, [u8; 32]), Refusal> {
     let unknown = || Refusal::new(ErrorCode::RequestNotFound, "no payment waits for this invoice");

@@ -345,6 +345,11 @@ pub struct Serve {
     /// How events are delivered.
     #[command(flatten)]
     pub webhooks: Webhooks,
+
+    /// The Lightning node.
+    #[cfg(feature = "ldk")]
+    #[command(flatten)]
+    pub lightning: super::Lightning,
 }
 
 impl Serve {

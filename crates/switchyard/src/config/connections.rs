@@ -1,4 +1,4 @@
-//! Options about listeners and the connections of clients.
+//! Options about listeners and the connections of clients and Lightning peers.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -79,6 +79,41 @@ pub struct Connections {
         value_parser = Network::from_str
     )]
     pub trust_forwarded_from: Vec<Network>,
+}
+
+/// The Lightning node of a server.
+#[cfg(feature = "ldk")]
+#[derive(Debug, Clone, Args)]
+pub struct Lightning {
+    /// The folder of a Lightning node, which then settles the payments of sandbox platforms with
+    /// other institutions.
+    ///
+    /// The first start makes it. It belongs to the server's key, and to one server: a copy of it
+    /// that is older than what peers have seen must never be used. docs/uma.md says what is real
+    /// about it.
+    #[arg(long, value_name = "DIR", env = "SWITCHYARD_LIGHTNING_FOLDER")]
+    pub lightning_folder: Option<std::path::PathBuf>,
+
+    /// Where the Lightning node listens for its peers.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "SWITCHYARD_LIGHTNING_LISTEN",
+        default_value = "127.0.0.1:9735"
+    )]
+    pub lightning_listen: Listen,
+
+    /// A node to have channels with, by the id that its `switchyard uma node` prints; without an
+    /// address it connects to this one.
+    ///
+    /// Give the option once for each. Channels are taken from no other node.
+    #[arg(
+        long = "lightning-peer",
+        value_name = "NODE@HOST:PORT",
+        env = "SWITCHYARD_LIGHTNING_PEERS",
+        value_delimiter = ','
+    )]
+    pub lightning_peers: Vec<adapters::rails::lightning::ldk::NodePeer>,
 }
 
 impl Connections {

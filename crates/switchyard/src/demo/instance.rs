@@ -69,7 +69,8 @@ impl Instance {
         let env = Env { public_url: serve::origin(&listen), ..wiring::env_over(outbound) };
         let mut held = file.database.hold()?;
         let source = KeySource::Given(SecretKey(file.key));
-        let opened = wiring::open_to_serve(&file.database, &source, env, &mut held)?;
+        let opened =
+            wiring::open_to_serve(&file.database, &source, env, &mut held, |env, _| Ok(env))?;
         let domain = config::local_uma_domain(listen.port);
         let first = first_start::run(&opened.app, None, domain.clone()).await?;
         let first = first.ok_or_else(|| Failure::new("the new database has a platform already"))?;

@@ -15,21 +15,32 @@ use crate::wiring;
 
 /// `switchyard uma …`.
 pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
-    let opened = open_existing(config)?;
-    let name = match command {
-        UmaCommand::Peers => "uma peers",
-        UmaCommand::Allow(_) => "uma allow",
-        UmaCommand::Block(_) => "uma block",
-        UmaCommand::RotateKeys(_) => "uma rotate-keys",
+    let (name, done) = match command {
+        UmaCommand::Peers => ("uma peers", on(config, list).await),
+        UmaCommand::Allow(options) => {
+            ("uma allow", on(config, async |app| set_rule(app, options, Rule::Allowed).await).await)
+        }
+        UmaCommand::Block(options) => {
+            ("uma block", on(config, async |app| set_rule(app, options, Rule::Blocked).await).await)
+        }
+        UmaCommand::RotateKeys(options) => {
+            ("uma rotate-keys", on(config, async |app| rotate(app, options).await).await)
+        }
+        #[cfg(feature = "ldk")]
+        UmaCommand::Node => ("uma node", node(config)),
     };
-    let done = match command {
-        UmaCommand::Peers => list(&opened.app).await,
-        UmaCommand::Allow(options) => set_rule(&opened.app, options, Rule::Allowed).await,
-        UmaCommand::Block(options) => set_rule(&opened.app, options, Rule::Blocked).await,
-        UmaCommand::RotateKeys(options) => rotate(&opened.app, options).await,
-    };
-    wiring::close(opened).await;
     done?.tell(name)
+}
+
+/// Does something on the database of the command line.
+async fn on(
+    config: &Config,
+    work: impl AsyncFnOnce(&App) -> Result<Done, Failure>,
+) -> Result<Done, Failure> {
+    let opened = open_existing(config)?;
+    let done = work(&opened.app).await;
+    wiring::close(opened).await;
+    done
 }
 
 async fn list(app: &App) -> Result<Done, Failure> {
@@ -115,6 +126,14 @@ async fn only_platform(app: &App) -> Result<Arc<Platform>, Failure> {
         )
         .as_usage()),
     }
+}
+
+/// The id of the Lightning node, which follows from the server's key.
+#[cfg(feature = "ldk")]
+fn node(config: &Config) -> Result<Done, Failure> {
+    let missing = || Failure::new("there is no key yet: the first start makes it");
+    let id = crate::lightning_node::id(&wiring::keyring(&config.key)?.ok_or_else(missing)?);
+    Ok(Done { text: format!("{id}\n"), value: json!({ "node": id }), changed: None })
 }
 
 async fn rotate(app: &App, options: &RotateUmaKeys) -> Result<Done, Failure> {

@@ -55,12 +55,17 @@ fn text(value: &Value) -> String {
 
 impl Ours {
     pub async fn start() -> Self {
-        let port = ports::free().unwrap();
-        let domain = format!("127.0.0.1:{port}");
         let folder = TempDir::new().unwrap();
         let database = format!("sqlite://{}", folder.path().join("uma.db").display());
-        let installation = Installation::new(env!("CARGO_BIN_EXE_switchyard"), &database)
-            .with("SWITCHYARD_UMA_DOMAIN", &domain);
+        let installation = Installation::new(env!("CARGO_BIN_EXE_switchyard"), &database);
+        Self::start_as(installation, folder).await
+    }
+
+    /// One whose files are in a folder.
+    pub async fn start_as(installation: Installation, folder: TempDir) -> Self {
+        let port = ports::free().unwrap();
+        let domain = format!("127.0.0.1:{port}");
+        let installation = installation.with("SWITCHYARD_UMA_DOMAIN", &domain);
         let instance = installation.start_at(port).unwrap();
         Api::new(&[instance.base()]).unwrap().ready().await.unwrap();
         let mut ours = Self {

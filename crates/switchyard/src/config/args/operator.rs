@@ -238,6 +238,11 @@ pub enum UmaCommand {
     /// Makes new keys for a domain. They are used an hour later, when no peer keeps the old ones.
     #[command(after_help = "Example:\n  switchyard uma rotate-keys pay.example.com")]
     RotateKeys(RotateUmaKeys),
+
+    /// Prints the id of this server's Lightning node, for --lightning-peer of its peers.
+    #[cfg(feature = "ldk")]
+    #[command(after_help = "Example:\n  switchyard uma node")]
+    Node,
 }
 
 /// Options of `uma allow` and `uma block`.
