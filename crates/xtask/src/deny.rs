@@ -32,8 +32,10 @@ fn installed(workspace: &Workspace) -> Result<PathBuf> {
     let program = folder.join("bin").join(format!("cargo-deny{}", std::env::consts::EXE_SUFFIX));
     if !program.exists() {
         let root = folder.to_str().context("the target folder's path is not text")?;
-        let arguments = ["install", "cargo-deny", "--version", VERSION, "--locked", "--root", root];
-        workspace::run(workspace.cargo(&arguments))?;
+        let mut install = workspace.cargo(&["install", "cargo-deny", "--version", VERSION]);
+        // It runs for seconds, and optimizing it would take minutes.
+        install.args(["--locked", "--debug", "--root", root]);
+        workspace::run(install)?;
     }
     Ok(program)
 }

@@ -11,6 +11,7 @@ mod deny;
 mod docs;
 mod fuzz;
 mod install;
+mod lightning;
 mod node;
 mod python;
 mod release;
@@ -43,6 +44,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Lints and tests the Lightning node, which is only in builds with the feature `ldk`
+    Lightning,
     /// Asks the release build everything that its OpenAPI document allows, and more
     Contract,
     /// Checks what dependencies bring: bans, licences, sources, and advisories if they can be had
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&workspace),
         Task::Tidy => tidy::run(&workspace),
         Task::Test { arguments } => suite::run(&workspace, &arguments),
+        Task::Lightning => lightning::run(&workspace),
         Task::Deny => deny::run(&workspace),
         Task::Fuzz => fuzz::run(&workspace),
         Task::Clients { binary: Some(binary) } => clients::run(&workspace, &binary),
