@@ -14,14 +14,23 @@ const SIZES = [{ width: 1280, height: 800 }, { width: 390, height: 844 }];
 const quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
   "--disable-background-networking", "--disable-component-update"];
 
-/** What axe calls serious or worse. */
+/** How often a page is looked at that is moving: texts fade in, and a bar runs while it loads. */
+const LOOKS = 10;
+
+/** What axe calls serious or worse, once the page has come to rest. */
 async function violations(page) {
   // Through the driver, whose scripts the page's policy does not stop.
   await page.evaluate(axe);
-  const found = await page.evaluate(() => window.axe.run({ resultTypes: ["violations"] }));
-  return found.violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target} ${node.failureSummary}`));
+  let found = [];
+  for (let look = 0; look < LOOKS; look++) {
+    if (look > 0) await page.waitForTimeout(500);
+    const seen = await page.evaluate(() => window.axe.run({ resultTypes: ["violations"] }));
+    found = seen.violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .flatMap(({ id, nodes }) => nodes.map((one) => `${id}: ${one.target} ${one.failureSummary}`));
+    if (found.length === 0) break;
+  }
+  return found;
 }
 
 /** Scrolls through an app whose parts are drawn when they are seen. */
