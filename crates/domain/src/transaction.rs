@@ -432,6 +432,7 @@ mod tests {
                 rate_details: None,
                 conversion: None,
                 payee: AboutPayee::default(),
+                callback: None,
             });
             assert_eq!(received.draft().deposit_account(), Some(bank));
             assert!(received.clone().apply(KEPT, at).is_err(), "it is still to be deposited");

@@ -62,9 +62,10 @@ pub struct Exchange {
 }
 
 /// Requests between institutions, as [`Exchange::request`] has them.
-pub const REQUESTS: [&str; 5] = [
+pub const REQUESTS: [&str; 6] = [
     "LOOKUP",
     "PAY_REQUEST",
+    "POST_TRANSACTION",
     "RECEIVED_LOOKUP",
     "RECEIVED_PAY_REQUEST",
     "RECEIVED_POST_TRANSACTION",

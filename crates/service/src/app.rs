@@ -20,7 +20,7 @@ use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
-use crate::slots::{KEY_FETCHES_MAX, Slots};
+use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
 use crate::webhooks::signature;
 
 pub use crate::env::{Delivering, Env};
@@ -36,6 +36,7 @@ struct Inner {
     approval_slots: Slots,
     decisions: Decisions,
     key_fetches: Semaphore,
+    notifications: Arc<Semaphore>,
     server: Uuid,
     leadership: Mutex<Option<Leadership>>,
     /// Another server's lease as it was last seen.
@@ -78,6 +79,7 @@ impl App {
             approval_slots: Slots::default(),
             decisions: Decisions::default(),
             key_fetches: Semaphore::new(KEY_FETCHES_MAX),
+            notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
@@ -187,6 +189,11 @@ impl App {
     /// Limits the key documents of institutions that are fetched at a time.
     pub(crate) fn key_fetches(&self) -> &Semaphore {
         &self.0.key_fetches
+    }
+
+    /// Limits the notifications of institutions that are under way.
+    pub(crate) fn notifications(&self) -> &Arc<Semaphore> {
+        &self.0.notifications
     }
 
     pub(crate) fn guesses(&self) -> &Guesses {

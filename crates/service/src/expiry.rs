@@ -181,7 +181,10 @@ pub(crate) fn end(
             unit.clear_timer(timer.key());
             return incoming::time_out(app, unit, TransactionId::from_uuid(subject), now);
         }
-        TimerKind::AskRail | TimerKind::ImportCustomers | TimerKind::AskAccount => return Ok(()),
+        TimerKind::AskRail
+        | TimerKind::ImportCustomers
+        | TimerKind::AskAccount
+        | TimerKind::NotifyPeer => return Ok(()),
     }
     unit.clear_timer(timer.key());
     Ok(())

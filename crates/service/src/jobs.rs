@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
 use crate::rail_orders::{Order, order};
+use crate::uma::post_transaction;
 use crate::{bulk, expiry, external_accounts, once, owners, rail_answers};
 
 /// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
@@ -186,6 +187,7 @@ async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
                 | TimerKind::ExpireInvitation
                 | TimerKind::ExpireIdentityCheck
                 | TimerKind::AskAccount
+                | TimerKind::NotifyPeer
                 | TimerKind::DecidePayment
                 | TimerKind::ImportCustomers => Ok(None),
             };
@@ -214,6 +216,7 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
         ) => end_due(app, leadership, &timer).await,
         (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, leadership, &timer).await,
         (TimerKind::AskAccount, Ok(_)) => ask_account(app, leadership, &timer).await,
+        (TimerKind::NotifyPeer, Ok(_)) => post_transaction::begin(app, leadership, &timer).await,
         (TimerKind::AskRail, Ok(order)) => ask_rail(app, leadership, &timer, order).await,
     };
     let Err(error) = result else { return true };

@@ -5,7 +5,7 @@ use domain::event::{Event as Notification, EventKind};
 use domain::platform::{CounterpartyField, Platform};
 use domain::quote::{self, Quote};
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Event, Transaction};
+use domain::transaction::{Direction, Event, Status, Transaction};
 use ports::rail::PaymentRail;
 use ports::rails::Leg;
 use store::timers::{Timer, TimerKind};
@@ -46,11 +46,31 @@ pub fn advance(
     event: Event,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
+    let was_under_way = transaction.status() == Status::Processing;
     let moved = transaction.apply(event, now)?;
     let transaction = moved.now().clone();
     tell(app, unit, &transaction)?;
+    if was_under_way && matches!(transaction.status(), Status::Completed | Status::Failed) {
+        notify_peer(unit, &transaction, now)?;
+    }
     unit.put_moved(moved);
     Ok(transaction)
+}
+
+/// Notifies the other institution of how a payment ended for which it gave an invoice or got one,
+/// if it wants to know.
+fn notify_peer(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let draft = transaction.draft();
+    if draft.uma.as_ref().is_some_and(|uma| uma.callback.is_some()) {
+        let platform = owners::platform(unit, draft.platform)?;
+        let subject = transaction.id().uuid();
+        unit.set_timer(Timer::new(&platform, subject, TimerKind::NotifyPeer, now, now));
+    }
+    Ok(())
 }
 
 fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {

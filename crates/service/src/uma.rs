@@ -392,6 +392,7 @@ pub(crate) fn price(
             rate_details: None,
             conversion: None,
             payee: AboutPayee::default(),
+            callback: invoice.and_then(|invoice| invoice.callback.clone()),
         },
         expires_at: invoice.map(|invoice| platform.ahead.shows(invoice.expires_at)),
     })

@@ -33,11 +33,13 @@ pub enum TimerKind {
     ImportCustomers,
     /// The rail is asked what it knows about an external account, which is the subject.
     AskAccount,
+    /// The other institution is notified of how a payment ended; the subject is the transaction.
+    NotifyPeer,
 }
 
 impl TimerKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ExpireQuote,
         Self::AskRail,
         Self::ExpireInvitation,
@@ -45,6 +47,7 @@ impl TimerKind {
         Self::DecidePayment,
         Self::ImportCustomers,
         Self::AskAccount,
+        Self::NotifyPeer,
     ];
 
     /// The name in storage.
@@ -53,6 +56,7 @@ impl TimerKind {
             Self::ExpireQuote => "EXPIRE_QUOTE",
             Self::AskRail => "ASK_RAIL",
             Self::AskAccount => "ASK_ACCOUNT",
+            Self::NotifyPeer => "NOTIFY_PEER",
             Self::ExpireInvitation => "EXPIRE_INVITATION",
             Self::ExpireIdentityCheck => "EXPIRE_IDENTITY_CHECK",
             Self::DecidePayment => "DECIDE_PAYMENT",

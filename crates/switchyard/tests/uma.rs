@@ -582,6 +582,8 @@ async fn a_peer_that_does_not_settle_holds_no_money() {
         assert!(payment["statusReason"]["code"].is_string(), "{payment}");
         assert_eq!(ours.balance().await, FUNDED);
     }
+    let notified = python.wait_for("post_transaction").await;
+    assert_eq!(notified["message"]["transactionStatus"], "FAILED", "{notified}");
     ours.verify();
 }
 

@@ -2,16 +2,18 @@
 //! address of its own, and signs its messages as any other does (docs/uma.md).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use ::uma::address::{Address, PeerDomain};
 use ::uma::currency::CurrencyCode;
 use ::uma::data::{Demands, Facts};
-use ::uma::keys::KeyDocument;
 use ::uma::keys::certificate::Terms;
+use ::uma::keys::{KeyDocument, PeerKeys};
 use ::uma::kyc_status::KycStatus;
 use ::uma::lnurlp::{LookupRequest, LookupResponse};
 use ::uma::nonce::{Nonce, Stamp};
 use ::uma::pay_request::{Amount, PayRequest, PayerCompliance, PayerData};
+use ::uma::post_transaction::{Outcome, PostTransaction};
 use ::uma::signature::SigningKey;
 use ::uma::travel_rule::DecryptionKey;
 use ::uma::version::{Form, Version};
@@ -22,8 +24,8 @@ use domain::uma_address::UmaDomain;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
-use service::uma::keys;
-use testbed::receiver::{Answer as Reply, Receiver};
+use service::uma::{keys, peers};
+use testbed::receiver::{Answer as Reply, Received, Receiver};
 
 use tower::ServiceExt as _;
 
@@ -38,9 +40,14 @@ const HOUR_MILLIS: i64 = 3_600_000;
 /// How long a lookup can be paid on, and an invoice can be paid.
 const TEN_MINUTES_MILLIS: i64 = 10 * 60_000;
 
+/// The path at which the institution is notified.
+const NOTIFIED: &str = "/after/secret";
+
 /// An institution elsewhere, and the customer whom it pays.
 struct Institution {
-    _receiver: Receiver,
+    receiver: Receiver,
+    /// The status of its answers to notifications.
+    answers: Arc<AtomicU16>,
     domain: PeerDomain,
     signing: SigningKey,
     server: Server,
@@ -71,14 +78,18 @@ impl Institution {
         let expires_at = now.plus_millis(DAY_MILLIS);
         let document = KeyDocument::new(&signing, &encryption, &terms, expires_at);
         let document: Arc<str> = document.expect("a document").to_json().into();
+        let answers = Arc::new(AtomicU16::new(200));
+        let status = Arc::clone(&answers);
         receiver.answer_by(move |asked| match asked.path.as_str() {
             ::uma::keys::PATH => Reply::status(200).body(document.to_string()),
+            NOTIFIED => Reply::status(status.load(Ordering::SeqCst)),
             _ => Reply::status(404),
         });
         Self {
             client: server.anonymous(),
             address: Address::parse(&address).expect("an address"),
-            _receiver: receiver,
+            receiver,
+            answers,
             domain,
             signing,
             server,
@@ -139,6 +150,39 @@ impl Institution {
     async fn invoice(&self, cents: i64) -> String {
         let answer = self.pay(&self.look_up().await, &self.request(cents)).await;
         text(&answer.expect(200)["pr"])
+    }
+
+    /// An invoice over so many cents, of a payer who wants to know how it ends.
+    async fn invoice_of_interest(&self, cents: i64) -> String {
+        let mut request = self.request(cents);
+        request.payer.compliance.utxo_callback = Some(self.receiver.url(NOTIFIED));
+        let answer = self.pay(&self.look_up().await, &request).await;
+        text(&answer.expect(200)["pr"])
+    }
+
+    /// The notifications, once there are so many and the server has kept how the last went. Each
+    /// is signed by the payee's institution.
+    async fn notified(&self, count: usize, kept: &str) -> Vec<PostTransaction> {
+        let (_, document) = keys_at(&self.server, self.address.domain().as_str()).await;
+        let now = self.server.app.server_now();
+        let keys = PeerKeys::read(document.to_string().as_bytes(), now).expect("keys");
+        loop {
+            let all = self.receiver.received();
+            let read = |it: &Received| PostTransaction::read(&it.body).expect("a notification");
+            let ours = all.iter().filter(|it| it.path == NOTIFIED);
+            let found: Vec<_> = ours.map(read).collect();
+            let peers = peers::all(&self.server.app).await.expect("peers");
+            let last = peers.iter().find_map(|peer| peer.last.clone()).expect("an exchange");
+            if found.len() >= count && (last.request, &*last.outcome) == ("POST_TRANSACTION", kept)
+            {
+                for one in &found {
+                    one.verify(&keys.verifying_key).expect("its signature");
+                    assert_eq!(one.vasp_domain, *self.address.domain());
+                }
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn settle(&self, invoice: &str) -> Answer {
@@ -298,6 +342,54 @@ async fn an_amount_in_millisatoshi_buys_what_it_is_worth() {
         let invoice = text(&answer.body["pr"]);
         peer.settle(&invoice).await.expect(200);
     }
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn an_institution_is_notified_of_a_payment_that_it_has_made() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice_of_interest(2_500).await;
+    peer.settle(&invoice).await.expect(200);
+    peer.server.pass(0).await;
+    let notified = peer.notified(1, "OK").await;
+    assert_eq!(notified[0].outcome, Some(Outcome::Completed));
+    peer.server.pass(DAY_MILLIS).await;
+    assert_eq!(peer.notified(1, "OK").await.len(), 1, "once");
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn an_institution_is_notified_of_a_payment_that_has_failed() {
+    let peer = Institution::new().await;
+    peer.invoice_of_interest(2_500).await;
+    peer.server.pass(TEN_MINUTES_MILLIS).await;
+    let notified = peer.notified(1, "OK").await;
+    let code = Some("QUOTE_EXPIRED".to_owned());
+    assert_eq!(notified[0].outcome, Some(Outcome::Failed { code, reason: None }));
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn an_institution_that_does_not_answer_is_notified_again_and_given_up() {
+    let peer = Institution::new().await;
+    peer.answers.store(503, Ordering::SeqCst);
+    let invoice = peer.invoice_of_interest(2_500).await;
+    peer.settle(&invoice).await.expect(200);
+    let waits = [0, 10_000, 60_000, TEN_MINUTES_MILLIS, HOUR_MILLIS];
+    for (attempt, wait_millis) in (1..).zip(waits) {
+        peer.server.pass(wait_millis).await;
+        assert_eq!(peer.notified(attempt, "STATUS_503").await.len(), attempt);
+    }
+    peer.server.pass(6 * HOUR_MILLIS).await;
+    assert_eq!(peer.notified(5, "STATUS_503").await.len(), 5, "given up");
+    // An answer that is no is as good as yes: it will not become another.
+    peer.answers.store(404, Ordering::SeqCst);
+    let invoice = peer.invoice_of_interest(2_500).await;
+    peer.settle(&invoice).await.expect(200);
+    peer.server.pass(0).await;
+    peer.notified(6, "STATUS_404").await;
+    peer.server.pass(6 * HOUR_MILLIS).await;
+    assert_eq!(peer.notified(6, "STATUS_404").await.len(), 6);
     peer.server.verify();
 }
 

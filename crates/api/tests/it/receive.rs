@@ -356,6 +356,7 @@ fn unsaid(customer: &str) -> PayIn {
         amount: Wanted::Arrives(5_000),
         asked: Vec::new(),
         description: None,
+        callback: None,
     }
 }
 

@@ -188,6 +188,9 @@ pub struct Uma {
     pub conversion: Option<Conversion>,
     /// The other side's questions about the payee of an incoming payment from another institution.
     pub payee: AboutPayee,
+    /// The URL at which the other institution is notified of how the payment ended, if it gave
+    /// one. It works like a secret.
+    pub callback: Option<String>,
 }
 
 /// The questions of another institution about a payee, and the answers that it is given once the

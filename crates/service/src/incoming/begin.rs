@@ -60,6 +60,7 @@ pub(crate) fn begin_here(
             rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
             conversion,
             payee: AboutPayee::default(),
+            callback: None,
         },
     );
     let description = outgoing.draft().description.clone();
@@ -100,6 +101,8 @@ pub struct PayIn {
     pub asked: Vec<CounterpartyField>,
     /// The payer's text for the payee.
     pub description: Option<String>,
+    /// Where its institution is notified of how the payment ended.
+    pub callback: Option<String>,
 }
 
 /// Takes a pay request of another institution for a customer of the platform, in one step. The
@@ -225,6 +228,7 @@ fn created(
             rate_details: Some(receipt.details),
             conversion,
             payee: AboutPayee { asked: request.asked.clone(), given: Facts::new() },
+            callback: request.callback.clone(),
         },
     );
     let description = request.description.clone();

@@ -1,25 +1,44 @@
-//! The post-transaction callback: another institution says how a payment with it went on its side
-//! (UMAD-07). It is a hint, kept as the last exchange, and never moves money: nothing in it is
-//! signed, and the preimage is the proof of a payment.
+//! The post-transaction callback: institutions say to each other how a payment went on their side
+//! (UMAD-07). It is a hint and never moves money: nothing in it is signed, and the preimage is the
+//! proof of a payment. One that comes is kept as the last exchange.
+//!
+//! Ours is due once the end of the payment is committed. The next attempt is set before one begins,
+//! so a crash costs an attempt and never the callback, and the peer may get it twice.
 
-use domain::id::PlatformId;
+use std::sync::Arc;
+
+use domain::id::{PlatformId, TransactionId};
 use domain::platform::Platform;
+use domain::transaction::{Direction, Status, Transaction};
+use ports::outbound::{Method, OutboundFailure};
+use store::timers::{Timer, TimerKey};
+use store::unit::Unit;
 use uma::error::{ErrorCode, Refusal};
 use uma::post_transaction::{Outcome, PostTransaction};
 use uuid::Uuid;
 
 use super::callback::{opened, sealed_url};
-use super::peers::Contact;
+use super::keys::{self, Keys};
+use super::peers::{ASK_WITHIN, Contact};
 use super::receive::failed;
 use super::send::as_code;
 use crate::app::App;
 use crate::error::Error;
+use crate::leadership::Leadership;
+use crate::owners;
 
 /// The path of callbacks at the root of a domain.
 pub const POST_TRANSACTION_PATH: &str = "/uma/transaction/";
 
 /// The place for which tokens are sealed, so that nothing else that is sealed opens as one.
 const PLACE: &str = "uma_post_transactions";
+
+/// Bytes of a URL that is kept for a callback: longer ones are no callback's.
+const URL_MAX: usize = 2_000;
+
+/// How long after each attempt the next one is, in milliseconds: a peer may be away for an hour.
+/// The attempt after the last of them is the last.
+const WAITS_MILLIS: [i64; 4] = [10_000, 60_000, 600_000, 3_600_000];
 
 /// Bytes of a platform's id.
 const ID: usize = 16;
@@ -28,6 +47,106 @@ const ID: usize = 16;
 pub(super) fn url(app: &App, platform: &Platform, peer: &str) -> Result<String, Error> {
     let plain = [&platform.id.uuid().as_bytes()[..], peer.as_bytes()].concat();
     sealed_url(app, platform, POST_TRANSACTION_PATH, PLACE, &plain)
+}
+
+/// The URL of an institution's callback, if it is one.
+pub(super) fn given(url: Option<&str>) -> Option<String> {
+    let url = url.filter(|url| url.len() <= URL_MAX)?;
+    let is_web = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
+    is_web.then(|| url.to_owned())
+}
+
+/// Begins an attempt, which goes on beside the step: money never waits for it.
+pub(crate) async fn begin(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
+    let (timer, unit_app) = (timer.clone(), app.clone());
+    let (attempt, ended) = app
+        .write_behind(move |unit: &mut Unit<'_, '_>| {
+            leadership.check(&unit_app, unit)?;
+            let wait_millis = WAITS_MILLIS.get(timer.attempts as usize);
+            let id = TransactionId::from_uuid(timer.subject);
+            let platform = owners::platform(unit, timer.platform)?;
+            let ended = unit.get::<Transaction>(&id)?;
+            match wait_millis.filter(|_| ended.is_some()) {
+                Some(wait_millis) => {
+                    let now = platform.ahead.shows(unit_app.server_now());
+                    unit.set_timer(timer.again(&platform, now.plus_millis(*wait_millis)));
+                }
+                None => unit.clear_timer(timer.key()),
+            }
+            Ok::<_, Error>(((platform, timer.key()), ended))
+        })
+        .await?;
+    // Without a place, the next attempt is when its time comes.
+    if let (Some(ended), Ok(place)) = (ended, Arc::clone(app.notifications()).try_acquire_owned()) {
+        let app = app.clone();
+        tokio::spawn(async move {
+            let (platform, timer) = attempt;
+            if let Err(error) = notify(&app, &platform, &ended, timer).await {
+                let id = ended.id();
+                tracing::warn!(transaction = %id, %error, "an institution was not notified");
+            }
+            drop(place);
+        });
+    }
+    Ok(())
+}
+
+/// Sends the callback once. Any answer but one that asks for patience ends the attempts.
+async fn notify(
+    app: &App,
+    platform: &Platform,
+    ended: &Transaction,
+    timer: TimerKey,
+) -> Result<(), Error> {
+    let Some((uma, url)) =
+        ended.draft().uma.as_ref().and_then(|it| Some((it, it.callback.clone()?)))
+    else {
+        return Ok(());
+    };
+    let peer = match ended.draft().direction {
+        Direction::Outgoing => &uma.receiver,
+        Direction::Incoming => &uma.sender,
+    };
+    let contact = Contact::new(app, platform, peer.domain(), "POST_TRANSACTION").await?;
+    let now = app.server_now();
+    let signing = Keys::of(app, platform, now).signing;
+    let (domain, outcome) = (keys::domain(platform)?, Some(outcome(ended)));
+    let message = PostTransaction::new(&signing, domain, vec![], outcome, keys::stamp(app, now));
+    let body = message.to_json().into_bytes();
+    let answer = match contact.is_blocked() {
+        true => Err(OutboundFailure::Refused("the institution is blocked".to_owned())),
+        false => contact.send(Method::Post, url, body, ASK_WITHIN).await,
+    };
+    let (seen, is_over) = match &answer {
+        Ok(answer) => match answer.status {
+            200..=299 => ("OK".to_owned(), true),
+            status => (format!("STATUS_{status}"), !matches!(status, 408 | 425 | 429 | 500..=599)),
+        },
+        Err(OutboundFailure::Refused(_)) => ("REFUSED".to_owned(), true),
+        Err(OutboundFailure::Unreachable) => ("UNREACHABLE".to_owned(), false),
+        Err(OutboundFailure::TimedOut) => ("TIMED_OUT".to_owned(), false),
+    };
+    let seen = contact.seen(&seen, None);
+    app.store()
+        .write(move |unit| {
+            if is_over {
+                unit.clear_timer(timer);
+            }
+            seen.keep(unit).map(|_| ())
+        })
+        .await
+}
+
+/// The end of a payment, in the protocol's words. A failure has a code and no text, which might be
+/// about a customer.
+fn outcome(ended: &Transaction) -> Outcome {
+    match ended.status() {
+        Status::Completed => Outcome::Completed,
+        _ => Outcome::Failed {
+            code: ended.failure().map(|failure| failure.name().to_owned()),
+            reason: None,
+        },
+    }
 }
 
 /// The platform and the institution that a URL was made for.

@@ -29,6 +29,7 @@ use uma::version::Form;
 use super::callback::Callback;
 use super::keys::{self, Keys};
 use super::peers::Contact;
+use super::post_transaction;
 use super::send::{demands, from_protocol, known_fields, kyc_status, to_protocol};
 use crate::app::App;
 use crate::error::{AccountError, CustomerError, Error, MoneyError, UmaError};
@@ -331,6 +332,7 @@ async fn read(app: &App, token: &str, body: &[u8]) -> Result<Read, Refusal> {
         },
         asked: known_fields(&request.payee_demands),
         description: request.comment.clone(),
+        callback: post_transaction::given(request.payer.compliance.utxo_callback.as_deref()),
     };
     Ok(Read { request, callback, platform, pay_in })
 }
@@ -520,7 +522,7 @@ fn paid(app: &App, read: &Read, transaction: &Transaction) -> Result<PayResponse
         facts: to_protocol(&about.payee.given),
         compliance: PayeeCompliance {
             node_pub_key: Some(node.node()),
-            utxo_callback: Some(super::post_transaction::url(
+            utxo_callback: Some(post_transaction::url(
                 app,
                 &read.platform,
                 &read.callback.payer_domain,

@@ -344,6 +344,8 @@ pub(crate) struct Invoice {
     pub expires_at: Timestamp,
     /// Facts about the payee that the institution states.
     pub payee: Facts,
+    /// Where the institution is notified of how the payment ended.
+    pub callback: Option<String>,
     seen: Seen,
 }
 
@@ -432,6 +434,7 @@ async fn pay(
         fee_minor,
         expires_at,
         payee: from_protocol(&response.facts),
+        callback: super::post_transaction::given(response.compliance.utxo_callback.as_deref()),
         seen: contact.seen("OK", stamp),
     }))
 }

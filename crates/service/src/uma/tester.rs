@@ -47,6 +47,7 @@ impl TesterOrder {
             amount: Wanted::Arrives(self.amount_minor),
             asked: Vec::new(),
             description: None,
+            callback: None,
         };
         let said = requested.cloned().unwrap_or(plain);
         PayIn { receiver: self.receiver.clone(), customer_id: self.customer_id, ..said }

@@ -151,6 +151,8 @@ pub(super) struct StoredUma {
     asked: Vec<(String, bool)>,
     #[serde(default, skip_serializing_if = "StoredFacts::is_empty")]
     given: StoredFacts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    callback: Option<String>,
 }
 
 impl StoredUma {
@@ -163,6 +165,7 @@ impl StoredUma {
             conversion: uma.conversion.as_ref().map(StoredConversion::of),
             asked: uma.payee.asked.iter().map(|it| (it.name.to_owned(), it.mandatory)).collect(),
             given: stored_facts(&uma.payee.given),
+            callback: uma.callback.clone(),
         }
     }
 
@@ -184,6 +187,7 @@ impl StoredUma {
                 asked: self.asked.into_iter().map(payer_field).collect::<Option<_>>()?,
                 given: read_facts(self.given)?,
             },
+            callback: self.callback,
         })
     }
 }

@@ -748,6 +748,7 @@ pub fn uma_quote(
         rate_details: None,
         conversion: None,
         payee: AboutPayee::default(),
+        callback: Some(format!("https://peer.example/{CANARY}")),
     });
     (Quote::pending(quote), Transaction::pending(transaction))
 }
@@ -787,6 +788,7 @@ pub fn uma_in(
                 asked: vec![CounterpartyField { name: "FULL_NAME", mandatory: true }],
                 given: Facts::from([("FULL_NAME", format!("Cy {CANARY}"))]),
             },
+            callback: Some(format!("https://peer.example/{CANARY}")),
         }),
         ..deposit(number, platform, customer, received.minor(), code.code()).draft().clone()
     };

@@ -129,6 +129,13 @@ impl Peer {
         seen.filter(|entry| entry["kind"] == kind).cloned().collect()
     }
 
+    /// The last request of one kind, once there is one, whose signature it must have verified.
+    pub async fn wait_for(&self, kind: &str) -> Value {
+        let has_come = async || Ok(!self.seen(kind).await.is_empty());
+        within_deadline("the peer's request", has_come).await.unwrap();
+        self.last_verified(kind).await
+    }
+
     /// The last request of one kind, whose signature it must have verified.
     pub async fn last_verified(&self, kind: &str) -> Value {
         let seen = self.seen(kind).await;
