@@ -52,6 +52,11 @@ mod commit;
 mod migrate;
 mod outcome;
 mod compressed;
+// Built into the server when the commit path moves onto them.
+#[cfg(test)]
+mod journal;
+#[cfg(test)]
+mod memtable;
 mod pause;
 mod postgres;
 mod sealed;

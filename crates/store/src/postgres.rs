@@ -14,6 +14,8 @@ mod address;
 mod client;
 pub(crate) mod connection;
 mod failure;
+#[cfg(test)]
+pub(crate) mod journal;
 mod refusals;
 mod soundness;
 mod texts;

@@ -3,6 +3,8 @@
 
 mod checkpoints;
 mod file;
+#[cfg(test)]
+pub(crate) mod journal;
 
 use std::path::Path;
 use std::time::Duration;
