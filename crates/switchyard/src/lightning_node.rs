@@ -68,7 +68,7 @@ impl Bound {
     pub async fn run(self, app: App, shutdown: CancellationToken) {
         let Some((node, mut arrivals)) = self.opened else { return };
         let id = ports::lightning::Lightning::node(&*node);
-        tracing::info!(node = %id, listen = %self.listen, "lightning node is there for its peers");
+        tracing::info!(node = %id, listen = %self.listen, "lightning node listens for its peers");
         let booking = async {
             while let Some(payment) = arrivals.recv().await {
                 if let Err(error) = settle::arrived(&app, Mode::Sandbox, payment).await {

@@ -94,8 +94,9 @@ impl Logger for Log {
         let (part, text) = (record.module_path, record.args);
         match record.level {
             Level::Error => tracing::warn!(part, "lightning library: {text}"),
-            Level::Warn | Level::Info => tracing::info!(part, "lightning library: {text}"),
-            Level::Debug => tracing::debug!(part, "lightning library: {text}"),
+            Level::Warn => tracing::info!(part, "lightning library: {text}"),
+            // It speaks of a chain that is not there, and of each payment many times.
+            Level::Info | Level::Debug => tracing::debug!(part, "lightning library: {text}"),
             Level::Trace | Level::Gossip => {}
         }
     }
