@@ -10,6 +10,7 @@
 
 mod commit;
 mod contract;
+mod frames;
 mod memory;
 
 use std::fmt;

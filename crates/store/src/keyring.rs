@@ -23,8 +23,7 @@ const NONCE_LENGTH: usize = 24;
 
 /// The server's key, split by purpose. Prints nothing of itself.
 pub struct Keyring {
-    sealing: XChaCha20Poly1305,
-    nonces: KeyedHash,
+    sealing: SealingKey,
     hashes: [KeyedHash; Purpose::ALL.len()],
 }
 
@@ -121,8 +120,10 @@ impl Keyring {
         let master = keyed(key);
         let hashes = keyed(&hmac(&master, &[b"switchyard hashes 1"]));
         Self {
-            sealing: XChaCha20Poly1305::new(&Key::from(hmac(&master, &[b"switchyard sealing 1"]))),
-            nonces: keyed(&hmac(&master, &[b"switchyard nonces 1"])),
+            sealing: SealingKey::new(
+                hmac(&master, &[b"switchyard sealing 1"]),
+                &hmac(&master, &[b"switchyard nonces 1"]),
+            ),
             hashes: Purpose::ALL.map(|purpose| keyed(&hmac(&hashes, &[purpose.label()]))),
         }
     }
@@ -143,13 +144,7 @@ impl Keyring {
 
     /// Seals `plain` for one place: a table and the key of a row.
     pub fn seal(&self, table: &'static str, row: &[u8], plain: &[u8]) -> Vec<u8> {
-        let place = place(table, row);
-        let digest = hmac(&self.nonces, &[&place, plain]);
-        let nonce =
-            XNonce::try_from(&digest[..NONCE_LENGTH]).expect("a hash is longer than a nonce");
-        let payload = Payload { msg: plain, aad: &place };
-        let sealed = self.sealing.encrypt(&nonce, payload).expect("a row is far below the limit");
-        [nonce.as_slice(), &sealed].concat()
+        self.sealing.seal(&place(table, row), plain)
     }
 
     /// Opens what [`Keyring::seal`] made for the same place.
@@ -159,11 +154,45 @@ impl Keyring {
         row: &[u8],
         sealed: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        let refused = StoreError::Sealed { place: table };
-        let (nonce, sealed) = sealed.split_at_checked(NONCE_LENGTH).ok_or(refused.clone())?;
-        let nonce = XNonce::try_from(nonce).map_err(|_| refused.clone())?;
-        let payload = Payload { msg: sealed, aad: &place(table, row) };
-        self.sealing.decrypt(&nonce, payload).map_err(|_| refused)
+        let opened = self.sealing.open(&place(table, row), sealed);
+        opened.ok_or(StoreError::Sealed { place: table })
+    }
+}
+
+/// A key that seals values for places. Prints nothing of itself.
+pub(crate) struct SealingKey {
+    cipher: XChaCha20Poly1305,
+    nonces: KeyedHash,
+}
+
+impl SealingKey {
+    fn new(cipher: [u8; KEY_LENGTH], nonces: &[u8]) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(&Key::from(cipher)), nonces: keyed(nonces) }
+    }
+
+    /// The key that follows from a random one.
+    #[cfg(test)]
+    pub(crate) fn of(key: &[u8; KEY_LENGTH]) -> Self {
+        let master = keyed(key);
+        let part = |label: &[u8]| hmac(&master, &[label]);
+        Self::new(part(b"switchyard data 1"), &part(b"switchyard data nonces 1"))
+    }
+
+    /// Seals `plain` for one place.
+    pub(crate) fn seal(&self, place: &[u8], plain: &[u8]) -> Vec<u8> {
+        let digest = hmac(&self.nonces, &[place, plain]);
+        let nonce =
+            XNonce::try_from(&digest[..NONCE_LENGTH]).expect("a hash is longer than a nonce");
+        let payload = Payload { msg: plain, aad: place };
+        let sealed = self.cipher.encrypt(&nonce, payload).expect("a row is far below the limit");
+        [nonce.as_slice(), &sealed].concat()
+    }
+
+    /// Opens a value that was sealed for the same place; nothing if it was not.
+    pub(crate) fn open(&self, place: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_at_checked(NONCE_LENGTH)?;
+        let payload = Payload { msg: sealed, aad: place };
+        self.cipher.decrypt(&XNonce::try_from(nonce).ok()?, payload).ok()
     }
 }
 

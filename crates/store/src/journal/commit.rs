@@ -52,11 +52,11 @@ pub type ChangeSets<K, V> = Vec<Vec<(K, Change<V>)>>;
 
 /// Writes and reads the body of a row.
 pub trait Body<K, V> {
-    /// The body of change sets.
-    fn write(&self, sets: &ChangeSets<K, V>) -> Vec<u8>;
+    /// The body of change sets, for the row behind this one.
+    fn write(&self, previous: End, sets: &ChangeSets<K, V>) -> Result<Vec<u8>, StoreError>;
 
-    /// The change sets of a body.
-    fn read(&self, row: &Row) -> Result<ChangeSets<K, V>, StoreError>;
+    /// The change sets of a row behind this one.
+    fn read(&self, previous: End, row: &Row) -> Result<ChangeSets<K, V>, StoreError>;
 }
 
 /// Why a batch was not answered.
@@ -184,8 +184,9 @@ where
         loop {
             let rows = self.journal.rows(self.chain.end().seq, ROWS_AT_ONCE)?;
             for row in &rows {
+                let previous = self.chain.end();
                 self.chain.take(row)?;
-                let changes = self.body.read(row)?;
+                let changes = self.body.read(previous, row)?;
                 self.memtable.publish(self.chain.end(), changes.into_iter().flatten());
             }
             if rows.is_empty() {
@@ -235,7 +236,8 @@ where
             }
         }
         if !sets.is_empty() {
-            let row = self.chain.next(self.leader.epoch, now, self.body.write(&sets));
+            let body = self.body.write(self.chain.end(), &sets)?;
+            let row = self.chain.next(self.leader.epoch, now, body);
             self.append(&row)?;
             self.chain.take(&row).expect("a row that was made for this chain");
             self.memtable.publish(self.chain.end(), sets.into_iter().flatten());

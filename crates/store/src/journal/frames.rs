@@ -1,0 +1,239 @@
+//! The body of a row: frames, each compressed and sealed by itself.
+//!
+//! Personal data stands in frames that are sealed with its owner's data key, the rest in frames of
+//! the journal's key. A data key that is deleted makes its owner's frames unreadable in
+//! every row, and the chain still holds: it is over the sealed bytes.
+//!
+//! A frame is bound to its row and its place in it. The journal's key has a number in the body, so
+//! that a new one can begin with any row.
+
+use std::collections::{BTreeMap, HashMap};
+
+use uuid::Uuid;
+
+use super::{End, RowHash};
+use crate::compressed::{compress, decompress};
+use crate::keyring::SealingKey;
+
+/// The form of a body. Another one begins with another byte.
+const FORM: u8 = 1;
+
+/// The dictionary with which a frame is compressed: none. Others get numbers of their own.
+const NO_DICTIONARY: u8 = 0;
+
+/// A part of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The person or firm whose data it has; nothing if it has none.
+    pub owner: Option<Uuid>,
+    /// Its bytes.
+    pub plain: Vec<u8>,
+}
+
+/// A part of a row that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opened {
+    /// It can be read.
+    Frame(Frame),
+    /// Its owner was erased.
+    Erased(Uuid),
+}
+
+/// The keys of a journal.
+pub struct Keys {
+    /// By number. The last one seals new rows.
+    pub journal: BTreeMap<u32, SealingKey>,
+    /// By owner. One that was erased has none.
+    pub data: HashMap<Uuid, SealingKey>,
+}
+
+/// The place of a body: its row, before it has a hash.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The journal's database.
+    pub database: Uuid,
+    /// The row before.
+    pub previous: End,
+}
+
+/// Why a body cannot be sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsealable {
+    /// There is no key of the journal.
+    #[error("the journal has no key")]
+    NoKey,
+    /// The owner has no data key, or was erased.
+    #[error("{0} has no data key")]
+    Owner(Uuid),
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It is of another form, or cut off.
+    #[error("the body has a form that this release does not know")]
+    Form,
+    /// Its key is not there.
+    #[error("the body is sealed with key {0} of the journal, which is not there")]
+    NoKey(u32),
+    /// A frame was changed, or stood elsewhere.
+    #[error("frame {0} of the body does not open")]
+    Frame(u32),
+}
+
+/// The name of a frame's place, which is authenticated with it: the row, the number of the key in
+/// its head, and the number of the frame.
+fn name(place: Place, number: u32, frame: u32) -> Vec<u8> {
+    let End { seq, hash: RowHash(hash) } = place.previous;
+    let (seq, numbers) = ((seq + 1).to_be_bytes(), [number, frame].map(u32::to_be_bytes));
+    [place.database.as_bytes(), &seq[..], &hash[..], numbers.as_flattened()].concat()
+}
+
+/// The body of frames, for one place.
+pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unsealable> {
+    let (number, journal) = keys.journal.last_key_value().ok_or(Unsealable::NoKey)?;
+    let mut body = vec![FORM];
+    body.extend(number.to_be_bytes());
+    for (at, frame) in (0..).zip(frames) {
+        let key = match frame.owner {
+            None => journal,
+            Some(owner) => keys.data.get(&owner).ok_or(Unsealable::Owner(owner))?,
+        };
+        let plain = [&[NO_DICTIONARY][..], &compress(&frame.plain)].concat();
+        let sealed = key.seal(&name(place, *number, at), &plain);
+        body.extend(frame.owner.unwrap_or_default().as_bytes());
+        let length = u32::try_from(sealed.len()).expect("a row is far below four gigabytes");
+        body.extend(length.to_be_bytes());
+        body.extend(sealed);
+    }
+    Ok(body)
+}
+
+/// The frames of a body that was sealed for this place.
+pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unreadable> {
+    let rest = body.strip_prefix(&[FORM]).ok_or(Unreadable::Form)?;
+    let (number, mut rest) = rest.split_first_chunk().ok_or(Unreadable::Form)?;
+    let number = u32::from_be_bytes(*number);
+    let mut frames = Vec::new();
+    while !rest.is_empty() {
+        let (owner, behind) = rest.split_first_chunk().ok_or(Unreadable::Form)?;
+        let (length, behind) = behind.split_first_chunk().ok_or(Unreadable::Form)?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| Unreadable::Form)?;
+        let (sealed, behind) = behind.split_at_checked(length).ok_or(Unreadable::Form)?;
+        let owner = Some(Uuid::from_bytes(*owner)).filter(|owner| !owner.is_nil());
+        let key = match owner {
+            None => Some(keys.journal.get(&number).ok_or(Unreadable::NoKey(number))?),
+            Some(owner) => keys.data.get(&owner),
+        };
+        let at = u32::try_from(frames.len()).map_err(|_| Unreadable::Form)?;
+        frames.push(match (key, owner) {
+            (None, Some(owner)) => Opened::Erased(owner),
+            (None, None) => return Err(Unreadable::NoKey(number)),
+            (Some(key), owner) => {
+                let plain = key.open(&name(place, number, at), sealed);
+                let plain = plain.and_then(|it| decompress(it.strip_prefix(&[NO_DICTIONARY])?));
+                Opened::Frame(Frame { owner, plain: plain.ok_or(Unreadable::Frame(at))? })
+            }
+        });
+        rest = behind;
+    }
+    Ok(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLACE: Place = Place { database: Uuid::from_u128(7), previous: End::START };
+
+    fn owner(number: u8) -> Uuid {
+        Uuid::from_u128(u128::from(number) + 1)
+    }
+
+    fn keys() -> Keys {
+        Keys {
+            journal: BTreeMap::from([(1, SealingKey::of(&[1; 32]))]),
+            data: (0..3).map(|it| (owner(it), SealingKey::of(&[10 + it; 32]))).collect(),
+        }
+    }
+
+    fn frames() -> impl Strategy<Value = Vec<Frame>> {
+        let frame = (prop::option::of(0_u8..3), prop::collection::vec(any::<u8>(), 0..300));
+        let frame = frame.prop_map(|(it, plain)| Frame { owner: it.map(owner), plain });
+        prop::collection::vec(frame, 0..5)
+    }
+
+    fn read(frames: &[Frame]) -> Vec<Opened> {
+        frames.iter().cloned().map(Opened::Frame).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_back(frames in frames()) {
+            let body = seal(&keys(), PLACE, &frames).expect("a body");
+            prop_assert_eq!(open(&keys(), PLACE, &body), Ok(read(&frames)));
+            prop_assert_eq!(seal(&keys(), PLACE, &frames), Ok(body), "the same has the same bytes");
+        }
+
+        #[test]
+        fn an_owner_who_was_erased_is_unreadable_and_no_other(frames in frames()) {
+            let body = seal(&keys(), PLACE, &frames).expect("a body");
+            let mut keys = keys();
+            keys.data.remove(&owner(0));
+            let expected: Vec<_> = read(&frames)
+                .into_iter()
+                .map(|frame| match frame {
+                    Opened::Frame(Frame { owner: Some(it), .. }) if it == owner(0) => {
+                        Opened::Erased(it)
+                    }
+                    other => other,
+                })
+                .collect();
+            prop_assert_eq!(open(&keys, PLACE, &body), Ok(expected));
+        }
+
+        #[test]
+        fn a_body_opens_at_its_place_only(frames in frames(), bit in 0_usize..10_000) {
+            prop_assume!(!frames.is_empty());
+            let body = seal(&keys(), PLACE, &frames).expect("a body");
+            let moved = [
+                Place { database: Uuid::from_u128(8), ..PLACE },
+                Place { previous: End { seq: 1, ..End::START }, ..PLACE },
+                Place { previous: End { seq: 0, hash: RowHash([1; 32]) }, ..PLACE },
+            ];
+            for place in moved {
+                prop_assert_eq!(open(&keys(), place, &body), Err(Unreadable::Frame(0)));
+            }
+            let mut changed = body.clone();
+            let at = (bit / 8) % body.len();
+            changed[at] ^= 1 << (bit % 8);
+            prop_assert_ne!(open(&keys(), PLACE, &changed), Ok(read(&frames)));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, number in 0_u32..3) {
+            let _ = open(&keys(), PLACE, &bytes);
+            let bytes = [&[FORM][..], &number.to_be_bytes(), &bytes].concat();
+            let _ = open(&keys(), PLACE, &bytes);
+        }
+    }
+
+    #[test]
+    fn rows_of_an_older_key_are_read_and_new_ones_have_the_newest() {
+        let frame = Frame { owner: None, plain: b"a".to_vec() };
+        let old = seal(&keys(), PLACE, std::slice::from_ref(&frame)).expect("a body");
+        let mut keys = keys();
+        keys.journal.insert(2, SealingKey::of(&[2; 32]));
+        let new = seal(&keys, PLACE, std::slice::from_ref(&frame)).expect("a body");
+        for body in [&old, &new] {
+            assert_eq!(open(&keys, PLACE, body), Ok(vec![Opened::Frame(frame.clone())]));
+        }
+        keys.journal.remove(&1);
+        assert_eq!(open(&keys, PLACE, &old), Err(Unreadable::NoKey(1)));
+        assert!(open(&keys, PLACE, &new).is_ok());
+        let of_none = Frame { owner: Some(owner(9)), plain: Vec::new() };
+        assert_eq!(seal(&keys, PLACE, &[of_none]), Err(Unsealable::Owner(owner(9))));
+    }
+}
