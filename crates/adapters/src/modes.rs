@@ -15,8 +15,6 @@ use ports::uma::Institutions;
 
 use crate::identity::{OperatorDecides, TesterDecides};
 use crate::lightning::{LightningNode, Network};
-#[cfg(feature = "ldk")]
-use crate::rails::lightning::ldk::Node;
 use crate::rails::lightning::{HashLocked, SandboxLightning, Settlement};
 use crate::rails::sandbox::SandboxRail;
 use crate::rates::FixedRates;
@@ -26,16 +24,11 @@ use crate::uma::{Unconnected, WithSandbox};
 /// The rail ports of the sandbox. A new rail is a folder in `rails` and a line here, or in the
 /// ports of live platforms. `outbound` leads to other institutions as far as `reach` says.
 pub fn sandbox_rails(sandbox: SandboxRail, outbound: Arc<dyn Outbound>, reach: Reach) -> Rails {
-    rails_over(sandbox, Arc::new(HashLocked::new(outbound, Network::Regtest, reach)))
+    sandbox_rails_over(sandbox, Arc::new(HashLocked::new(outbound, Network::Regtest, reach)))
 }
 
-/// The rail ports of the sandbox, with payments to and from other institutions over a node of ours.
-#[cfg(feature = "ldk")]
-pub fn sandbox_rails_over(sandbox: SandboxRail, node: Arc<Node>) -> Rails {
-    rails_over(sandbox, node)
-}
-
-fn rails_over(sandbox: SandboxRail, peers: Arc<dyn Settlement>) -> Rails {
+/// The rail ports of the sandbox, whose payments to and from other institutions settle so.
+pub fn sandbox_rails_over(sandbox: SandboxRail, peers: Arc<dyn Settlement>) -> Rails {
     Rails::new(vec![Arc::new(sandbox), Arc::new(SandboxLightning::new(sandbox, peers))])
 }
 

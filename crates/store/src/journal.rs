@@ -165,6 +165,11 @@ pub trait Journal {
     fn rows(&mut self, after: u64, max: u32) -> Result<Vec<Row>, StoreError>;
 }
 
+/// A number as databases keep it.
+pub(crate) fn number(value: u64) -> Result<i64, StoreError> {
+    i64::try_from(value).map_err(|_| StoreError::Engine(format!("{value} is too large")))
+}
+
 /// Why a row does not follow the one before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {

@@ -57,7 +57,7 @@ impl Bound {
         let files = ldk::files(self.folder.clone());
         let opened = Node::open(files, settings, Arc::clone(&env.clock), &*env.entropy);
         let (node, arrivals) = opened.map_err(|error| Failure::new(error.to_string()))?;
-        let rails = sandbox_rails_over(SandboxRail::default(), Arc::clone(&node));
+        let rails = sandbox_rails_over(SandboxRail::default(), Arc::clone(&node) as _);
         env.rails.insert(Mode::Sandbox, rails);
         env.lightning.insert(Mode::Sandbox, Arc::clone(&node) as _);
         self.opened = Some((node, arrivals));

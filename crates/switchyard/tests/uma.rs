@@ -589,7 +589,11 @@ async fn a_peer_that_does_not_settle_holds_no_money() {
 
 #[tokio::test]
 async fn two_servers_pay_each_other() {
-    let servers = [Ours::start().await, Ours::start().await];
+    pay_each_other([Ours::start().await, Ours::start().await]).await;
+}
+
+/// Pays both ways with either side locked, until the books of both servers agree.
+async fn pay_each_other(servers: [Ours; 2]) {
     for server in &servers {
         server.demand(&[("FULL_NAME", true)]).await;
     }

@@ -3,7 +3,7 @@
 //! proof of a payment. One that comes is kept as the last exchange.
 //!
 //! Ours is due once the end of the payment is committed. The next attempt is set before one begins,
-//! so a crash costs an attempt and never the callback, and the peer may get it twice.
+//! so a crash costs an attempt and no more, and the peer may get it twice.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::client::{Answer, Client, Purpose, Query};
 use super::{PostgresServer, failure};
 use crate::error::StoreError;
-use crate::journal::{AppendError, Appended, Journal, Leader, Leadership, Row, RowHash};
+use crate::journal::{AppendError, Appended, Journal, Leader, Leadership, Row, RowHash, number};
 
 /// Bodies are compressed and sealed: the server would try to compress them again.
 const TABLES: [&str; 3] = [
@@ -66,10 +66,6 @@ impl PostgresJournal {
         let mut answers = self.0.run(&[Query { sql, parameters }])?;
         answers.pop().ok_or_else(failure::disconnected)
     }
-}
-
-fn number(value: u64) -> Result<i64, StoreError> {
-    i64::try_from(value).map_err(|_| StoreError::Engine(format!("{value} is too large")))
 }
 
 fn boxed(value: impl ToSql + Send + Sync + 'static) -> Parameter {

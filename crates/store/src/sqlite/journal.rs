@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Access, Sqlite, failure};
 use crate::error::StoreError;
-use crate::journal::{AppendError, Appended, Journal, Leader, Leadership, Row, RowHash};
+use crate::journal::{AppendError, Appended, Journal, Leader, Leadership, Row, RowHash, number};
 
 /// The ending of the file's name behind that of the tables. A name that ends in `-journal`, `-wal`
 /// or `-shm` is SQLite's: it deletes a file that it takes for its own.
@@ -56,10 +56,6 @@ impl SqliteJournal {
         let driver = self.0.driver();
         driver.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)
     }
-}
-
-fn number(value: u64) -> Result<i64, StoreError> {
-    i64::try_from(value).map_err(|_| StoreError::Engine(format!("{value} is too large")))
 }
 
 fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {

@@ -5,8 +5,8 @@ use tempfile::TempDir;
 use testbed::instance::Installation;
 use testbed::ports;
 
-use super::is_settled;
-use crate::peers::{FUNDED, Ours};
+use super::{is_settled, pay_each_other};
+use crate::peers::Ours;
 
 /// Payments that are under way when a server is killed.
 const PAYMENTS: usize = 20;
@@ -50,28 +50,12 @@ async fn pair() -> [Ours; 2] {
     let (of_first, of_second) = (first.node(), second.node());
     // One calls, the other is called.
     let id_only = of_first.split('@').next().unwrap();
-    let servers = [first.start(&of_second).await, second.start(id_only).await];
-    for server in &servers {
-        server.demand(&[("FULL_NAME", true)]).await;
-    }
-    servers
+    [first.start(&of_second).await, second.start(id_only).await]
 }
 
 #[tokio::test]
 async fn two_servers_pay_each_other_over_channels() {
-    let servers = pair().await;
-    let mut balances = [FUNDED; 2];
-    for (payer, payee) in [(0, 1), (1, 0)] {
-        for locked in [("SENDING", 10_000), ("RECEIVING", 2_500)] {
-            let (sent, arrived) = is_settled(&servers[payer], &servers[payee], locked).await;
-            balances[payer] -= sent;
-            balances[payee] += arrived;
-        }
-    }
-    for (server, balance) in servers.into_iter().zip(balances) {
-        assert_eq!(server.balance().await, balance);
-        server.verify();
-    }
+    pay_each_other(pair().await).await;
 }
 
 #[tokio::test]
@@ -87,6 +71,9 @@ async fn payments_survive_the_death_of_their_payee() {
 /// Kills the payer (0) or the payee (1) while payments are under way. Each is made once.
 async fn killed(which: usize) {
     let mut servers = pair().await;
+    for server in &servers {
+        server.demand(&[("FULL_NAME", true)]).await;
+    }
     // The channels are open then, and payments fast.
     is_settled(&servers[0], &servers[1], ("RECEIVING", 100)).await;
     let before = [servers[0].balance().await, servers[1].balance().await];

@@ -73,8 +73,8 @@ pub struct Node {
     named: Vec<NodePeer>,
     /// The server's clock, by which invoices expire. A platform's may be ahead of it.
     clock: Arc<dyn Clock>,
-    /// Counts outcomes, to wake who waits for one.
-    decided: watch::Sender<u64>,
+    /// Wakes those who wait for an outcome.
+    decided: watch::Sender<()>,
     /// Payments that we were paid for.
     arrived: mpsc::UnboundedSender<TransactionId>,
 }

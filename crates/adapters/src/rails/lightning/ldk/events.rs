@@ -19,7 +19,7 @@ use lightning::util::wakers::Sleeper;
 use uuid::Uuid;
 
 use super::Node;
-use super::outcomes::{Failure, Outcome};
+use super::outcomes::{Failure, Outcome, Turn};
 
 /// How long the node sleeps at most when nothing happens.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -80,7 +80,7 @@ impl Node {
             }
             Event::PaymentSent { payment_hash, payment_preimage, .. } => {
                 let preimage = payment_preimage.0.to_lower_hex_string();
-                self.decide(&payment_hash.0, &Outcome::Paid(preimage))
+                self.decide(&self.outcomes.turn(), &payment_hash.0, &Outcome::Paid(preimage))
             }
             Event::PaymentFailed { payment_id, reason, .. } => self.failed(&payment_id.0, reason),
             Event::OpenChannelRequest { temporary_channel_id, counterparty_node_id, .. } => {
@@ -152,16 +152,15 @@ impl Node {
         };
         let turn = self.outcomes.turn();
         if turn.get(hash)?.is_none() && !self.is_under_way(hash) {
-            turn.keep(hash, &Outcome::Failed(failure))?;
-            drop(turn);
-            self.decided.send_modify(|count| *count = count.wrapping_add(1));
+            self.decide(&turn, hash, &Outcome::Failed(failure))?;
         }
         Ok(())
     }
 
-    fn decide(&self, hash: &[u8; 32], outcome: &Outcome) -> std::io::Result<()> {
-        self.outcomes.turn().keep(hash, outcome)?;
-        self.decided.send_modify(|count| *count = count.wrapping_add(1));
+    /// Keeps the outcome of a payment of ours, and wakes those who wait for it.
+    fn decide(&self, turn: &Turn<'_>, hash: &[u8; 32], outcome: &Outcome) -> std::io::Result<()> {
+        turn.keep(hash, outcome)?;
+        self.decided.send_replace(());
         Ok(())
     }
 

@@ -129,7 +129,7 @@ impl Node {
             invoices,
             named,
             clock,
-            decided: watch::Sender::new(0),
+            decided: watch::Sender::new(()),
             arrived,
         };
         Ok((Arc::new(node), arrivals))
