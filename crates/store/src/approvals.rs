@@ -30,12 +30,11 @@ impl Record for Approval {
         self.transaction()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let remark = self.remark();
         let fields = remark.required_fields.iter().map(|field| (*field).to_owned());
         let stored = Stored { reason: remark.reason.clone(), required_fields: fields.collect() };
         let stored = serde_json::to_vec(&stored).expect("an approval has text keys only");
-        let place = self.transaction().uuid();
         vec![
             self.transaction().into(),
             self.platform().into(),
@@ -43,7 +42,7 @@ impl Record for Approval {
             self.asked_at().into(),
             self.decide_by().into(),
             self.updated_at().into(),
-            keyring.seal(Self::TABLE, place.as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
@@ -51,7 +50,7 @@ impl Record for Approval {
         let (transaction, platform): (TransactionId, _) = (row.id()?, row.id()?);
         let status = row.named(Status::from_name)?;
         let times = [row.time()?, row.time()?, row.time()?];
-        let stored = keyring.open(Self::TABLE, transaction.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let known = |name: String| COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name);
         let required_fields: Option<Vec<_>> =

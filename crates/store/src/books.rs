@@ -77,7 +77,7 @@ impl Record for LedgerAccount {
         self.account
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let counters = self.balance.counters();
         vec![
             Value::Bytes(self.account.encode()),

@@ -35,7 +35,7 @@ impl Record for BulkImport {
         self.id()
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let (draft, progress) = (self.draft(), self.progress());
         vec![
             draft.id.into(),
@@ -148,13 +148,18 @@ impl Record for Part {
         PartKey(self.import, self.number)
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let stored = serde_json::to_vec(&StoredContent::of(&self.content))
             .expect("a part has text keys only");
         let id = self.key().bytes();
-        let sealed = keyring.seal(Self::TABLE, &id, &compress(&stored));
         let is_done = matches!(self.content, PartContent::Done(_));
-        vec![id.into(), self.import.into(), self.number.into(), is_done.into(), sealed.into()]
+        vec![
+            id.into(),
+            self.import.into(),
+            self.number.into(),
+            is_done.into(),
+            compress(&stored).into(),
+        ]
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
@@ -163,7 +168,7 @@ impl Record for Part {
             return Err(row.corrupt("not the part that its id names"));
         }
         let is_done = row.flag()?;
-        let stored = keyring.open(Self::TABLE, &id, &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let content = decompress(&stored)
             .and_then(|stored| serde_json::from_slice::<StoredContent>(&stored).ok())
             .and_then(StoredContent::into_domain)

@@ -165,7 +165,7 @@ impl Record for Customer {
         self.id
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let identity = serde_json::to_vec(&StoredIdentity::of(&self.identity))
             .expect("an identity has text keys only");
         vec![
@@ -181,7 +181,7 @@ impl Record for Customer {
             self.is_deleted.into(),
             self.created_at.into(),
             self.updated_at.into(),
-            keyring.seal(Self::TABLE, self.id.uuid().as_bytes(), &identity).into(),
+            identity.into(),
         ]
     }
 
@@ -194,8 +194,7 @@ impl Record for Customer {
         let default_uma_deposit_account = row.uuid_or_null()?.map(ExternalAccountId::from_uuid);
         let is_deleted = row.flag()?;
         let (created_at, updated_at) = (row.time()?, row.time()?);
-        let place = CustomerId::uuid(id);
-        let identity = keyring.open(Self::TABLE, place.as_bytes(), &row.bytes()?)?;
+        let identity = row.sealed(keyring)?;
         let identity = serde_json::from_slice::<StoredIdentity>(&identity)
             .ok()
             .and_then(StoredIdentity::into_domain)
@@ -239,7 +238,7 @@ impl Record for UmaClaim {
         self.address.clone()
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         vec![self.address.as_str().into(), self.customer.into()]
     }
 

@@ -107,7 +107,7 @@ impl Record for Delivery {
         self.id()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let (draft, progress) = (self.draft(), self.progress());
         let attempts: Vec<_> = progress.attempts.iter().map(Stored::of).collect();
         let stored = serde_json::to_vec(&attempts).expect("attempts have text keys only");
@@ -124,7 +124,7 @@ impl Record for Delivery {
             Value::or_null(progress.due_at),
             progress.failures.into(),
             progress.updated_at.into(),
-            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
@@ -140,7 +140,7 @@ impl Record for Delivery {
         };
         let (status, since) = (row.named(Status::from_name)?, row.time()?);
         let (due_at, failures, updated_at) = (row.time_or_null()?, row.count()?, row.time()?);
-        let stored = keyring.open(Self::TABLE, draft.id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Vec<Stored> =
             serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let attempts = stored.into_iter().map(Stored::into_domain).collect();

@@ -205,7 +205,7 @@ impl Record for Outbox {
         self.platform
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         vec![
             self.platform.into(),
             self.head.into(),

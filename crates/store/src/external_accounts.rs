@@ -164,7 +164,7 @@ impl Record for ExternalAccount {
         self.id
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let stored = serde_json::to_vec(&Stored::of(self)).expect("an account has text keys only");
         let [owner_kind, owner] = owner_values(self.owner);
         vec![
@@ -176,7 +176,7 @@ impl Record for ExternalAccount {
             Value::name(self.currency.code()),
             self.created_at.into(),
             self.updated_at.into(),
-            keyring.seal(Self::TABLE, self.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
@@ -188,7 +188,7 @@ impl Record for ExternalAccount {
         if created_at != id.created_at() {
             return Err(row.corrupt("not made when its id was drawn"));
         }
-        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let Stored { account_type, fields, rails, beneficiary, .. } = stored;
         let verification = stored.verification.map(|name| {
@@ -243,7 +243,7 @@ impl Record for Fingerprint {
         self.fingerprint
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         vec![Value::from(&self.fingerprint[..]), self.external_account.into()]
     }
 

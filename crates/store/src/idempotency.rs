@@ -64,13 +64,12 @@ impl Record for Answer {
         self.scope
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
-        let sealed = keyring.seal(Self::TABLE, &self.scope, &compress(&self.body));
+    fn values(&self) -> Vec<Value> {
         vec![
             Value::from(&self.scope[..]),
             self.at.into(),
             i64::from(self.status).into(),
-            sealed.into(),
+            compress(&self.body).into(),
         ]
     }
 
@@ -78,7 +77,7 @@ impl Record for Answer {
         let scope = read_scope(row)?;
         let (at, status) = (row.time()?, row.int()?);
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
-        let body = keyring.open(Self::TABLE, &scope, &row.bytes()?)?;
+        let body = row.sealed(keyring)?;
         let body = decompress(&body).ok_or(StoreError::Sealed { place: Self::TABLE })?;
         Ok(Self { scope, at, status, body })
     }

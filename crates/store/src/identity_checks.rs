@@ -36,7 +36,7 @@ impl Record for IdentityCheck {
         self.id()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let draft = self.draft();
         let stored = Stored {
             code: draft.code.reveal().to_owned(),
@@ -50,7 +50,7 @@ impl Record for IdentityCheck {
             Value::name(self.status().name()),
             draft.expires_at.into(),
             draft.created_at.into(),
-            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
@@ -58,7 +58,7 @@ impl Record for IdentityCheck {
         let (id, platform, customer): (IdentityCheckId, _, _) = (row.id()?, row.id()?, row.id()?);
         let status = row.named(CheckStatus::from_name)?;
         let (expires_at, created_at) = (row.time()?, row.time()?);
-        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let code = Code::parse(&stored.code)
             .filter(|code| keyring.identity_check(code) == id)

@@ -45,7 +45,7 @@ impl Record for Invitation {
         self.id()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let draft = self.draft();
         let amount = draft.amount_to_send;
         let stored = Stored {
@@ -64,7 +64,7 @@ impl Record for Invitation {
             Value::or_null(draft.expires_at),
             draft.created_at.into(),
             Value::or_null(self.end().map(|end| end.at)),
-            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
@@ -73,7 +73,7 @@ impl Record for Invitation {
         let status = row.named(Status::from_name)?;
         let expires_at = row.time_or_null()?;
         let (created_at, ended_at) = (row.time()?, row.time_or_null()?);
-        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let address = |text: String| UmaAddress::parse(&text).ok();

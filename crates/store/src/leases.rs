@@ -60,6 +60,9 @@ impl From<LeaseName> for Value {
     }
 }
 
+/// The place of the address among the columns.
+const ADDRESS: usize = 4;
+
 impl Record for Lease {
     type Key = LeaseName;
     const TABLE: &'static str = "leases";
@@ -70,16 +73,23 @@ impl Record for Lease {
         self.name
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
+        let address = self.address.as_ref().map(|address| address.as_bytes());
         vec![
             Value::name(self.name.name()),
             self.holder.into(),
             self.epoch.into(),
             self.until.into(),
-            Value::or_null(
-                self.address.as_ref().map(|address| seal(keyring, self.holder, address)),
-            ),
+            Value::or_null(address),
         ]
+    }
+
+    /// The address belongs to the holder, not to the name.
+    fn stored(&self, keyring: &Keyring) -> Vec<Value> {
+        let mut values = self.values();
+        let address = self.address.as_ref().map(|address| seal(keyring, self.holder, address));
+        values[ADDRESS] = Value::or_null(address);
+        values
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {

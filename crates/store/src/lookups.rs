@@ -118,21 +118,21 @@ impl Record for Lookup {
         self.id
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let stored = serde_json::to_vec(&Stored::of(self)).expect("a lookup has text keys only");
         vec![
             self.id.into(),
             self.platform.into(),
             self.sender.into(),
             self.expires_at.into(),
-            keyring.seal(Self::TABLE, self.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
         let (id, platform, sender): (LookupId, _, _) = (row.id()?, row.id()?, row.id()?);
         let expires_at = row.time()?;
-        let stored = keyring.open(Self::TABLE, id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let parts = || {
             let fields = stored.payer_fields.into_iter();

@@ -151,7 +151,7 @@ impl Record for Platform {
         self.id
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let settings = Settings {
             uma_domain: self.uma_domain.to_string(),
             proxy_uma_subdomain: self.proxy_uma_subdomain.clone(),

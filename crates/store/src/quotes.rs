@@ -176,7 +176,7 @@ impl Record for Quote {
         self.id()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let draft = self.draft();
         let price = &draft.price;
         let stored = Stored {
@@ -215,13 +215,13 @@ impl Record for Quote {
             Value::or_null(uma.map(|uma| Value::name(route_name(&uma.route)))),
             Value::or_null(uma.and_then(|uma| route_msat(&uma.route))),
             history_bytes(self.history().iter().map(step)).into(),
-            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
         let columns = Columns::read(row)?;
-        let stored = keyring.open(Self::TABLE, columns.id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let stored: Stored = serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let draft =
             columns.draft(stored).ok_or_else(|| row.corrupt("parts that do not fit together"))?;

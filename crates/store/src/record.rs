@@ -10,6 +10,9 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
 
+/// The name of a column that is sealed for its row.
+const SEALED: &str = "sealed";
+
 /// A row of one table, with its mapping between columns and domain values. Every table of records
 /// has a `version` column besides those named here: an update states the version that it read, and
 /// must meet it.
@@ -26,8 +29,21 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The row's key.
     fn key(&self) -> Self::Key;
 
-    /// The values of all columns.
-    fn values(&self, keyring: &Keyring) -> Vec<Value>;
+    /// The values of all columns, nothing sealed.
+    fn values(&self) -> Vec<Value>;
+
+    /// The row as its table keeps it: a last column that is named `sealed` is sealed for the row of
+    /// its key. Both are bytes.
+    fn stored(&self, keyring: &Keyring) -> Vec<Value> {
+        let mut values = self.values();
+        if Self::COLUMNS.last() == Some(&SEALED) {
+            let [Value::Bytes(key), .., Value::Bytes(last)] = &mut values[..] else {
+                panic!("{}: a sealed column and its key are bytes", Self::TABLE);
+            };
+            *last = keyring.seal(Self::TABLE, key, last);
+        }
+        values
+    }
 
     /// Reads a row and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
@@ -102,7 +118,7 @@ impl<R: Record> Slots<R> {
     ) {
         let (mut inserted, mut updated) = (Vec::new(), Vec::new());
         for (key, row) in &self.0 {
-            let mut values = row.values(keyring);
+            let mut values = row.stored(keyring);
             match version_of::<R>(cache, key) {
                 0 => inserted.push(values),
                 version => {

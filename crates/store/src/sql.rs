@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::keyring::Keyring;
 
 /// A value of one column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,12 +113,18 @@ pub struct Row {
     columns: &'static [&'static str],
     values: std::vec::IntoIter<Value>,
     next: usize,
+    /// The first value, if it is bytes: sealed columns belong to it.
+    key: Vec<u8>,
 }
 
 impl Row {
     /// A row of `table` whose values stand in the order of `columns`.
     pub fn new(table: &'static str, columns: &'static [&'static str], values: Vec<Value>) -> Self {
-        Self { table, columns, values: values.into_iter(), next: 0 }
+        let key = match values.first() {
+            Some(Value::Bytes(key)) => key.clone(),
+            Some(Value::Null | Value::Int(_) | Value::Text(_)) | None => Vec::new(),
+        };
+        Self { table, columns, values: values.into_iter(), next: 0, key }
     }
 
     /// An error about the column that was read last.
@@ -211,6 +218,12 @@ impl Row {
     /// The next column, bytes or null.
     pub fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         self.or_null(Self::bytes)
+    }
+
+    /// The next column, bytes that are sealed for the row of this key, opened.
+    pub fn sealed(&mut self, keyring: &Keyring) -> Result<Vec<u8>, StoreError> {
+        let sealed = self.bytes()?;
+        keyring.open(self.table, &self.key, &sealed)
     }
 
     /// The next column, a uuid.

@@ -33,7 +33,7 @@ impl Record for Token {
         self.id
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         vec![
             self.id.into(),
             self.platform.into(),

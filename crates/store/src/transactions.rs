@@ -63,7 +63,7 @@ impl Record for Transaction {
         self.id()
     }
 
-    fn values(&self, keyring: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let draft = self.draft();
         let stored = Stored::of(self);
         let stored = serde_json::to_vec(&stored).expect("a transaction has text keys only");
@@ -104,13 +104,13 @@ impl Record for Transaction {
             self.created_at().into(),
             self.updated_at().into(),
             history_bytes(self.history().iter().map(step)).into(),
-            keyring.seal(Self::TABLE, draft.id.uuid().as_bytes(), &stored).into(),
+            stored.into(),
         ]
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
         let columns = Columns::read(row)?;
-        let stored = keyring.open(Self::TABLE, columns.id.uuid().as_bytes(), &row.bytes()?)?;
+        let stored = row.sealed(keyring)?;
         let mut stored: Stored =
             serde_json::from_slice(&stored).map_err(|error| row.corrupt(error))?;
         let reason = stored.reason.take().map(|(code, message)| StatusReason::given(code, message));

@@ -97,7 +97,7 @@ impl Record for UmaPeer {
         peer_key(self.platform, &self.domain)
     }
 
-    fn values(&self, _: &Keyring) -> Vec<Value> {
+    fn values(&self) -> Vec<Value> {
         let stored = serde_json::to_string(&Stored::of(self)).expect("it has text keys only");
         vec![
             self.key().into(),

@@ -1351,7 +1351,7 @@ fn a_quote_whose_rate_does_not_follow_from_its_basis_is_named(kind: Kind) {
     let mut draft = quote.draft().clone();
     draft.basis.mid += draft.basis.mid;
     let quote = Quote::restore(draft, quote.history().to_vec()).unwrap();
-    let values = quote.values(&keyring());
+    let values = quote.stored(&keyring());
     let (Value::Bytes(id), Value::Bytes(sealed)) = (&values[0], &values[values.len() - 1]) else {
         panic!("a quote begins with its id and ends with what is sealed");
     };
