@@ -8,6 +8,7 @@
 //! [`Journal`] is the one way to append. It is fenced: rows of a leader that was succeeded, or that
 //! does not know the last row, are refused.
 
+mod change_set;
 mod commit;
 mod contract;
 mod frames;
