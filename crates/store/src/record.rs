@@ -8,10 +8,7 @@ use crate::books::{POSTINGS, Postings};
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
-
-/// The name of a column that is sealed for its row.
-const SEALED: &str = "sealed";
+use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write, is_sealed};
 
 /// A row of one table, with its mapping between columns and domain values. Every table of records
 /// has a `version` column besides those named here: an update states the version that it read, and
@@ -36,7 +33,7 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// its key. Both are bytes.
     fn stored(&self, keyring: &Keyring) -> Vec<Value> {
         let mut values = self.values();
-        if Self::COLUMNS.last() == Some(&SEALED) {
+        if is_sealed(Self::COLUMNS) {
             let [Value::Bytes(key), .., Value::Bytes(last)] = &mut values[..] else {
                 panic!("{}: a sealed column and its key are bytes", Self::TABLE);
             };

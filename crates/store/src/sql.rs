@@ -113,16 +113,21 @@ pub struct Row {
     columns: &'static [&'static str],
     values: std::vec::IntoIter<Value>,
     next: usize,
-    /// The first value, if it is bytes: sealed columns belong to it.
+    /// The first value of a row with a sealed column, which belongs to it.
     key: Vec<u8>,
+}
+
+/// Whether the last of a table's columns is sealed for the row of its first.
+pub(crate) fn is_sealed(columns: &[&str]) -> bool {
+    columns.last() == Some(&"sealed")
 }
 
 impl Row {
     /// A row of `table` whose values stand in the order of `columns`.
     pub fn new(table: &'static str, columns: &'static [&'static str], values: Vec<Value>) -> Self {
         let key = match values.first() {
-            Some(Value::Bytes(key)) => key.clone(),
-            Some(Value::Null | Value::Int(_) | Value::Text(_)) | None => Vec::new(),
+            Some(Value::Bytes(key)) if is_sealed(columns) => key.clone(),
+            Some(_) | None => Vec::new(),
         };
         Self { table, columns, values: values.into_iter(), next: 0, key }
     }

@@ -94,24 +94,24 @@ pub enum Kind {
 /// A change set in the first frame.
 #[derive(Encode, Decode)]
 #[cbor(map)]
-struct Common {
+struct Common<T> {
     #[n(0)]
     actor: Actor,
     #[n(1)]
     request: Option<String>,
     #[n(2)]
-    rows: Vec<TableChange>,
+    rows: Vec<T>,
 }
 
 /// The rows of an owner in a change set.
 #[derive(Encode, Decode)]
 #[cbor(map)]
-struct Owned {
+struct Owned<T> {
     /// The place of the change set in the first frame.
     #[n(0)]
     set: u32,
     #[n(1)]
-    rows: Vec<TableChange>,
+    rows: Vec<T>,
 }
 
 impl<C> Encode<C> for Value {
@@ -143,11 +143,11 @@ impl<'b, C> Decode<'b, C> for Value {
 /// The frames of change sets.
 pub fn to_frames(sets: &[ChangeSet]) -> Vec<Frame> {
     let mut common = Vec::with_capacity(sets.len());
-    let mut owners: BTreeMap<Uuid, Vec<Owned>> = BTreeMap::new();
+    let mut owners: BTreeMap<Uuid, Vec<Owned<&TableChange>>> = BTreeMap::new();
     for (number, set) in (0..).zip(sets) {
         let mut rows = Vec::new();
         for row in &set.rows {
-            let change = row.change.clone();
+            let change = &row.change;
             let Some(owner) = row.owner else {
                 rows.push(change);
                 continue;
@@ -170,8 +170,8 @@ pub fn to_frames(sets: &[ChangeSet]) -> Vec<Frame> {
 pub fn from_frames(frames: Vec<Opened>) -> Option<Vec<ChangeSet>> {
     let mut frames = frames.into_iter();
     let Some(Opened::Frame(Frame { owner: None, plain })) = frames.next() else { return None };
-    let common: Vec<Common> = whole(&plain)?;
-    let set = |common: Common| ChangeSet {
+    let common: Vec<Common<TableChange>> = whole(&plain)?;
+    let set = |common: Common<TableChange>| ChangeSet {
         actor: common.actor,
         request: common.request,
         rows: common.rows.into_iter().map(|change| RowChange { owner: None, change }).collect(),
@@ -180,7 +180,7 @@ pub fn from_frames(frames: Vec<Opened>) -> Option<Vec<ChangeSet>> {
     for frame in frames {
         let Opened::Frame(Frame { owner, plain }) = frame else { continue };
         owner?;
-        for Owned { set, rows } in whole::<Vec<Owned>>(&plain)? {
+        for Owned { set, rows } in whole::<Vec<Owned<TableChange>>>(&plain)? {
             let set = sets.get_mut(usize::try_from(set).ok()?)?;
             set.rows.extend(rows.into_iter().map(|change| RowChange { owner, change }));
         }

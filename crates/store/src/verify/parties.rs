@@ -13,7 +13,7 @@ use super::{Findings, Predicate, Run, shown};
 use crate::error::StoreError;
 use crate::external_accounts::read_owner;
 use crate::record::Record;
-use crate::sql::{Row, Value};
+use crate::sql::{Row, Value, is_sealed};
 
 const PLATFORMS: &str = "select id, mode from platforms";
 const CUSTOMERS: &str = "select id, platform from customers";
@@ -123,7 +123,7 @@ pub(super) fn read_all<R: Record>(
     let Run { connection, keyring: Some(keyring), findings, parties, .. } = run else {
         return Ok(());
     };
-    let is_sealed = R::COLUMNS.contains(&"sealed");
+    let is_sealed = is_sealed(R::COLUMNS);
     connection.query(&whole::<R>(), &[], R::COLUMNS.len(), &mut |values: Vec<Value>| {
         let name = format!("{} {}", R::TABLE, shown(values.first()));
         findings.saw(unreadable, 1);
