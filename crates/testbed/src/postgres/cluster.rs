@@ -232,6 +232,23 @@ impl Cluster {
         processes::freeze(self.process_id()?)
     }
 
+    /// Stops the process that writes the log behind the commits that do not wait for it: those are
+    /// flushed by a checkpoint only, or by another commit that waits.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not run.
+    pub fn freeze_wal_writer(&self) -> Result<()> {
+        // While it sleeps it holds no lock that others wait for.
+        const WAL_WRITER: &str = "select pid from pg_stat_activity \
+            where backend_type = 'walwriter' and wait_event = 'WalWriterMain'";
+        // It starts when the server takes connections already.
+        let id = wait::until("the WAL writer has started", READY_WITHIN, || {
+            Ok(Some(self.server.query(WAL_WRITER)?).filter(|id| !id.is_empty()))
+        })?;
+        processes::freeze_one(id.parse().with_context(|| format!("{id} is no process id"))?)
+    }
+
     /// Lets a [frozen](Self::freeze) server go on where it was.
     ///
     /// # Errors

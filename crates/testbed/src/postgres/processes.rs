@@ -21,6 +21,14 @@ pub fn freeze(postmaster: u32) -> Result<()> {
     signal_backends(postmaster, Signal::SIGSTOP, ProcessStatus::Stop)
 }
 
+/// Stops one process and waits until it has stopped.
+pub fn freeze_one(process: u32) -> Result<()> {
+    send(process, Signal::SIGSTOP)?;
+    wait::until(&format!("process {process} stops"), OBEYED_WITHIN, || {
+        Ok((status(process)? == Some(ProcessStatus::Stop)).then_some(()))
+    })
+}
+
 /// Lets backends and postmaster go on.
 pub fn thaw(postmaster: u32) -> Result<()> {
     for (backend, _) in children(postmaster)? {
@@ -38,10 +46,7 @@ pub fn kill_all(postmaster: u32) -> Result<()> {
 /// Stops the postmaster, sends `signal` to each backend and waits until it took effect. The stopped
 /// postmaster cannot reap them, so their ids stay theirs.
 fn signal_backends(postmaster: u32, signal: Signal, effect: ProcessStatus) -> Result<()> {
-    send(postmaster, Signal::SIGSTOP)?;
-    wait::until("the postmaster stops", OBEYED_WITHIN, || {
-        Ok((status(postmaster)? == Some(ProcessStatus::Stop)).then_some(()))
-    })?;
+    freeze_one(postmaster)?;
     for (backend, status) in children(postmaster)? {
         if status != ProcessStatus::Zombie {
             send(backend, signal)?;

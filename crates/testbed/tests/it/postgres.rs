@@ -70,11 +70,11 @@ fn a_cluster_keeps_what_it_acknowledged_through_every_end() {
 /// How many of 500 commits are gone after their cluster was killed at once, all of them
 /// acknowledged.
 fn gone_after_a_kill(synchronous_commit: &str) -> usize {
-    // However slow this machine is, nothing flushes them before the kill but what must.
-    let late = [("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB")];
-    let mut cluster = Cluster::start_with(&late).expect("a cluster");
+    let mut cluster = Cluster::start().expect("a cluster");
     let server = cluster.server().clone();
     server.query("create table kept (id int)").expect("a table");
+    // Nothing flushes them before the kill but what must, however slow this machine is.
+    cluster.freeze_wal_writer().expect("it stands still");
     let setting = format!("set synchronous_commit = {synchronous_commit};");
     let commits = (0..500).map(|id| format!("begin; insert into kept values ({id}); commit;"));
     let sql: String = std::iter::once(setting).chain(commits).collect();
