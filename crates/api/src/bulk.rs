@@ -3,7 +3,7 @@
 mod table;
 
 use axum::extract::multipart::MultipartRejection;
-use axum::extract::{Multipart, Path, State};
+use axum::extract::{Multipart, Path};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use domain::bulk_import::{BulkImport, NewRow, Part, Refusal, Row};
@@ -12,7 +12,6 @@ use domain::id::JobId;
 use domain::postcode::has_postal_codes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use service::App;
 use service::bulk::{self, File, REFUSALS_SHOWN_MAX, refusals};
 use service::customers::NewCustomer;
 use service::once::Keyed;
@@ -23,7 +22,7 @@ use self::table::{Record, Refused, Table};
 use crate::auth::Caller;
 use crate::customers::CreateCustomer;
 use crate::error::{ApiError, Code, Problem};
-use crate::extract::{Once, not_received, ok};
+use crate::extract::{Acting, Once, not_received, ok};
 use crate::validate::Schema as _;
 
 /// Bytes of a file. A file is sealed and committed at once; larger files are split.
@@ -384,7 +383,7 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
     request_body(content = BulkFile, content_type = "multipart/form-data"),
     responses((status = 202, description = "The import.", body = BulkUploadBody)))]
 pub async fn create(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     form: Result<Multipart, MultipartRejection>,
 ) -> Response {
@@ -419,7 +418,7 @@ pub async fn create(
     params(("jobId" = String, Path, description = "System id of the import.")),
     responses((status = 200, description = "The import.", body = BulkImportBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(job): Path<String>,
 ) -> Result<Response, ApiError> {

@@ -1,6 +1,5 @@
 //! The platform's configuration (specification 2.11, 4.2; contract 6.1).
 
-use axum::extract::State;
 use axum::response::Response;
 use domain::currency::Currency;
 use domain::money::AMOUNT_MAX;
@@ -9,13 +8,12 @@ use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField, Platform, Support
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::platforms::{self, ConfigChange};
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::patch;
 use crate::validate::{Checks, patch_of};
 use crate::wire::currency;
@@ -280,7 +278,7 @@ pub async fn get(caller: Caller) -> Result<Response, ApiError> {
     operation_id = "updatePlatformConfig", tag = "Platform", request_body = UpdateConfig,
     responses((status = 200, description = "The whole configuration.", body = ConfigBody)))]
 pub async fn update(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(body): Json<UpdateConfig>,
 ) -> Response {

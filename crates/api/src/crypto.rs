@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use axum::response::Response;
 use domain::account_info::{AccountInfo, AccountType, FieldValue, types};
 use domain::currency::Currency;
@@ -12,12 +11,12 @@ use ports::rail::NetworkFee;
 use ports::rails::Leg;
 use serde::{Deserialize, Serialize};
 use service::error::{Missing, MoneyError};
-use service::{App, Error, owners};
+use service::{Error, owners};
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once};
+use crate::extract::{Acting, Json, Once};
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
 
@@ -125,7 +124,7 @@ impl Withdrawal {
         (status = 404, description = "There is no such account.", body = ErrorBody),
     ))]
 pub async fn estimate_withdrawal_fee(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<EstimateWithdrawalFee>,

@@ -2,14 +2,13 @@
 
 mod requests;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::country::Country;
 use domain::customer::{BeneficialOwner, Customer, Identity};
 use domain::id::CustomerId;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::customers::{self, CustomerChange, NewCustomer};
 use service::error::CustomerError;
 use service::expiry;
@@ -19,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::query;
 use crate::validate::Checks;
@@ -223,7 +222,7 @@ fn id(text: &str) -> Result<CustomerId, ApiError> {
         (status = 409, description = "The UMA address is taken.", body = ErrorBody),
     ))]
 pub async fn create(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(new): Json<CreateCustomer>,
 ) -> Response {
@@ -274,7 +273,7 @@ pub struct ListCustomers {
     operation_id = "listCustomers", tag = "Customers", params(ListCustomers),
     responses((status = 200, description = "A page of customers.", body = List<CustomerBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListCustomers>,
 ) -> Result<Response, ApiError> {
@@ -325,7 +324,7 @@ pub async fn list(
     params(("customerId" = String, Path, description = "System id of the customer.")),
     responses((status = 200, description = "The customer.", body = CustomerBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(customer): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -344,7 +343,7 @@ pub async fn get(
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn update(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(customer): Path<String>,
     Json(change): Json<UpdateCustomer>,
@@ -374,11 +373,7 @@ pub async fn update(
         (status = 409, description = "It has money or a payment under way.", body = ErrorBody),
         (status = 410, description = "It was deleted before.", body = ErrorBody),
     ))]
-pub async fn delete(
-    State(app): State<App>,
-    request: Once,
-    Path(customer): Path<String>,
-) -> Response {
+pub async fn delete(Acting(app): Acting, request: Once, Path(customer): Path<String>) -> Response {
     let id = match id(&customer) {
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,

@@ -3,13 +3,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::delivery::{Attempt, Delivery, Outcome, Plan, Status};
 use domain::event::{EventKind, event_id};
 use domain::id::{DeliveryId, kind};
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::webhooks::again::{self, Replay, Retried};
 use store::deliveries::DeliveryFilter;
 use store::error::StoreError;
@@ -20,7 +19,7 @@ use uuid::Uuid;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 
@@ -190,7 +189,7 @@ fn resource(checks: &mut Checks, text: Option<&str>) -> Option<Uuid> {
     responses((status = 200, description = "A page of deliveries.",
         body = List<DeliveryBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListDeliveries>,
 ) -> Result<Response, ApiError> {
@@ -233,7 +232,7 @@ pub async fn list(
         (status = 200, description = "The delivery, which is attempted now.", body = DeliveryBody),
         (status = 400, description = "There is no endpoint.", body = ErrorBody),
     ))]
-pub async fn retry(State(app): State<App>, Path(text): Path<String>, request: Once) -> Response {
+pub async fn retry(Acting(app): Acting, Path(text): Path<String>, request: Once) -> Response {
     let Ok(id) = DeliveryId::parse(&text) else {
         let shown: String = text.chars().take(80).collect();
         let refusal =
@@ -282,7 +281,7 @@ pub struct ReplayBody {
             body = ErrorBody),
     ))]
 pub async fn replay(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(body): Json<ReplayRequest>,
 ) -> Response {

@@ -2,7 +2,7 @@
 //! events for those who would rather pull. The bytes are made once, with the change that they tell
 //! of, and are the same wherever they appear.
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use domain::customer::{Identity, KycStatus};
 use domain::event::{Event, EventKind, dotted_identity, dotted_import, dotted_payment};
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use service::expiry;
 use service::presenter::Subject;
-use service::{App, Error};
+use service::Error;
 use store::error::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code};
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::page::Cursors;
 use crate::validate::Checks;
 use crate::wire::{Text, json};
@@ -133,7 +133,7 @@ pub struct ListEvents {
     operation_id = "listEvents", tag = "Webhooks", params(ListEvents),
     responses((status = 200, description = "Events, oldest first.", body = FeedBody)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListEvents>,
 ) -> Result<Response, ApiError> {

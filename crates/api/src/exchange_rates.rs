@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::Response;
 use domain::account_info::types;
 use domain::currency::Currency;
@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::page::All;
 use crate::query;
 use crate::validate::Checks;
@@ -134,7 +134,7 @@ fn rails(currency: Currency) -> Vec<Option<Rail>> {
     ),
     responses((status = 200, description = "The rates.", body = All<ExchangeRateBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {

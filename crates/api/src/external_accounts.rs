@@ -5,7 +5,7 @@ pub mod one;
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use domain::account_info::{
     AccountInfo, AccountType, BeneficiaryDraft, FieldError, FieldValue, Rule, types,
@@ -26,7 +26,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::page::{All, Cursors, List};
 use crate::strict;
 use crate::validate::{Checks, schema_of};
@@ -440,7 +440,7 @@ fn info_body(info: &AccountInfo) -> Map<String, Value> {
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn create_of_customer(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(body): Json<CreateExternalAccount>,
 ) -> Response {
@@ -456,7 +456,7 @@ pub async fn create_of_customer(
         (status = 409, description = "The platform has this account already.", body = ErrorBody),
     ))]
 pub async fn create_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(body): Json<CreatePlatformExternalAccount>,
 ) -> Response {
@@ -519,7 +519,7 @@ fn with_default(
     responses((status = 200, description = "A page of accounts.",
         body = List<ExternalAccountBody>)))]
 pub async fn list_of_customers(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListCustomerExternalAccounts>,
 ) -> Result<Response, ApiError> {
@@ -564,7 +564,7 @@ pub struct ListPlatformExternalAccounts {
     params(ListPlatformExternalAccounts),
     responses((status = 200, description = "The accounts.", body = All<ExternalAccountBody>)))]
 pub async fn list_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListPlatformExternalAccounts>,
 ) -> Result<Response, ApiError> {

@@ -1,7 +1,9 @@
 //! How requests are read: strictly, and with every mistake named at once.
 
+use std::convert::Infallible;
+
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +13,9 @@ use service::App;
 use service::Error;
 use service::once::{Keyed, Reply, once};
 use store::idempotency::scope;
+use store::origin::Actor;
 
+use crate::RequestId;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, Names, Problem, json_response};
 use crate::strict::{self, BODY, Read};
@@ -135,6 +139,24 @@ pub fn not_received(error: &(dyn std::error::Error + 'static)) -> ApiError {
     ApiError::new(Code::RequestTimeout, "the body did not arrive in time")
 }
 
+/// The application, acting for the client of the request.
+pub struct Acting(pub App);
+
+impl FromRequestParts<App> for Acting {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        let extensions = &parts.extensions;
+        let request = extensions.get::<RequestId>().map(|id| id.as_str().to_owned());
+        let actor = match (extensions.get::<Caller>(), extensions.get::<MatchedPath>()) {
+            (Some(caller), _) => Actor::token(caller.token.id),
+            (None, Some(route)) => Actor::Route(route.as_str().to_owned()),
+            (None, None) => Actor::Route("unknown".to_owned()),
+        };
+        Ok(Self(app.acting_for(actor, request)))
+    }
+}
+
 /// A request that may be repeated: the idempotency key with the request that it belongs to.
 pub struct Once {
     app: App,
@@ -155,7 +177,8 @@ impl FromRequestParts<App> for Once {
         let scope = idempotency_key(&parts.headers)?
             .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
         let ahead = caller.platform.ahead;
-        Ok(Self { app: app.clone(), keyed: Keyed { scope, platform, ahead }, names: &[] })
+        let Ok(Acting(app)) = Acting::from_request_parts(parts, app).await;
+        Ok(Self { app, keyed: Keyed { scope, platform, ahead }, names: &[] })
     }
 }
 

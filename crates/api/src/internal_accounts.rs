@@ -1,6 +1,6 @@
 //! Internal accounts: balances held here (specification 2.10, 4.10; contract 6.6).
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use domain::currency::Currency;
 use domain::customer::Customer;
@@ -11,7 +11,6 @@ use ledger::account::{AccountKey, Side};
 use ports::rail::Deposit;
 use ports::rails::Rails;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::presenter::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
@@ -22,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::instructions::{InstructionsBody, of_rails};
 use crate::page::{All, Cursors, List};
 use crate::validate::Checks;
@@ -185,7 +184,7 @@ pub struct ListPlatformAccounts {
     params(ListPlatformAccounts),
     responses((status = 200, description = "The accounts.", body = All<InternalAccountBody>)))]
 pub async fn list_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListPlatformAccounts>,
 ) -> Result<Response, ApiError> {
@@ -233,7 +232,7 @@ pub struct ListCustomerAccounts {
     responses((status = 200, description = "A page of accounts.",
         body = List<InternalAccountBody>)))]
 pub async fn list_of_customers(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListCustomerAccounts>,
 ) -> Result<Response, ApiError> {

@@ -1,6 +1,6 @@
 //! Invitations (specification 2.13, 3.4, 4.15; contract 6.13).
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use domain::code::Code as SecretCode;
 use domain::id::InvitationId;
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok};
+use crate::extract::{Acting, Json, Once, ok};
 use crate::validate::{Checks, schema_of};
 use crate::wire::AmountBody;
 
@@ -186,7 +186,7 @@ fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
         (status = 410, description = "The inviter was deleted.", body = ErrorBody),
     ))]
 pub async fn create(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Json(new): Json<CreateInvitation>,
 ) -> Response {
@@ -207,7 +207,7 @@ pub async fn create(
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
     responses((status = 200, description = "The invitation.", body = InvitationBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(code): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -230,7 +230,7 @@ pub async fn get(
         (status = 410, description = "The invited customer was deleted.", body = ErrorBody),
     ))]
 pub async fn claim(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(code): Path<String>,
     Json(claim): Json<ClaimInvitation>,
@@ -257,7 +257,7 @@ pub async fn claim(
         (status = 200, description = "The invitation, `CANCELLED`.", body = InvitationBody),
         (status = 403, description = "Another platform made it.", body = ErrorBody),
     ))]
-pub async fn cancel(State(app): State<App>, request: Once, Path(code): Path<String>) -> Response {
+pub async fn cancel(Acting(app): Acting, request: Once, Path(code): Path<String>) -> Response {
     let id = match opened(&app, &code) {
         Ok(id) => id,
         Err(refusal) => return request.refuse(refusal).await,

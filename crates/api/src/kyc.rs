@@ -1,16 +1,15 @@
 //! Links by which customers prove who they are (contract 6.4).
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use domain::kyc::IdentityCheck;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::identity::{self, LinkRequest};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::validate::{Checks, is_web_address};
 
 /// For whom a link is made.
@@ -85,7 +84,7 @@ impl TryFrom<MakeKycLink> for LinkRequest {
             body = ErrorBody),
     ))]
 pub async fn link(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<MakeKycLink>,
 ) -> Result<Response, ApiError> {

@@ -283,17 +283,29 @@ async fn only_documented(
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The id of a request. An extension of it.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// Printable ASCII, as in the log.
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+}
+
 /// Characters of a request id that a client may choose.
 const REQUEST_ID_MAX: usize = 128;
 
 /// Added to every answer: the request's id, and a body in our shape where a library refused. Also
 /// the one line of the log per request, which never holds a body, a query or a credential.
-pub async fn finish(request: Request, next: Next) -> Response {
+pub async fn finish(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(REQUEST_ID).filter(|id| {
         let printable = id.as_bytes().iter().all(u8::is_ascii_graphic);
         printable && (1..=REQUEST_ID_MAX).contains(&id.len())
     });
     let id = given.cloned().unwrap_or_else(next_request_id);
+    request.extensions_mut().insert(RequestId(id.clone()));
     let asked = request.extensions().get().map(|Asked(method)| method);
     let method = asked.unwrap_or(request.method()).clone();
     let route = request

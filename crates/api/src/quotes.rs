@@ -2,7 +2,7 @@
 
 mod request;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::id::QuoteId;
 use domain::platform::Platform;
@@ -20,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::instructions::{InstructionsBody, of_rails};
 use crate::page::{Cursors, List};
 use crate::strict::BODY;
@@ -232,11 +232,7 @@ fn body(app: &App) -> impl Fn(&Quoted) -> QuoteBody + Send + use<> {
         (status = 424, description = "The receiver's institution gave no invoice that can be used.",
             body = ErrorBody),
     ))]
-pub async fn create(
-    State(app): State<App>,
-    request: Once,
-    Json(new): Json<CreateQuote>,
-) -> Response {
+pub async fn create(Acting(app): Acting, request: Once, Json(new): Json<CreateQuote>) -> Response {
     let request = request.naming(&NAMES_OF_CREATE);
     let new = match new.and_then(NewQuote::try_from) {
         Ok(new) => new,
@@ -331,7 +327,7 @@ pub struct ListQuotes {
     operation_id = "listQuotes", tag = "Quotes", params(ListQuotes),
     responses((status = 200, description = "A page of quotes.", body = List<QuoteBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListQuotes>,
 ) -> Result<Response, ApiError> {
@@ -367,7 +363,7 @@ pub async fn list(
     params(("quoteId" = String, Path, description = "System id of the quote.")),
     responses((status = 200, description = "The quote.", body = QuoteBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(quote): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -389,7 +385,7 @@ pub async fn get(
             body = ErrorBody),
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
-pub async fn execute(State(app): State<App>, request: Once, Path(quote): Path<String>) -> Response {
+pub async fn execute(Acting(app): Acting, request: Once, Path(quote): Path<String>) -> Response {
     let request = request.naming(&NAMES_OF_EXECUTE);
     let id = match id(&quote) {
         Ok(id) => id,

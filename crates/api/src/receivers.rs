@@ -1,6 +1,6 @@
 //! Receiver lookups (specification 2.14, 4.11, 4.12; contract 6.8).
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::id::ExternalAccountId;
 use domain::lookup::{Offer, Receiver};
@@ -8,7 +8,6 @@ use domain::rate::Rate;
 use domain::uma_address::UmaAddress;
 use ports::uma::PeerFailure;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::error::{PeerStage, UmaError};
 use service::lookups::{self, Asked, Looked, Wanted};
 use utoipa::{IntoParams, ToSchema};
@@ -16,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::auth::Caller;
 use crate::config::CounterpartyFieldBody;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::query;
 use crate::validate::Checks;
 use crate::wire::{CurrencyBody, Number};
@@ -193,7 +192,7 @@ impl Sender {
             body = ErrorBody),
     ))]
 pub async fn look_up_address(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(receiver): Path<String>,
     Query(sender): Query<Sender>,
@@ -216,7 +215,7 @@ pub async fn look_up_address(
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn look_up_account(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(account): Path<String>,
     Query(sender): Query<Sender>,

@@ -2,14 +2,13 @@
 //! (docs/decisions/0013). Each of these routes makes an input, and the same code that takes real
 //! ones does the rest.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use domain::clock::{Advance, Ahead};
 use domain::id::{InternalAccountId, QuoteId};
 use domain::platform::{Mode, Platform};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
-use service::App;
 use service::clock;
 use service::funding::{self, QuoteDeposit};
 use service::uma::tester::{self, TesterOrder};
@@ -17,7 +16,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok};
+use crate::extract::{Acting, Json, Once, ok};
 use crate::internal_accounts::{AccountView, InternalAccountBody};
 use crate::receivers::address;
 use crate::strict::BODY;
@@ -149,7 +148,7 @@ fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn fund(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Path(account): Path<String>,
@@ -191,7 +190,7 @@ pub async fn fund(
         (status = 409, description = "The quote has its deposit already.", body = ErrorBody),
     ))]
 pub async fn send(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<SendForQuote>,
@@ -232,7 +231,7 @@ pub async fn send(
 #[utoipa::path(get, path = "/sandbox/clock",
     operation_id = "getSandboxClock", tag = "Sandbox",
     responses((status = 200, description = "The clock.", body = ClockBody)))]
-pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+pub async fn clock(Acting(app): Acting, caller: Caller) -> Result<Response, ApiError> {
     only_sandbox(&caller.platform)?;
     Ok(ok(&ClockBody::new(&caller.platform, app.server_now())))
 }
@@ -244,7 +243,7 @@ pub async fn clock(State(app): State<App>, caller: Caller) -> Result<Response, A
     operation_id = "advanceSandboxClock", tag = "Sandbox", request_body = AdvanceClock,
     responses((status = 200, description = "The clock.", body = ClockBody)))]
 pub async fn advance_clock(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<AdvanceClock>,
@@ -282,7 +281,7 @@ pub async fn advance_clock(
             body = ErrorBody),
     ))]
 pub async fn receive(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<ReceiveUmaPayment>,
@@ -333,7 +332,7 @@ pub async fn receive(
             body = ErrorBody),
     ))]
 pub async fn test_webhook(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
 ) -> Result<Response, ApiError> {

@@ -1,6 +1,6 @@
 //! API tokens (specification 2.12, 4.3, 4.4).
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use domain::id::TokenId;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use service::error::TokenError;
 use service::once::{Reply, once};
 use service::tokens::{self, NewToken};
-use service::{App, Error};
+use service::Error;
 use store::list::Order;
 use store::tokens::TokenFilter;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once, ok, respond};
+use crate::extract::{Acting, Json, Once, ok, respond};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 use crate::wire::json;
@@ -138,7 +138,7 @@ pub struct ListTokens {
     operation_id = "listTokens", tag = "Tokens", params(ListTokens),
     responses((status = 200, description = "A page of tokens.", body = List<TokenBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListTokens>,
 ) -> Result<Response, ApiError> {
@@ -178,7 +178,7 @@ fn with_secret(reply: Reply, new: &NewToken) -> Reply {
     operation_id = "createToken", tag = "Tokens", request_body = CreateToken,
     responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
 pub async fn create(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<CreateToken>,
@@ -227,7 +227,7 @@ fn id(text: &str) -> Result<TokenId, ApiError> {
     params(("tokenId" = String, Path, description = "System id of the token.")),
     responses((status = 200, description = "The token.", body = TokenBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(token): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -248,7 +248,7 @@ pub async fn get(
         (status = 400, description = "It is the last token that can manage.", body = ErrorBody),
     ))]
 pub async fn delete(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(token): Path<String>,
 ) -> Result<Response, ApiError> {

@@ -4,14 +4,13 @@ mod body;
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::approval::Event;
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Kind, Owner, PlatformId};
 use domain::id::{TransactionId, kind};
 use domain::transaction::{self, Direction, Status};
 use serde::Deserialize;
-use service::App;
 use service::error::TransactionError;
 use service::expiry;
 use service::incoming;
@@ -22,7 +21,7 @@ use uuid::Uuid;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{JsonIf, Once, ok};
+use crate::extract::{Acting, JsonIf, Once, ok};
 use crate::page::{Cursors, List};
 use crate::validate::{Checks, schema_of};
 
@@ -90,7 +89,7 @@ pub(crate) fn account_if(checks: &mut Checks, field: &str, text: Option<&str>) -
     responses((status = 200, description = "A page of transactions.",
         body = List<TransactionBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListTransactions>,
 ) -> Result<Response, ApiError> {
@@ -142,7 +141,7 @@ pub async fn list(
     params(("transactionId" = String, Path, description = "System id of the transaction.")),
     responses((status = 200, description = "The transaction.", body = TransactionBody)))]
 pub async fn get(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(text): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -209,7 +208,7 @@ schema_of!(ApproveTransaction, RejectTransaction);
             body = ErrorBody),
     ))]
 pub async fn approve(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Path(text): Path<String>,
@@ -245,7 +244,7 @@ pub async fn approve(
             body = ErrorBody),
     ))]
 pub async fn reject(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Path(text): Path<String>,

@@ -1,6 +1,5 @@
 //! Transfers in one currency (specification 4.1; contract 6.11).
 
-use axum::extract::State;
 use axum::response::Response;
 use domain::id::{ExternalAccountId, InternalAccountId};
 use domain::transaction::Direction;
@@ -11,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody};
-use crate::extract::{Json, Once};
+use crate::extract::{Acting, Json, Once};
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
@@ -143,7 +142,7 @@ impl TryFrom<Parts> for Transfer {
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn transfer_out(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<TransferOut>,
@@ -169,7 +168,7 @@ pub async fn transfer_out(
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn transfer_in(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
     Json(body): Json<TransferIn>,

@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -56,7 +56,7 @@ fn failed(error: &Error) -> Response {
 }
 
 /// The keys of the domain, for institutions that check its signatures.
-async fn key_document(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response {
+async fn key_document(Acting(app): Acting, uri: Uri, headers: HeaderMap) -> Response {
     let host = host(&headers, &uri);
     match receive::platform_at(&app, &host).await {
         Ok(Some(platform)) => match keys::document(&app, &platform) {
@@ -80,7 +80,7 @@ async fn configuration_document() -> Response {
 }
 
 /// The way to pay an address.
-async fn look_up(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response {
+async fn look_up(Acting(app): Acting, uri: Uri, headers: HeaderMap) -> Response {
     let (host, query) = (host(&headers, &uri), uri.query().unwrap_or_default());
     match receive::look_up(&app, &host, uri.path(), query).await {
         Ok(answer) => json(answer),
@@ -89,7 +89,7 @@ async fn look_up(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Respon
 }
 
 /// An invoice, once the payee's platform has agreed.
-async fn pay(State(app): State<App>, Path(token): Path<String>, body: Bytes) -> Response {
+async fn pay(Acting(app): Acting, Path(token): Path<String>, body: Bytes) -> Response {
     match receive::pay(&app, &token, &body).await {
         Ok(answer) => json(answer),
         Err(refusal) => refused(&refusal),
@@ -97,11 +97,7 @@ async fn pay(State(app): State<App>, Path(token): Path<String>, body: Bytes) -> 
 }
 
 /// How a payment went on the other side.
-async fn post_transaction(
-    State(app): State<App>,
-    Path(token): Path<String>,
-    body: Bytes,
-) -> Response {
+async fn post_transaction(Acting(app): Acting, Path(token): Path<String>, body: Bytes) -> Response {
     match callback::take(&app, &token, &body).await {
         Ok(()) => json("{}".to_owned()),
         Err(refusal) => refused(&refusal),
@@ -121,7 +117,7 @@ struct Receipt {
 }
 
 /// The preimage of an invoice of ours, once its payment is booked.
-async fn settle(State(app): State<App>, body: Bytes) -> Response {
+async fn settle(Acting(app): Acting, body: Bytes) -> Response {
     let Ok(Shown { pr }) = serde_json::from_slice(&body) else {
         let reason = "the body is not JSON with the invoice in pr";
         return refused(&Refusal::new(ErrorCode::InvalidRequestFormat, reason));
@@ -134,3 +130,4 @@ async fn settle(State(app): State<App>, body: Bytes) -> Response {
         Err(refusal) => refused(&refusal),
     }
 }
+use crate::extract::Acting;

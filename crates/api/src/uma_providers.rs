@@ -1,18 +1,17 @@
 //! The institutions whose addresses can be paid (contract 6.15).
 
-use axum::extract::{Query, State};
+use axum::extract::Query;
 use axum::response::Response;
 use domain::country::Country;
 use ports::uma::Provider;
 use serde::{Deserialize, Serialize};
-use service::App;
 use store::list::{Order, Page};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::auth::Caller;
 use crate::error::ApiError;
-use crate::extract::ok;
+use crate::extract::{Acting, ok};
 use crate::page::{Cursors, List};
 use crate::validate::Checks;
 use crate::wire::{CurrencyBody, currency};
@@ -85,7 +84,7 @@ pub struct ListProviders {
     responses((status = 200, description = "A page of institutions.",
         body = List<ProviderBody>)))]
 pub async fn list(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListProviders>,
 ) -> Result<Response, ApiError> {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::response::Response;
 use domain::platform::Platform;
 use serde::Serialize;
@@ -14,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::{Once, ok, respond};
+use crate::extract::{Acting, Once, ok, respond};
 
 /// Data for a receiver to check that a delivery is from here and unchanged.
 #[derive(Debug, Serialize, ToSchema)]
@@ -86,7 +85,7 @@ impl From<Tested> for TestBody {
 #[utoipa::path(get, path = "/webhooks/keys",
     operation_id = "getWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The keys.", body = KeysBody)))]
-pub async fn keys(State(app): State<App>, caller: Caller) -> Response {
+pub async fn keys(Acting(app): Acting, caller: Caller) -> Response {
     ok(&KeysBody::new(&app, &caller.platform))
 }
 
@@ -94,7 +93,7 @@ pub async fn keys(State(app): State<App>, caller: Caller) -> Response {
 #[utoipa::path(post, path = "/webhooks/keys/rotate",
     operation_id = "rotateWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The new keys, and those before.", body = KeysBody)))]
-pub async fn rotate(State(app): State<App>, caller: Caller, request: Once) -> Response {
+pub async fn rotate(Acting(app): Acting, caller: Caller, request: Once) -> Response {
     let platform = caller.platform.id;
     let shape = {
         let app = app.clone();
@@ -112,7 +111,7 @@ pub async fn rotate(State(app): State<App>, caller: Caller, request: Once) -> Re
             body = ErrorBody),
     ))]
 pub async fn test(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     request: Once,
 ) -> Result<Response, ApiError> {

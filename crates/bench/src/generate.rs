@@ -240,7 +240,8 @@ impl<T: Send + 'static> Units<T> {
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
         let app = self.app.clone();
-        self.under_way.push_back(tokio::spawn(async move { app.store().write(work).await }));
+        self.under_way
+            .push_back(tokio::spawn(async move { app.store().write(app.origin(), work).await }));
         if self.under_way.len() > UNITS_AHEAD
             && let Some(oldest) = self.under_way.pop_front()
         {

@@ -9,6 +9,7 @@ use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::Store;
 use store::leases::Lease;
+use store::origin::{Actor, Origin};
 use store::unit::Unit;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -60,16 +61,21 @@ impl Outcome {
     }
 }
 
-/// The application: a store and the outside world. Cheap to clone.
+/// The application: a store and the outside world, and the one for whom it changes something. Cheap
+/// to clone.
 #[derive(Clone)]
-pub struct App(Arc<Inner>);
+pub struct App {
+    inner: Arc<Inner>,
+    /// For whom it acts, and the id of the request, if it is one.
+    acts_for: Arc<(Actor, Option<String>)>,
+}
 
 impl App {
-    /// Puts the parts together.
+    /// Puts the parts together. It acts for the server itself.
     pub fn new(store: Store, env: Env) -> Self {
         let mut server = [0; 16];
         env.entropy.fill(&mut server);
-        Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             store,
             env,
             ids: Mutex::new(IdSequence::default()),
@@ -84,12 +90,25 @@ impl App {
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
             steps: tokio::sync::Mutex::new(Timestamp::from_millis(0)),
-        }))
+        });
+        Self { inner, acts_for: Arc::new((Actor::job("SERVER"), None)) }
+    }
+
+    /// The same application, acting for another.
+    #[must_use]
+    pub fn acting_for(&self, actor: Actor, request: Option<String>) -> Self {
+        Self { inner: Arc::clone(&self.inner), acts_for: Arc::new((actor, request)) }
+    }
+
+    /// The origin of what is changed now.
+    pub fn origin(&self) -> Origin {
+        let (actor, request) = (*self.acts_for).clone();
+        Origin { actor, request, at: self.server_now() }
     }
 
     /// The store.
     pub fn store(&self) -> &Store {
-        &self.0.store
+        &self.inner.store
     }
 
     /// Changes something, by a unit that may move money: it ends by telling platforms of the
@@ -99,7 +118,7 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        let (done, outcome) = self.store().write(self.telling(work)).await?;
+        let (done, outcome) = self.store().write(self.origin(), self.telling(work)).await?;
         self.committed(&outcome);
         Ok(done)
     }
@@ -110,7 +129,7 @@ impl App {
         T: Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
-        let (done, outcome) = self.store().write_behind(self.telling(work)).await?;
+        let (done, outcome) = self.store().write_behind(self.origin(), self.telling(work)).await?;
         self.committed(&outcome);
         Ok(done)
     }
@@ -119,7 +138,7 @@ impl App {
     /// requests whose payments it decided on go on.
     pub(crate) fn committed(&self, outcome: &Outcome) {
         ended::log(&outcome.ended);
-        self.0.decisions.tell(&outcome.decided);
+        self.inner.decisions.tell(&outcome.decided);
     }
 
     /// The unit that does `work` and then tells of balances; with the payments that it has brought
@@ -141,17 +160,17 @@ impl App {
 
     /// This server's name among those on the same database.
     pub(crate) fn server(&self) -> Uuid {
-        self.0.server
+        self.inner.server
     }
 
     /// This server's leadership, as far as it knows.
     pub(crate) fn leadership(&self) -> Option<Leadership> {
-        *self.0.leadership.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.inner.leadership.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Since when, by the server's clock, a lease has been seen as it is now.
     pub(crate) fn first_seen(&self, lease: &Lease, now: Timestamp) -> Timestamp {
-        let mut seen = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match &*seen {
             Some(known) if known.lease == *lease && known.since <= now => known.since,
             known => {
@@ -164,53 +183,53 @@ impl App {
 
     /// Another server's lease as it was last seen, if one was.
     pub(crate) fn seen<T>(&self, of: impl FnOnce(&Seen) -> T) -> Option<T> {
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(of)
+        self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(of)
     }
 
     pub(crate) fn set_leadership(&self, leadership: Option<Leadership>) {
-        *self.0.leadership.lock().unwrap_or_else(PoisonError::into_inner) = leadership;
+        *self.inner.leadership.lock().unwrap_or_else(PoisonError::into_inner) = leadership;
     }
 
     /// Held while due jobs run.
     pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Timestamp> {
-        &self.0.steps
+        &self.inner.steps
     }
 
     /// Limits the approval requests under way to each platform.
     pub(crate) fn approval_slots(&self) -> &Slots {
-        &self.0.approval_slots
+        &self.inner.approval_slots
     }
 
     /// Pay requests that wait for a decision.
     pub(crate) fn decisions(&self) -> &Decisions {
-        &self.0.decisions
+        &self.inner.decisions
     }
 
     /// Limits the key documents of institutions that are fetched at a time.
     pub(crate) fn key_fetches(&self) -> &Semaphore {
-        &self.0.key_fetches
+        &self.inner.key_fetches
     }
 
     /// Limits the notifications of institutions that are under way.
     pub(crate) fn notifications(&self) -> &Arc<Semaphore> {
-        &self.0.notifications
+        &self.inner.notifications
     }
 
     pub(crate) fn guesses(&self) -> &Guesses {
-        &self.0.guesses
+        &self.inner.guesses
     }
 
     pub(crate) fn remembered_callers(&self) -> &auth::Remembered {
-        &self.0.callers
+        &self.inner.callers
     }
 
     pub(crate) fn remembered_keys(&self) -> &signature::Remembered {
-        &self.0.keys
+        &self.inner.keys
     }
 
     /// The outside world.
     pub fn env(&self) -> &Env {
-        &self.0.env
+        &self.inner.env
     }
 
     /// An event with its bytes.
@@ -225,7 +244,7 @@ impl App {
 
     /// The present instant by the server's clock: for what the server does for itself.
     pub fn server_now(&self) -> Timestamp {
-        self.0.env.clock.now()
+        self.inner.env.clock.now()
     }
 
     /// The present instant by the clock of a platform, which is this much ahead: for everything
@@ -248,15 +267,15 @@ impl App {
     }
 
     fn draw(&self, next: impl FnOnce(&mut IdSequence, u64) -> Uuid) -> Uuid {
-        let random = self.0.env.entropy.number();
-        let mut ids = self.0.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let random = self.inner.env.entropy.number();
+        let mut ids = self.inner.ids.lock().unwrap_or_else(PoisonError::into_inner);
         next(&mut ids, random)
     }
 
     /// Random bytes.
     pub fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.0.env.entropy.fill(&mut bytes);
+        self.inner.env.entropy.fill(&mut bytes);
         bytes
     }
 }

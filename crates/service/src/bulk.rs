@@ -91,7 +91,7 @@ pub(crate) async fn step(app: &App, leadership: Leadership, timer: &Timer) -> Re
     let drawn: Vec<_> = (0..PART_ROWS).map(|_| customers::draw(app, ahead)).collect();
     let (unit_app, server_now) = (app.clone(), app.server_now());
     app.store()
-        .write_behind(move |unit| {
+        .write_behind(app.origin(), move |unit| {
             leadership.check(&unit_app, unit)?;
             next_part(&unit_app, unit, id, &timer, &drawn, server_now)
         })
@@ -131,7 +131,7 @@ fn next_part(
         tell(app, unit, moved.now(), &refused)?;
         unit.clear_timer(timer.key());
     } else {
-        unit.set_timer(timer.again(&platform, now));
+        unit.set_timer(timer.again(now));
     }
     unit.put_moved(moved);
     Ok(())

@@ -22,8 +22,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(50);
 /// Steps that a request makes at most, or waits for.
 const SETTLE_STEPS: usize = 100;
 
-/// Moves a platform's clock on, and its timers and deliveries with it. [`settle`] then does the due
-/// work.
+/// Moves a platform's clock on; its timers are kept by it. [`settle`] then does the due work.
 pub fn advance(
     unit: &mut Unit<'_, '_>,
     platform: PlatformId,
@@ -39,7 +38,9 @@ pub fn advance(
         Error::field(field, refusal.to_string())
     })?;
     webhooks::wake_worker(unit, platform.id)?;
-    Ok(unit.move_clock(&platform, ahead))
+    let moved = Platform { ahead, ..Platform::clone(&platform) };
+    unit.put(moved.clone());
+    Ok(moved)
 }
 
 /// Does the due work of a platform whose clock was moved on, or waits for the server that has the

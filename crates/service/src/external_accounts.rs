@@ -252,7 +252,7 @@ pub(crate) fn keep_report(
         None => unit.put(ExternalAccount { updated_at: now, ..account }),
     }
     match ask_again_at {
-        Some(at) => unit.set_timer(timer.again(&platform, at)),
+        Some(at) => unit.set_timer(timer.again(at)),
         None => unit.clear_timer(timer.key()),
     }
     Ok(())

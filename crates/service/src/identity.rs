@@ -53,7 +53,7 @@ pub async fn link(
     let (drawn, code) = (customers::draw(app, ahead), Code::of_random(app.random::<CODE_LENGTH>()));
     let unit_app = app.clone();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let customer = match known {
                 Some(id) => Customer::clone(&*owners::customer(unit, platform, id)?),
                 None => first(unit, platform, &request, &drawn)?,
@@ -266,7 +266,7 @@ pub async fn decide(app: &App, id: CustomerId, approves: bool) -> Result<Custome
     let (server_now, unit_app) = (app.server_now(), app.clone());
     let event = if approves { Event::ManuallyApproved } else { Event::ManuallyRejected };
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let customer = unit
                 .get::<Customer>(&id)?
                 .ok_or(Error::Customer(CustomerError::NotFound { id }))?;

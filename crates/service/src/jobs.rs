@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use domain::clock::Ahead;
 use domain::external_account::ExternalAccount;
 use domain::id::ExternalAccountId;
+use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::error::StoreError;
+use store::origin::Actor;
 use store::timers::{Due, Timer, TimerKey, TimerKind};
 use tokio::task::JoinSet;
 
@@ -56,6 +58,7 @@ pub struct Step {
 /// Runs the jobs that are due now, unless another server leads. One step at a time: a job is not
 /// begun twice by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
+    let app = &app.acting_for(Actor::job("JOBS"), None);
     let mut next_sweep = app.steps().lock().await;
     let Some(leadership) = leadership::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
@@ -105,12 +108,12 @@ impl Work {
         loop {
             // Jobs that run or have failed are still in the table, and were taken.
             let limit = self.taken.len().saturating_sub(self.done).saturating_add(max);
-            let Due { mut timers, unreadable } = due(app, app.server_now(), limit).await?;
+            let Due { mut timers, unreadable, .. } = due(app, app.server_now(), limit).await?;
             let more = timers.len() + unreadable == limit;
             timers.retain(|timer| self.taken.insert(timer.key()));
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
             for ordered in with_orders(app, timers).await? {
-                let app = app.clone();
+                let app = app.acting_for(Actor::job(ordered.0.kind.name()), None);
                 self.under_way.spawn(async move { run_job(&app, leadership, ordered).await });
             }
             if !goes_on {
@@ -138,8 +141,7 @@ async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
     let max = u32::try_from(limit).unwrap_or(u32::MAX);
     let due = app.store().read(move |view| view.due_timers(now, max)).await;
     let due = due.map_err(Error::Store)?;
-    let since = due.timers.first().map_or(now, |oldest| oldest.due_at);
-    let overdue_millis = now.millis().saturating_sub(since.millis());
+    let overdue_millis = now.millis().saturating_sub(due.since.unwrap_or(now).millis());
     metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
     if due.unreadable > 0 && due.timers.is_empty() {
         tracing::error!(rows = due.unreadable, "timers that are due cannot be read: run verify");
@@ -227,16 +229,16 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
     }
     tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
     let after = if error.is_of_a_row() { UNREADABLE_RETRY_MILLIS } else { RETRY_MILLIS };
-    let later = Timer {
-        due_at: app.server_now().plus_millis(after),
-        attempts: timer.attempts.saturating_add(1),
-        ..timer
-    };
     let unit_app = app.clone();
     let moved = app
         .write_behind(move |unit| {
             leadership.check(&unit_app, unit)?;
-            unit.set_timer(later.clone());
+            // A platform's row that cannot be read is perhaps why it failed.
+            let ahead = match unit.get::<Platform>(&timer.platform) {
+                Err(StoreError::NotFetched) => return Err(StoreError::NotFetched.into()),
+                found => found.ok().flatten().map_or(Ahead::NONE, |platform| platform.ahead),
+            };
+            unit.set_timer(timer.again(unit_app.now(ahead).plus_millis(after)));
             Ok::<_, Error>(())
         })
         .await;

@@ -104,7 +104,7 @@ pub async fn hold(app: &App) -> Result<Option<Leadership>, Error> {
         }
     }
     let unit_app = app.clone();
-    let taken = app.store().write(move |unit| take(&unit_app, unit, now)).await?;
+    let taken = app.store().write(app.origin(), move |unit| take(&unit_app, unit, now)).await?;
     app.set_leadership(taken);
     if held.is_some() && taken.is_none() {
         tracing::warn!(leader = leader_now(app), "lost the leader lease");
@@ -151,7 +151,7 @@ pub async fn try_to_write(app: &App) -> Result<(), StoreError> {
         }
         Ok(())
     };
-    app.store().write(work).await
+    app.store().write(app.origin(), work).await
 }
 
 /// Lets another server take over at once. For one that stops.
@@ -163,7 +163,7 @@ pub async fn give_up(app: &App) -> Result<(), Error> {
     }
     let unit_app = app.clone();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             if leadership.check(&unit_app, unit).is_ok()
                 && let Some(lease) = unit.get::<Lease>(&LeaseName::Jobs)?
             {

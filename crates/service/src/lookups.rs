@@ -68,7 +68,9 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
     let found = {
         let asked = asked.clone();
         let unit_app = app.clone();
-        app.store().write(move |unit| find(&unit_app, unit, platform, &asked, id, now)).await?
+        app.store()
+            .write(app.origin(), move |unit| find(&unit_app, unit, platform, &asked, id, now))
+            .await?
     };
     let (lookup, platform) = match found {
         (Found::Here(lookup), platform) => (lookup, platform),
@@ -92,7 +94,7 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
                 }
                 Ok::<_, Error>(is_new)
             };
-            app.store().write(add).await?.map_err(&refused)?;
+            app.store().write(app.origin(), add).await?.map_err(&refused)?;
             (lookup, platform)
         }
     };

@@ -50,7 +50,7 @@ where
     let (now, unit_app) = (app.server_now(), app.clone());
     let written = app
         .store()
-        .write_once(keyed.scope, move |unit| {
+        .write_once(keyed.scope, app.origin(), move |unit| {
             if let Some(reply) = stored(unit, keyed, kept_since(&unit_app))? {
                 return Ok((reply, Outcome::default()));
             }
@@ -118,7 +118,7 @@ pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
     let more = outdated.len() == SWEPT_MAX as usize;
     if !outdated.is_empty() {
         let remove = move |unit: &mut Unit<'_, '_>| unit.remove_answers(&outdated, before);
-        app.store().write_behind(remove).await.map_err(Error::Store)?;
+        app.store().write_behind(app.origin(), remove).await.map_err(Error::Store)?;
     }
     Ok(more)
 }

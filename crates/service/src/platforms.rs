@@ -89,7 +89,7 @@ pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
     may_give_out(app, &new.uma_domain)?;
     let platform = draw(app, new, app.server_now());
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             unit.put(platform.clone());
             Ok(platform.clone())
         })
@@ -108,7 +108,7 @@ pub async fn create_first(
     let token = token(&platform);
     let holder = app.server();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             if unit.get::<Lease>(&LeaseName::FirstStart)?.is_some() {
                 return Ok(None);
             }
@@ -231,7 +231,7 @@ async fn currencies_in_use(
 pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Result<Platform, Error> {
     let server_now = app.server_now();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
             let is_same = |known: &CorridorRule| {
                 (known.sending, known.receiving) == (rule.sending, rule.receiving)
@@ -273,7 +273,7 @@ async fn change(
 ) -> Result<(), Error> {
     let server_now = app.server_now();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
             change(&mut platform);
             platform.updated_at = platform.ahead.shows(server_now);

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::rail_orders::flow;
 use crate::settlement::{self, end};
-use crate::{funding, incoming, lifecycle, owners, quotes};
+use crate::{funding, incoming, lifecycle, quotes};
 
 /// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
 pub(crate) fn keep_answer(
@@ -43,8 +43,7 @@ pub(crate) fn keep_answer(
     let from_peer = transaction.is_from_peer() && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
-            let platform = owners::platform(unit, timer.platform)?;
-            unit.set_timer(timer.again(&platform, *ask_again_at));
+            unit.set_timer(timer.again(*ask_again_at));
             return Ok(());
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
@@ -146,8 +145,7 @@ fn watch(
         RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
             if asked == Flow::PayOut =>
         {
-            let platform = owners::platform(unit, timer.platform)?;
-            unit.set_timer(timer.again(&platform, *ask_again_at));
+            unit.set_timer(timer.again(*ask_again_at));
             return Ok(());
         }
         RailAnswer::Returned if asked == Flow::PayOut => {

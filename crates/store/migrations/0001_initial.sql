@@ -25,8 +25,7 @@ create table platforms (
     manager_tokens {int8} not null check (manager_tokens >= 0),
     clock_ahead {int8} not null check (clock_ahead >= 0),
     created_at {int8} not null,
-    updated_at {int8} not null,
-    version {int8} not null
+    updated_at {int8} not null
 ) {wide};
 
 create table tokens (
@@ -38,8 +37,7 @@ create table tokens (
     secret_hash {bytes} not null,
     revoked {int8} not null check (revoked in (0, 1)),
     created_at {int8} not null,
-    updated_at {int8} not null,
-    version {int8} not null
+    updated_at {int8} not null
 ) {strict};
 create index tokens_by_platform on tokens (platform, revoked, id);
 
@@ -56,8 +54,7 @@ create table customers (
     is_deleted {int8} not null check (is_deleted in (0, 1)),
     created_at {int8} not null,
     updated_at {int8} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {wide};
 create index customers_by_platform on customers (platform, is_deleted, customer_type, id);
 create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
@@ -66,8 +63,7 @@ create index customers_by_platform_customer_id on customers (platform, platform_
 -- not reach another customer.
 create table uma_addresses (
     address {text} not null primary key,
-    customer {bytes} not null,
-    version {int8} not null
+    customer {bytes} not null
 ) {strict};
 
 create table external_accounts (
@@ -79,8 +75,7 @@ create table external_accounts (
     currency {text} not null,
     created_at {int8} not null,
     updated_at {int8} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {wide};
 create index external_accounts_by_platform on external_accounts (platform, owner_kind, id);
 create index external_accounts_by_currency
@@ -90,8 +85,7 @@ create index external_accounts_by_owner on external_accounts (owner, id);
 -- Keyed hashes of what identifies an account on its rail: an owner has each account once.
 create table external_account_fingerprints (
     fingerprint {bytes} not null primary key,
-    external_account {bytes} not null,
-    version {int8} not null
+    external_account {bytes} not null
 ) {strict};
 
 -- `source_account` and `destination_account` are the uuid of an account, or one that stands for a
@@ -118,8 +112,7 @@ create table quotes (
     updated_at {int8} not null,
     expires_at {int8} not null,
     history {bytes} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {strict}{grows};
 create index quotes_by_platform on quotes (platform, status, id);
 create index quotes_by_owner on quotes (owner, status, id);
@@ -154,7 +147,6 @@ create table transactions (
     updated_at {int8} not null,
     history {bytes} not null,
     sealed {bytes} not null,
-    version {int8} not null,
     check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null)),
     check ((route is null) = (own_address is null))
 ) {strict}{grows};
@@ -178,7 +170,6 @@ create table ledger_accounts (
     updated_at {int8} not null,
     notified_count {int8} not null check (notified_count >= 0),
     notified_minor {int8} not null,
-    version {int8} not null,
     check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
 ) {strict}{grows};
 
@@ -223,12 +214,11 @@ create table outboxes (
     taken {int8} not null check (taken between 0 and head),
     opened {int8} not null check (opened between 0 and taken),
     endpoint {text} not null check (endpoint in ('NONE', 'OPEN') or endpoint = 'GONE'),
-    revision {int8} not null check (revision >= 0),
-    version {int8} not null
+    revision {int8} not null check (revision >= 0)
 ) {strict};
 
--- Scheduled jobs. A row is committed with its cause and goes with its effect. `due_at` is by the
--- server's clock and `since` by the platform's, which can be ahead.
+-- Scheduled jobs. A row is committed with its cause and goes with its effect. Times are by the
+-- platform's clock, which can be ahead of the server's.
 create table timers (
     subject {bytes} not null,
     kind {text} not null,
@@ -238,7 +228,7 @@ create table timers (
     attempts {int8} not null check (attempts >= 0),
     primary key (subject, kind)
 ) {strict}{grows};
-create index timers_by_due on timers (due_at);
+create index timers_by_due on timers (platform, due_at);
 
 -- Leases: work that one server does for all that share the database. `holder` is that server, and
 -- `address` is where the others reach it, sealed.
@@ -247,8 +237,7 @@ create table leases (
     holder {bytes} not null,
     epoch {int8} not null check (epoch >= 1),
     until {int8} not null,
-    address {bytes},
-    version {int8} not null
+    address {bytes}
 ) {strict};
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
@@ -257,8 +246,7 @@ create table idempotency (
     scope {bytes} not null primary key,
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {strict}{grows};
 create index idempotency_by_time on idempotency (at);
 
@@ -282,7 +270,6 @@ create table invitations (
     created_at {int8} not null,
     ended_at {int8},
     sealed {bytes} not null,
-    version {int8} not null,
     check ((status = 'PENDING') = (ended_at is null))
 ) {wide};
 
@@ -293,8 +280,7 @@ create table lookups (
     platform {bytes} not null,
     sender {bytes} not null,
     expires_at {int8} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {wide};
 
 -- Other institutions as a platform knows them: the operator's rule, their public keys, and how the
@@ -306,7 +292,6 @@ create table uma_peers (
     rule {text} not null check (rule in ('UNSET', 'ALLOWED', 'BLOCKED')),
     stored {text} not null,
     created_at {int8} not null,
-    version {int8} not null,
     unique (platform, domain)
 ) {wide};
 
@@ -318,8 +303,7 @@ create table identity_checks (
     status {text} not null check (status in ('OPEN', 'COMPLETED', 'EXPIRED', 'WITHDRAWN')),
     expires_at {int8} not null,
     created_at {int8} not null,
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {wide};
 
 create table bulk_imports (
@@ -331,8 +315,7 @@ create table bulk_imports (
     parts_done {int8} not null check (parts_done between 0 and parts),
     successful {int8} not null check (successful >= 0),
     failed {int8} not null check (failed >= 0),
-    updated_at {int8} not null,
-    version {int8} not null
+    updated_at {int8} not null
 ) {strict};
 
 -- The rows of a file, until they were gone through; then what was refused of them.
@@ -341,8 +324,7 @@ create table bulk_parts (
     import {bytes} not null,
     number {int8} not null,
     done {int8} not null check (done in (0, 1)),
-    sealed {bytes} not null,
-    version {int8} not null
+    sealed {bytes} not null
 ) {wide};
 
 -- Approval requests to platforms about incoming payments, and their decisions.
@@ -354,7 +336,6 @@ create table approvals (
     decide_by {int8} not null,
     updated_at {int8} not null,
     sealed {bytes} not null,
-    version {int8} not null,
     check (asked_at < decide_by and asked_at <= updated_at)
 ) {wide};
 
@@ -375,7 +356,6 @@ create table deliveries (
     failures {int8} not null check (failures >= 0),
     updated_at {int8} not null,
     sealed {bytes} not null,
-    version {int8} not null,
     check ((status = 'PENDING') = (due_at is not null))
 ) {strict}{grows};
 create index deliveries_due on deliveries (platform, due_at, ordinal)

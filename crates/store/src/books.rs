@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write};
+use crate::sql::{Row, Value};
 use crate::unit::Unit;
 
 /// A ledger account with its balance.
@@ -169,6 +169,73 @@ pub struct PostingRow {
     pub entries: Vec<Entry>,
 }
 
+/// Every posting of a transaction, oldest first. There is one at least, and none is ever changed or
+/// taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Postings {
+    transaction: TransactionId,
+    rows: Vec<PostingRow>,
+}
+
+impl Postings {
+    /// The postings.
+    pub fn rows(&self) -> &[PostingRow] {
+        &self.rows
+    }
+}
+
+impl Record for Postings {
+    type Key = TransactionId;
+    const TABLE: &'static str = "postings";
+    const COLUMNS: &'static [&'static str] =
+        &["transaction_id", "number", "movement", "phase", "resolves", "at", "entries"];
+    const KEY_COLUMNS: usize = 2;
+    record_table!(postings);
+
+    fn key(&self) -> TransactionId {
+        self.transaction
+    }
+
+    fn values(&self) -> Vec<Value> {
+        let values = |posting: &PostingRow| {
+            let (resolves, entries) = match posting.phase {
+                RowPhase::Pending | RowPhase::Posted => {
+                    (Value::Null, entries::encode(&posting.entries).into())
+                }
+                RowPhase::Resolves(number, _) => (number.into(), Value::Null),
+            };
+            [
+                posting.transaction.into(),
+                posting.number.into(),
+                Value::name(posting.movement.name()),
+                Value::name(posting.phase.name()),
+                resolves,
+                posting.at.into(),
+                entries,
+            ]
+        };
+        self.rows.iter().flat_map(values).collect()
+    }
+
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        let first = posting(row)?;
+        let (transaction, mut rows) = (first.transaction, vec![first]);
+        while !row.is_at_end() {
+            rows.push(posting(row)?);
+        }
+        Ok(Self { transaction, rows })
+    }
+}
+
+fn posting(row: &mut Row) -> Result<PostingRow, StoreError> {
+    let (transaction, number) = (row.id()?, row.count()?);
+    let (movement, phase, at) = (row.named(Movement::from_name)?, phase(row)?, row.time()?);
+    let entries = raw_entries(row, phase)?.into_iter().map(entries::checked);
+    let entries = entries.collect::<Option<_>>();
+    let entries = entries.ok_or_else(|| row.corrupt("an entry that cannot be"))?;
+    Ok(PostingRow { transaction, number, movement, phase, at, entries })
+}
+
 /// Why the books were not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BookError {
@@ -257,7 +324,7 @@ impl Unit<'_, '_> {
         resolution: Resolution,
         now: Timestamp,
     ) -> Result<(), BookError> {
-        let rows = self.postings(transaction)?;
+        let mut rows = self.postings(transaction)?;
         let is_resolved = |number: u32| {
             rows.iter().any(|row| matches!(row.phase, RowPhase::Resolves(n, _) if n == number))
         };
@@ -265,18 +332,14 @@ impl Unit<'_, '_> {
             .iter()
             .find(|row| row.phase == RowPhase::Pending && !is_resolved(row.number))
             .ok_or(BookError::NothingPending(transaction))?;
-        let posting = Posting::new(pending.movement, pending.entries.clone()).map_err(|error| {
+        let (movement, phase) = (pending.movement, RowPhase::Resolves(pending.number, resolution));
+        let posting = Posting::new(movement, pending.entries.clone()).map_err(|error| {
             StoreError::Corrupt { place: "entries".to_owned(), what: error.to_string() }
         })?;
         apply::resolve(&mut Books::new(self, now), &posting, resolution)?;
-        self.add_posting(PostingRow {
-            transaction,
-            number: next_number(&rows),
-            movement: pending.movement,
-            phase: RowPhase::Resolves(pending.number, resolution),
-            at: now,
-            entries: Vec::new(),
-        });
+        let (number, entries) = (next_number(&rows), Vec::new());
+        rows.push(PostingRow { transaction, number, movement, phase, at: now, entries });
+        self.put_postings(Postings { transaction, rows });
         Ok(())
     }
 
@@ -308,8 +371,8 @@ impl Unit<'_, '_> {
         phase: RowPhase,
         now: Timestamp,
     ) -> Result<(), BookError> {
-        let rows = self.postings(transaction)?;
-        self.add_posting(PostingRow {
+        let mut rows = self.postings(transaction)?;
+        rows.push(PostingRow {
             transaction,
             number: next_number(&rows),
             movement: posting.movement(),
@@ -317,6 +380,7 @@ impl Unit<'_, '_> {
             at: now,
             entries: posting.entries().to_vec(),
         });
+        self.put_postings(Postings { transaction, rows });
         Ok(())
     }
 }
@@ -334,91 +398,6 @@ pub fn settled(rows: &[PostingRow]) -> Option<Posting> {
 
 fn next_number(rows: &[PostingRow]) -> u32 {
     rows.last().map_or(1, |row| row.number + 1)
-}
-
-/// The table of postings.
-pub(crate) static POSTINGS: Shape = Shape::new(
-    "postings",
-    &["transaction_id", "number", "movement", "phase", "resolves", "at", "entries"],
-    2,
-    None,
-);
-
-/// The write that appends postings.
-pub(crate) fn write<'a>(appended: impl Iterator<Item = &'a PostingRow>) -> Write {
-    let row = |posting: &PostingRow| {
-        let (resolves, entries) = match posting.phase {
-            RowPhase::Pending | RowPhase::Posted => {
-                (Value::Null, entries::encode(&posting.entries).into())
-            }
-            RowPhase::Resolves(number, _) => (number.into(), Value::Null),
-        };
-        vec![
-            posting.transaction.into(),
-            posting.number.into(),
-            Value::name(posting.movement.name()),
-            Value::name(posting.phase.name()),
-            resolves,
-            posting.at.into(),
-            entries,
-        ]
-    };
-    Write { shape: &POSTINGS, change: Change::Insert, rows: appended.map(row).collect() }
-}
-
-/// The postings of some transactions, while they are read.
-pub(crate) struct Postings(BTreeMap<TransactionId, Vec<PostingRow>>);
-
-impl Postings {
-    /// Those of these transactions, of which nothing is known yet.
-    pub(crate) fn of(transactions: impl IntoIterator<Item = TransactionId>) -> Self {
-        Self(transactions.into_iter().map(|transaction| (transaction, Vec::new())).collect())
-    }
-
-    /// The rows to be read, if there may be any.
-    pub(crate) fn wanted(&self) -> Option<Keys> {
-        let keys = self.0.keys().map(|transaction| Value::from(*transaction)).collect();
-        (!self.0.is_empty()).then_some(Keys { shape: &POSTINGS, keys })
-    }
-
-    /// Takes a row that was read. Those of one transaction come in their order.
-    pub(crate) fn take(&mut self, values: Vec<Value>) -> Result<(), StoreError> {
-        let row = &mut Row::new(POSTINGS.table, POSTINGS.columns, values);
-        let transaction = row.id()?;
-        let postings: &mut Vec<PostingRow> = self
-            .0
-            .get_mut(&transaction)
-            .ok_or_else(|| row.corrupt("not a transaction that was asked for"))?;
-        postings.push(posting(transaction, row)?);
-        Ok(())
-    }
-
-    /// Every posting of each transaction, oldest first.
-    pub(crate) fn into_rows(self) -> BTreeMap<TransactionId, Vec<PostingRow>> {
-        self.0
-    }
-}
-
-/// Every posting of these transactions, oldest first.
-pub(crate) fn of_transactions(
-    connection: &mut dyn Connection,
-    transactions: impl IntoIterator<Item = TransactionId>,
-) -> Result<BTreeMap<TransactionId, Vec<PostingRow>>, StoreError> {
-    let mut postings = Postings::of(transactions);
-    if let Some(wanted) = postings.wanted() {
-        connection.fetch_all(&[wanted], &mut |_, values| postings.take(values))?;
-    }
-    Ok(postings.into_rows())
-}
-
-/// A posting, from its number on.
-fn posting(transaction: TransactionId, row: &mut Row) -> Result<PostingRow, StoreError> {
-    let (number, movement) = (row.count()?, row.named(Movement::from_name)?);
-    let (phase, at) = (phase(row)?, row.time()?);
-    let entries = raw_entries(row, phase)?.into_iter().map(entries::checked);
-    let entries = entries.collect::<Option<_>>();
-    let entries = entries.ok_or_else(|| row.corrupt("an entry that cannot be"))?;
-    Ok(PostingRow { transaction, number, movement, phase, at, entries })
 }
 
 /// The entries of a posting, whatever they say. One that resolves another has none of its own.
@@ -452,8 +431,8 @@ impl View<'_> {
 
     /// Every posting of a transaction, oldest first.
     pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
-        let found = of_transactions(self.connection, [transaction])?;
-        Ok(found.into_values().next().unwrap_or_default())
+        let postings = self.get::<Postings>(&transaction)?;
+        Ok(postings.map_or_else(Vec::new, |postings| postings.rows.clone()))
     }
 
     /// Whether any internal account of the platform or its customers holds the currency, or has

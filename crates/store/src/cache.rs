@@ -8,12 +8,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
-
-use domain::id::TransactionId;
-
-use crate::books::PostingRow;
-use crate::record::Remembered;
 
 /// Rows of one table, if the table does not say otherwise ([`crate::record::Record::CACHED_MAX`]).
 /// Payments under way and their accounts must fit: some seconds of full load. A transaction takes
@@ -63,32 +57,6 @@ impl<K: Eq + Hash + Clone, V: Clone> BatchCache<K, V> {
 impl<K, V> fmt::Debug for BatchCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BatchCache").finish_non_exhaustive()
-    }
-}
-
-/// Everything that the writer thread remembers.
-pub(crate) struct Cache {
-    pub(crate) rows: Remembered,
-    pub(crate) postings: BatchCache<TransactionId, Arc<Vec<PostingRow>>>,
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Self { rows: Remembered::default(), postings: BatchCache::new(CACHED_MAX) }
-    }
-}
-
-impl Cache {
-    /// Forgets everything: another node may have changed it.
-    pub(crate) fn clear(&mut self) {
-        self.rows.clear();
-        self.postings.clear();
-    }
-
-    /// Lets the rows of a batch that is over be evicted from now on.
-    pub(crate) fn end_batch(&mut self) {
-        self.rows.end_batch();
-        self.postings.end_batch();
     }
 }
 

@@ -10,19 +10,10 @@ use crate::sql::{Connection, Shape, Value};
 /// about itself, and which migrations made it.
 pub const OWN: &[&str] = &["meta", "refinery_schema_history", "write_lock"];
 
-/// Every table that holds data, with all of its columns (`version` is one of them), those of the
-/// key first. Tables stand behind those that they refer to.
-pub fn tables() -> &'static [Shape] {
-    static TABLES: OnceLock<Vec<Shape>> = OnceLock::new();
-    TABLES.get_or_init(|| crate::shapes().into_iter().map(whole).collect())
-}
-
-/// The table with its version as a column like the others: rows that move keep theirs.
-fn whole(shape: &Shape) -> Shape {
-    let version = shape.versioned.then_some("version");
-    // Once for each table of the program.
-    let columns = Vec::leak(shape.columns.iter().copied().chain(version).collect());
-    Shape::new(shape.table, columns, shape.key, None)
+/// Every table that holds data. Tables stand behind those that they refer to.
+pub fn tables() -> &'static [&'static Shape] {
+    static TABLES: OnceLock<Vec<&Shape>> = OnceLock::new();
+    TABLES.get_or_init(crate::shapes)
 }
 
 /// The columns of the key.

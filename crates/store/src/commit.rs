@@ -23,6 +23,7 @@ use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
+use crate::origin::Origin;
 use crate::sql::Connection;
 use crate::unit::{Unit, WakeUps};
 
@@ -43,6 +44,9 @@ trait Queued: Send {
     /// The idempotency scope that the unit looks up first.
     fn scope(&self) -> Option<Scope>;
 
+    /// The origin of its changes.
+    fn origin(&self) -> &Origin;
+
     /// Replaces the unit's answer by an error.
     fn fail(&mut self, error: StoreError);
 
@@ -53,6 +57,7 @@ trait Queued: Send {
 struct Work<T, E, F> {
     work: F,
     scope: Option<Scope>,
+    origin: Origin,
     result: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
@@ -74,6 +79,10 @@ where
 
     fn scope(&self) -> Option<Scope> {
         self.scope
+    }
+
+    fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     fn fail(&mut self, error: StoreError) {
@@ -152,6 +161,7 @@ impl GroupCommit {
         &self,
         priority: Priority,
         scope: Option<Scope>,
+        origin: Origin,
         work: F,
     ) -> Result<T, E>
     where
@@ -161,7 +171,7 @@ impl GroupCommit {
     {
         self.breaker.check()?;
         let (reply, answer) = oneshot::channel();
-        let unit = Box::new(Work { work, scope, result: None, reply });
+        let unit = Box::new(Work { work, scope, origin, result: None, reply });
         self.queue.try_send((priority, unit)).map_err(StoreError::from)?;
         answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }

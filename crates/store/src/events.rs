@@ -13,19 +13,21 @@ use uuid::Uuid;
 
 use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
+use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::keyring::Keyring;
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Change, Row, Shape, Value, Write};
+use crate::sql::{Row, Shape, Value};
 use crate::unit::Unit;
 
 /// The table of events.
 pub(crate) static EVENTS: Shape = Shape::new(
+    22,
     "events",
     &["platform", "ordinal", "kind", "resource", "number", "at", "sealed"],
-    2,
-    None,
-);
+)
+.with_key(2, 2)
+.with_seal(seal);
 
 /// Where an event stands among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,11 +65,6 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    fn of(numbered: &Numbered) -> Self {
-        let Event { kind, resource, number, at, .. } = numbered.event;
-        Self { place: numbered.place(), kind, resource, number, at }
-    }
-
     /// Reads the plain columns of a row.
     pub(crate) fn read(row: &mut Row) -> Result<Self, StoreError> {
         let place = Place { platform: row.id()?, ordinal: row.int()? };
@@ -108,22 +105,29 @@ fn read_row(row: &mut Row, keyring: &Keyring) -> Result<Numbered, StoreError> {
     Header::read(row)?.open(row, keyring)
 }
 
-/// The write that adds events.
-pub(crate) fn write(events: &[Numbered], keyring: &Keyring) -> Write {
-    let row = |numbered: &Numbered| {
-        let header = Header::of(numbered);
-        let body = compress(&numbered.event.body);
-        vec![
-            header.place.platform.into(),
-            header.place.ordinal.into(),
-            Value::name(header.kind.name()),
-            header.resource.into(),
-            header.number.into(),
-            header.at.into(),
-            keyring.seal(EVENTS.table, &header.context(), &body).into(),
-        ]
+/// Compresses and seals the body, which stands behind the plain columns.
+fn seal(row: &mut [Value], keyring: &Keyring) {
+    let header = Header::read(&mut Row::new(EVENTS.table, EVENTS.columns, row.to_vec()));
+    let (Ok(header), Some(Value::Bytes(body))) = (header, row.last_mut()) else {
+        panic!("the values of an event are not those of its table");
     };
-    Write { shape: &EVENTS, change: Change::Insert, rows: events.iter().map(row).collect() }
+    *body = keyring.seal(EVENTS.table, &header.context(), &compress(body));
+}
+
+/// The change that adds an event.
+pub(crate) fn change(numbered: &Numbered) -> RowChange {
+    let Event { platform, kind, resource, number, at, ref body, .. } = numbered.event;
+    let values = vec![
+        platform.into(),
+        numbered.ordinal.into(),
+        Value::name(kind.name()),
+        resource.into(),
+        number.into(),
+        at.into(),
+        Value::from(&body[..]),
+    ];
+    let change = TableChange { table: EVENTS.number, kind: Kind::Insert, values };
+    RowChange { owner: None, change }
 }
 
 /// Where events go that were not delivered yet.

@@ -8,10 +8,13 @@
 //! [`Journal`] is the one way to append. It is fenced: rows of a leader that was succeeded, or that
 //! does not know the last row, are refused.
 
-mod change_set;
+pub(crate) mod change_set;
+#[cfg(test)]
 mod commit;
+#[cfg(test)]
 mod contract;
 mod frames;
+#[cfg(test)]
 mod memory;
 
 use std::fmt;

@@ -60,9 +60,6 @@ impl From<LeaseName> for Value {
     }
 }
 
-/// The place of the address among the columns.
-const ADDRESS: usize = 4;
-
 impl Record for Lease {
     type Key = LeaseName;
     const TABLE: &'static str = "leases";
@@ -84,12 +81,13 @@ impl Record for Lease {
         ]
     }
 
-    /// The address belongs to the holder, not to the name.
-    fn stored(&self, keyring: &Keyring) -> Vec<Value> {
-        let mut values = self.values();
-        let address = self.address.as_ref().map(|address| seal(keyring, self.holder, address));
-        values[ADDRESS] = Value::or_null(address);
-        values
+    /// The address belongs to the holder, not to the name. It is sealed because other servers send
+    /// the credentials of clients there: an intruder who can write to the database must not choose
+    /// it.
+    fn seal(row: &mut [Value], keyring: &Keyring) {
+        if let [_, Value::Bytes(holder), .., Value::Bytes(address)] = row {
+            *address = keyring.seal(Self::TABLE, holder, address);
+        }
     }
 
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
@@ -98,12 +96,6 @@ impl Record for Lease {
         let address = row.bytes_or_null()?.and_then(|sealed| open(keyring, holder, &sealed));
         Ok(Self { name, holder, epoch, until, address })
     }
-}
-
-/// The address of a server as it is stored. It is sealed because other servers send the credentials
-/// of clients there: an intruder who can write to the database must not choose the address.
-fn seal(keyring: &Keyring, holder: Uuid, address: &str) -> Vec<u8> {
-    keyring.seal(Lease::TABLE, holder.as_bytes(), address.as_bytes())
 }
 
 /// The address of a holder. An address sealed for another server counts as missing; due jobs run

@@ -39,6 +39,7 @@ pub mod outbox;
 pub mod timers;
 pub mod leases;
 pub mod idempotency;
+pub mod origin;
 pub mod verify;
 pub mod engine;
 pub mod catalogue;
@@ -52,11 +53,9 @@ mod commit;
 mod migrate;
 mod outcome;
 mod compressed;
-// Built into the server when the commit path moves onto them.
-#[cfg(test)]
 mod journal;
-#[cfg(test)]
 mod memtable;
+mod projector;
 mod pause;
 mod postgres;
 mod sealed;
@@ -74,6 +73,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::keyring::Keyring;
+use crate::origin::Origin;
 pub use crate::postgres::PostgresServer;
 use crate::reader::{Readers, View};
 use crate::record::Record;
@@ -90,9 +90,10 @@ pub fn statements() -> Vec<String> {
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,
         idempotency::OUTDATED,
+        timers::FIRSTS,
         timers::DUE,
-        timers::NEXT_DUE,
-        timers::NEARER,
+        timers::DUE_ENDS,
+        timers::DUE_OF_PLATFORM,
         events::AT_PLACE,
         events::FEED,
         events::FEED_OF_KIND,
@@ -108,9 +109,8 @@ pub fn statements() -> Vec<String> {
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
     for shape in shapes() {
         let texts = shape.texts();
-        let always = [&texts.select, &texts.insert, &texts.delete];
-        all.extend(always.into_iter().cloned());
-        all.extend(texts.update.iter().chain(&texts.upsert).cloned());
+        let sql::Texts { select, insert, upsert, delete } = texts;
+        all.extend([select, insert, upsert, delete].map(String::clone));
     }
     all.sort_unstable();
     let whole = catalogue::statements().chain(copy::statements());
@@ -120,7 +120,7 @@ pub fn statements() -> Vec<String> {
 /// Every table that units read and write by key, referenced tables before those that refer to
 /// them.
 pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
-    let appended = [&books::POSTINGS, &events::EVENTS, &timers::TIMERS];
+    let appended = [&events::EVENTS, &timers::TIMERS];
     record::Tables::shapes().into_iter().chain(appended).collect()
 }
 
@@ -171,34 +171,39 @@ impl Store {
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
     /// unit. The answer is durable when it is `Ok`.
-    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    pub async fn write<T, E, F>(&self, origin: Origin, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.commits.write(Priority::Request, None, work).await
+        self.commits.write(Priority::Request, None, origin, work).await
     }
 
     /// Like [`Store::write`], for a unit that will first look for the answer to this request.
-    pub async fn write_once<T, E, F>(&self, scope: Option<Scope>, work: F) -> Result<T, E>
+    pub async fn write_once<T, E, F>(
+        &self,
+        scope: Option<Scope>,
+        origin: Origin,
+        work: F,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.commits.write(Priority::Request, scope, work).await
+        self.commits.write(Priority::Request, scope, origin, work).await
     }
 
     /// Like [`Store::write`], for work that no client waits for: requests that come later may go
     /// first.
-    pub async fn write_behind<T, E, F>(&self, work: F) -> Result<T, E>
+    pub async fn write_behind<T, E, F>(&self, origin: Origin, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
-        self.commits.write(Priority::Job, None, work).await
+        self.commits.write(Priority::Job, None, origin, work).await
     }
 
     /// The row with this key, as it is now.

@@ -27,6 +27,17 @@ pub enum Change<V> {
     Remove,
 }
 
+impl<V: Clone> Change<&V> {
+    /// The change with a value of its own.
+    pub fn copied(self) -> Change<V> {
+        match self {
+            Self::Insert(value) => Change::Insert(value.clone()),
+            Self::Update(value) => Change::Update(value.clone()),
+            Self::Remove => Change::Remove,
+        }
+    }
+}
+
 /// The latest state of a record in a generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry<V> {
@@ -131,12 +142,16 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
         self.sealed.as_ref().map(|sealed| sealed.end)
     }
 
-    /// The records of the sealed generation as the tables are to have them: nothing where a record
-    /// is to be removed. A record that came and went meanwhile is not among them.
-    pub fn sealed(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
+    /// The changes that the sealed generation makes to the tables. A record that came and went
+    /// meanwhile is not among them.
+    pub fn sealed(&self) -> impl Iterator<Item = (&K, Change<&V>)> {
         let entries = self.sealed.iter().flat_map(|sealed| &sealed.entries);
-        let written = entries.filter(|(_, entry)| entry.value.is_some() || !entry.is_new);
-        written.map(|(key, entry)| (key, entry.value.as_ref()))
+        entries.filter_map(|(key, entry)| match (&entry.value, entry.is_new) {
+            (Some(value), true) => Some((key, Change::Insert(value))),
+            (Some(value), false) => Some((key, Change::Update(value))),
+            (None, false) => Some((key, Change::Remove)),
+            (None, true) => None,
+        })
     }
 
     /// Drops the sealed generation, which the tables have now.
@@ -265,11 +280,13 @@ mod tests {
             }
             self.before = self.tables.clone();
             let written: Vec<_> =
-                self.memtable.sealed().map(|(key, value)| (*key, value.copied())).collect();
-            for (key, value) in written {
-                match value {
-                    Some(value) => self.tables.1.insert(key, value),
-                    None => self.tables.1.remove(&key),
+                self.memtable.sealed().map(|(key, change)| (*key, change.copied())).collect();
+            for (key, change) in written {
+                match change {
+                    Change::Insert(value) | Change::Update(value) => {
+                        self.tables.1.insert(key, value)
+                    }
+                    Change::Remove => self.tables.1.remove(&key),
                 };
             }
             self.tables.0 = end;
@@ -345,7 +362,7 @@ mod tests {
         memtable.publish(row(1), [("new", Change::Insert(1)), ("old", Change::Update(2))]);
         memtable.publish(row(2), [("new", Change::Remove), ("old", Change::Remove)]);
         assert_eq!(memtable.seal(), Some(row(2)));
-        assert_eq!(memtable.sealed().collect::<Vec<_>>(), [(&"old", None)]);
+        assert_eq!(memtable.sealed().collect::<Vec<_>>(), [(&"old", Change::Remove)]);
         assert_eq!(memtable.get(&"new"), Some(None), "it is known to be gone");
         assert_eq!(memtable.seal(), None, "one at a time");
         memtable.drop_sealed();

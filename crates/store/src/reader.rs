@@ -31,7 +31,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// The row with this key.
     pub fn get<R: Record>(&mut self, key: &R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        Ok(load::<R>(self.connection, self.keyring, key)?.row)
+        load::<R>(self.connection, self.keyring, key)
     }
 
     /// Keyed hashes and sealing.

@@ -4,45 +4,50 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::books::{POSTINGS, Postings};
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
+use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::keyring::Keyring;
-use crate::sql::{Change, Connection, Keys, Row, Shape, Value, Write, is_sealed};
+use crate::sql::{Connection, Keys, Row, Shape, Value, is_sealed};
 
-/// A row of one table, with its mapping between columns and domain values. Every table of records
-/// has a `version` column besides those named here: an update states the version that it read, and
-/// must meet it.
-pub trait Record: Clone + Send + Sync + 'static {
+/// The number of a record's table.
+pub trait Numbered {
+    /// The number ([`Shape::number`]).
+    const NUMBER: u16;
+}
+
+/// A row of one table, with its mapping between columns and domain values.
+pub trait Record: Numbered + Clone + Send + Sync + 'static {
     /// The key of the row.
     type Key: Ord + Hash + Clone + Send + Sync + Into<Value>;
     /// The table.
     const TABLE: &'static str;
-    /// Its columns, the key first, without `version`.
+    /// Its columns, those of the primary key first.
     const COLUMNS: &'static [&'static str];
+    /// How many of them are the primary key. If it is more than one, a record is all rows whose
+    /// first column is its key, one behind the other, and never loses one.
+    const KEY_COLUMNS: usize = 1;
     /// How many rows the writer thread remembers ([`crate::cache`]).
     const CACHED_MAX: usize = cache::CACHED_MAX;
 
-    /// The row's key.
+    /// The record's key.
     fn key(&self) -> Self::Key;
 
-    /// The values of all columns, nothing sealed.
+    /// The values of all columns of each row, nothing sealed.
     fn values(&self) -> Vec<Value>;
 
-    /// The row as its table keeps it: a last column that is named `sealed` is sealed for the row of
-    /// its key. Both are bytes.
-    fn stored(&self, keyring: &Keyring) -> Vec<Value> {
-        let mut values = self.values();
+    /// Seals a row for its table: a last column that is named `sealed`, for the row of its key.
+    /// Both are bytes.
+    fn seal(row: &mut [Value], keyring: &Keyring) {
         if is_sealed(Self::COLUMNS) {
-            let [Value::Bytes(key), .., Value::Bytes(last)] = &mut values[..] else {
+            let [Value::Bytes(key), .., Value::Bytes(last)] = row else {
                 panic!("{}: a sealed column and its key are bytes", Self::TABLE);
             };
             *last = keyring.seal(Self::TABLE, key, last);
         }
-        values
     }
 
-    /// Reads a row and checks it.
+    /// Reads the row, or each of the rows, and checks it.
     fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError>;
 
     /// Where changed rows of this table wait to be written.
@@ -58,18 +63,8 @@ pub trait Record: Clone + Send + Sync + 'static {
     fn shape() -> &'static Shape;
 }
 
-/// The row of a key as it was read, and its version.
-#[derive(Debug, Clone)]
-pub struct Found<R> {
-    /// The row; `None` if the table has none with that key.
-    pub(crate) row: Option<Arc<R>>,
-    /// Its version in the database; 0 if it is not there.
-    pub(crate) version: i64,
-}
-
-impl<R> Found<R> {
-    const NOTHING: Self = Self { row: None, version: 0 };
-}
+/// The row of a key as it was read; `None` if the table has none with that key.
+pub type Found<R> = Option<Arc<R>>;
 
 /// Changed rows of one table, by key.
 pub struct Slots<R: Record>(BTreeMap<R::Key, Arc<R>>);
@@ -96,6 +91,15 @@ impl<R: Record> Slots<R> {
         self.0.values()
     }
 
+    /// The changes of rows, of which some are there before.
+    fn changes(&self, mut is_there: impl FnMut(&R::Key) -> bool, changes: &mut Vec<RowChange>) {
+        changes.extend(self.0.iter().map(|(key, row)| {
+            let kind = if is_there(key) { Kind::Update } else { Kind::Insert };
+            let change = TableChange { table: R::NUMBER, kind, values: row.values() };
+            RowChange { owner: None, change }
+        }));
+    }
+
     /// Whether no row has changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -106,56 +110,25 @@ impl<R: Record> Slots<R> {
         self.0.extend(newer.0);
     }
 
-    /// The writes that bring every changed row into the database.
-    pub(crate) fn writes(
-        &self,
-        cache: &mut Remembered,
-        keyring: &Keyring,
-        writes: &mut Vec<Write>,
-    ) {
-        let (mut inserted, mut updated) = (Vec::new(), Vec::new());
-        for (key, row) in &self.0 {
-            let mut values = row.stored(keyring);
-            match version_of::<R>(cache, key) {
-                0 => inserted.push(values),
-                version => {
-                    values.push(Value::Int(version));
-                    updated.push(values);
-                }
-            }
-        }
-        for (change, rows) in [(Change::Insert, inserted), (Change::Update, updated)] {
-            if !rows.is_empty() {
-                writes.push(Write { shape: R::shape(), change, rows });
-            }
-        }
-    }
-
     /// Remembers every changed row as it is in the database now.
     fn remember(self, cache: &mut Remembered) {
         for (key, row) in self.0 {
-            let version = version_of::<R>(cache, &key) + 1;
-            R::remembered(cache).insert(key, Found { row: Some(row), version });
+            R::remembered(cache).insert(key, Some(row));
         }
     }
 }
 
-/// The version of a row before the batch; 0 for one that is new. Rows are read before they are
-/// changed, and stay known within the batch.
-fn version_of<R: Record>(cache: &mut Remembered, key: &R::Key) -> i64 {
-    R::remembered(cache).get(key).map_or(0, |found| found.version)
+/// Puts a row behind those before it with the same first column: they are one record.
+fn join(records: &mut Vec<Vec<Value>>, row: Vec<Value>) {
+    match records.last_mut() {
+        Some(before) if before.first() == row.first() => before.extend(row),
+        _ => records.push(row),
+    }
 }
 
-/// A row and its version, which stands behind its columns.
-pub(crate) fn read<R: Record>(
-    mut values: Vec<Value>,
-    keyring: &Keyring,
-) -> Result<(R, i64), StoreError> {
-    let version = values.pop();
-    let mut row = Row::new(R::TABLE, R::COLUMNS, values);
-    let record = R::read(&mut row, keyring)?;
-    let Some(Value::Int(version)) = version else { return Err(row.corrupt("no version")) };
-    Ok((record, version))
+/// A record of a table.
+pub(crate) fn read<R: Record>(values: Vec<Value>, keyring: &Keyring) -> Result<R, StoreError> {
+    R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring)
 }
 
 /// Reads rows by their keys, in one round trip. Keys without a row are found to have none.
@@ -164,14 +137,29 @@ pub(crate) fn fetch<R: Record>(
     keyring: &Keyring,
     keys: impl IntoIterator<Item = R::Key>,
 ) -> Result<BTreeMap<R::Key, Found<R>>, StoreError> {
-    let mut found: BTreeMap<_, _> = keys.into_iter().map(|key| (key, Found::NOTHING)).collect();
+    let mut found: BTreeMap<_, _> = keys.into_iter().map(|key| (key, None)).collect();
     let keys: Vec<_> = found.keys().cloned().map(Into::into).collect();
+    let mut records = Vec::new();
     connection.fetch(R::shape(), &keys, &mut |values| {
-        let (record, version) = read::<R>(values, keyring)?;
-        found.insert(record.key(), Found { row: Some(Arc::new(record)), version });
+        join(&mut records, values);
         Ok(())
     })?;
+    for values in records {
+        let record = read::<R>(values, keyring)?;
+        found.insert(record.key(), Some(Arc::new(record)));
+    }
     Ok(found)
+}
+
+/// Reads a record that was fetched, and remembers it.
+fn remember<R: Record>(
+    values: Vec<Value>,
+    keyring: &Keyring,
+    cache: &mut Remembered,
+) -> Result<(), StoreError> {
+    let record = read::<R>(values, keyring)?;
+    R::remembered(cache).insert(record.key(), Some(Arc::new(record)));
+    Ok(())
 }
 
 /// Reads one row by its key.
@@ -181,11 +169,15 @@ pub(crate) fn load<R: Record>(
     key: &R::Key,
 ) -> Result<Found<R>, StoreError> {
     let found = fetch::<R>(connection, keyring, [key.clone()])?;
-    Ok(found.into_iter().next().map_or(Found::NOTHING, |(_, found)| found))
+    Ok(found.into_values().next().flatten())
 }
 
 macro_rules! tables {
-    ($($field:ident: $record:ty,)*) => {
+    ($($number:literal $field:ident: $record:ty,)*) => {
+        $(impl Numbered for $record {
+            const NUMBER: u16 = $number;
+        })*
+
         /// Changed rows of all tables.
         #[derive(Default)]
         pub struct Tables {
@@ -209,15 +201,20 @@ macro_rules! tables {
                 $(self.$field.merge(newer.$field);)*
             }
 
-            /// The writes of every changed row, referenced tables before those that refer to them.
-            pub(crate) fn writes(
+            /// The changes of rows, behind those `before` and what is remembered. Rows are read
+            /// before they are changed, and stay known within the batch. One that was not read is
+            /// taken for new: the database refuses it if its key is taken.
+            pub(crate) fn changes(
                 &self,
+                before: &Self,
                 cache: &mut Remembered,
-                keyring: &Keyring,
-            ) -> Vec<Write> {
-                let mut writes = Vec::new();
-                $(self.$field.writes(cache, keyring, &mut writes);)*
-                writes
+            ) -> Vec<RowChange> {
+                let mut changes = Vec::new();
+                $(self.$field.changes(|key| {
+                    before.$field.get(key).is_some()
+                        || matches!(cache.$field.get(key), Some(Some(_)))
+                }, &mut changes);)*
+                changes
             }
 
             /// Remembers every changed row as it is in the database now.
@@ -250,62 +247,61 @@ macro_rules! tables {
         }
 
         impl Wanted {
-            /// Fetches every row that is wanted, of all tables and the postings at once. Keys
-            /// without a row are found to have none.
+            /// Fetches every record that is wanted, of all tables at once. Keys without a row are
+            /// found to have none.
             pub(crate) fn fetch(
                 self,
                 connection: &mut dyn Connection,
                 keyring: &Keyring,
                 cache: &mut Remembered,
-                postings: &mut Postings,
             ) -> Result<(), StoreError> {
-                let mut wanted: Vec<_> = postings.wanted().into_iter().collect();
+                let (mut wanted, mut records) = (Vec::new(), Vec::new());
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().cloned().map(Into::into).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
+                    let remember: fn(_, &Keyring, &mut Remembered) -> _ = remember::<$record>;
+                    records.push((remember, Vec::new()));
                     for key in self.$field {
-                        cache.$field.insert(key, Found::NOTHING);
+                        cache.$field.insert(key, None);
                     }
                 })*
                 connection.fetch_all(&wanted, &mut |place, values| {
-                    let shape = wanted[place].shape;
-                    if std::ptr::eq(shape, &POSTINGS) {
-                        return postings.take(values);
-                    }
-                    $(if std::ptr::eq(shape, <$record as Record>::shape()) {
-                        let (row, version) = read::<$record>(values, keyring)?;
-                        let key = row.key();
-                        cache.$field.insert(key, Found { row: Some(Arc::new(row)), version });
-                        return Ok(());
-                    })*
-                    Err(StoreError::Engine(format!("{} is no table of records", shape.table)))
-                })
+                    join(&mut records[place].1, values);
+                    Ok(())
+                })?;
+                for (remember, records) in records {
+                    records.into_iter().try_for_each(|it| remember(it, keyring, cache))?;
+                }
+                Ok(())
             }
         }
     };
 }
 
+// Numbers are for ever: a new table gets the next one, whatever its place in this list. 22 and 23
+// are those of events and timers.
 tables! {
-    platforms: domain::platform::Platform,
-    tokens: domain::token::Token,
-    customers: domain::customer::Customer,
-    uma_addresses: crate::customers::UmaClaim,
-    external_accounts: domain::external_account::ExternalAccount,
-    fingerprints: crate::external_accounts::Fingerprint,
-    lookups: domain::lookup::Lookup,
-    uma_peers: domain::uma_peer::UmaPeer,
-    quotes: domain::quote::Quote,
-    transactions: domain::transaction::Transaction,
-    approvals: domain::approval::Approval,
-    ledger_accounts: crate::books::LedgerAccount,
-    idempotency: crate::idempotency::Answer,
-    leases: crate::leases::Lease,
-    invitations: domain::invitation::Invitation,
-    identity_checks: domain::kyc::IdentityCheck,
-    bulk_imports: domain::bulk_import::BulkImport,
-    bulk_parts: domain::bulk_import::Part,
-    outboxes: crate::events::Outbox,
-    deliveries: domain::delivery::Delivery,
+    1 platforms: domain::platform::Platform,
+    2 tokens: domain::token::Token,
+    3 customers: domain::customer::Customer,
+    4 uma_addresses: crate::customers::UmaClaim,
+    5 external_accounts: domain::external_account::ExternalAccount,
+    6 fingerprints: crate::external_accounts::Fingerprint,
+    7 lookups: domain::lookup::Lookup,
+    8 uma_peers: domain::uma_peer::UmaPeer,
+    9 quotes: domain::quote::Quote,
+    10 transactions: domain::transaction::Transaction,
+    11 postings: crate::books::Postings,
+    12 approvals: domain::approval::Approval,
+    13 ledger_accounts: crate::books::LedgerAccount,
+    14 idempotency: crate::idempotency::Answer,
+    15 leases: crate::leases::Lease,
+    16 invitations: domain::invitation::Invitation,
+    17 identity_checks: domain::kyc::IdentityCheck,
+    18 bulk_imports: domain::bulk_import::BulkImport,
+    19 bulk_parts: domain::bulk_import::Part,
+    20 outboxes: crate::events::Outbox,
+    21 deliveries: domain::delivery::Delivery,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.
@@ -329,7 +325,12 @@ macro_rules! record_table {
 
         fn shape() -> &'static $crate::sql::Shape {
             static SHAPE: std::sync::OnceLock<$crate::sql::Shape> = std::sync::OnceLock::new();
-            SHAPE.get_or_init(|| $crate::sql::Shape::record(Self::TABLE, Self::COLUMNS))
+            SHAPE.get_or_init(|| {
+                let number = <Self as $crate::record::Numbered>::NUMBER;
+                $crate::sql::Shape::new(number, Self::TABLE, Self::COLUMNS)
+                    .with_key(Self::KEY_COLUMNS, 1)
+                    .with_seal(<Self as $crate::record::Record>::seal)
+            })
         }
     };
 }

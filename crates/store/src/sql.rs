@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 
 /// A value of one column.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Value {
     /// No value.
     Null,
@@ -134,13 +134,19 @@ impl Row {
 
     /// An error about the column that was read last.
     pub fn corrupt(&self, what: impl std::fmt::Display) -> StoreError {
-        let column = self.columns.get(self.next.saturating_sub(1)).copied().unwrap_or("?");
+        let place = self.next.saturating_sub(1) % self.columns.len().max(1);
+        let column = self.columns.get(place).copied().unwrap_or("?");
         StoreError::Corrupt { place: format!("{}.{column}", self.table), what: what.to_string() }
     }
 
     fn value(&mut self) -> Value {
         self.next += 1;
         self.values.next().unwrap_or(Value::Null)
+    }
+
+    /// Whether every column was read.
+    pub fn is_at_end(&self) -> bool {
+        self.values.len() == 0
     }
 
     /// The next column, an integer.
@@ -280,60 +286,81 @@ pub const IDEMPOTENCY: &str = "idempotency";
 /// The name of the leadership lease: an engine sees by it whether a server is there.
 pub const LEADERSHIP: &str = "JOBS";
 
+/// Seals what must not stand in a plain column: the values of a row are made those of its table.
+pub type Seal = fn(&mut [Value], &Keyring);
+
 /// A table as engines read and write it by key. A database in this process takes one row at a time;
 /// one behind a network takes many with each round trip.
 #[derive(Debug)]
 pub struct Shape {
+    /// Its number in the journal. No other table has it, or ever had.
+    pub number: u16,
     /// The table.
     pub table: &'static str,
-    /// Its columns, those of the primary key first, without `version`.
+    /// Its columns, those of the primary key first.
     pub columns: &'static [&'static str],
     /// How many of them are the primary key.
     pub key: usize,
-    /// Whether the table has a `version` column, which an update must meet and counts up.
-    pub versioned: bool,
-    /// The clause of an upsert for a row that is there already: the text behind its key.
-    pub merge: Option<&'static str>,
+    /// How many of them name a record: fewer than the key, if a record has several rows.
+    pub record_key: usize,
+    /// How its rows are sealed.
+    pub seal: Seal,
     texts: OnceLock<Texts>,
 }
 
 /// The statements of a table for one row each. Parameters stand in the order in which they appear.
 #[derive(Debug)]
 pub struct Texts {
-    /// Rows by the first column of the key, in the order of the key: all columns and, where there
-    /// is one, the version.
+    /// Rows by the first column of the key, in the order of the key: all columns.
     pub select: String,
-    /// All columns, at version 1.
-    pub insert: String,
-    /// All columns behind the key, then the key, then the version that was read.
-    pub update: Option<String>,
     /// All columns.
-    pub upsert: Option<String>,
+    pub insert: String,
+    /// All columns; a row that is there is replaced.
+    pub upsert: String,
     /// The key.
     pub delete: String,
 }
 
 impl Shape {
-    /// A table whose rows are only added and removed.
-    pub const fn new(
-        table: &'static str,
-        columns: &'static [&'static str],
-        key: usize,
-        merge: Option<&'static str>,
-    ) -> Self {
-        Self { table, columns, key, versioned: false, merge, texts: OnceLock::new() }
+    /// A table whose primary key is its first column, and in which nothing is sealed.
+    pub const fn new(number: u16, table: &'static str, columns: &'static [&'static str]) -> Self {
+        let seal: Seal = |_, _| {};
+        Self { number, table, columns, key: 1, record_key: 1, seal, texts: OnceLock::new() }
     }
 
-    /// A table of records: the first column is the key, and there is a version.
-    pub const fn record(table: &'static str, columns: &'static [&'static str]) -> Self {
-        let mut shape = Self::new(table, columns, 1, None);
-        shape.versioned = true;
-        shape
+    /// The table with a primary key of so many columns, of which so many name a record.
+    #[must_use]
+    pub const fn with_key(mut self, key: usize, record_key: usize) -> Self {
+        (self.key, self.record_key) = (key, record_key);
+        self
     }
 
-    /// The columns of [`Texts::select`], `version` with them.
-    pub fn width(&self) -> usize {
-        self.columns.len() + usize::from(self.versioned)
+    /// The table with rows that are sealed in this way.
+    #[must_use]
+    pub const fn with_seal(mut self, seal: Seal) -> Self {
+        self.seal = seal;
+        self
+    }
+
+    /// The rows of a table as it keeps them: from the values of one or more, one behind the other,
+    /// nothing sealed.
+    pub(crate) fn rows(&self, mut values: Vec<Value>, keyring: &Keyring) -> Vec<Vec<Value>> {
+        let width = self.columns.len();
+        let mut rows = Vec::with_capacity(values.len() / width.max(1));
+        while values.len() > width {
+            let rest = values.split_off(width);
+            rows.push(std::mem::replace(&mut values, rest));
+        }
+        rows.push(values);
+        rows.iter_mut().for_each(|row| (self.seal)(row, keyring));
+        rows
+    }
+
+    /// The clause of an insert that replaces a row that is there.
+    pub(crate) fn replace(&self) -> String {
+        let (keys, rest) = self.columns.split_at(self.key);
+        let sets: Vec<_> = rest.iter().map(|name| format!("{name} = excluded.{name}")).collect();
+        format!("on conflict ({}) do update set {}", keys.join(", "), sets.join(", "))
     }
 
     /// The statements for one row.
@@ -346,40 +373,19 @@ impl Shape {
         let list = columns.join(", ");
         let numbered: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
         let numbered = numbered.join(", ");
-        let (version, first_version) = if self.versioned { (", version", ", 1") } else { ("", "") };
-        let pairs = |columns: &[&str], from: usize, between: &str| {
-            let pairs: Vec<_> = (from..)
-                .zip(columns)
-                .map(|(number, column)| format!("{column} = ${number}"))
-                .collect();
-            pairs.join(between)
-        };
-        let (keys, rest) = columns.split_at(key);
+        let keys = &columns[..key];
+        let meets: Vec<_> =
+            (1..).zip(keys).map(|(number, column)| format!("{column} = ${number}")).collect();
+        let insert = format!("insert into {table} ({list}) values ({numbered})");
         Texts {
             select: format!(
-                "select {list}{version} from {table} where {} = $1 order by {}",
+                "select {list} from {table} where {} = $1 order by {}",
                 keys[0],
                 keys.join(", ")
             ),
-            insert: format!(
-                "insert into {table} ({list}{version}) values ({numbered}{first_version})"
-            ),
-            update: self.versioned.then(|| {
-                format!(
-                    "update {table} set {}, version = version + 1 where {} and version = ${}",
-                    pairs(rest, 1, ", "),
-                    pairs(keys, rest.len() + 1, " and "),
-                    columns.len() + 1
-                )
-            }),
-            upsert: self.merge.map(|merge| {
-                format!(
-                    "insert into {table} ({list}) values ({numbered}) \
-                     on conflict ({}) {merge}",
-                    keys.join(", ")
-                )
-            }),
-            delete: format!("delete from {table} where {}", pairs(keys, 1, " and ")),
+            upsert: format!("{insert} {}", self.replace()),
+            insert,
+            delete: format!("delete from {table} where {}", meets.join(" and ")),
         }
     }
 }
@@ -396,11 +402,8 @@ pub struct Keys {
 /// The kind of a change to rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// They are new: all columns.
+    /// They are new: all columns. A row that is there already is refused.
     Insert,
-    /// They are there at a version: all columns, then the version that was read. A row that is not
-    /// there at that version any more is a [`StoreError::Conflict`].
-    Update,
     /// They may be there: all columns.
     Upsert,
     /// They go, if they are there: the columns of the key.
@@ -488,8 +491,8 @@ pub trait Connection: Send {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Hands over the rows whose first column is one of `keys`: all columns, then the version where
-    /// there is one. Rows with the same first column come together, in the order of the key.
+    /// Hands over the rows whose first column is one of `keys`: all columns. Rows with the same
+    /// first column come together, in the order of the key.
     fn fetch(
         &mut self,
         shape: &'static Shape,

@@ -213,7 +213,7 @@ impl Connection for Sqlite {
     ) -> Result<(), StoreError> {
         for key in keys {
             let key = std::slice::from_ref(key);
-            self.query(&shape.texts().select, key, shape.width(), each)?;
+            self.query(&shape.texts().select, key, shape.columns.len(), each)?;
         }
         Ok(())
     }
@@ -222,27 +222,14 @@ impl Connection for Sqlite {
         for Write { shape, change, rows } in writes {
             let texts = shape.texts();
             let text = match change {
-                Change::Insert => Some(&texts.insert),
-                Change::Update => texts.update.as_ref(),
-                Change::Upsert => texts.upsert.as_ref(),
-                Change::Delete => Some(&texts.delete),
+                Change::Insert => &texts.insert,
+                Change::Upsert => &texts.upsert,
+                Change::Delete => &texts.delete,
             };
-            let text = text.ok_or_else(|| {
-                StoreError::Engine(format!("{change:?} is no change of {}", shape.table))
-            })?;
             self.in_transaction()?;
             let mut statement = self.connection.prepare_cached(text).map_err(failure)?;
-            for mut row in rows {
-                if change == Change::Update {
-                    // The statement has the key behind the columns that it sets.
-                    row[..shape.columns.len()].rotate_left(shape.key);
-                }
-                let changed =
-                    statement.execute(rusqlite::params_from_iter(&row)).map_err(failure)?;
-                if change == Change::Update && changed != 1 {
-                    let what = format!("a row of {} was not as read", shape.table);
-                    return Err(StoreError::Conflict(what));
-                }
+            for row in rows {
+                statement.execute(rusqlite::params_from_iter(&row)).map_err(failure)?;
                 // SQLite leaves the transaction by itself when it cannot read the disk. Outside
                 // it, each statement of a batch would be a commit of its own.
                 if self.connection.is_autocommit() {

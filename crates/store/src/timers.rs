@@ -1,20 +1,24 @@
 //! Timers: jobs that are due at a time. A timer is committed with its cause and goes with its
 //! effect, so it survives a crash.
 //!
-//! Every timer is a platform's, whose clock can be ahead of the server's. Its due time is kept by
-//! the server's clock, so that one read by one clock finds all due timers. When a platform's clock
-//! is moved on, its timers come nearer in the same transaction (docs/decisions/0013).
+//! Every timer is a platform's, and kept by its clock, which can be ahead of the server's: moving
+//! the clock changes the platform's row and nothing else (docs/decisions/0013). An index has the
+//! timers of each platform in their order. So the first of each is found by one look, and a
+//! platform that has nothing due costs nothing more.
 
 use std::collections::BTreeMap;
 
+use domain::clock::Ahead;
 use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
+use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::reader::View;
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::record::Record as _;
+use crate::sql::{Row, Shape, Value};
 
 /// The job of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +86,7 @@ pub struct Timer {
     pub kind: TimerKind,
     /// The platform by whose clock it happens.
     pub platform: PlatformId,
-    /// When, by the server's clock.
+    /// When, by the platform's clock.
     pub due_at: Timestamp,
     /// When it was first set, by the platform's clock, for work that is asked after again and
     /// again.
@@ -100,15 +104,13 @@ impl Timer {
         due_at: Timestamp,
         now: Timestamp,
     ) -> Self {
-        let due_at = platform.ahead.on_server(due_at);
         Self { subject, kind, platform: platform.id, due_at, since: now, attempts: 0 }
     }
 
     /// The timer once more, due at another time by the platform's clock.
     #[must_use]
-    pub fn again(&self, platform: &Platform, due_at: Timestamp) -> Self {
-        let attempts = self.attempts.saturating_add(1);
-        Self { due_at: platform.ahead.on_server(due_at), attempts, ..self.clone() }
+    pub fn again(&self, due_at: Timestamp) -> Self {
+        Self { due_at, attempts: self.attempts.saturating_add(1), ..self.clone() }
     }
 
     /// Its key.
@@ -118,71 +120,55 @@ impl Timer {
 }
 
 /// The table of timers.
-pub(crate) static TIMERS: Shape = Shape::new(
-    "timers",
-    &["subject", "kind", "platform", "due_at", "since", "attempts"],
-    2,
-    Some(
-        "do update set due_at = excluded.due_at, since = excluded.since, \
-         attempts = excluded.attempts",
-    ),
-);
+pub(crate) static TIMERS: Shape =
+    Shape::new(23, "timers", &["subject", "kind", "platform", "due_at", "since", "attempts"])
+        .with_key(2, 2);
 
+/// The clock of each platform, and its first timer.
+pub(crate) const FIRSTS: &str = "select p.id, p.clock_ahead, \
+    (select min(t.due_at) from timers t where t.platform = p.id) as due_at from platforms p";
+
+/// Timers of a platform that are due by its clock.
 pub(crate) const DUE: &str = "select subject, kind, platform, due_at, since, attempts \
-    from timers where due_at <= $1 order by due_at limit $2";
+    from timers where platform = $1 and due_at <= $2 order by due_at limit $3";
 
-pub(crate) const NEXT_DUE: &str = "select due_at from timers order by due_at limit 1";
-
-/// Timers of a platform that end something.
-pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since, attempts from timers \
-    where due_at <= $1 and platform = $2 and kind in \
+/// The same, of the kinds that end something, by the server's clock.
+pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since, attempts \
+    from timers where platform = $1 \
+    and due_at <= $2 + (select clock_ahead from platforms where id = $1) and kind in \
     ('EXPIRE_QUOTE', 'EXPIRE_INVITATION', 'EXPIRE_IDENTITY_CHECK', 'DECIDE_PAYMENT') \
     order by due_at limit $3";
 
-/// Whether anything of a platform is due.
-pub(crate) const DUE_OF_PLATFORM: &str =
-    "select due_at from timers where due_at <= $1 and platform = $2 limit 1";
+/// Whether anything of a platform is due by the server's clock.
+pub(crate) const DUE_OF_PLATFORM: &str = "select due_at from timers where platform = $1 \
+    and due_at <= $2 + (select clock_ahead from platforms where id = $1) limit 1";
 
-/// Brings a platform's timers nearer. No index finds them: people move clocks, and every payment
-/// sets timers.
-pub(crate) const NEARER: &str = "update timers set due_at = due_at - $1 where platform = $2";
-
-/// Brings the timers of a platform that are in the database nearer, within a transaction.
-pub(crate) fn bring_nearer(
-    connection: &mut dyn Connection,
-    platform: PlatformId,
-    millis: i64,
-) -> Result<(), StoreError> {
-    connection.execute(NEARER, &[millis.into(), platform.into()]).map(drop)
-}
-
-/// The writes that set timers and take them away.
-pub(crate) fn writes(changes: &BTreeMap<TimerKey, Option<Timer>>) -> [Write; 2] {
-    let (mut set, mut cleared) = (Vec::new(), Vec::new());
-    for ((subject, kind), timer) in changes {
-        let mut row = vec![Value::from(*subject), Value::name(kind.name())];
-        match timer {
-            Some(timer) => {
-                row.push(timer.platform.into());
-                row.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
-                set.push(row);
-            }
-            None => cleared.push(row),
+/// The changes that set timers and take them away. Whether one is there was not read.
+pub(crate) fn changes(
+    timers: &BTreeMap<TimerKey, Option<Timer>>,
+) -> impl Iterator<Item = RowChange> {
+    timers.iter().map(|((subject, kind), timer)| {
+        let mut values = vec![Value::from(*subject), Value::name(kind.name())];
+        if let Some(timer) = timer {
+            values.push(timer.platform.into());
+            values.extend([timer.due_at.into(), timer.since.into(), timer.attempts.into()]);
         }
-    }
-    [
-        Write { shape: &TIMERS, change: Change::Upsert, rows: set },
-        Write { shape: &TIMERS, change: Change::Delete, rows: cleared },
-    ]
+        let kind = if timer.is_some() { Kind::Update } else { Kind::Remove };
+        let change = TableChange { table: TIMERS.number, kind, values };
+        RowChange { owner: None, change }
+    })
 }
 
 /// The due timers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Due {
-    /// The longest overdue first.
+    /// Those of the platform whose first is longest overdue come first; of a platform, the longest
+    /// overdue first.
     pub timers: Vec<Timer>,
     /// Rows that cannot be read; they hold no other timer up.
     pub unreadable: usize,
+    /// Since when the longest overdue is due, by the server's clock.
+    pub since: Option<Timestamp>,
 }
 
 fn read(row: &mut Row) -> Result<Timer, StoreError> {
@@ -196,33 +182,72 @@ fn read(row: &mut Row) -> Result<Timer, StoreError> {
     })
 }
 
+/// A platform with timers.
+struct First {
+    platform: PlatformId,
+    ahead: Ahead,
+    /// When its first is due, by the server's clock.
+    due_at: Timestamp,
+}
+
 impl View<'_> {
-    /// Timers that are due by the server's clock, of so many rows at most.
-    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Due, StoreError> {
-        let columns = (TIMERS.table, TIMERS.columns);
-        let read = |row: &mut Row| Ok(read(row).ok());
-        let rows = self.connection.all(DUE, &[now.into(), limit.into()], columns, read)?;
-        let unreadable = rows.iter().filter(|timer| timer.is_none()).count();
-        Ok(Due { timers: rows.into_iter().flatten().collect(), unreadable })
+    /// The platforms with timers, in the order of their first. A row that cannot be read is left
+    /// out.
+    fn firsts(&mut self) -> Result<Vec<First>, StoreError> {
+        let columns = (Platform::TABLE, &["id", "clock_ahead", "due_at"][..]);
+        let read = |row: &mut Row| {
+            let (platform, ahead) = (row.id().ok(), row.int()?);
+            let (ahead, due_at) = (Ahead::from_millis(ahead), row.time_or_null()?);
+            let first = platform.zip(ahead).zip(due_at);
+            Ok(first.map(|((platform, ahead), due_at)| First {
+                platform,
+                ahead,
+                due_at: ahead.on_server(due_at),
+            }))
+        };
+        let firsts = self.connection.all(FIRSTS, &[], columns, read)?;
+        let mut firsts: Vec<_> = firsts.into_iter().flatten().collect();
+        firsts.sort_by_key(|first| first.due_at);
+        Ok(firsts)
     }
 
-    /// Timers of a platform that are due by the server's clock and end something, of so many rows
-    /// at most. Rows that cannot be read are left to the jobs.
+    /// Timers that are due when the server's clock shows `now`, of so many rows at most.
+    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Due, StoreError> {
+        let mut firsts = self.firsts()?;
+        firsts.retain(|first| first.due_at <= now);
+        let mut due = Due { since: firsts.first().map(|first| first.due_at), ..Due::default() };
+        let mut left = limit;
+        for First { platform, ahead, .. } in firsts {
+            let parameters = [platform.into(), ahead.shows(now).into(), left.into()];
+            let columns = (TIMERS.table, TIMERS.columns);
+            let rows = self.connection.all(DUE, &parameters, columns, |row| Ok(read(row).ok()))?;
+            left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
+            due.unreadable += rows.iter().filter(|timer| timer.is_none()).count();
+            due.timers.extend(rows.into_iter().flatten());
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(due)
+    }
+
+    /// Timers of a platform that are due when the server's clock shows `now` and end something, of
+    /// so many rows at most. Rows that cannot be read are left to the jobs.
     pub fn due_ends(
         &mut self,
         platform: PlatformId,
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Timer>, StoreError> {
-        let parameters = [now.into(), platform.into(), limit.into()];
+        let parameters = [platform.into(), now.into(), limit.into()];
         let columns = (TIMERS.table, TIMERS.columns);
         let due = self.connection.all(DUE_ENDS, &parameters, columns, |row| Ok(read(row).ok()))?;
         Ok(due.into_iter().flatten().collect())
     }
 
-    /// Whether anything of a platform is due by the server's clock.
+    /// Whether anything of a platform is due when the server's clock shows `now`.
     pub fn has_due(&mut self, platform: PlatformId, now: Timestamp) -> Result<bool, StoreError> {
-        let parameters = [now.into(), platform.into()];
+        let parameters = [platform.into(), now.into()];
         let columns = (TIMERS.table, &["due_at"][..]);
         let due = self.connection.first(DUE_OF_PLATFORM, &parameters, columns, Row::time)?;
         Ok(due.is_some())
@@ -230,6 +255,6 @@ impl View<'_> {
 
     /// When the next timer is due by the server's clock, if there is one.
     pub fn next_due(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        self.connection.first(NEXT_DUE, &[], (TIMERS.table, &["due_at"]), Row::time)
+        Ok(self.firsts()?.first().map(|first| first.due_at))
     }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use domain::approval::Approval;
 use domain::bulk_import::{BulkImport, Part};
-use domain::clock::Ahead;
 use domain::customer::Customer;
 use domain::delivery::Delivery;
 use domain::event::Event;
 use domain::external_account::ExternalAccount;
-use domain::id::{PlatformId, TransactionId};
+use domain::id::TransactionId;
 use domain::invitation::Invitation;
 use domain::kyc::IdentityCheck;
 use domain::lookup::Lookup;
@@ -23,29 +22,29 @@ use domain::transition::Moved;
 use domain::uma_peer::UmaPeer;
 
 use crate::books::{self, PostingRow, Postings};
-use crate::cache::Cache;
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::{self, Numbered, Outbox};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope, given_since};
+use crate::journal::change_set::{Kind, RowChange, TableChange};
+use crate::journal::{End, RowHash};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
-use crate::record::{Found, Record, Tables, Wanted, load};
-use crate::sql::{Change, Connection, Value, Write};
+use crate::memtable::Memtable;
+use crate::projector;
+use crate::record::{Numbered as _, Record, Remembered, Tables, Wanted, load};
+use crate::sql::{Connection, Value, Write};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub(crate) tables: Tables,
-    pub(crate) postings: BTreeMap<TransactionId, Vec<PostingRow>>,
     pub(crate) events: Vec<Numbered>,
     /// Events that are approval requests.
     approval_requests: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
-    /// By how many milliseconds the timers that were set before come nearer.
-    nearer: BTreeMap<PlatformId, i64>,
     /// Answers that are removed.
     removed_answers: BTreeSet<Scope>,
 }
@@ -53,60 +52,44 @@ pub(crate) struct Changes {
 impl Changes {
     fn merge(&mut self, newer: Self) {
         self.tables.merge(newer.tables);
-        for (transaction, postings) in newer.postings {
-            self.postings.entry(transaction).or_default().extend(postings);
-        }
-        self.events.extend(newer.events);
         self.approval_requests.extend(newer.approval_requests);
-        for (platform, millis) in newer.nearer {
-            self.bring_nearer(platform, millis);
-        }
         self.timers.extend(newer.timers);
         self.removed_answers.extend(newer.removed_answers);
         // A request that was answered anew keeps its answer.
         self.removed_answers.retain(|scope| self.tables.idempotency.get(scope).is_none());
     }
 
+    /// The changes of rows, behind those `before` and what is remembered.
+    fn rows(&self, before: &Self, cache: &mut Remembered) -> Vec<RowChange> {
+        let mut rows = self.tables.changes(&before.tables, cache);
+        rows.extend(self.events.iter().map(events::change));
+        rows.extend(timers::changes(&self.timers));
+        rows.extend(self.removed_answers.iter().map(|scope| {
+            let (table, values) = (Answer::NUMBER, vec![Value::from(*scope)]);
+            RowChange { owner: None, change: TableChange { table, kind: Kind::Remove, values } }
+        }));
+        rows
+    }
+
     /// Takes out the wake-ups, which are published after the commit.
     pub(crate) fn take_wake_ups(&mut self) -> WakeUps {
         WakeUps {
             approval_requests: std::mem::take(&mut self.approval_requests),
-            timers: !self.nearer.is_empty() || self.timers.values().any(Option::is_some),
+            // Timers come nearer when a platform's clock is moved.
+            timers: !self.tables.platforms.is_empty() || self.timers.values().any(Option::is_some),
             events: !self.tables.outboxes.is_empty(),
             callers: !self.tables.tokens.is_empty() || !self.tables.platforms.is_empty(),
         }
     }
 
-    /// Brings a platform's timers nearer: those that are here at once, the rest when this is
-    /// written, which is before the ones that are here.
-    fn bring_nearer(&mut self, platform: PlatformId, millis: i64) {
-        for timer in self.timers.values_mut().flatten().filter(|it| it.platform == platform) {
-            timer.due_at = timer.due_at.plus_millis(-millis);
-        }
-        *self.nearer.entry(platform).or_default() += millis;
-    }
-
     /// Puts the committed changes into the cache.
-    pub(crate) fn remember(self, cache: &mut Cache) {
-        self.tables.remember(&mut cache.rows);
+    pub(crate) fn remember(self, cache: &mut Remembered) {
+        self.tables.remember(cache);
         for scope in self.removed_answers {
-            cache.rows.idempotency.insert(scope, Found { row: None, version: 0 });
-        }
-        for (transaction, newer) in self.postings {
-            let known = cache.postings.get(&transaction);
-            let mut postings = known.map_or_else(Vec::new, |known| Vec::clone(known));
-            postings.extend(newer);
-            cache.postings.insert(transaction, Arc::new(postings));
+            cache.idempotency.insert(scope, None);
         }
         cache.end_batch();
     }
-}
-
-/// Rows that units asked for and that are still to be fetched.
-#[derive(Default)]
-struct Missing {
-    rows: Wanted,
-    postings: BTreeSet<TransactionId>,
 }
 
 /// The outcome of a unit that was run.
@@ -121,21 +104,15 @@ pub(crate) enum Ran {
 }
 
 /// The changes of a batch, ready to be written.
-pub(crate) struct Prepared {
-    nearer: BTreeMap<PlatformId, i64>,
-    writes: Vec<Write>,
-}
+pub(crate) struct Prepared(Vec<Write>);
 
 impl Prepared {
     /// Writes it and makes it durable. A batch that only read costs no flush.
     pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        if self.writes.is_empty() {
+        if self.0.is_empty() {
             return connection.rollback();
         }
-        for (platform, millis) in self.nearer {
-            timers::bring_nearer(connection, platform, millis)?;
-        }
-        connection.write(self.writes)?;
+        connection.write(self.0)?;
         connection.commit()
     }
 }
@@ -144,7 +121,7 @@ impl Prepared {
 pub(crate) struct WakeUps {
     /// Approval requests that are to be sent.
     pub(crate) approval_requests: Vec<Event>,
-    /// Whether it sets a timer, or brings some nearer.
+    /// Whether it sets a timer, or may have brought some nearer.
     pub(crate) timers: bool,
     /// Whether there is an event to deliver.
     pub(crate) events: bool,
@@ -156,19 +133,22 @@ pub(crate) struct WakeUps {
 pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
-    cache: &'a mut Cache,
+    cache: &'a mut Remembered,
+    /// Of all units, one after the other.
+    rows: Vec<RowChange>,
     changes: Changes,
-    missing: Missing,
+    /// Rows that units asked for and that are still to be fetched.
+    wanted: Wanted,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
-        cache: &'a mut Cache,
+        cache: &'a mut Remembered,
     ) -> Self {
-        let (changes, missing) = (Changes::default(), Missing::default());
-        Self { connection, keyring, cache, changes, missing }
+        let (rows, changes, wanted) = (Vec::new(), Changes::default(), Wanted::default());
+        Self { connection, keyring, cache, rows, changes, wanted }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
@@ -179,6 +159,7 @@ impl<'a> Batch<'a> {
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
+                self.rows.extend(local.rows(&self.changes, self.cache));
                 self.changes.merge(local);
                 Ran::Kept
             }
@@ -198,9 +179,9 @@ impl<'a> Batch<'a> {
         scopes: impl Iterator<Item = Scope>,
     ) -> Result<(), StoreError> {
         if self.connection.is_remote() {
-            let cache = &mut self.cache.rows.idempotency;
-            self.missing.rows.idempotency.extend(scopes.filter(|it| cache.get(it).is_none()));
-            if !self.missing.rows.idempotency.is_empty() {
+            let cache = &mut self.cache.idempotency;
+            self.wanted.idempotency.extend(scopes.filter(|it| cache.get(it).is_none()));
+            if !self.wanted.idempotency.is_empty() {
                 self.fetch()?;
             }
         }
@@ -209,31 +190,22 @@ impl<'a> Batch<'a> {
 
     /// Fetches what units wait for.
     pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
-        let Missing { rows, mut postings } = std::mem::take(&mut self.missing);
+        let mut wanted = std::mem::take(&mut self.wanted);
         // A unit that reads a payment reads its postings next.
-        let payments = rows.transactions.iter().copied();
-        postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
-        let mut postings = Postings::of(postings);
-        rows.fetch(self.connection, self.keyring, &mut self.cache.rows, &mut postings)?;
-        for (transaction, rows) in postings.into_rows() {
-            self.cache.postings.insert(transaction, Arc::new(rows));
-        }
-        Ok(())
+        let payments = wanted.transactions.iter().copied();
+        wanted.postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
+        wanted.fetch(self.connection, self.keyring, self.cache)
     }
 
     /// The changes of all units: once ready to be written, and once for the cache.
-    pub(crate) fn prepare(self) -> (Prepared, Changes) {
-        let Self { keyring, cache, changes, .. } = self;
-        let mut writes = changes.tables.writes(&mut cache.rows, keyring);
-        writes.push(books::write(changes.postings.values().flatten()));
-        writes.push(events::write(&changes.events, keyring));
-        writes.extend(timers::writes(&changes.timers));
-        let removed = changes.removed_answers.iter().map(|scope| vec![Value::from(*scope)]);
-        let (shape, rows) = (Answer::shape(), removed.collect());
-        writes.push(Write { shape, change: Change::Delete, rows });
-        writes.retain(|write| !write.rows.is_empty());
-        let nearer = changes.nearer.clone();
-        (Prepared { nearer, writes }, changes)
+    pub(crate) fn prepare(self) -> Result<(Prepared, Changes), StoreError> {
+        let Self { keyring, rows, changes, .. } = self;
+        let mut memtable = Memtable::new(End::START, |_, _| 0);
+        let rows = rows.into_iter().map(|row| projector::keyed(row.change));
+        let end = End { seq: 1, hash: RowHash::NONE };
+        memtable.publish(end, rows.collect::<Result<Vec<_>, _>>()?);
+        memtable.seal();
+        Ok((Prepared(projector::writes(memtable.sealed(), keyring)?), changes))
     }
 }
 
@@ -276,17 +248,16 @@ impl Unit<'_, '_> {
         if let Some(row) = R::slots(&mut self.batch.changes.tables).get(key) {
             return Ok(Some(row));
         }
-        if let Some(found) = R::remembered(&mut self.batch.cache.rows).get(key) {
-            return Ok(found.row.clone());
+        if let Some(found) = R::remembered(self.batch.cache).get(key) {
+            return Ok(Option::clone(found));
         }
         if self.batch.connection.is_remote() {
-            R::wanted(&mut self.batch.missing.rows).insert(key.clone());
+            R::wanted(&mut self.batch.wanted).insert(key.clone());
             return self.wait();
         }
         let found = load::<R>(self.batch.connection, self.batch.keyring, key)?;
-        let row = found.row.clone();
-        R::remembered(&mut self.batch.cache.rows).insert(key.clone(), found);
-        Ok(row)
+        R::remembered(self.batch.cache).insert(key.clone(), found.clone());
+        Ok(found)
     }
 
     /// The rows with these keys, in their order, as the units before this one left them. Rows that
@@ -339,15 +310,6 @@ impl Unit<'_, '_> {
         self.batch.keyring
     }
 
-    /// Moves the clock of a platform that was read, and its timers with it. It was asked whether
-    /// the clock may be moved ([`Platform::advanced`]).
-    pub fn move_clock(&mut self, platform: &Platform, ahead: Ahead) -> Platform {
-        let moved = Platform { ahead, ..Platform::clone(platform) };
-        self.put(moved.clone());
-        self.local.bring_nearer(platform.id, ahead.millis() - platform.ahead.millis());
-        moved
-    }
-
     /// Keeps the first answer to an idempotency key. The caller has read that there is none.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
         self.put_row(Answer { scope, at, status, body: body.to_vec() });
@@ -395,40 +357,8 @@ impl Unit<'_, '_> {
 
     /// Every posting of a transaction, oldest first.
     pub fn postings(&mut self, transaction: TransactionId) -> Result<Vec<PostingRow>, StoreError> {
-        let mut postings = self.postings_before(transaction)?;
-        for changes in [&self.batch.changes, &self.local] {
-            postings.extend(changes.postings.get(&transaction).into_iter().flatten().cloned());
-        }
-        Ok(postings)
-    }
-
-    /// The postings of a transaction that are in the database.
-    fn postings_before(
-        &mut self,
-        transaction: TransactionId,
-    ) -> Result<Vec<PostingRow>, StoreError> {
-        if let Some(known) = self.batch.cache.postings.get(&transaction) {
-            return Ok(Vec::clone(known));
-        }
-        if self.is_new(transaction) {
-            return Ok(Vec::new());
-        }
-        if self.batch.connection.is_remote() {
-            self.batch.missing.postings.insert(transaction);
-            return self.wait();
-        }
-        let found = books::of_transactions(self.batch.connection, [transaction])?;
-        let rows = found.into_values().next().unwrap_or_default();
-        self.batch.cache.postings.insert(transaction, Arc::new(rows.clone()));
-        Ok(rows)
-    }
-
-    /// Whether a transaction was added by this batch.
-    fn is_new(&mut self, id: TransactionId) -> bool {
-        let added = self.local.tables.transactions.get(&id).is_some()
-            || self.batch.changes.tables.transactions.get(&id).is_some();
-        let before = self.batch.cache.rows.transactions.get(&id);
-        added && before.is_none_or(|found| found.row.is_none())
+        let postings = self.get::<Postings>(&transaction)?;
+        Ok(postings.map_or_else(Vec::new, |postings| postings.rows().to_vec()))
     }
 
     /// The transactions that this unit has changed, in the order of their keys.
@@ -445,7 +375,7 @@ impl Unit<'_, '_> {
         self.put_row(account);
     }
 
-    pub(crate) fn add_posting(&mut self, posting: PostingRow) {
-        self.local.postings.entry(posting.transaction).or_default().push(posting);
+    pub(crate) fn put_postings(&mut self, postings: Postings) {
+        self.put_row(postings);
     }
 }

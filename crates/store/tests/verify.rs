@@ -514,7 +514,7 @@ fn build(engine: &dyn Engine) {
     let (store, threads) = Store::open(engine, keyring()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let built = store.write(|unit| {
+        let built = store.write(origin(), |unit| {
             parties(unit);
             deposits(unit)?;
             transfers(unit)?;
@@ -528,7 +528,7 @@ fn build(engine: &dyn Engine) {
         });
         built.await.unwrap();
         let feed = store.read(|view| view.feed(platform_id(1), 0, None, 4)).await.unwrap();
-        store.write(move |unit| deliveries(unit, &feed.events)).await.unwrap();
+        store.write(origin(), move |unit| deliveries(unit, &feed.events)).await.unwrap();
     });
     drop(store);
     threads.join();
@@ -841,7 +841,7 @@ const CORRUPTERS: &[Corrupter] = &[
         Kind::Sqlite,
         corrupter(
             &["M2"],
-            "update sqlite_schema set sql = replace(sql, '(due_at)', '(since)') \
+            "update sqlite_schema set sql = replace(sql, '(platform, due_at)', '(platform, since)') \
              where name = 'timers_by_due'",
         ),
     ),
@@ -891,7 +891,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance without entries.
     corrupter(
         &["L3"],
-        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, 1)",
+        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0)",
     ),
     // A balance was lost.
     corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
@@ -1351,7 +1351,8 @@ fn a_quote_whose_rate_does_not_follow_from_its_basis_is_named(kind: Kind) {
     let mut draft = quote.draft().clone();
     draft.basis.mid += draft.basis.mid;
     let quote = Quote::restore(draft, quote.history().to_vec()).unwrap();
-    let values = quote.stored(&keyring());
+    let mut values = quote.values();
+    Quote::seal(&mut values, &keyring());
     let (Value::Bytes(id), Value::Bytes(sealed)) = (&values[0], &values[values.len() - 1]) else {
         panic!("a quote begins with its id and ends with what is sealed");
     };
@@ -1446,13 +1447,13 @@ fn a_long_history_is_read_in_parts(kind: Kind) {
     let (store, threads) = Store::open(&*engine, keyring()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let built = store.write(|unit| {
+        let built = store.write(origin(), |unit| {
             parties(unit);
             Ok::<_, Refused>(())
         });
         built.await.unwrap();
         for number in (1..=PAYMENTS).step_by(100) {
-            let built = store.write(move |unit| {
+            let built = store.write(origin(), move |unit| {
                 (number..number + 100).try_for_each(|number| deposit_more(unit, number))
             });
             built.await.unwrap();

@@ -387,7 +387,7 @@ async fn create_token(app: &App, options: &CreateToken) -> Result<Done, Failure>
     let new = tokens::draw(app, &platform, options.name.clone(), options.permissions());
     let new = app
         .store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             tokens::add(unit, &new, None)?;
             Ok::<_, Error>(new.clone())
         })
@@ -405,7 +405,7 @@ async fn revoke_token(app: &App, options: &RevokeToken) -> Result<Done, Failure>
     let (id, server_now) = (options.id, app.server_now());
     let revoked = app
         .store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let token = unit.get::<Token>(&id)?.ok_or(Error::Token(TokenError::NotFound))?;
             let now = owners::platform(unit, token.platform)?.ahead.shows(server_now);
             tokens::revoke(unit, token.platform, id, now)

@@ -1,6 +1,6 @@
 //! One external account: shown, changed, removed (specification 2.8, 3.3).
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use super::ExternalAccountBody;
 use crate::auth::Caller;
 use crate::error::{ApiError, ErrorBody};
-use crate::extract::{Json, Once, ok};
+use crate::extract::{Acting, Json, Once, ok};
 use crate::patch;
 use crate::validate::patch_of;
 
@@ -82,7 +82,7 @@ fn body(owned: &OwnedAccount) -> ExternalAccountBody {
     params(("accountId" = String, Path, description = "System id of the account.")),
     responses((status = 200, description = "The account.", body = ExternalAccountBody)))]
 pub async fn get_of_customer(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(account): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -95,7 +95,7 @@ pub async fn get_of_customer(
     params(("accountId" = String, Path, description = "System id of the account.")),
     responses((status = 200, description = "The account.", body = ExternalAccountBody)))]
 pub async fn get_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     caller: Caller,
     Path(account): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -143,7 +143,7 @@ async fn show(
         (status = 410, description = "The customer was deleted.", body = ErrorBody),
     ))]
 pub async fn update_of_customer(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(account): Path<String>,
     Json(change): Json<UpdateExternalAccount>,
@@ -162,7 +162,7 @@ pub async fn update_of_customer(
         (status = 409, description = "The account was removed.", body = ErrorBody),
     ))]
 pub async fn update_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(account): Path<String>,
     Json(change): Json<UpdatePlatformExternalAccount>,
@@ -201,7 +201,7 @@ async fn update(
         (status = 409, description = "It was removed before.", body = ErrorBody),
     ))]
 pub async fn delete_of_customer(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(account): Path<String>,
 ) -> Response {
@@ -219,7 +219,7 @@ pub async fn delete_of_customer(
         (status = 409, description = "It was removed before.", body = ErrorBody),
     ))]
 pub async fn delete_of_platform(
-    State(app): State<App>,
+    Acting(app): Acting,
     request: Once,
     Path(account): Path<String>,
 ) -> Response {

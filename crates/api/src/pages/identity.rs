@@ -2,7 +2,7 @@
 //! Where the platform has a tester instead of a person, the buttons say how the check ends.
 
 use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use domain::address::{Address, AddressDraft};
@@ -21,6 +21,7 @@ use service::{App, Error, identity};
 use store::error::StoreError;
 
 use super::{POLICY, later, moment, nothing, page};
+use crate::extract::Acting;
 use crate::validate::is_name;
 
 /// Characters of one field of the form, as of the same field in the API.
@@ -225,7 +226,7 @@ fn failed(error: &impl std::fmt::Display) -> Response {
 }
 
 /// Shows the form.
-pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
+pub async fn show(Acting(app): Acting, Path(code): Path<String>) -> Response {
     match usable(&app, &code).await {
         Ok(opened) => form(&app, &opened, &Answers::default(), &Mistakes::new()),
         Err(response) => response,
@@ -234,7 +235,7 @@ pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response 
 
 /// Takes what the person has filled in.
 pub async fn submit(
-    State(app): State<App>,
+    Acting(app): Acting,
     Path(code): Path<String>,
     answers: Result<Form<Answers>, FormRejection>,
 ) -> Response {
@@ -262,7 +263,7 @@ pub async fn submit(
     let work = move |unit: &mut store::unit::Unit<'_, '_>| {
         identity::complete(&unit_app, unit, id, &stated, outcome, now)
     };
-    match app.store().write(work).await {
+    match app.store().write(app.origin(), work).await {
         Ok(check) => done(&check),
         Err(Error::Customer(CustomerError::IdentityCheckOver)) => over(),
         Err(error) => failed(&error),

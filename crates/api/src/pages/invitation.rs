@@ -1,20 +1,20 @@
 //! The page of an invitation: who invites, how much is promised, and whether it is still open.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 use domain::code::Code;
 use domain::invitation::{Invitation, Status};
 use maud::{Markup, html};
-use service::App;
 use service::invitations::{self, Found};
 use store::error::StoreError;
 
 use super::{later, moment, nothing, page};
 use crate::compression::shows_secret;
+use crate::extract::Acting;
 
 /// Shows an invitation to the holder of its link.
-pub async fn show(State(app): State<App>, Path(code): Path<String>) -> Response {
+pub async fn show(Acting(app): Acting, Path(code): Path<String>) -> Response {
     let Some(code) = Code::parse(&code) else { return nothing() };
     let id = app.store().keyring().invitation(&code);
     let found = app.store().read(move |view| invitations::find(view, id)).await;

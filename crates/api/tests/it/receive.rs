@@ -323,7 +323,8 @@ async fn what_the_platform_insists_on_must_be_said() {
     let receive = move |unit: &mut store::unit::Unit<'_, '_>| {
         incoming::receive(&app, unit, platform, &pay_in, id, app.server_now())
     };
-    let refused = server.app.store().write(receive).await.expect_err("a refusal");
+    let refused =
+        server.app.store().write(server.app.origin(), receive).await.expect_err("a refusal");
     assert!(
         matches!(refused, Error::Uma(UmaError::PayerDataMissing { fields }) if fields == ["TAX_ID"])
     );
@@ -372,7 +373,7 @@ async fn a_live_platform_without_a_webhook_takes_no_payment() {
     let receive = move |unit: &mut store::unit::Unit<'_, '_>| {
         incoming::receive(&app, unit, platform, &pay_in, id, now)
     };
-    let payment = server.app.store().write(receive).await.expect("a payment");
+    let payment = server.app.store().write(server.app.origin(), receive).await.expect("a payment");
     assert_eq!(payment.failure(), Some(FailureReason::PaymentApprovalWebhookError));
     let shown = live.transaction(&json!(id.to_string())).await;
     assert_eq!(shown["failureReason"], "PAYMENT_APPROVAL_WEBHOOK_ERROR");

@@ -162,7 +162,11 @@ impl Server {
         let found = found.map_err(Error::Store).expect("a read").expect("a platform");
         let new = tokens::draw(&self.app, &found, "test".to_owned(), permissions);
         let NewToken { token, secret } = new.clone();
-        self.app.store().write(move |unit| tokens::add(unit, &new, None)).await.expect("a token");
+        self.app
+            .store()
+            .write(self.app.origin(), move |unit| tokens::add(unit, &new, None))
+            .await
+            .expect("a token");
         self.client(platform, &token.client_id, &secret)
     }
 

@@ -87,7 +87,7 @@ async fn ask_institution(
     let (receiver, new, unit_app) = (to.address.clone(), new.clone(), app.clone());
     let request = app
         .store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let Asked { platform, source, locked, plan, .. } =
                 asked(&unit_app, unit, platform, &new, None, drawn)?;
             let sending = source.currency().ok_or_else(|| no_currency(&new))?;

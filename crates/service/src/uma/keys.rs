@@ -113,7 +113,7 @@ pub async fn rotate(app: &App, domain: UmaDomain) -> Result<Option<Timestamp>, E
     let newest = all.iter().filter(|it| it.uma_domain == domain).map(|it| it.uma_keys.newest).max();
     let newest = newest.unwrap_or_default().saturating_add(1);
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             for id in &ids {
                 let mut platform = Platform::clone(&*owners::platform(unit, *id)?);
                 platform.uma_keys = Generations { newest, rotated_at: Some(now) };

@@ -193,7 +193,7 @@ impl Contact {
         signed: Option<&Stamp>,
     ) -> Result<Result<(), Refusal>, Error> {
         let seen = self.seen(outcome, signed);
-        self.app.store().write(move |unit| seen.keep(unit)).await
+        self.app.store().write(self.app.origin(), move |unit| seen.keep(unit)).await
     }
 
     /// Keeps that the institution has failed. Nothing depends on it, so a failure is only logged.
@@ -269,7 +269,7 @@ pub async fn set_rule(
 ) -> Result<(), Error> {
     let now = app.server_now();
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             let peer = peer(unit, platform, &domain, now)?;
             unit.put(UmaPeer { rule, ..peer });
             Ok(())

@@ -69,7 +69,7 @@ pub(crate) async fn begin(app: &App, leadership: Leadership, timer: &Timer) -> R
             match wait_millis.filter(|_| ended.is_some()) {
                 Some(wait_millis) => {
                     let now = platform.ahead.shows(unit_app.server_now());
-                    unit.set_timer(timer.again(&platform, now.plus_millis(*wait_millis)));
+                    unit.set_timer(timer.again(now.plus_millis(*wait_millis)));
                 }
                 None => unit.clear_timer(timer.key()),
             }
@@ -128,7 +128,7 @@ async fn notify(
     };
     let seen = contact.seen(&seen, None);
     app.store()
-        .write(move |unit| {
+        .write(app.origin(), move |unit| {
             if is_over {
                 unit.clear_timer(timer);
             }

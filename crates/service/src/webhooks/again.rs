@@ -125,13 +125,13 @@ async fn send_again(
     wanted: &Replay,
     now: Timestamp,
 ) -> Result<usize, Error> {
-    app.store().write(move |unit| demand_endpoint(unit, platform)).await?;
+    app.store().write(app.origin(), move |unit| demand_endpoint(unit, platform)).await?;
     let events = find(app, platform, wanted).await?;
     let count = events.len();
     for some in events.chunks(AT_ONCE as usize) {
         let some = some.to_vec();
         app.store()
-            .write(move |unit| {
+            .write(app.origin(), move |unit| {
                 let ids: Vec<_> = some.iter().map(|draft| draft.id).collect();
                 for (draft, known) in some.iter().zip(unit.get_all::<Delivery>(&ids)?) {
                     match known {

@@ -197,7 +197,7 @@ impl Dispatcher {
             let changes: Arc<[Change]> = self.unwritten[..count].into();
             let (app, unit_changes) = (self.app.clone(), Arc::clone(&changes));
             let unit_app = app.clone();
-            let write = app.store().write(move |unit| {
+            let write = app.store().write(app.origin(), move |unit| {
                 leadership.check(&unit_app, unit)?;
                 write_changes(unit, &unit_changes)
             });

@@ -75,6 +75,7 @@ mod tests {
     use super::*;
     use crate::error::StoreError;
     use crate::idempotency::Scope;
+    use crate::origin::Origin;
     use crate::unit::Unit;
 
     struct Named(&'static str, std::sync::mpsc::Sender<&'static str>);
@@ -86,6 +87,10 @@ mod tests {
 
         fn scope(&self) -> Option<Scope> {
             None
+        }
+
+        fn origin(&self) -> &Origin {
+            unreachable!("no unit is run here")
         }
 
         fn fail(&mut self, _: StoreError) {}

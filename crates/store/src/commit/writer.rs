@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::queue::Queue;
 use super::{Queued, Subscribers};
-use crate::cache::Cache;
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::outcome::stop;
 use crate::pause::pause;
+use crate::record::Remembered;
 use crate::sql::{Connection, LastWriter};
 use crate::unit::{Batch, Changes, Ran};
 
@@ -38,7 +38,7 @@ enum Blame {
 pub(super) struct Writer {
     connection: Box<dyn Connection>,
     keyring: Arc<Keyring>,
-    cache: Cache,
+    cache: Remembered,
     subscribers: Subscribers,
     breaker: Arc<CircuitBreaker>,
 }
@@ -50,7 +50,7 @@ impl Writer {
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
-        Self { connection, keyring, cache: Cache::default(), subscribers, breaker }
+        Self { connection, keyring, cache: Remembered::default(), subscribers, breaker }
     }
 
     /// Works the queue off until it is closed.
@@ -166,7 +166,7 @@ impl Writer {
             batch.fetch()?;
             ran += run_in_order(&mut batch, &mut units[ran..]);
         }
-        let (prepared, changes) = batch.prepare();
+        let (prepared, changes) = batch.prepare()?;
         prepared.commit(&mut *self.connection)?;
         Ok(changes)
     }

@@ -119,7 +119,7 @@ pub(super) fn prove(
         Ok(TableProof { table: shape.table, source, target })
     };
     let tables: Vec<_> =
-        catalogue::tables().iter().map(&mut compare).collect::<Result<_, StoreError>>()?;
+        catalogue::tables().iter().copied().map(&mut compare).collect::<Result<_, StoreError>>()?;
     on_step(Step::CheckingTarget);
     let (report, mut target_ledger) = verify::everything(target, keyring)?;
     target.rollback()?;

@@ -12,12 +12,12 @@
 
 use std::collections::BTreeMap;
 
-use minicbor::bytes::ByteArray;
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 use uuid::Uuid;
 
 use super::frames::{Frame, Opened};
+use crate::origin::Actor;
 use crate::sql::Value;
 
 /// The changes of a unit of work.
@@ -29,27 +29,6 @@ pub struct ChangeSet {
     pub request: Option<String>,
     /// The rows, no two with the same key.
     pub rows: Vec<RowChange>,
-}
-
-/// The origin of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub enum Actor {
-    /// A client, by its token.
-    #[n(0)]
-    Token(#[n(0)] ByteArray<16>),
-    /// An operator's command: its name, and who ran it where, as the system says.
-    #[n(1)]
-    Operator {
-        /// The command.
-        #[n(0)]
-        command: String,
-        /// Name and machine.
-        #[n(1)]
-        by: String,
-    },
-    /// The server itself: the name of the job.
-    #[n(2)]
-    Job(#[n(0)] String),
 }
 
 /// A row that is changed.

@@ -33,14 +33,14 @@ pub trait Tables<K, V> {
     /// The records of keys, in their order, in one snapshot.
     fn fetch(&mut self, keys: &[K]) -> Result<Vec<Snapshot<V>>, StoreError>;
 
-    /// Writes records, and that the tables follow the journal up to `to`, in one transaction.
+    /// Makes changes, and writes that the tables follow the journal up to `to`, in one transaction.
     /// Nothing is written if they do not stand at `from`: another projector works, or the database
     /// went back.
     fn write(
         &mut self,
         from: End,
         to: End,
-        records: &mut dyn Iterator<Item = (&K, Option<&V>)>,
+        changes: &mut dyn Iterator<Item = (&K, Change<&V>)>,
     ) -> Result<bool, StoreError>;
 }
 

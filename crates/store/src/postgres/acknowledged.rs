@@ -146,7 +146,7 @@ mod tests {
         let mut acknowledged = Acknowledged::default();
         for (epoch, new, changed) in [(3, 1, 0), (5, 2, 1), (9, 3, 2)] {
             acknowledged.under_way = Commit::default();
-            acknowledged.write(&[write(Change::Insert, &[new]), write(Change::Update, &[changed])]);
+            acknowledged.write(&[write(Change::Insert, &[new]), write(Change::Upsert, &[changed])]);
             acknowledged.commit(epoch);
         }
         // Numbers of other nodes lie between ours.

@@ -13,37 +13,30 @@ pub(super) const ROWS_MAX: usize = 2_000;
 /// The statements of a table in which the columns have the types that the database says.
 #[derive(Debug)]
 pub(super) struct Texts {
-    /// All columns, then the version, of the rows whose first column is in `$1`.
+    /// All columns of the rows whose first column is in `$1`.
     pub(super) fetch: String,
     insert: String,
-    update: Option<String>,
-    upsert: Option<String>,
+    upsert: String,
     delete: String,
 }
 
 /// Asks for the types of a table's columns. No row comes back.
 pub(super) fn probe(shape: &Shape) -> String {
-    format!("select {} from {} where false", with_version(shape).join(", "), shape.table)
-}
-
-fn with_version(shape: &Shape) -> Vec<&'static str> {
-    let version = shape.versioned.then_some("version");
-    shape.columns.iter().copied().chain(version).collect()
+    format!("select {} from {} where false", shape.columns.join(", "), shape.table)
 }
 
 impl Texts {
     /// `types` are those of the columns of [`probe`].
     pub(super) fn new(shape: &Shape, types: &[&Type]) -> Result<Self, StoreError> {
         let Shape { table, columns, key, .. } = *shape;
-        let all = with_version(shape);
-        let names = types.iter().zip(&all).map(|(kind, column)| array_of(table, column, kind));
+        let names = types.iter().zip(columns).map(|(kind, column)| array_of(table, column, kind));
         let types = names.collect::<Result<Vec<_>, _>>()?;
         // The columns of the first rows, as if they were a table `u`.
         let rows = |count: usize| {
             let arrays =
                 (1..).zip(&types[..count]).map(|(number, kind)| format!("${number}::{kind}"));
             let arrays: Vec<_> = arrays.collect();
-            format!("unnest({}) as u ({})", arrays.join(", "), all[..count].join(", "))
+            format!("unnest({}) as u ({})", arrays.join(", "), columns[..count].join(", "))
         };
         let meets = |columns: &[&str]| {
             let pairs: Vec<_> =
@@ -51,34 +44,17 @@ impl Texts {
             pairs.join(" and ")
         };
         let list = columns.join(", ");
-        let (keys, rest) = columns.split_at(key);
-        let (version, first_version) =
-            if shape.versioned { (", version", ", 1") } else { ("", "") };
-        let insert = format!(
-            "insert into {table} ({list}{version}) select {list}{first_version} from {}",
-            rows(columns.len())
-        );
-        let sets: Vec<_> = rest.iter().map(|column| format!("{column} = u.{column}")).collect();
+        let keys = &columns[..key];
+        let insert =
+            format!("insert into {table} ({list}) select {list} from {}", rows(columns.len()));
         Ok(Self {
             fetch: format!(
-                "select {} from {table} where {} = any($1::{}) order by {}",
-                all.join(", "),
+                "select {list} from {table} where {} = any($1::{}) order by {}",
                 keys[0],
                 types[0],
                 keys.join(", ")
             ),
-            update: shape.versioned.then(|| {
-                format!(
-                    "update {table} set {}, version = {table}.version + 1 from {} \
-                     where {} and {table}.version = u.version",
-                    sets.join(", "),
-                    rows(all.len()),
-                    meets(keys)
-                )
-            }),
-            upsert: shape
-                .merge
-                .map(|merge| format!("{insert} on conflict ({}) {merge}", keys.join(", "))),
+            upsert: format!("{insert} {}", shape.replace()),
             delete: format!("delete from {table} using {} where {}", rows(key), meets(keys)),
             insert,
         })
@@ -90,18 +66,15 @@ impl Texts {
         shape: &Shape,
         change: Change,
         rows: &'a [Vec<Value>],
-    ) -> Result<Query<'a>, StoreError> {
+    ) -> Query<'a> {
         let count = shape.columns.len();
         let (text, width) = match change {
-            Change::Insert => (Some(&self.insert), count),
-            Change::Update => (self.update.as_ref(), count + 1),
-            Change::Upsert => (self.upsert.as_ref(), count),
-            Change::Delete => (Some(&self.delete), shape.key),
+            Change::Insert => (&self.insert, count),
+            Change::Upsert => (&self.upsert, count),
+            Change::Delete => (&self.delete, shape.key),
         };
-        let refused = || StoreError::Engine(format!("{change:?} is no change of {}", shape.table));
-        let text = text.ok_or_else(refused)?;
         let column = |column| rows.iter().map(|row: &Vec<Value>| &row[column]).collect::<Vec<_>>();
-        Ok(Query::new(text, (0..width).map(column)))
+        Query::new(text, (0..width).map(column))
     }
 }
 

@@ -16,7 +16,7 @@ use ledger::posting::Resolution;
 use uuid::Uuid;
 
 use super::{Predicate, Run, money, shown, states};
-use crate::books::{self, RowPhase};
+use crate::books::{self, Postings, RowPhase};
 use crate::error::StoreError;
 use crate::external_accounts::read_owner;
 use crate::record::Record;
@@ -242,10 +242,10 @@ impl Chunk {
 
     fn read_postings(&mut self, run: &mut Run<'_>, bounds: &[Value]) -> Result<(), StoreError> {
         let Run { connection, findings, .. } = run;
-        let width = books::POSTINGS.columns.len();
+        let width = Postings::COLUMNS.len();
         connection.query(POSTINGS, bounds, width, &mut |values| {
             let name = format!("a posting of Transaction:{}", shown(values.first()));
-            let row = &mut Row::new(books::POSTINGS.table, books::POSTINGS.columns, values);
+            let row = &mut Row::new(Postings::TABLE, Postings::COLUMNS, values);
             let read = |row: &mut Row| {
                 let (transaction, number) = (row.uuid()?, row.count()?);
                 let (movement, phase) = (row.named(Movement::from_name)?, books::phase(row)?);

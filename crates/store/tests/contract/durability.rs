@@ -117,7 +117,7 @@ type Adding = std::pin::Pin<Box<dyn Future<Output = Result<String, StoreError>> 
 /// Queues a unit that adds a letter.
 async fn queued(store: &Store, letter: char) -> Adding {
     let store = store.clone();
-    let mut unit: Adding = Box::pin(async move { store.write(add(letter)).await });
+    let mut unit: Adding = Box::pin(async move { store.write(origin(), add(letter)).await });
     assert!(is_pending(&mut unit).await);
     unit
 }
@@ -126,7 +126,7 @@ async fn queued(store: &Store, letter: char) -> Adding {
 async fn two(gated: &mut Gated) -> Two {
     // The first batch after a start finds out whether another node has written.
     gated.let_go.send(Ok(())).unwrap();
-    gated.store.write(add('a')).await.unwrap();
+    gated.store.write(origin(), add('a')).await.unwrap();
     gated.commit_waits().await;
     let first = queued(&gated.store, 'b').await;
     gated.commit_waits().await;
@@ -152,10 +152,10 @@ pub async fn units_see_what_is_being_written_and_are_answered_after_it<P: Provid
     let provider = open_with_platform::<P>().await.close();
     let mut gated = gated(&provider);
     let store = gated.store.clone();
-    let mut first = Box::pin(store.write(add('a')));
+    let mut first = Box::pin(store.write(origin(), add('a')));
     assert!(is_pending(&mut first).await);
     gated.commit_waits().await;
-    let mut second = Box::pin(store.write(add('b')));
+    let mut second = Box::pin(store.write(origin(), add('b')));
     assert!(is_pending(&mut second).await);
     gated.let_go.send(Ok(())).unwrap();
     assert_eq!(first.await.unwrap(), "Platform 1a");
@@ -186,7 +186,7 @@ pub async fn a_batch_that_conflicts_runs_again<P: Provider>() {
     let mut gated = gated(&provider);
     let store = gated.store.clone();
     gated.let_go.send(Ok(())).unwrap();
-    store.write(add('a')).await.unwrap();
+    store.write(origin(), add('a')).await.unwrap();
     gated.commit_waits().await;
     let runs = Arc::new(Mutex::new(Vec::new()));
     let noting = |letter| {
@@ -197,10 +197,10 @@ pub async fn a_batch_that_conflicts_runs_again<P: Provider>() {
             Ok::<_, StoreError>(name)
         }
     };
-    let mut first = Box::pin(store.write(noting('b')));
+    let mut first = Box::pin(store.write(origin(), noting('b')));
     assert!(is_pending(&mut first).await);
     gated.commit_waits().await;
-    let mut second = Box::pin(store.write(noting('c')));
+    let mut second = Box::pin(store.write(origin(), noting('c')));
     assert!(is_pending(&mut second).await);
     let failed = Err(StoreError::Conflict("for a test".to_owned()));
     gated.let_go.send(failed).unwrap();
@@ -219,12 +219,13 @@ pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider
     let mut gated = gated(&provider);
     let store = gated.store.clone();
     gated.let_go.send(Ok(())).unwrap();
-    store.write(add('a')).await.unwrap();
+    store.write(origin(), add('a')).await.unwrap();
     gated.commit_waits().await;
-    let mut first = Box::pin(store.write(|unit| answer_like_event(unit, 1)));
+    let mut first = Box::pin(store.write(origin(), |unit| answer_like_event(unit, 1)));
     assert!(is_pending(&mut first).await);
     gated.commit_waits().await;
-    let mut again = Box::pin(store.write(|unit| Ok::<_, Refused>(unit.answer(&[1; 16], at(0))?)));
+    let mut again =
+        Box::pin(store.write(origin(), |unit| Ok::<_, Refused>(unit.answer(&[1; 16], at(0))?)));
     assert!(is_pending(&mut again).await);
     gated.let_go.send(Ok(())).unwrap();
     gated.let_go.send(Ok(())).unwrap();
@@ -246,7 +247,7 @@ pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provid
     let held = [(Moment::Before, Status::Pending), (Moment::After, Status::Processing)];
     for (holds, meanwhile) in held {
         let opened_first = open_with_platform::<P>().await;
-        opened_first.write(|unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
+        opened_first.write(origin(), |unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
         let provider = opened_first.close();
         let mut gated = opened(&provider, holds);
         let store = gated.store.clone();
@@ -256,7 +257,7 @@ pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provid
         );
         let started =
             |unit: &mut Unit<'_, '_>| advance(unit, 1, &[transaction::Event::Started], at(2));
-        let mut write = Box::pin(store.write(started));
+        let mut write = Box::pin(store.write(origin(), started));
         assert!(poll_fn(|context| Poll::Ready(write.as_mut().poll(context).is_pending())).await);
         gated.commit_waits().await;
         assert_eq!((status(&store).await, status(&store).await), (meanwhile, meanwhile));
@@ -271,9 +272,9 @@ pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provid
 
 pub async fn what_another_process_wrote_is_seen<P: Provider>() {
     let opened = open_with_platform::<P>().await;
-    assert_eq!(opened.store.write(add('a')).await.unwrap(), "Platform 1a");
-    opened.provider.run("update platforms set name = 'Other ', version = version + 1");
-    assert_eq!(opened.store.write(add('b')).await.unwrap(), "Other b");
+    assert_eq!(opened.store.write(origin(), add('a')).await.unwrap(), "Platform 1a");
+    opened.provider.run("update platforms set name = 'Other '");
+    assert_eq!(opened.store.write(origin(), add('b')).await.unwrap(), "Other b");
 }
 
 pub async fn what_another_node_wrote_before_is_seen<P: Provider>() {
@@ -281,7 +282,7 @@ pub async fn what_another_node_wrote_before_is_seen<P: Provider>() {
     let mut gated = opened(&provider, Moment::After);
     let (other, other_threads) = Store::open(&*provider.engine(), keyring()).unwrap();
     let Two { first, second } = two(&mut gated).await;
-    assert_eq!(other.write(add('x')).await.unwrap(), "Platform 1abx");
+    assert_eq!(other.write(origin(), add('x')).await.unwrap(), "Platform 1abx");
     gated.open_up();
     assert_eq!(first.await.unwrap(), "Platform 1ab");
     assert_eq!(second.await.unwrap(), "Platform 1abxc");
@@ -298,7 +299,7 @@ pub async fn what_comes_before_the_write_lock_is_part_of_the_batch<P: Provider>(
     for _ in 0..5 {
         for server in [&mut other, &mut gated] {
             server.let_go.send(Ok(())).unwrap();
-            server.store.write(add('x')).await.unwrap();
+            server.store.write(origin(), add('x')).await.unwrap();
             server.commit_waits().await;
         }
     }

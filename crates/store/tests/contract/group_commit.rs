@@ -21,7 +21,7 @@ pub async fn many_writes_at_once_are_all_durable<P: Provider>() {
     for number in 1..=WRITES {
         let store = opened.store.clone();
         tasks.spawn(async move {
-            let write = store.write(move |unit| {
+            let write = store.write(origin(), move |unit| {
                 unit.put(bare_platform(number));
                 Ok::<_, StoreError>(())
             });
@@ -99,7 +99,7 @@ pub async fn a_full_queue_says_so<P: Provider>() {
     let held = hold(&opened).await;
     let mut waiting = Vec::new();
     for _ in 0..QUEUE_MAX {
-        let mut write = Box::pin(opened.store.write(|_| Ok::<_, StoreError>(())));
+        let mut write = Box::pin(opened.store.write(origin(), |_| Ok::<_, StoreError>(())));
         // The first poll queues it.
         assert!(
             std::future::poll_fn(|context| {
@@ -109,13 +109,13 @@ pub async fn a_full_queue_says_so<P: Provider>() {
         );
         waiting.push(write);
     }
-    let refused = opened.store.write(|_| Ok::<_, StoreError>(())).await;
+    let refused = opened.store.write(origin(), |_| Ok::<_, StoreError>(())).await;
     assert_eq!(refused, Err(StoreError::Busy));
     drop(held);
     for write in waiting {
         write.await.unwrap();
     }
-    opened.store.write(|_| Ok::<_, StoreError>(())).await.unwrap();
+    opened.store.write(origin(), |_| Ok::<_, StoreError>(())).await.unwrap();
 }
 
 pub async fn requests_go_before_jobs_and_jobs_follow<P: Provider>() {
@@ -131,8 +131,8 @@ pub async fn requests_go_before_jobs_and_jobs_follow<P: Provider>() {
             Ok::<_, StoreError>(())
         }
     };
-    let jobs = (0..JOBS).map(|_| store.write_behind(note("job")));
-    let request = store.write(note("request"));
+    let jobs = (0..JOBS).map(|_| store.write_behind(origin(), note("job")));
+    let request = store.write(origin(), note("request"));
     let all = futures_util::future::join(futures_util::future::join_all(jobs), request);
     let (jobs, request) = tokio::join!(all, async { drop(held) }).0;
     request.unwrap();
@@ -145,7 +145,7 @@ pub async fn requests_go_before_jobs_and_jobs_follow<P: Provider>() {
 pub async fn a_caller_who_goes_away_changes_nothing_about_the_effect<P: Provider>() {
     let opened = open::<P>();
     let held = hold(&opened).await;
-    let mut write = Box::pin(opened.store.write(|unit| {
+    let mut write = Box::pin(opened.store.write(origin(), |unit| {
         unit.put(platform(1));
         Ok::<_, StoreError>(())
     }));

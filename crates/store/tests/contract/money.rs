@@ -93,8 +93,9 @@ pub async fn many_who_drain_one_account_take_what_was_on_it<P: Provider>() {
             let (store, runtime) = (opened.store.clone(), runtime.clone());
             std::thread::spawn(move || {
                 let numbers = (0..EACH).map(|index| 10 + thread * EACH + index);
-                let taken = numbers
-                    .map(|number| runtime.block_on(store.write(move |unit| take(unit, number, 1))));
+                let taken = numbers.map(|number| {
+                    runtime.block_on(store.write(origin(), move |unit| take(unit, number, 1)))
+                });
                 taken.filter(std::result::Result::is_ok).count()
             })
         })
@@ -117,7 +118,7 @@ pub async fn a_batch_of_units_has_one_balance<P: Provider>() {
     let opened = deposited::<P>(100).await;
     let held = hold(&opened).await;
     let letting_go = async { drop(held) };
-    let write = |number, minor| opened.store.write(move |unit| take(unit, number, minor));
+    let write = |number, minor| opened.store.write(origin(), move |unit| take(unit, number, minor));
     let (first, second, third, ()) =
         tokio::join!(biased; write(2, 60), write(3, 60), write(4, 40), letting_go);
     assert_eq!((first, third), (Ok(()), Ok(())));

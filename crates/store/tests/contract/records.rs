@@ -268,13 +268,13 @@ pub async fn answers_come_back<P: Provider>() {
     let opened = opened.reopen();
     // They come together, and one is for something that is new in their batch.
     let held = hold(&opened).await;
-    let new = opened.store.write(|unit| answer_like_event(unit, ANSWERS + 1));
+    let new = opened.store.write(origin(), |unit| answer_like_event(unit, ANSWERS + 1));
     let mut answers = tokio::task::JoinSet::new();
     let asking = async {
         for number in (1..=ANSWERS + 1).chain(1..=ANSWERS + 2) {
             let store = opened.store.clone();
             answers.spawn(async move {
-                let asked = store.write_once(Some([number; 16]), move |unit| {
+                let asked = store.write_once(Some([number; 16]), origin(), move |unit| {
                     Ok::<_, Refused>(unit.answer(&[number; 16], at(0))?)
                 });
                 (number, asked.await.unwrap())
@@ -337,7 +337,7 @@ pub async fn a_key_that_is_not_cached_has_its_answer<P: Provider>() {
                     None => answer_like_event(unit, number).map(|()| answer_of(number)),
                 }
             };
-            units.spawn(async move { (number, store.write(once).await.unwrap()) });
+            units.spawn(async move { (number, store.write(origin(), once).await.unwrap()) });
         }
         drop(held);
         while let Some(done) = units.join_next().await {

@@ -1,10 +1,13 @@
 //! Asks: is a timer due when it should be, and gone when it was cleared?
 
+use std::result::Result;
+
 use domain::clock::Ahead;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::error::StoreError;
 use store::timers::{Timer, TimerKind};
+use store::unit::Unit;
 
 use crate::support::*;
 use crate::{Opened, Provider, open};
@@ -15,8 +18,21 @@ async fn due<P: Provider>(opened: &Opened<P>, now: Timestamp, limit: u32) -> Vec
     due.timers
 }
 
-pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
+/// An empty database with two platforms, whose clocks are not ahead.
+async fn opened<P: Provider>() -> Opened<P> {
     let opened = open::<P>();
+    opened
+        .write(|unit| {
+            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
+            unit.put(Platform { ahead: Ahead::NONE, ..platform(2) });
+            Ok(())
+        })
+        .await;
+    opened
+}
+
+pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
+    let opened = opened::<P>().await;
     let first = timer(uuid(1), TimerKind::AskRail, at(10), at(5));
     let moved = Timer { due_at: at(20), attempts: 3, ..first.clone() };
     let other = timer(uuid(1), TimerKind::ExpireQuote, at(30), at(5));
@@ -62,7 +78,7 @@ pub async fn timers_are_set_moved_and_cleared<P: Provider>() {
 }
 
 pub async fn due_timers_come_in_order<P: Provider>() {
-    let opened = open::<P>();
+    let opened = opened::<P>().await;
     opened
         .write(|unit| {
             for (number, seconds) in [(1, 50), (2, 10), (3, 40), (4, 20), (5, 30)] {
@@ -78,98 +94,102 @@ pub async fn due_timers_come_in_order<P: Provider>() {
     assert_eq!(opened.read(|view| Ok(view.next_due()?)).await, Some(at(10)));
 }
 
+/// Moves the clock of the first platform.
+fn move_clock(unit: &mut Unit<'_, '_>, millis: i64) -> Result<Platform, StoreError> {
+    let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+    let ahead = Ahead::from_millis(millis).unwrap();
+    let moved = Platform { ahead, ..Platform::clone(&platform) };
+    unit.put(moved.clone());
+    Ok(moved)
+}
+
 pub async fn a_clock_that_is_moved_on_brings_its_timers_nearer<P: Provider>() {
-    let opened = open::<P>();
+    let opened = opened::<P>().await;
     let kind = TimerKind::AskRail;
     let of_another = Timer { platform: platform_id(2), ..timer(uuid(4), kind, at(60), at(0)) };
     let before = [timer(uuid(1), kind, at(50), at(0)), of_another.clone()];
     opened
         .write(move |unit| {
-            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
             before.clone().into_iter().for_each(|timer| unit.set_timer(timer));
             Ok(())
         })
         .await;
-    // In one unit: set before, by the old clock; moved on; set afterwards, by the new one.
+    // In one unit: set before and after the clock is moved on.
     opened
         .write(move |unit| {
-            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
-            unit.set_timer(Timer::new(&platform, uuid(2), kind, at(70), at(0)));
-            let platform = unit.move_clock(&platform, Ahead::from_millis(30_000).unwrap());
-            let platform = unit.move_clock(&platform, Ahead::from_millis(40_000).unwrap());
+            unit.set_timer(timer(uuid(2), kind, at(70), at(0)));
+            move_clock(unit, 30_000)?;
+            let platform = move_clock(unit, 40_000)?;
             unit.set_timer(Timer::new(&platform, uuid(3), kind, at(55), at(0)));
             Ok(())
         })
         .await;
     let opened = opened.reopen();
-    let due = due(&opened, at(99), 10).await;
-    let shown: Vec<_> = due.iter().map(|due| (due.subject, due.due_at)).collect();
-    assert_eq!(shown, [(uuid(1), at(10)), (uuid(3), at(15)), (uuid(2), at(30)), (uuid(4), at(60))]);
-    let moved = opened.read(|view| Ok(view.get::<Platform>(&platform_id(1))?.unwrap().ahead)).await;
-    assert_eq!(moved.millis(), 40_000);
+    // By the server's clock they are due at 10, 15, 30 and 60 seconds.
+    for (second, subjects) in [
+        (9, &[][..]),
+        (10, &[1][..]),
+        (14, &[1]),
+        (15, &[1, 3]),
+        (29, &[1, 3]),
+        (30, &[1, 3, 2]),
+        (59, &[1, 3, 2]),
+        (60, &[1, 3, 2, 4]),
+    ] {
+        let due = opened.read(move |view| Ok(view.due_timers(at(second), 10)?)).await;
+        let subjects: Vec<_> = subjects.iter().map(|subject| uuid(*subject)).collect();
+        let found: Vec<_> = due.timers.iter().map(|timer| timer.subject).collect();
+        assert_eq!((found, due.unreadable), (subjects, 0), "{second}");
+        assert_eq!(due.since, (second >= 10).then_some(at(10)));
+        let has_due = opened.read(move |view| Ok(view.has_due(platform_id(1), at(second))?)).await;
+        assert_eq!(has_due, second >= 10);
+    }
+    let limited = due(&opened, at(60), 3).await;
+    assert!(limited.iter().all(|timer| timer.platform == platform_id(1)), "{limited:?}");
+    assert_eq!(opened.read(|view| Ok(view.next_due()?)).await, Some(at(10)));
+}
+
+pub async fn what_ends_is_due_by_its_platforms_clock<P: Provider>() {
+    let opened = opened::<P>().await;
+    opened
+        .write(|unit| {
+            unit.set_timer(timer(uuid(1), TimerKind::ExpireQuote, at(50), at(0)));
+            unit.set_timer(timer(uuid(2), TimerKind::DecidePayment, at(40), at(0)));
+            unit.set_timer(timer(uuid(3), TimerKind::AskRail, at(30), at(0)));
+            let of_another = timer(uuid(4), TimerKind::ExpireQuote, at(1), at(0));
+            unit.set_timer(Timer { platform: platform_id(2), ..of_another });
+            move_clock(unit, 30_000).map(drop)?;
+            Ok(())
+        })
+        .await;
+    for (second, subjects) in [(9, &[][..]), (10, &[2]), (19, &[2]), (20, &[2, 1])] {
+        let due = opened.read(move |view| Ok(view.due_ends(platform_id(1), at(second), 10)?)).await;
+        let subjects: Vec<_> = subjects.iter().map(|subject| uuid(*subject)).collect();
+        assert_eq!(due.iter().map(|it| it.subject).collect::<Vec<_>>(), subjects, "{second}");
+    }
 }
 
 /// As many as a busy platform has.
-pub async fn a_clock_brings_each_of_many_timers_nearer_once<P: Provider>() {
+pub async fn a_clock_brings_each_of_many_timers_nearer<P: Provider>() {
     const TIMERS: u128 = 25_000;
-    let opened = open::<P>();
+    let opened = opened::<P>().await;
     let kinds = [TimerKind::AskRail, TimerKind::DecidePayment];
     let mine = |subject: u128| !subject.is_multiple_of(5);
     opened
         .write(move |unit| {
-            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
             for number in 0..TIMERS {
                 let (subject, kind) = (1 + number / 2, kinds[(number % 2) as usize]);
                 let timer = timer(uuid(subject), kind, at(50), at(0));
                 let of = platform_id(if mine(subject) { 1 } else { 2 });
                 unit.set_timer(Timer { platform: of, ..timer });
             }
+            move_clock(unit, 30_000).map(drop)?;
             Ok(())
         })
         .await;
-    opened
-        .write(|unit| {
-            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
-            unit.move_clock(&platform, Ahead::from_millis(30_000).unwrap());
-            Ok(())
-        })
-        .await;
-    let due = due(&opened, at(99), u32::MAX).await;
-    assert_eq!(due.len() as u128, TIMERS);
-    for timer in due {
-        let is_mine = timer.platform == platform_id(1);
-        assert_eq!(timer.due_at, if is_mine { at(20) } else { at(50) }, "{timer:?}");
-    }
-}
-
-pub async fn units_of_one_batch_move_a_clock_in_their_order<P: Provider>() {
-    let opened = open::<P>();
-    let kind = TimerKind::AskRail;
-    opened
-        .write(|unit| {
-            unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
-            Ok(())
-        })
-        .await;
-    let set = |number: u128| {
-        opened.store.write(move |unit| {
-            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
-            unit.set_timer(Timer::new(&platform, uuid(number), kind, at(90), at(0)));
-            Ok::<_, StoreError>(())
-        })
-    };
-    let moved_to = |millis: i64| {
-        opened.store.write(move |unit| {
-            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
-            unit.move_clock(&platform, Ahead::from_millis(millis).unwrap());
-            Ok::<_, StoreError>(())
-        })
-    };
-    let (one, two, three, four, five) =
-        tokio::join!(set(1), moved_to(20_000), set(2), moved_to(80_000), set(3));
-    [one, two, three, four, five].into_iter().for_each(|written| written.unwrap());
-    // Whenever they were set, they are due when the clock shows the same.
-    let due = due(&opened, at(99), 10).await;
-    assert!(due.iter().all(|due| due.due_at == at(10)), "{due:?}");
-    assert_eq!(due.len(), 3);
+    assert_eq!(due(&opened, at(19), u32::MAX).await, []);
+    let nearer = due(&opened, at(20), u32::MAX).await;
+    assert_eq!(nearer.len() as u128, TIMERS / 5 * 4);
+    assert!(nearer.iter().all(|timer| timer.platform == platform_id(1)));
+    assert_eq!(due(&opened, at(50), u32::MAX).await.len() as u128, TIMERS);
 }

@@ -1,6 +1,6 @@
 //! Asks: is a unit of work all or nothing, whatever ends it?
 
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 
 use domain::customer::Customer;
 use domain::platform::Platform;
@@ -9,12 +9,10 @@ use domain::transaction::Transaction;
 use ledger::account::AccountKey;
 use ledger::movements;
 use store::error::StoreError;
-use store::sql::{Change, Connection, Write};
 use store::timers::TimerKind;
 use store::unit::Unit;
 
 use crate::support::*;
-use crate::tampered::{self, Tamper};
 use crate::{Opened, Provider, open, open_again, open_with_platform};
 
 /// Holds the writer inside a unit until the returned sender is used or dropped, so that what is
@@ -24,7 +22,7 @@ pub async fn hold<P: Provider>(opened: &Opened<P>) -> mpsc::Sender<()> {
     let (go_on, wait) = mpsc::channel::<()>();
     let (store, mut inside) = (opened.store.clone(), Some(inside));
     tokio::spawn(async move {
-        let write = store.write(move |_| {
+        let write = store.write(origin(), move |_| {
             if let Some(inside) = inside.take() {
                 inside.send(()).unwrap();
                 let _ = wait.recv();
@@ -72,16 +70,16 @@ async fn left<P: Provider>(opened: &Opened<P>) -> usize {
 pub async fn a_unit_sees_those_before_it_in_its_batch<P: Provider>() {
     let opened = open::<P>();
     let held = hold(&opened).await;
-    let first = opened.store.write(leave_everything);
-    let second = opened.store.write(|unit| {
+    let first = opened.store.write(origin(), leave_everything);
+    let second = opened.store.write(origin(), |unit| {
         let seen = unit.get::<Customer>(&customer_id(1))?.unwrap();
         unit.put(Customer { is_deleted: true, ..Customer::clone(&seen) });
         let balance = unit.balance(&AccountKey::Internal(customer_account(1, "USD")))?;
         Ok::<_, Refused>((balance.credits_posted(), unit.postings(transaction_id(1))?.len()))
     });
-    let third = opened
-        .store
-        .write(|unit| Ok::<_, Refused>(unit.get::<Customer>(&customer_id(1))?.unwrap().is_deleted));
+    let third = opened.store.write(origin(), |unit| {
+        Ok::<_, Refused>(unit.get::<Customer>(&customer_id(1))?.unwrap().is_deleted)
+    });
     let letting_go = async { drop(held) };
     // They are queued in this order before the writer goes on.
     let (first, second, third, ()) = tokio::join!(biased; first, second, third, letting_go);
@@ -106,15 +104,15 @@ pub async fn a_refused_unit_leaves_nothing<P: Provider>() {
 pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provider>() {
     let opened = open::<P>();
     let held = hold(&opened).await;
-    let before = opened.store.write(|unit| {
+    let before = opened.store.write(origin(), |unit| {
         unit.put(platform(2));
         Ok::<_, Refused>(())
     });
-    let panicking = opened.store.write(|unit| -> Result {
+    let panicking = opened.store.write(origin(), |unit| -> Result {
         leave_everything(unit)?;
         panic!("a bug");
     });
-    let after = opened.store.write(|unit| {
+    let after = opened.store.write(origin(), |unit| {
         unit.put(platform(3));
         Ok::<_, Refused>(())
     });
@@ -133,7 +131,7 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
     // started since.
     let opened = open_again(opened.close());
     let again = |number: u128| {
-        opened.store.write(move |unit| {
+        opened.store.write(origin(), move |unit| {
             unit.put(platform(number));
             begin(unit, deposit(number, number, 1, 10, "USD"))?;
             Ok::<_, Refused>(())
@@ -151,46 +149,6 @@ pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
         })
         .await;
     assert_eq!(there, [false, true, true]);
-}
-
-/// Another writer changes every row just before it is updated.
-struct Crowd;
-
-impl Tamper for Crowd {
-    fn write(
-        &self,
-        inner: &mut dyn Connection,
-        writes: Vec<Write>,
-    ) -> std::result::Result<(), StoreError> {
-        for write in writes.iter().filter(|write| write.change == Change::Update) {
-            let table = write.shape.table;
-            inner.execute(&format!("update {table} set version = version + 1"), &[])?;
-        }
-        inner.write(writes)
-    }
-}
-
-pub async fn a_row_that_changed_behind_the_back_is_a_conflict<P: Provider>() {
-    let provider = P::new();
-    let (store, threads) = tampered::open(&provider, Arc::new(Crowd));
-    let added = store.write(|unit| {
-        unit.put(platform(1));
-        Ok::<_, StoreError>(())
-    });
-    added.await.unwrap();
-    let changed = store.write(|unit| {
-        let old = unit.get::<Platform>(&platform_id(1))?.unwrap();
-        unit.put(Platform { name: "New".to_owned(), ..Platform::clone(&old) });
-        Ok::<_, StoreError>(())
-    });
-    let refused = changed.await.unwrap_err();
-    assert!(matches!(refused, StoreError::Conflict(_)), "{refused}");
-    let name = store.read(|view| {
-        Ok::<_, StoreError>(view.get::<Platform>(&platform_id(1))?.unwrap().name.clone())
-    });
-    assert_eq!(name.await.unwrap(), "Platform 1");
-    drop(store);
-    threads.join();
 }
 
 pub async fn a_discarded_change_is_not_written<P: Provider>() {

@@ -70,7 +70,8 @@ async fn a_server_that_hangs_is_given_up_and_found_again() {
 async fn a_server_that_hangs_while_rows_are_read_is_not_taken_for_found() {
     let read = async |served: &Served| {
         let unknown = transaction_id(2);
-        let read = served.store.write(move |unit| unit.get::<Transaction>(&unknown).map(drop));
+        let read =
+            served.store.write(origin(), move |unit| unit.get::<Transaction>(&unknown).map(drop));
         Ok(read.await?)
     };
     hang_and_come_back(read).await;
@@ -196,7 +197,7 @@ async fn a_session_that_ends_while_units_compute_acknowledges_none_of_them() {
     let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
                where datname = current_database() and state = 'idle in transaction'";
     let ended = Arc::new(AtomicBool::new(false));
-    let computes = served.store.write({
+    let computes = served.store.write(origin(), {
         let (server, name) = (database.server().clone(), database.name().to_owned());
         let ended = Arc::clone(&ended);
         move |unit| {

@@ -46,7 +46,7 @@ impl Served {
 
     /// Makes the platform and the customer of all payments.
     async fn set_up(&self) {
-        let write = self.store.write(|unit| {
+        let write = self.store.write(origin(), |unit| {
             unit.put(platform(1));
             unit.put(customer(1, 1));
             Ok::<_, StoreError>(())
@@ -56,7 +56,7 @@ impl Served {
 
     /// Pays into the common account, as the payment with this number.
     async fn pay(&self, number: u128) -> Result {
-        let write = self.store.write(move |unit| {
+        let write = self.store.write(origin(), move |unit| {
             begin(unit, deposit(number, 1, 1, PAID, "USD"))?;
             let account = customer_account(1, "USD");
             let posting =

@@ -46,12 +46,12 @@ async fn no_table_is_read_from_end_to_end_to_change_a_row() {
     let served = Served::open(&database.url());
     for number in 1..=PAYMENTS {
         served.pay(number).await.unwrap();
-        let set = served.store.write(move |unit| {
+        let set = served.store.write(origin(), move |unit| {
             unit.set_timer(timer(uuid(number), TimerKind::AskRail, at(1), at(0)));
             Ok::<_, StoreError>(())
         });
         set.await.unwrap();
-        let clear = served.store.write(move |unit| {
+        let clear = served.store.write(origin(), move |unit| {
             unit.clear_timer((uuid(number), TimerKind::AskRail));
             Ok::<_, StoreError>(())
         });

@@ -217,7 +217,7 @@ async fn a_server_that_renews_its_lease_now_and_then_is_noticed_by_who_wants_to_
     let database = Database::fresh();
     let served = Served::open(&database.url());
     let renew = |second| {
-        served.store.write(move |unit| {
+        served.store.write(origin(), move |unit| {
             unit.put(Lease {
                 name: LeaseName::Jobs,
                 holder: uuid(1),

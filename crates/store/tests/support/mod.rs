@@ -46,6 +46,7 @@ use store::Store;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::origin::{Actor, Origin};
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
@@ -202,6 +203,11 @@ pub fn bare_platform(number: u128) -> Platform {
 }
 
 /// A timer of the first platform, by the server's clock.
+/// The origin of what a test changes.
+pub fn origin() -> Origin {
+    Origin { actor: Actor::job("TEST"), request: None, at: at(0) }
+}
+
 pub fn timer(subject: Uuid, kind: TimerKind, due_at: Timestamp, since: Timestamp) -> Timer {
     Timer { subject, kind, platform: platform_id(1), due_at, since, attempts: 0 }
 }
@@ -927,7 +933,9 @@ pub async fn change_while_read(stores: &[&Store], payments: usize, readers: usiz
             let changed = {
                 let event = event.clone();
                 store
-                    .write(move |unit| advance(unit, number, std::slice::from_ref(&event), at(2)))
+                    .write(origin(), move |unit| {
+                        advance(unit, number, std::slice::from_ref(&event), at(2))
+                    })
                     .await
             };
             changed.unwrap();
