@@ -12,9 +12,9 @@ use domain::transaction::Direction;
 use domain::{bulk_import, transaction};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use service::Error;
 use service::expiry;
 use service::presenter::Subject;
-use service::Error;
 use store::error::StoreError;
 use utoipa::{IntoParams, ToSchema};
 

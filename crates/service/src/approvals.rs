@@ -14,6 +14,7 @@ use domain::id::TransactionId;
 use domain::platform::Platform;
 use domain::transaction::Transaction;
 use ports::outbound::{OutboundAnswer, OutboundFailure};
+use store::origin::Actor;
 
 use crate::app::App;
 use crate::error::{Error, TransactionError};
@@ -25,6 +26,7 @@ use crate::{incoming, owners, webhooks};
 /// Sends an approval request, and decides as its answer says if that still counts. `request` is the
 /// event of the payment as it was committed. A failure here leaves the payment to its deadline.
 pub async fn send(app: &App, request: Event) {
+    let app = &app.acting_for(Actor::job("REQUEST_APPROVAL"), None);
     let id = TransactionId::from_uuid(request.resource);
     let slots = app.approval_slots().of(request.platform);
     let _slot = slots.acquire().await;

@@ -17,6 +17,30 @@ create table meta (
     value {bytes} not null
 ) {strict};
 
+-- What happened, in order, never edited (`store::journal`): the change sets of a commit, sealed with
+-- the journal's key, each row chained to the one before by its hash. The other tables follow it.
+create table journal (
+    seq {int8} not null primary key check (seq >= 1),
+    epoch {int8} not null check (epoch >= 1),
+    at {int8} not null,
+    previous {bytes} not null,
+    hash {bytes} not null,
+    body {bytes} not null
+) {wide}{grows};
+
+-- The keys of the journal, each sealed with the server's.
+create table journal_keys (
+    number {int8} not null primary key check (number >= 1),
+    sealed {bytes} not null
+) {strict};
+
+-- The last row of the journal that the other tables follow.
+create table applied (
+    one {int8} not null primary key check (one = 1),
+    seq {int8} not null,
+    hash {bytes} not null
+) {strict};
+
 create table platforms (
     id {bytes} not null primary key,
     name {text} not null,

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use crate::error::StoreError;
+use crate::journal::tail;
 use crate::sql::{Connection, Shape, Value};
 
 /// Tables that are made with a database and stay with it: the write lock, what the database knows
@@ -37,6 +38,13 @@ fn chunk_of(shape: &Shape, is_first: bool) -> String {
 fn clear_of(shape: &Shape) -> String {
     let (table, keys) = (shape.table, key_of(shape).join(", "));
     format!("delete from {table} where ({keys}) in (select {keys} from {table} limit $1)")
+}
+
+/// Rows that are read, written and committed together: some megabytes at most in this process, and
+/// enough that a commit and its flush are a small part of the work.
+pub(crate) fn rows_at_once(shape: &Shape) -> usize {
+    // A row of the journal can have a whole batch.
+    if shape.table == tail::JOURNAL.table { 64 } else { 2_000 }
 }
 
 /// Some rows of a table.

@@ -22,6 +22,7 @@ use crate::callers::Callers;
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
 use crate::origin::Origin;
 use crate::sql::Connection;
@@ -143,11 +144,12 @@ impl GroupCommit {
     pub(crate) fn start(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
+        tail: Tail,
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(connection, keyring, subscribers, Arc::clone(&breaker));
+        let writer = Writer::new(connection, keyring, tail, subscribers, Arc::clone(&breaker));
         let thread = std::thread::Builder::new()
             .name("group-commit".to_owned())
             .spawn(move || writer.run(Queue::new(waiting)))

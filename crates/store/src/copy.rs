@@ -15,16 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{self, Chunk};
 use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
 use crate::error::StoreError;
+use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::outcome::stop;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::verify::{self, Report};
 
 pub use self::proof::{AccountProof, Contents, Proof, TableProof};
-
-/// Rows that are read, written and committed together: some megabytes at most in this process, and
-/// enough that a commit and its flush are a small part of the work.
-const CHUNK_ROWS: usize = 2_000;
 
 /// Why nothing was moved, or not all.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +126,8 @@ pub fn copy(
     }
     let mut copying = Copying::start(source, target.prepare(keyring)?, on_step)?;
     while let Some((shape, after)) = copying.next() {
-        let chunk = catalogue::chunk(source, shape, after.as_deref(), CHUNK_ROWS)?;
+        let limit = catalogue::rows_at_once(shape);
+        let chunk = catalogue::chunk(source, shape, after.as_deref(), limit)?;
         copying.put(shape, chunk)?;
         on_step(copying.step(shape));
     }
@@ -194,7 +192,12 @@ impl Copying {
         on_step: &mut dyn FnMut(Step),
     ) -> Result<Self, CopyError> {
         let new = Mark { source: counts(source)?, tables: 0, after: Vec::new(), rows: 0 };
-        let claimed = transaction(&mut *target, |target| claim(target, &new))?;
+        let database = tail::database(source)?;
+        let claimed = transaction(&mut *target, |target| {
+            // The rows of the journal are bound to it.
+            database.map_or(Ok(()), |database| tail::keep_database(target, database))?;
+            claim(target, &new)
+        })?;
         let (mark, kept, is_new) = claimed;
         let mut copying = Self { target, mark, kept };
         if copying.mark.source != new.source {
@@ -213,8 +216,8 @@ impl Copying {
         let void = Mark { source: Vec::new(), ..self.mark.clone() };
         self.replace_mark(void, |_| Ok(()))?;
         for shape in catalogue::tables().iter().rev() {
-            let clear =
-                |target: &mut dyn Connection| Ok(catalogue::clear(target, shape, CHUNK_ROWS)?);
+            let limit = catalogue::rows_at_once(shape);
+            let clear = |target: &mut dyn Connection| Ok(catalogue::clear(target, shape, limit)?);
             while transaction(&mut *self.target, clear)? > 0 {}
         }
         Ok(())

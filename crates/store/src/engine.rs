@@ -36,6 +36,8 @@ pub trait Engine: Send + Sync {
 
 pub(crate) const META: &str = "select value from meta where name = $1";
 pub(crate) const KEEP_META: &str = "insert into meta (name, value) values ($1, $2)";
+pub(crate) const SET_META: &str = "insert into meta (name, value) values ($1, $2) \
+    on conflict (name) do update set value = excluded.value";
 
 /// The row of `meta` that shows whether a key is the right one. A database without it holds
 /// nothing yet that counts.

@@ -171,7 +171,6 @@ impl SealingKey {
     }
 
     /// The key that follows from a random one.
-    #[cfg(test)]
     pub(crate) fn of(key: &[u8; KEY_LENGTH]) -> Self {
         let master = keyed(key);
         let part = |label: &[u8]| hmac(&master, &[label]);

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use crate::catalogue;
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, TableChange};
+use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
-use crate::memtable;
+use crate::memtable::{self, Memtable};
 use crate::sql::{Change, Shape, Value, Write};
 
 /// The name of a record among those of all tables.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKey {
+struct RecordKey {
     /// The number of its table.
     table: u16,
     /// The first columns of its rows.
@@ -22,14 +23,14 @@ pub struct RecordKey {
 }
 
 /// The table with a number.
-fn table(number: u16) -> Result<&'static Shape, StoreError> {
-    let shape = catalogue::tables().iter().find(|shape| shape.number == number);
+pub fn table(number: u16) -> Result<&'static Shape, StoreError> {
+    let shape = catalogue::tables().iter().find(|it| it.number == number && number != tail::NONE);
     let unknown = || StoreError::Engine(format!("this release knows no table number {number}"));
     shape.copied().ok_or_else(unknown)
 }
 
 /// The record that a change is about, and what becomes of it.
-pub fn keyed(change: TableChange) -> Result<(RecordKey, memtable::Change<Vec<Value>>), StoreError> {
+fn keyed(change: TableChange) -> Result<(RecordKey, memtable::Change<Vec<Value>>), StoreError> {
     let TableChange { table: number, kind, values } = change;
     let columns = values.iter().take(table(number)?.record_key).cloned().collect();
     let change = match kind {
@@ -48,14 +49,18 @@ struct Rows {
     removed: Vec<Vec<Value>>,
 }
 
-/// The writes that make changes, no two of the same record: rows come before those that refer to
-/// them, and go after them.
-pub fn writes<'a>(
-    changes: impl Iterator<Item = (&'a RecordKey, memtable::Change<&'a Vec<Value>>)>,
+/// The writes that make changes, each record once: rows come before those that refer to them, and
+/// go after them.
+pub fn writes(
+    changes: impl Iterator<Item = TableChange>,
     keyring: &Keyring,
 ) -> Result<Vec<Write>, StoreError> {
+    let mut memtable = Memtable::new(End::START, |_, _| 0);
+    let end = End { seq: 1, hash: RowHash::NONE };
+    memtable.publish(end, changes.map(keyed).collect::<Result<Vec<_>, _>>()?);
+    memtable.seal();
     // Rows in the order of their keys are on few pages.
-    let mut changes: Vec<_> = changes.collect();
+    let mut changes: Vec<_> = memtable.sealed().collect();
     changes.sort_unstable_by_key(|(key, _)| *key);
     let mut tables: BTreeMap<u16, Rows> = BTreeMap::new();
     for (key, change) in changes {

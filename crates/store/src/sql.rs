@@ -343,7 +343,7 @@ impl Shape {
     }
 
     /// The rows of a table as it keeps them: from the values of one or more, one behind the other,
-    /// nothing sealed.
+    /// nothing sealed. Columns that are newer than the values are null.
     pub(crate) fn rows(&self, mut values: Vec<Value>, keyring: &Keyring) -> Vec<Vec<Value>> {
         let width = self.columns.len();
         let mut rows = Vec::with_capacity(values.len() / width.max(1));
@@ -351,6 +351,7 @@ impl Shape {
             let rest = values.split_off(width);
             rows.push(std::mem::replace(&mut values, rest));
         }
+        values.resize(width, Value::Null);
         rows.push(values);
         rows.iter_mut().for_each(|row| (self.seal)(row, keyring));
         rows

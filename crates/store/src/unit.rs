@@ -27,14 +27,12 @@ use crate::error::StoreError;
 use crate::events::{self, Numbered, Outbox};
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope, given_since};
-use crate::journal::change_set::{Kind, RowChange, TableChange};
-use crate::journal::{End, RowHash};
+use crate::journal::change_set::{ChangeSet, Kind, RowChange, TableChange};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
-use crate::memtable::Memtable;
-use crate::projector;
+use crate::origin::Origin;
 use crate::record::{Numbered as _, Record, Remembered, Tables, Wanted, load};
-use crate::sql::{Connection, Value, Write};
+use crate::sql::{Connection, Value};
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
@@ -103,20 +101,6 @@ pub(crate) enum Ran {
     Waits,
 }
 
-/// The changes of a batch, ready to be written.
-pub(crate) struct Prepared(Vec<Write>);
-
-impl Prepared {
-    /// Writes it and makes it durable. A batch that only read costs no flush.
-    pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<(), StoreError> {
-        if self.0.is_empty() {
-            return connection.rollback();
-        }
-        connection.write(self.0)?;
-        connection.commit()
-    }
-}
-
 /// The wake-ups of a commit.
 pub(crate) struct WakeUps {
     /// Approval requests that are to be sent.
@@ -134,8 +118,9 @@ pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
     cache: &'a mut Remembered,
-    /// Of all units, one after the other.
-    rows: Vec<RowChange>,
+    sets: Vec<ChangeSet>,
+    /// When the latest of them was asked for.
+    at: Timestamp,
     changes: Changes,
     /// Rows that units asked for and that are still to be fetched.
     wanted: Wanted,
@@ -147,19 +132,29 @@ impl<'a> Batch<'a> {
         keyring: &'a Keyring,
         cache: &'a mut Remembered,
     ) -> Self {
-        let (rows, changes, wanted) = (Vec::new(), Changes::default(), Wanted::default());
-        Self { connection, keyring, cache, rows, changes, wanted }
+        let (sets, at) = (Vec::new(), Timestamp::from_millis(0));
+        let (changes, wanted) = (Changes::default(), Wanted::default());
+        Self { connection, keyring, cache, sets, at, changes, wanted }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
-    pub(crate) fn run(&mut self, work: impl FnOnce(&mut Unit<'_, 'a>) -> bool) -> Ran {
+    pub(crate) fn run(
+        &mut self,
+        origin: &Origin,
+        work: impl FnOnce(&mut Unit<'_, 'a>) -> bool,
+    ) -> Ran {
         let mut unit = Unit::new(self);
         let keep = work(&mut unit);
         let Unit { local, waits, .. } = unit;
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
-                self.rows.extend(local.rows(&self.changes, self.cache));
+                let rows = local.rows(&self.changes, self.cache);
+                if !rows.is_empty() {
+                    let Origin { actor, request, at } = origin.clone();
+                    self.sets.push(ChangeSet { actor, request, rows });
+                    self.at = self.at.max(at);
+                }
                 self.changes.merge(local);
                 Ran::Kept
             }
@@ -197,15 +192,10 @@ impl<'a> Batch<'a> {
         wanted.fetch(self.connection, self.keyring, self.cache)
     }
 
-    /// The changes of all units: once ready to be written, and once for the cache.
-    pub(crate) fn prepare(self) -> Result<(Prepared, Changes), StoreError> {
-        let Self { keyring, rows, changes, .. } = self;
-        let mut memtable = Memtable::new(End::START, |_, _| 0);
-        let rows = rows.into_iter().map(|row| projector::keyed(row.change));
-        let end = End { seq: 1, hash: RowHash::NONE };
-        memtable.publish(end, rows.collect::<Result<Vec<_>, _>>()?);
-        memtable.seal();
-        Ok((Prepared(projector::writes(memtable.sealed(), keyring)?), changes))
+    /// The changes of all units: once for the journal, with the time of the latest, and once for
+    /// the cache. There is nothing of units that only read.
+    pub(crate) fn finish(self) -> (Vec<ChangeSet>, Timestamp, Changes) {
+        (self.sets, self.at, self.changes)
     }
 }
 

@@ -10,6 +10,8 @@
 //! the others need what SQL cannot see. None is here without a damaged database in the tests.
 //! Breaks are named by identifiers only, never by amounts or names of persons.
 
+mod journal;
+mod replay;
 mod rules;
 mod parties;
 mod payment;
@@ -36,6 +38,7 @@ use uuid::Uuid;
 
 use self::money::Books;
 use self::parties::{Parties, read_all};
+pub use self::replay::replay;
 use crate::customers::UmaClaim;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
@@ -81,6 +84,8 @@ macro_rules! predicates {
 predicates! {
     M1 "the schema is the one that this program knows",
     M2 "the engine finds the database sound",
+    J1 "the journal is numbered from 1, nothing in it was changed, and the tables follow its last row",
+    J2 "every row of the journal opens with the key and can be read",
     L1 "every posting has two sides and balances in every currency",
     L2 "debits and credits of all accounts of a currency are equal, posted and pending",
     L3 "every balance is the fold of its entries, and there is one for each account with entries",
@@ -126,6 +131,7 @@ predicates! {
     P1 "no clock was moved where money is real",
     S2 "every sealed value opens with the key and holds what belongs there",
     S4 "whatever belongs to a platform refers only to what is the same platform's",
+    J3 "the tables are what the journal says, row by row",
 }
 
 /// The result of a check: every predicate and its breaks.
@@ -160,6 +166,26 @@ pub struct Check {
 }
 
 impl Check {
+    fn new(predicate: Predicate) -> Self {
+        Self {
+            predicate: predicate.name(),
+            what: predicate.text(),
+            rows: 0,
+            breaks: Vec::new(),
+            more: 0,
+            skipped: None,
+        }
+    }
+
+    /// Keeps a break.
+    fn keep(&mut self, what: impl fmt::Display) {
+        if self.breaks.len() < BREAKS_NAMED_MAX {
+            self.breaks.push(what.to_string());
+        } else {
+            self.more += 1;
+        }
+    }
+
     /// Whether no break was found.
     pub fn holds(&self) -> bool {
         self.breaks.is_empty()
@@ -193,15 +219,9 @@ struct Findings {
 
 impl Findings {
     fn new() -> Self {
-        let check = |predicate: &Predicate| Check {
-            predicate: predicate.name(),
-            what: predicate.text(),
-            rows: 0,
-            breaks: Vec::new(),
-            more: 0,
-            skipped: None,
-        };
-        Self { checks: Predicate::ALL.iter().map(check).collect(), count: 0 }
+        // The last one is checked by itself (`replay`).
+        let all = Predicate::ALL.iter().copied().filter(|it| *it != Predicate::J3);
+        Self { checks: all.map(Check::new).collect(), count: 0 }
     }
 
     fn check(&mut self, predicate: Predicate) -> &mut Check {
@@ -217,12 +237,7 @@ impl Findings {
     /// Keeps a break.
     fn broke(&mut self, predicate: Predicate, what: impl fmt::Display) {
         self.count += 1;
-        let check = self.check(predicate);
-        if check.breaks.len() < BREAKS_NAMED_MAX {
-            check.breaks.push(what.to_string());
-        } else {
-            check.more += 1;
-        }
+        self.check(predicate).keep(what);
     }
 
     /// Keeps a break if `holds` is not so.
@@ -308,8 +323,9 @@ pub fn verify(engine: &dyn Engine, keyring: Option<&Keyring>) -> Result<Report, 
 type Pass = fn(&mut Run<'_>) -> Result<(), StoreError>;
 
 /// Every pass. Later ones use the results of earlier ones.
-const PASSES: [Pass; 8] = [
+const PASSES: [Pass; 9] = [
     integrity,
+    journal::check,
     parties::read,
     payment::check,
     events::check,
@@ -378,6 +394,7 @@ fn judge(
         Some(_) => {}
         None => {
             let sealed = [
+                Predicate::J2,
                 Predicate::E2,
                 Predicate::E3,
                 Predicate::W2,

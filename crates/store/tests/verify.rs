@@ -21,6 +21,7 @@ use domain::id::{InternalAccountId, Owner};
 use domain::invitation;
 use domain::kyc::CheckEvent;
 use domain::money::{Money, Receiving, Sending};
+use domain::platform::Platform;
 use domain::quote::{Event as QuoteEvent, Quote};
 use domain::rail::Rail;
 use domain::transaction::{AccountRef, Event, FailureReason, Source, StatusReason, Transaction};
@@ -33,6 +34,7 @@ use store::Store;
 use store::books;
 use store::customers::UmaClaim;
 use store::engine::Engine;
+use store::error::StoreError;
 use store::events::{Endpoint, Numbered, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::scope;
@@ -41,7 +43,7 @@ use store::record::Record as _;
 use store::sql::Value;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
-use store::verify::{Report, verify};
+use store::verify::{Report, replay, verify};
 use support::*;
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -529,6 +531,13 @@ fn build(engine: &dyn Engine) {
         built.await.unwrap();
         let feed = store.read(|view| view.feed(platform_id(1), 0, None, 4)).await.unwrap();
         store.write(origin(), move |unit| deliveries(unit, &feed.events)).await.unwrap();
+        // The journal has more rows than one could be swapped with.
+        let same = store.write(origin(), |unit| {
+            let platform = unit.get::<Platform>(&platform_id(1))?.unwrap();
+            unit.put(Platform::clone(&platform));
+            Ok::<_, StoreError>(())
+        });
+        same.await.unwrap();
     });
     drop(store);
     threads.join();
@@ -836,6 +845,23 @@ const CORRUPTERS: &[Corrupter] = &[
         Kind::Sqlite,
         corrupter(&["M2"], "update refinery_schema_history set checksum = '1' where version = 1"),
     ),
+    // Rows of the journal that were edited, removed, swapped or cut off, or are of another one.
+    corrupter(&["J1"], "update journal set at = at + 1 where seq = 2"),
+    corrupter(&["J1"], "update journal set epoch = 2 where seq = 2"),
+    corrupter(&["J1", "J2"], "update journal set body = x'01' where seq = 2"),
+    corrupter(&["J1"], "delete from journal where seq = 2"),
+    corrupter(
+        &["J1", "J2"],
+        "update journal set seq = 1000000 where seq = 2; update journal set seq = 2 where seq = 3; \
+         update journal set seq = 3 where seq = 1000000",
+    ),
+    corrupter(&["J1"], "delete from journal where seq = (select max(seq) from journal)"),
+    corrupter(&["J1"], "update applied set seq = 1"),
+    corrupter(&["J1"], "delete from applied"),
+    corrupter(&["J1", "J2"], "update meta set value = $nothing where name = 'database'"),
+    corrupter(&["J1"], "delete from meta where name = 'database'"),
+    corrupter(&["J2"], "delete from journal_keys"),
+    corrupter(&["J2"], "update journal_keys set sealed = x'00'"),
     // An index does not hold its table's rows, and is known not to.
     only(
         Kind::Sqlite,
@@ -1387,8 +1413,43 @@ fn without_a_key_what_is_sealed_is_skipped(kind: Kind) {
     assert!(report.is_sound());
     let skipped = report.checks.iter().filter(|check| check.skipped.is_some());
     let skipped: BTreeSet<_> = skipped.map(|check| check.predicate).collect();
-    assert_eq!(skipped, BTreeSet::from(["E2", "E3", "I1", "S2", "W2", "W3"]));
+    assert_eq!(skipped, BTreeSet::from(["E2", "E3", "I1", "J2", "S2", "W2", "W3"]));
     assert_eq!(broken(&damaged(kind, sql, Some(&keyring()))), BTreeSet::from(["E3", "I1", "S2"]));
+}
+
+fn the_journal_makes_the_same_tables(kind: Kind) {
+    let place = Place::new(kind);
+    build(&*place.engine());
+    let check = || {
+        let folder = TempDir::new().unwrap();
+        let scratch = SqliteFile::new(&folder.path().join("scratch.db"));
+        let check = replay(&*place.engine(), &keyring(), &scratch).unwrap();
+        assert!(check.rows > 200, "{check:?}");
+        check.breaks
+    };
+    assert_eq!(check(), [] as [&str; 0]);
+    let damage = [
+        ("update platforms set name = 'Other' where id = $second_platform", "platforms"),
+        ("delete from timers where subject = $under_way", "timers"),
+        (
+            "insert into timers (subject, kind, platform, due_at, since, attempts) \
+             values ($nothing, 'ASK_RAIL', $second_platform, 1, 1, 0)",
+            "timers",
+        ),
+        ("update tokens set permissions = 1", "tokens"),
+    ];
+    let mut known = BTreeSet::new();
+    for (sql, table) in damage {
+        place.run(&with_ids(sql));
+        let named: BTreeSet<_> = check().into_iter().collect();
+        assert!(named.is_superset(&known) && named.len() > known.len(), "{sql}: {named:?}");
+        assert!(named.difference(&known).all(|it| it.starts_with(table)), "{sql}: {named:?}");
+        known = named;
+    }
+    let says = |end: &str| known.iter().any(|it| it.ends_with(end));
+    assert!(says("is not what the journal says"), "{known:?}");
+    assert!(says("is in the journal and not there"), "{known:?}");
+    assert!(says("is there and not in the journal"), "{known:?}");
 }
 
 fn a_wrong_key_is_an_error_and_not_a_thousand_breaks(kind: Kind) {
@@ -1489,7 +1550,7 @@ fn it_reads_beside_a_store_that_is_in_use(kind: Kind) {
     let writing = store.clone();
     let task = runtime.spawn(async move {
         let mut first = Some((inside, wait));
-        let write = writing.write(move |unit| {
+        let write = writing.write(origin(), move |unit| {
             // It is run again when what it needs was fetched.
             if let Some((inside, wait)) = first.take() {
                 inside.send(()).unwrap();
@@ -1548,6 +1609,7 @@ on_every_engine! {
     events_may_be_written_anew
     no_predicate_is_without_a_corrupter
     without_a_key_what_is_sealed_is_skipped
+    the_journal_makes_the_same_tables
     a_wrong_key_is_an_error_and_not_a_thousand_breaks
     under_another_schema_only_the_schema_is_judged
     many_breaks_are_counted_and_few_are_named
@@ -1575,13 +1637,7 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
     let mut tables = connection.prepare("select name from sqlite_schema where type = 'table'")?;
     let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
     for table in tables.collect::<rusqlite::Result<Vec<_>>>()? {
-        let believed = |name: &str| BELIEVED_COLUMNS.contains(&(table.as_str(), name));
-        let mut columns =
-            connection.prepare(&format!("select name from pragma_table_info('{table}')"))?;
-        let columns = columns.query_map([], |row| row.get::<_, String>(0))?;
-        let columns: Vec<_> = columns.collect::<rusqlite::Result<Vec<_>>>()?;
-        let columns: Vec<_> = columns.into_iter().filter(|name| !believed(name)).collect();
-        add(&table, &format!("select {} from {table}", columns.join(", ")))?;
+        add(&table, &format!("select * from {table}"))?;
     }
     Ok(all)
 }
@@ -1589,22 +1645,18 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
 /// Bits that are flipped, each alone.
 const FLIPS: usize = 250;
 
-/// Tables of which `verify` believes what nothing else in the database says again: names and
-/// settings, keyed hashes, and when something was made.
-const BELIEVED: [&str; 7] = [
-    "platforms",
-    "tokens",
-    "external_accounts",
-    "external_account_fingerprints",
-    "identity_checks",
-    "invitations",
-    "refinery_schema_history",
-];
+/// The table of which `verify` believes what nothing else in the database says again: when a
+/// migration ran.
+const BELIEVED: &str = "refinery_schema_history";
 
-/// Columns of other tables that are believed: a name that the platform gave, the last bits of a
-/// time, and whether a customer was deleted.
-const BELIEVED_COLUMNS: [(&str, &str); 3] =
-    [("transactions", "platform_customer_id"), ("postings", "at"), ("customers", "is_deleted")];
+/// Whether a database is sound, and its tables are what its journal says.
+fn is_proven(path: &std::path::Path) -> bool {
+    let (engine, keyring) = (SqliteFile::new(path), keyring());
+    let is_sound = verify(&engine, Some(&keyring)).is_ok_and(|report| report.is_sound());
+    let scratch = TempDir::new().unwrap();
+    let scratch = SqliteFile::new(&scratch.path().join("scratch.db"));
+    is_sound && replay(&engine, &keyring, &scratch).is_ok_and(|check| check.holds())
+}
 
 #[test]
 fn every_flipped_bit_that_says_something_else_is_found() {
@@ -1631,10 +1683,10 @@ fn every_flipped_bit_that_says_something_else_is_found() {
             continue;
         }
         said += 1;
-        if verify(&SqliteFile::new(&path), Some(&keyring())).is_ok_and(|report| report.is_sound()) {
+        if is_proven(&path) {
             let after = after.unwrap_or_default();
             let gone = before.difference(&after).next().cloned().unwrap_or_default();
-            if !BELIEVED.contains(&gone.0.as_str()) {
+            if gone.0 != BELIEVED {
                 let new = after.difference(&before).next().cloned();
                 missed.push(format!("bit {bit} of byte {place}: {gone:?}\n  is {new:?}"));
             }

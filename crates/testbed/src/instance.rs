@@ -98,13 +98,13 @@ impl Installation {
         Ok(Instance { installation: self.clone(), address, process })
     }
 
-    /// Runs `verify` on the database.
+    /// Runs `verify` on the database, with a replay of its journal.
     ///
     /// # Errors
     ///
     /// If it finds a break or cannot look; the error has its report.
     pub fn verify(&self) -> Result<()> {
-        self.run(&["verify"]).map(drop)
+        self.run(&["verify", "--replay"]).map(drop)
     }
 
     /// Runs another command on the database, and gives what it prints.

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use domain::time::Timestamp;
 use serde_json::{Value, json};
 use service::webhooks::dispatch::Dispatcher;
 use store::Store;
 use store::error::StoreError;
+use store::origin::{Actor, Origin};
 use testbed::receiver::{Answer, Received, Receiver};
 use tokio::task::JoinSet;
 
@@ -418,6 +420,10 @@ struct Blocked {
     waiting: JoinSet<bool>,
 }
 
+fn origin() -> Origin {
+    Origin { actor: Actor::job("TEST"), request: None, at: Timestamp::from_millis(0) }
+}
+
 impl Blocked {
     async fn new(store: &Store) -> Self {
         let (store, mut waiting) = (store.clone(), JoinSet::new());
@@ -426,7 +432,7 @@ impl Blocked {
         waiting.spawn({
             let store = store.clone();
             async move {
-                let work = store.write(move |_| {
+                let work = store.write(origin(), move |_| {
                     begins.send(()).expect("the test waits for it");
                     released.recv().expect("it is let go on");
                     Ok::<_, StoreError>(())
@@ -442,7 +448,8 @@ impl Blocked {
     async fn fill(&mut self) {
         loop {
             let store = self.store.clone();
-            let work = async move { store.write(|_| Ok::<_, StoreError>(())).await.is_ok() };
+            let work =
+                async move { store.write(origin(), |_| Ok::<_, StoreError>(())).await.is_ok() };
             self.waiting.spawn(work);
             tokio::task::yield_now().await;
             if let Some(is_done) = self.waiting.try_join_next() {

@@ -31,6 +31,7 @@ mod uma;
 mod receive;
 mod deposits;
 mod approvals;
+mod audit;
 mod returns;
 mod sandbox;
 mod log;

@@ -34,8 +34,10 @@ use service::platforms::NewPlatform;
 use service::tokens::NewToken;
 use service::{App, Env, Error, jobs, platforms, tokens};
 use store::Store;
+use store::audit::{Effect, audit};
 use store::engine::Engine;
 use store::keyring::Keyring;
+use store::origin::Actor;
 use store::sql::Value as Stored;
 use store::{PostgresServer, SqliteFile};
 use testbed::place::Place;
@@ -223,6 +225,19 @@ impl Server {
         rows
     }
 
+    /// What the journal says of an object: for whom, by which request, and what became of it.
+    pub fn audited(&self, object: &str) -> Vec<(Actor, Option<String>, Effect)> {
+        let (mut found, keyring) = (Vec::new(), Keyring::new(&KEY));
+        let read = audit(&*engine(&self.place), &keyring, None, &mut |entry| {
+            let of_object = entry.changes.iter().filter(|(id, _)| id == object);
+            let (actor, request) = (&entry.origin.actor, &entry.origin.request);
+            found.extend(of_object.map(|it| (actor.clone(), request.clone(), it.1)));
+            Ok(())
+        });
+        read.expect("a journal");
+        found
+    }
+
     /// Every event about something, in the order in which they were committed.
     pub async fn events_of(&self, resource: uuid::Uuid) -> Vec<Event> {
         let notified = self.app.store().read(move |view| {
@@ -236,11 +251,15 @@ impl Server {
         notified.filter(|event| event.resource == resource).collect()
     }
 
-    /// Every invariant of the database.
+    /// Every invariant of the database, and that its journal makes the same tables.
     pub fn verify(&self) {
-        let engine = engine(&self.place);
-        let report = store::verify::verify(&*engine, Some(&Keyring::new(&KEY)));
-        let report = report.expect("a report");
+        let (engine, keyring) = (engine(&self.place), Keyring::new(&KEY));
+        let report = store::verify::verify(&*engine, Some(&keyring));
+        let mut report = report.expect("a report");
+        let folder = tempfile::tempdir().expect("a folder");
+        let scratch = SqliteFile::new(&folder.path().join("replay.db"));
+        let replayed = store::verify::replay(&*engine, &keyring, &scratch);
+        report.checks.push(replayed.expect("a journal"));
         let broken: Vec<_> = report.checks.iter().filter(|check| !check.holds()).collect();
         assert!(broken.is_empty(), "{broken:#?}");
     }

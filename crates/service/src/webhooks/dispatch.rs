@@ -14,6 +14,7 @@ use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::events::{Endpoint, Outbox};
+use store::origin::Actor;
 use store::outbox::{Due, DueBy};
 use store::unit::Unit;
 use tokio::task::JoinSet;
@@ -62,7 +63,7 @@ impl Dispatcher {
     /// One that has nothing to do yet.
     pub fn new(app: App) -> Self {
         Self {
-            app,
+            app: app.acting_for(Actor::job("DELIVER_EVENTS"), None),
             leadership: None,
             queues: HashMap::new(),
             attempts: JoinSet::new(),

@@ -7,6 +7,7 @@ use super::queue::Queue;
 use super::{Queued, Subscribers};
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
+use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
 use crate::outcome::stop;
 use crate::pause::pause;
@@ -39,6 +40,7 @@ pub(super) struct Writer {
     connection: Box<dyn Connection>,
     keyring: Arc<Keyring>,
     cache: Remembered,
+    tail: Tail,
     subscribers: Subscribers,
     breaker: Arc<CircuitBreaker>,
 }
@@ -47,10 +49,12 @@ impl Writer {
     pub(super) fn new(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
+        tail: Tail,
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
-        Self { connection, keyring, cache: Remembered::default(), subscribers, breaker }
+        let cache = Remembered::default();
+        Self { connection, keyring, cache, tail, subscribers, breaker }
     }
 
     /// Works the queue off until it is closed.
@@ -96,7 +100,7 @@ impl Writer {
         let (blame, error) = loop {
             let Err((blame, error)) = self.try_commit(units, begun.take()) else { return Ok(()) };
             // A stale row may be why it failed.
-            self.cache.clear();
+            self.forget();
             tracing::warn!(%error, units = units.len(), "batch not committed");
             let again = self.connection.is_remote() && matches!(error, StoreError::Conflict(_));
             if !again || conflicts == CONFLICTS_MAX || start.elapsed() > CONFLICTS_TIME {
@@ -135,7 +139,7 @@ impl Writer {
         match begun.map_err(|error| (Blame::Database, error))? {
             LastWriter::ThisNode => {}
             LastWriter::Unknown => {
-                self.cache.clear();
+                self.forget();
                 self.subscribers.callers.changed();
             }
         }
@@ -166,9 +170,23 @@ impl Writer {
             batch.fetch()?;
             ran += run_in_order(&mut batch, &mut units[ran..]);
         }
-        let (prepared, changes) = batch.prepare()?;
-        prepared.commit(&mut *self.connection)?;
+        let (sets, at, changes) = batch.finish();
+        let connection = &mut *self.connection;
+        if sets.is_empty() {
+            // Units that only read cost no flush.
+            connection.rollback()?;
+        } else {
+            let prepared = self.tail.prepare(connection, &self.keyring, sets, at)?;
+            let chain = prepared.commit(connection)?;
+            self.tail.committed(chain);
+        }
         Ok(changes)
+    }
+
+    /// Forgets what may not be so any more.
+    fn forget(&mut self) {
+        self.cache.clear();
+        self.tail.forget();
     }
 
     /// Leaves the database so that its main file alone is complete.
@@ -188,7 +206,10 @@ impl Writer {
 /// only collect the rows that they need.
 fn run_in_order(batch: &mut Batch<'_>, units: &mut [Box<dyn Queued>]) -> usize {
     let (count, mut units) = (units.len(), units.iter_mut());
-    let waits = units.position(|queued| batch.run(|unit| queued.run(unit)) == Ran::Waits);
+    let waits = units.position(|queued| {
+        let origin = queued.origin().clone();
+        batch.run(&origin, |unit| queued.run(unit)) == Ran::Waits
+    });
     units.for_each(|queued| batch.foresee(|unit| queued.run(unit)));
     waits.unwrap_or(count)
 }

@@ -7,7 +7,7 @@ use ledger::account::AccountKey;
 use ledger::audit::Sums;
 use sha2::{Digest as _, Sha256};
 
-use super::{CHUNK_ROWS, Step};
+use super::Step;
 use crate::catalogue;
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -139,7 +139,8 @@ fn contents(
 ) -> Result<Contents, StoreError> {
     let (mut contents, mut after) = (Contents { rows: 0, digest: [0; 32] }, None);
     loop {
-        let chunk = catalogue::chunk(connection, shape, after.as_deref(), CHUNK_ROWS)?;
+        let limit = catalogue::rows_at_once(shape);
+        let chunk = catalogue::chunk(connection, shape, after.as_deref(), limit)?;
         for row in &chunk.rows {
             let mut digest = Sha256::new();
             row.iter().for_each(|value| add(&mut digest, value));

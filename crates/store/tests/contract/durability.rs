@@ -247,7 +247,7 @@ pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provid
     let held = [(Moment::Before, Status::Pending), (Moment::After, Status::Processing)];
     for (holds, meanwhile) in held {
         let opened_first = open_with_platform::<P>().await;
-        opened_first.write(origin(), |unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
+        opened_first.write(|unit| begin(unit, deposit(1, 1, 1, 100, "USD"))).await;
         let provider = opened_first.close();
         let mut gated = opened(&provider, holds);
         let store = gated.store.clone();
@@ -305,13 +305,13 @@ pub async fn what_comes_before_the_write_lock_is_part_of_the_batch<P: Provider>(
     }
     while gated.began.try_recv().is_ok() {}
     let (ours, theirs) = (gated.store.clone(), other.store.clone());
-    let mut has_lock = Box::pin(theirs.write(add('y')));
+    let mut has_lock = Box::pin(theirs.write(origin(), add('y')));
     assert!(is_pending(&mut has_lock).await);
     other.commit_waits().await;
-    let mut first = Box::pin(ours.write(add('a')));
+    let mut first = Box::pin(ours.write(origin(), add('a')));
     assert!(is_pending(&mut first).await);
     gated.began.recv().await.unwrap();
-    let mut second = Box::pin(ours.write(add('b')));
+    let mut second = Box::pin(ours.write(origin(), add('b')));
     assert!(is_pending(&mut second).await);
     gated.open_up();
     other.open_up();

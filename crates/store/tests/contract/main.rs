@@ -29,7 +29,7 @@ use store::{PostgresServer, SqliteFile};
 use store::{Store, Threads};
 use testbed::postgres::Database;
 
-use self::support::{Refused, Result, keyring, platform};
+use self::support::{Refused, Result, keyring, origin, platform};
 
 /// A database for one test.
 pub trait Provider: Send + 'static {

@@ -10,7 +10,7 @@ use store::error::StoreError;
 use store::leases::{Lease, LeaseName};
 use testbed::postgres::{Cluster, Database, Replication, Server, Shutdown};
 
-use crate::support::{Refused, Result, customer, transaction_id};
+use crate::support::{Refused, Result, customer, origin, transaction_id};
 use crate::{Served, paid_in_the_end};
 
 /// Longer than the pause between two probes of a database that is away.

@@ -123,8 +123,8 @@ fn tables_that_grow_with_payments_are_seldom_analyzed() {
     let database = Database::fresh();
     Served::open(&database.url()).close();
     let all = database.query(SETTINGS).unwrap();
-    let tables = ["deliveries", "events", "idempotency", "ledger_accounts", "postings", "quotes"];
-    let tables = tables.into_iter().chain(["timers", "transactions"]);
+    let tables = ["deliveries", "events", "idempotency", "journal", "ledger_accounts", "postings"];
+    let tables = tables.into_iter().chain(["quotes", "timers", "transactions"]);
     let seldom = "autovacuum_analyze_scale_factor=1,autovacuum_analyze_threshold=100000";
     let expected: Vec<_> = tables.map(|table| format!("{table} {seldom}")).collect();
     assert_eq!(all.lines().collect::<Vec<_>>(), expected);

@@ -10,7 +10,7 @@ use store::leases::{Lease, LeaseName};
 use testbed::postgres::{Database, shared};
 use testbed::proxy::{Chosen, Moment, Proxy};
 
-use crate::support::{at, change_while_read, deposit, event, platform_id, uuid};
+use crate::support::{at, change_while_read, deposit, event, origin, platform_id, uuid};
 use crate::{PAID, Served};
 
 /// A database that two servers use, one of them through a proxy.

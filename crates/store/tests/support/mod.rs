@@ -909,7 +909,7 @@ pub async fn change_while_read(stores: &[&Store], payments: usize, readers: usiz
     let deposits = move |unit: &mut Unit<'_, '_>| {
         numbers().try_for_each(|number| begin(unit, deposit(number, 1, 1, 100, "USD")))
     };
-    stores[0].write(deposits).await.unwrap();
+    stores[0].write(origin(), deposits).await.unwrap();
     let answered: Arc<Vec<_>> = Arc::new((0..payments).map(|_| AtomicU64::new(0)).collect());
     let mut reading = tokio::task::JoinSet::new();
     for reader in 0..readers {

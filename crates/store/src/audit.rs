@@ -1,0 +1,127 @@
+//! The journal, read as an audit log: who changed what.
+
+use domain::id::{
+    CustomerId, ExternalAccountId, Id, IdentityCheckId, InvitationId, JobId, Kind, LookupId,
+    PlatformId, QuoteId, TokenId, TransactionId,
+};
+use domain::time::Timestamp;
+use ledger::account::AccountKey;
+use uuid::Uuid;
+
+use crate::engine::{self, Engine};
+use crate::error::StoreError;
+use crate::journal::change_set::{self, TableChange};
+use crate::journal::tail;
+use crate::keyring::Keyring;
+use crate::origin::Origin;
+use crate::projector;
+use crate::sql::{self, Value};
+
+/// The rows of the journal since a time.
+pub(crate) const SINCE: &str = "select seq, epoch, at, previous, hash, body from journal \
+    where at >= $1 order by seq";
+
+/// The fate of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It is new.
+    Created,
+    /// It is another than before.
+    Changed,
+    /// It is gone.
+    Removed,
+}
+
+impl Effect {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+/// One unit of work: who asked for it, and what it changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The row of the journal that has it.
+    pub row: u64,
+    /// The one who asked, and when.
+    pub origin: Origin,
+    /// Objects of the API and what became of them, without what only follows from them, such as
+    /// postings and events.
+    pub changes: Vec<(String, Effect)>,
+}
+
+/// Reads the journal since a time, and hands over each unit of work that changed an object.
+pub fn audit(
+    engine: &dyn Engine,
+    keyring: &Keyring,
+    since: Option<Timestamp>,
+    each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut connection = engine.auditor()?;
+    connection.begin_read()?;
+    if !engine::compare_key(&mut *connection, keyring)? {
+        return connection.rollback();
+    }
+    let database = tail::database(&mut *connection)?.ok_or_else(|| tail::no("id"))?;
+    let keys = tail::keys(&mut *connection, keyring)?;
+    let since = since.unwrap_or(Timestamp::from_millis(0));
+    connection.query(SINCE, &[since.into()], tail::JOURNAL.columns.len(), &mut |values| {
+        let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
+        let row = tail::read(row)?;
+        let sets = tail::open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
+            place: format!("row {} of the journal", row.seq),
+            what,
+        })?;
+        for set in sets {
+            let changes = set.rows.iter().filter_map(|row| change(&row.change));
+            let changes: Vec<_> = changes.collect();
+            if !changes.is_empty() {
+                let origin = Origin { actor: set.actor, request: set.request, at: row.at };
+                each(Entry { row: row.seq, origin, changes })?;
+            }
+        }
+        Ok(())
+    })?;
+    connection.rollback()
+}
+
+/// The object that a row is, and what becomes of it.
+fn change(change: &TableChange) -> Option<(String, Effect)> {
+    let effect = match change.kind {
+        change_set::Kind::Insert => Effect::Created,
+        change_set::Kind::Update => Effect::Changed,
+        change_set::Kind::Remove => Effect::Removed,
+    };
+    let table = projector::table(change.table).ok()?.table;
+    Some((object(table, change.values.first()?)?, effect))
+}
+
+/// The id of the object that has a row in this table with this key.
+fn object(table: &str, key: &Value) -> Option<String> {
+    fn id<K: Kind>(key: &[u8], _: fn(Uuid) -> Id<K>) -> Option<String> {
+        Some(Id::<K>::from_uuid(Uuid::from_slice(key).ok()?).to_string())
+    }
+    match (table, key) {
+        ("platforms", Value::Bytes(key)) => id(key, PlatformId::from_uuid),
+        ("tokens", Value::Bytes(key)) => id(key, TokenId::from_uuid),
+        ("customers", Value::Bytes(key)) => id(key, CustomerId::from_uuid),
+        ("external_accounts", Value::Bytes(key)) => id(key, ExternalAccountId::from_uuid),
+        ("lookups", Value::Bytes(key)) => id(key, LookupId::from_uuid),
+        ("quotes", Value::Bytes(key)) => id(key, QuoteId::from_uuid),
+        ("transactions", Value::Bytes(key)) => id(key, TransactionId::from_uuid),
+        ("invitations", Value::Bytes(key)) => id(key, InvitationId::from_uuid),
+        ("identity_checks", Value::Bytes(key)) => id(key, IdentityCheckId::from_uuid),
+        ("bulk_imports", Value::Bytes(key)) => id(key, JobId::from_uuid),
+        ("ledger_accounts", Value::Bytes(key)) => match AccountKey::decode(key).ok()? {
+            AccountKey::Internal(account) => Some(account.to_string()),
+            _ => None,
+        },
+        ("uma_peers", Value::Text(domain)) => Some(format!("UmaPeer:{domain}")),
+        _ => None,
+    }
+}

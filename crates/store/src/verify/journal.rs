@@ -1,0 +1,87 @@
+//! The journal: a chain of rows that were not edited, and that the tables follow.
+
+use super::{Predicate, Run};
+use crate::error::StoreError;
+use crate::journal::{Chain, End, tail};
+use crate::sql::{self, Value};
+
+/// Follows the chain from its first row to the one that the tables name.
+pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
+    let Some(database) = tail::database(run.connection)? else {
+        run.findings.broke(Predicate::J1, "the database has no id, which its journal is bound to");
+        return Ok(());
+    };
+    let keys = run.keyring.map(|keyring| tail::keys(run.connection, keyring)).transpose();
+    let keys = keys.unwrap_or_else(|_| {
+        run.findings.broke(Predicate::J2, "the journal's key does not open");
+        None
+    });
+    let mut chain = Chain::new(database);
+    let Run { connection, findings, .. } = run;
+    connection.query(tail::ROWS, &[Value::Int(0)], tail::JOURNAL.columns.len(), &mut |values| {
+        findings.saw(Predicate::J1, 1);
+        let name = format!("row {} of the journal", number(&values));
+        let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
+        let row = match tail::read(row) {
+            Ok(row) => row,
+            Err(error) => {
+                findings.unreadable(Predicate::J1, name, &error);
+                return Ok(());
+            }
+        };
+        if let Some(keys) = &keys {
+            findings.saw(Predicate::J2, 1);
+            if let Err(what) = tail::open(keys, database, &row) {
+                findings.broke(Predicate::J2, format!("{name}: {what}"));
+            }
+        }
+        if let Err(broken) = chain.take(&row) {
+            findings.broke(Predicate::J1, broken);
+            // The rows behind it are held to it, so that each break is named once.
+            chain = Chain::behind(database, &row);
+        }
+        Ok(())
+    })?;
+    let applied = tail::applied(run.connection)?;
+    let is_last = applied == chain.end();
+    run.findings.demand(Predicate::J1, is_last, || not_the_last(applied, chain.end()));
+    Ok(())
+}
+
+/// The number of a row that perhaps cannot be read.
+fn number(values: &[Value]) -> String {
+    match values.first() {
+        Some(Value::Int(number)) => number.to_string(),
+        Some(Value::Null | Value::Text(_) | Value::Bytes(_)) | None => "?".to_owned(),
+    }
+}
+
+fn not_the_last(applied: End, last: End) -> String {
+    match applied.seq.cmp(&last.seq) {
+        std::cmp::Ordering::Greater => format!(
+            "the tables follow row {} of the journal, which ends with row {}: it was cut off",
+            applied.seq, last.seq
+        ),
+        std::cmp::Ordering::Less => format!(
+            "the tables follow row {} of the journal and lack the rows up to {}",
+            applied.seq, last.seq
+        ),
+        std::cmp::Ordering::Equal => {
+            format!("the tables follow another row {} than the journal has", applied.seq)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::RowHash;
+
+    #[test]
+    fn the_end_is_named() {
+        let end = |seq, hash| End { seq, hash: RowHash([hash; 32]) };
+        assert!(not_the_last(end(7, 1), end(5, 1)).ends_with("ends with row 5: it was cut off"));
+        assert!(not_the_last(end(5, 1), end(7, 1)).ends_with("lack the rows up to 7"));
+        assert!(not_the_last(end(5, 1), end(5, 2)).contains("another row 5"));
+    }
+}
