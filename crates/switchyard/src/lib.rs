@@ -24,6 +24,7 @@ pub mod approval_loop;
 pub mod job_loop;
 pub mod shutdown;
 pub mod operator;
+pub mod audit;
 pub mod verify;
 pub mod backup;
 pub mod restore;

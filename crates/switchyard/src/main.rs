@@ -6,7 +6,7 @@ use switchyard::command::{self, Failure};
 use switchyard::config::{self, Command, Config};
 use switchyard::telemetry::{self, COMMAND_FILTER, FILTER_VARIABLES};
 use switchyard::{
-    backup, demo, files, listen, manual, migrate, operator, restore, scratch, serve, verify,
+    audit, backup, demo, files, listen, manual, migrate, operator, restore, scratch, serve, verify,
 };
 
 /// A payment makes and frees some hundred small values on two threads: this allocator takes half
@@ -47,7 +47,8 @@ fn run(config: &Config) -> Result<u8, Failure> {
         Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
         Command::Uma(command) => in_runtime(operator::uma::run(config, command)),
-        Command::Verify(_) => verify::run(config),
+        Command::Verify(options) => verify::run(config, options),
+        Command::Audit(options) => audit::run(config, options),
         Command::Backup(options) => backup::run(config, options),
         Command::Restore(options) => restore::run(config, options),
         Command::Migrate(options) => migrate::run(config, options),

@@ -18,6 +18,7 @@ use service::{App, Error, identity, owners, tokens};
 use store::customers::CustomerFilter;
 use store::error::StoreError;
 use store::list::PageRequest;
+use store::origin::Actor;
 use store::tokens::TokenFilter;
 
 use crate::command::{Failure, aligned, emit, print};
@@ -50,20 +51,20 @@ impl Done {
 
 /// `switchyard platform …`.
 pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, Failure> {
-    let opened = match command {
-        // An operator may want a live platform only: then no sandbox is made by a first start.
-        PlatformCommand::Create(_) => open(config)?,
-        PlatformCommand::List
-        | PlatformCommand::SetPricing(_)
-        | PlatformCommand::SetScenarios(_)
-        | PlatformCommand::SetEvents(_) => open_existing(config)?,
-    };
     let name = match command {
         PlatformCommand::List => "platform list",
         PlatformCommand::Create(_) => "platform create",
         PlatformCommand::SetPricing(_) => "platform set-pricing",
         PlatformCommand::SetScenarios(_) => "platform set-scenarios",
         PlatformCommand::SetEvents(_) => "platform set-events",
+    };
+    let opened = match command {
+        // An operator may want a live platform only: then no sandbox is made by a first start.
+        PlatformCommand::Create(_) => open(config, name)?,
+        PlatformCommand::List
+        | PlatformCommand::SetPricing(_)
+        | PlatformCommand::SetScenarios(_)
+        | PlatformCommand::SetEvents(_) => open_existing(config, name)?,
     };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
@@ -78,12 +79,12 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
 
 /// `switchyard customer …`.
 pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, Failure> {
-    let opened = open_existing(config)?;
     let name = match command {
         CustomerCommand::Pending => "customer pending",
         CustomerCommand::Approve(_) => "customer approve",
         CustomerCommand::Reject(_) => "customer reject",
     };
+    let opened = open_existing(config, name)?;
     let done = match command {
         CustomerCommand::Pending => list_pending(&opened.app).await,
         CustomerCommand::Approve(options) => decide(&opened.app, options, true).await,
@@ -95,12 +96,12 @@ pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, 
 
 /// `switchyard token …`.
 pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failure> {
-    let opened = open_existing(config)?;
     let name = match command {
         TokenCommand::List(_) => "token list",
         TokenCommand::Create(_) => "token create",
         TokenCommand::Revoke(_) => "token revoke",
     };
+    let opened = open_existing(config, name)?;
     let done = match command {
         TokenCommand::List(options) => list_tokens(&opened.app, options).await,
         TokenCommand::Create(options) => create_token(&opened.app, options).await,
@@ -110,12 +111,31 @@ pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failur
     done?.tell(name)
 }
 
-fn open(config: &Config) -> Result<Opened, Failure> {
-    wiring::open(&config.database, &config.key, wiring::default_env())
+/// Opens the database for a command, which acts for the person who runs it.
+fn open(config: &Config, command: &str) -> Result<Opened, Failure> {
+    let opened = wiring::open(&config.database, &config.key, wiring::default_env())?;
+    let actor = Actor::Operator { command: command.to_owned(), by: operator() };
+    Ok(Opened { app: opened.app.acting_for(actor, None), ..opened })
+}
+
+/// The person who runs this process and the machine, as the system names them.
+#[cfg(unix)]
+fn operator() -> String {
+    let id = nix::unistd::getuid();
+    let user = nix::unistd::User::from_uid(id).ok().flatten().map(|user| user.name);
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let user = user.unwrap_or_else(|| id.to_string());
+    format!("{user}@{}", host.as_deref().unwrap_or("unknown"))
+}
+
+/// The system is not asked.
+#[cfg(not(unix))]
+fn operator() -> String {
+    "unknown".to_owned()
 }
 
 /// A command about what exists must not make an empty database where a name was mistyped.
-fn open_existing(config: &Config) -> Result<Opened, Failure> {
+fn open_existing(config: &Config, command: &str) -> Result<Opened, Failure> {
     let database = &config.database;
     if !wiring::holds_data(database)? {
         return Err(Failure::new(format!(
@@ -123,7 +143,7 @@ fn open_existing(config: &Config) -> Result<Opened, Failure> {
              --database-url"
         )));
     }
-    open(config)
+    open(config, command)
 }
 
 async fn all_platforms(app: &App) -> Result<Vec<Arc<Platform>>, Failure> {

@@ -462,6 +462,75 @@ fn verify_tells_a_sound_database_from_a_corrupted_one() {
 }
 
 #[test]
+fn the_journal_is_replayed_and_compared() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    paste(&server.lines(), &[]);
+    let (code, out, err) = run(path, "verify --replay");
+    assert_eq!(code, 0, "beside the server: {out}{err}");
+    assert!(out.contains("J3") && out.contains(" 0 broken, 0 skipped"), "{out}");
+    server.stop();
+    let (key, elsewhere) = (path.join("switchyard.db.key"), path.join("elsewhere.key"));
+    std::fs::rename(&key, &elsewhere).unwrap();
+    check_refusal(switchyard(path, "verify --replay"), 2, "--replay needs the key");
+    std::fs::rename(&elsewhere, &key).unwrap();
+    // A name that no other check can know.
+    let database = rusqlite::Connection::open(path.join("switchyard.db")).unwrap();
+    assert_eq!(database.execute("update platforms set name = 'Other'", []).unwrap(), 1);
+    assert_eq!(run(path, "verify").0, 0);
+    let (code, out, _) = run(path, "verify --replay");
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("\nJ3: platforms: ") && out.contains("is not what the journal"), "{out}");
+    let report: Value = serde_json::from_str(&run(path, "verify --replay --json").1).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let broken: Vec<_> = checks.iter().filter(|check| check["holds"] == false).collect();
+    assert_eq!((broken.len(), &broken[0]["predicate"]), (1, &json!("J3")), "{report}");
+}
+
+#[test]
+fn audit_tells_who_changed_what() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    paste(&server.lines(), &[]);
+    let platforms: Value = serde_json::from_str(&run(path, "platform list --json").1).unwrap();
+    let platform = platforms["platforms"][0]["id"].as_str().unwrap();
+    let line =
+        format!("token create --platform {platform} --name auditor --permissions VIEW --json");
+    let made = run(path, &line).1;
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let id = made["id"].as_str().unwrap();
+    let (code, out, err) = run(path, "audit");
+    assert_eq!((code, err.as_str()), (0, ""), "beside the server: {out}");
+    let command = out.lines().find(|line| line.contains(id)).unwrap();
+    assert!(command.contains("  token create (") && command.contains(&format!("created {id}")));
+    assert!(out.contains("  Token:") && out.contains("created Customer:"), "{out}");
+    assert!(!out.contains("Ada") && !out.contains("auditor"), "personal data: {out}");
+    let of_token = run(path, &format!("audit --object {id} --json")).1;
+    let of_token: Vec<Value> =
+        of_token.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [entry] = &of_token[..] else { panic!("{of_token:?}") };
+    assert_eq!(entry["actor"]["command"], "token create", "{entry}");
+    assert!(entry["actor"]["by"].as_str().unwrap().contains('@'), "{entry}");
+    let created = json!({ "object": id, "effect": "created" });
+    assert!(entry["changes"].as_array().unwrap().contains(&created), "{entry}");
+    let at = entry["at"].as_str().unwrap();
+    let since = run(path, &format!("audit --since {at}")).1;
+    assert!(since.contains(id) && since.lines().count() < out.lines().count(), "{since}");
+    assert_eq!(run(path, "audit --since 2999-01-01T00:00:00Z"), (0, String::new(), String::new()));
+    server.stop();
+    assert_eq!(run(path, "audit").1, out);
+    for (line, part) in [("--since yesterday", "a time such as"), ("--object x", "an id such as")] {
+        let (code, out, err) = run(path, &format!("audit {line}"));
+        assert_eq!((code, out.as_str(), err.contains(part)), (2, "", true), "{err}");
+    }
+    check_refusal(switchyard(path, "audit --database-url sqlite://no.db"), 1, "no database at");
+    std::fs::remove_file(path.join("switchyard.db.key")).unwrap();
+    check_refusal(switchyard(path, "audit"), 2, "the journal is sealed");
+}
+
+#[test]
 fn a_request_in_flight_is_answered_before_the_server_ends() {
     let folder = TempDir::new().unwrap();
     let server = Server::start_with_given_credentials(folder.path());

@@ -436,7 +436,9 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     let page = include_str!("../../../docs/operating.md");
     let postgres = Database::fresh();
     let page = page.replace("postgres://pay@db.example/switchyard", &postgres.url());
-    let [backup, check, restore, waiting, there, check_there, back] = commands(&page)[..] else {
+    let [backup, check, audit, replay, restore, waiting, there, check_there, back] =
+        commands(&page)[..]
+    else {
         anyhow::bail!("the page has other commands than this test");
     };
     let folder = TempDir::new()?;
@@ -469,6 +471,8 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     recorder.settled().await?;
     server.kill()?;
     ensure!(paste(check)?.contains(" 0 broken, 0 skipped"));
+    ensure!(paste(audit)?.contains("created Transaction:"));
+    ensure!(paste(replay)?.contains(" 0 broken, 0 skipped"));
     ensure!(paste(restore)?.contains("the last change at"));
     ensure!(held(&folder.path().join("switchyard.db"))?.len() > 10);
     paste(waiting)?;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use domain::event::EventKind;
+use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
 use http::Uri;
 
-use super::checks::{parse_event_kind, parse_web_url};
+use super::checks::{parse_event_kind, parse_object, parse_time, parse_web_url};
 use super::connections::Connections;
 use super::webhooks::Webhooks;
 use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
@@ -165,6 +166,17 @@ pub enum Command {
     #[command(after_help = "Example:\n  switchyard verify --database-url sqlite://switchyard.db")]
     Verify(Verify),
 
+    /// Lists who changed what, commands included.
+    ///
+    /// Each line is one unit of work from the journal, oldest first: when, for whom, by which
+    /// request, and the objects that it made, changed and removed. The one for whom it was done is
+    /// a token, a command with the person who ran it, a job of the server, or the route of a
+    /// request without a token. The database may be in use. Needs the key.
+    #[command(after_help = "Example:\n  \
+        switchyard audit --since 2025-10-13T00:00:00Z\n  \
+        switchyard audit --object Customer:019542f5-b3e7-1d02-0000-000000000001 --json")]
+    Audit(Audit),
+
     /// Copies the database into a file and verifies the copy, also while the server runs.
     ///
     /// The copy is of one instant and holds everything that was answered before it began. It has
@@ -224,6 +236,7 @@ impl Command {
         match self {
             Self::Serve(_)
             | Self::Verify(_)
+            | Self::Audit(_)
             | Self::Backup(_)
             | Self::Restore(_)
             | Self::Migrate(_)
@@ -399,7 +412,24 @@ pub struct Forward {
 
 /// Options of `verify`.
 #[derive(Debug, Clone, Args)]
-pub struct Verify {}
+pub struct Verify {
+    /// Also makes all tables once more from the journal and compares them row by row. Takes room
+    /// like the database's in the folder for temporary files, and the key.
+    #[arg(long)]
+    pub replay: bool,
+}
+
+/// Options of `audit`.
+#[derive(Debug, Clone, Args)]
+pub struct Audit {
+    /// Only what was changed at this time or later, such as 2025-10-13T09:30:00Z.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub since: Option<Timestamp>,
+
+    /// Only what changed the object with this id, such as Transaction:UUID.
+    #[arg(long, value_name = "ID", value_parser = parse_object)]
+    pub object: Option<String>,
+}
 
 /// Options of `backup`.
 #[derive(Debug, Clone, Args)]

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use domain::currency::Currency;
 use domain::event::EventKind;
 use domain::pricing::Fees;
+use domain::time::Timestamp;
 use domain::token::Permission;
 use http::Uri;
 use rust_decimal::Decimal;
@@ -179,6 +180,20 @@ pub(super) fn parse_event_kind(text: &str) -> Result<EventKind, ConfigError> {
         let names = EventKind::ALL.map(EventKind::name).join(", ");
         ConfigError(format!("must be one of {names}"))
     })
+}
+
+pub(super) fn parse_time(text: &str) -> Result<Timestamp, ConfigError> {
+    Timestamp::parse(text)
+        .map_err(|_| ConfigError("must be a time such as 2025-10-13T09:30:00Z".to_owned()))
+}
+
+/// The id of an object, whatever its kind.
+pub(super) fn parse_object(text: &str) -> Result<String, ConfigError> {
+    let is_id = text.split_once(':').is_some_and(|(kind, name)| {
+        kind.chars().all(|it| it.is_ascii_alphabetic()) && !kind.is_empty() && !name.is_empty()
+    });
+    let refused = || ConfigError("must be an id such as Transaction:UUID".to_owned());
+    is_id.then(|| text.to_owned()).ok_or_else(refused)
 }
 
 /// The key in `text`, which came from the environment.

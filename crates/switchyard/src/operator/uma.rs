@@ -15,19 +15,27 @@ use crate::wiring;
 
 /// `switchyard uma …`.
 pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
-    let (name, done) = match command {
-        UmaCommand::Peers => ("uma peers", on(config, list).await),
+    let name = match command {
+        UmaCommand::Peers => "uma peers",
+        UmaCommand::Allow(_) => "uma allow",
+        UmaCommand::Block(_) => "uma block",
+        UmaCommand::RotateKeys(_) => "uma rotate-keys",
+        #[cfg(feature = "ldk")]
+        UmaCommand::Node => "uma node",
+    };
+    let done = match command {
+        UmaCommand::Peers => on(config, name, list).await,
         UmaCommand::Allow(options) => {
-            ("uma allow", on(config, async |app| set_rule(app, options, Rule::Allowed).await).await)
+            on(config, name, async |app| set_rule(app, options, Rule::Allowed).await).await
         }
         UmaCommand::Block(options) => {
-            ("uma block", on(config, async |app| set_rule(app, options, Rule::Blocked).await).await)
+            on(config, name, async |app| set_rule(app, options, Rule::Blocked).await).await
         }
         UmaCommand::RotateKeys(options) => {
-            ("uma rotate-keys", on(config, async |app| rotate(app, options).await).await)
+            on(config, name, async |app| rotate(app, options).await).await
         }
         #[cfg(feature = "ldk")]
-        UmaCommand::Node => ("uma node", node(config)),
+        UmaCommand::Node => node(config),
     };
     done?.tell(name)
 }
@@ -35,9 +43,10 @@ pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
 /// Does something on the database of the command line.
 async fn on(
     config: &Config,
+    name: &str,
     work: impl AsyncFnOnce(&App) -> Result<Done, Failure>,
 ) -> Result<Done, Failure> {
-    let opened = open_existing(config)?;
+    let opened = open_existing(config, name)?;
     let done = work(&opened.app).await;
     wiring::close(opened).await;
     done
