@@ -17,6 +17,7 @@ mod tampered;
 mod money;
 mod lists;
 mod events;
+mod histories;
 mod timers;
 mod opening;
 mod moving;
@@ -290,6 +291,7 @@ macro_rules! suite {
                     events_come_in_their_order;
                 events: events_come_page_by_page every_event_is_found_at_its_place_and_time
                     deliveries_are_due_behind_those_before_them;
+                histories: every_read_sees_what_was_acknowledged;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
                     a_clock_that_is_moved_on_brings_its_timers_nearer
                     what_ends_is_due_by_its_platforms_clock

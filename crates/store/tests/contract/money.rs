@@ -31,7 +31,7 @@ async fn deposited<P: Provider>(minor: i64) -> Opened<P> {
     opened
 }
 
-fn take(unit: &mut Unit<'_, '_>, number: u128, minor: i64) -> Result {
+pub(crate) fn take(unit: &mut Unit<'_, '_>, number: u128, minor: i64) -> Result {
     begin(unit, transfer_out(number, 1, 1, minor))?;
     let source = customer_account(1, "USD");
     let posting =
