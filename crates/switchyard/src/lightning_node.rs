@@ -1,6 +1,8 @@
 //! The Lightning node of a server: from its port to the payments that have come over it.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adapters::modes::sandbox_rails_over;
@@ -19,11 +21,16 @@ use crate::command::Failure;
 use crate::config::{Config, ConfigError, Lightning, Listen};
 use crate::serve;
 
+/// The file in a node's folder that its server locks.
+const LOCK: &str = "switchyard.lock";
+
 /// A node that has its port, and is opened when the server's key is known.
 pub struct Bound {
     listener: TcpListener,
     listen: Listen,
     folder: PathBuf,
+    /// Held for as long as the node works.
+    lock: Option<File>,
     peers: Vec<NodePeer>,
     opened: Option<(Arc<Node>, UnboundedReceiver<TransactionId>)>,
 }
@@ -48,11 +55,13 @@ impl Bound {
         }
         let listen = &options.lightning_listen;
         let (listener, listen) = serve::bind(listen, "--lightning-listen").await?;
-        Ok(Some(Self { listener, listen, folder, peers: peers.clone(), opened: None }))
+        let peers = peers.clone();
+        Ok(Some(Self { listener, listen, folder, lock: None, peers, opened: None }))
     }
 
     /// Opens the node, and gives sandbox platforms their Lightning over it.
     pub fn connect(&mut self, mut env: Env, keyring: &Keyring) -> Result<Env, Failure> {
+        self.lock = Some(locked(&self.folder)?);
         let settings = Settings { secret: secret(keyring), peers: self.peers.clone() };
         let files = ldk::files(self.folder.clone());
         let opened = Node::open(files, settings, Arc::clone(&env.clock), &*env.entropy);
@@ -67,6 +76,7 @@ impl Bound {
     /// Works until `shutdown`, and books the payments that come.
     pub async fn run(self, app: App, shutdown: CancellationToken) {
         let Some((node, mut arrivals)) = self.opened else { return };
+        let _lock = self.lock;
         let id = ports::lightning::Lightning::node(&*node);
         tracing::info!(node = %id, listen = %self.listen, "lightning node listens for its peers");
         let booking = async {
@@ -82,6 +92,24 @@ impl Bound {
                 () = shutdown.cancelled() => {}
             }
         });
+    }
+}
+
+/// Locks the folder of a node. Two nodes that go on from the same channels lose their money: the
+/// state of one is an old one to the peers of the other.
+fn locked(folder: &Path) -> Result<File, Failure> {
+    let refused = |error: &dyn fmt::Display| {
+        Failure::new(format!("the folder {} of the node: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| refused(&error))?;
+    let file = File::options().create(true).append(true).open(folder.join(LOCK));
+    let file = file.map_err(|error| refused(&error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(refused(&"another server has it: stop it first, or name another folder"))
+        }
+        Err(TryLockError::Error(error)) => Err(refused(&error)),
     }
 }
 

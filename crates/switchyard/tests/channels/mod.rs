@@ -68,6 +68,24 @@ async fn payments_survive_the_death_of_their_payee() {
     killed(1).await;
 }
 
+#[tokio::test]
+async fn a_folder_has_one_server() {
+    let place = Place::new('1');
+    let folder = place.folder.path().join("lightning").display().to_string();
+    let server = Ours::start_as(place.installation, place.folder).await;
+    // Another database and another port: nothing else keeps them apart.
+    let elsewhere = TempDir::new().unwrap();
+    let database = format!("sqlite://{}", elsewhere.path().join("other.db").display());
+    let other = Installation::new(env!("CARGO_BIN_EXE_switchyard"), &database)
+        .with("SWITCHYARD_SECRET_KEY", &"1".repeat(64))
+        .with("SWITCHYARD_LIGHTNING_FOLDER", &folder)
+        .with("SWITCHYARD_LIGHTNING_LISTEN", "127.0.0.1:0");
+    let refused = other.run(&["serve", "--listen", "127.0.0.1:0"]).unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(refused.contains("another server has it: stop it first"), "{refused}");
+    server.verify();
+}
+
 /// Kills the payer (0) or the payee (1) while payments are under way. Each is made once.
 async fn killed(which: usize) {
     let mut servers = pair().await;
