@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
-use crate::journal::change_set::{self, TableChange};
-use crate::journal::tail;
+use crate::journal::change_set::{self, ChangeSet, TableChange};
+use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
 use crate::projector;
@@ -51,11 +51,31 @@ pub struct Entry {
     /// The one who asked, and when.
     pub origin: Origin,
     /// Objects of the API and what became of them, without what only follows from them, such as
-    /// postings and events.
+    /// postings and events. There are none where a command did something to the whole database.
     pub changes: Vec<(String, Effect)>,
 }
 
-/// Reads the journal since a time, and hands over each unit of work that changed an object.
+/// Keeps in the journal that a command did something to the whole database, such as to make it from
+/// a backup.
+pub fn keep(engine: &dyn Engine, keyring: &Keyring, origin: Origin) -> Result<(), StoreError> {
+    let Origin { actor, request, at } = origin;
+    let mut connection = engine.prepare(keyring)?;
+    let connection = &mut *connection;
+    let mut tail = Tail::open(connection, keyring)?;
+    connection.begin()?;
+    let sets = vec![ChangeSet { actor, request, rows: Vec::new() }];
+    let kept = tail.prepare(connection, keyring, sets, at);
+    match kept.and_then(|prepared| prepared.commit(connection)) {
+        Ok(_) => connection.settle(),
+        Err(error) => {
+            connection.rollback()?;
+            Err(error)
+        }
+    }
+}
+
+/// Reads the journal since a time, and hands over each unit of work that changed an object, or was
+/// about the whole database.
 pub fn audit(
     engine: &dyn Engine,
     keyring: &Keyring,
@@ -80,7 +100,7 @@ pub fn audit(
         for set in sets {
             let changes = set.rows.iter().filter_map(|row| change(&row.change));
             let changes: Vec<_> = changes.collect();
-            if !changes.is_empty() {
+            if !changes.is_empty() || set.rows.is_empty() {
                 let origin = Origin { actor: set.actor, request: set.request, at: row.at };
                 each(Entry { row: row.seq, origin, changes })?;
             }

@@ -92,18 +92,25 @@ pub(crate) fn compare_key(
     }
 }
 
-/// Makes sure that the key is the one that the database was made with.
+/// Makes sure that the key is the one that the database was made with. In a new one, the check of
+/// the key is written together with what it `begins` with.
 pub(crate) fn check_key(
     connection: &mut dyn Connection,
     keyring: &Keyring,
+    begins: impl FnOnce(&mut dyn Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     if compare_key(connection, keyring)? {
         return Ok(());
     }
     connection.begin()?;
     // Another server may have been first.
-    let kept = compare_key(connection, keyring)
-        .and_then(|is_known| if is_known { Ok(()) } else { keep_key_check(connection, keyring) });
+    let kept = compare_key(connection, keyring).and_then(|is_known| {
+        if is_known {
+            return Ok(());
+        }
+        keep_key_check(connection, keyring)?;
+        begins(connection)
+    });
     match kept {
         Ok(()) => connection.commit(),
         Err(error) => {

@@ -163,7 +163,7 @@ impl Store {
     /// its contents were sealed with.
     pub fn open(engine: &dyn Engine, keyring: Keyring) -> Result<(Self, Threads), StoreError> {
         let mut writer = engine.prepare(&keyring)?;
-        engine::check_key(&mut *writer, &keyring)?;
+        engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let keyring = Arc::new(keyring);
         let connections = (0..engine.readers()).map(|_| engine.reader());

@@ -47,7 +47,10 @@ fn line(entry: &Entry) -> String {
         let objects: Vec<_> = of_effect.map(|(object, _)| object.as_str()).collect();
         (!objects.is_empty()).then(|| format!("{} {}", effect.name(), objects.join(", ")))
     });
-    let changes: Vec<_> = changes.collect();
+    let mut changes: Vec<_> = changes.collect();
+    if changes.is_empty() {
+        changes.push("the whole database".to_owned());
+    }
     let request = entry.origin.request.as_deref().unwrap_or("-");
     let (at, actor) = (entry.origin.at, named(&entry.origin.actor));
     format!("{at}  {actor}  {request}  {}\n", changes.join("; "))

@@ -15,10 +15,12 @@ use serde_json::{Value, json};
 use service::error::{CustomerError, TokenError};
 use service::platforms::{self, NewPlatform};
 use service::{App, Error, identity, owners, tokens};
+use store::audit;
 use store::customers::CustomerFilter;
 use store::error::StoreError;
+use store::keyring::Keyring;
 use store::list::PageRequest;
-use store::origin::Actor;
+use store::origin::{Actor, Origin};
 use store::tokens::TokenFilter;
 
 use crate::command::{Failure, aligned, emit, print};
@@ -26,6 +28,7 @@ use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
     PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
+use crate::database::Database;
 use crate::telemetry::log_change;
 use crate::wiring::{self, Opened};
 
@@ -114,8 +117,23 @@ pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failur
 /// Opens the database for a command, which acts for the person who runs it.
 fn open(config: &Config, command: &str) -> Result<Opened, Failure> {
     let opened = wiring::open(&config.database, &config.key, wiring::default_env())?;
-    let actor = Actor::Operator { command: command.to_owned(), by: operator() };
-    Ok(Opened { app: opened.app.acting_for(actor, None), ..opened })
+    Ok(Opened { app: opened.app.acting_for(actor(command), None), ..opened })
+}
+
+/// Keeps in the journal that a command did something to a whole database.
+pub(crate) fn keep(command: &str, database: &Database, keyring: &Keyring) -> Result<(), Failure> {
+    let at = wiring::default_env().clock.now();
+    let origin = Origin { actor: actor(command), request: None, at };
+    audit::keep(&*database.engine(), keyring, origin).map_err(|error| {
+        Failure::new(format!(
+            "{command} is done, but the journal of {database} could not take note of it: {error}"
+        ))
+    })
+}
+
+/// The actor of what a command changes.
+fn actor(command: &str) -> Actor {
+    Actor::Operator { command: command.to_owned(), by: operator() }
 }
 
 /// The person who runs this process and the machine, as the system names them.

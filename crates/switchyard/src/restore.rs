@@ -8,6 +8,7 @@ use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
 use crate::copies::{self, Older, checked, in_words};
 use crate::files::beside;
+use crate::operator;
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
 use crate::wiring;
@@ -38,6 +39,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     let mut described = copies::described(to, bytes, summary, &copy.report);
     described["lacksLog"] = is_bare.into();
     copy.keep(to)?;
+    operator::keep("restore", &config.database, &keyring)?;
     log_change("restore", &config.database);
     emit(&described)?;
     drop(held);

@@ -474,11 +474,19 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     ensure!(paste(audit)?.contains("created Transaction:"));
     ensure!(paste(replay)?.contains(" 0 broken, 0 skipped"));
     ensure!(paste(restore)?.contains("the last change at"));
+    let restored = paste("switchyard audit")?;
+    let last = restored.lines().last().context("an entry")?;
+    ensure!(last.contains("  restore (") && last.ends_with("  the whole database"), "{last}");
     ensure!(held(&folder.path().join("switchyard.db"))?.len() > 10);
     paste(waiting)?;
     ensure!(paste(there)?.contains("moved"));
     ensure!(paste(check_there)?.contains(" 0 broken, 0 skipped"));
     ensure!(paste(back)?.contains("moved"));
+    let moved =
+        paste("switchyard audit --database-url sqlite://back.db --key-file switchyard.db.key")?;
+    let whole: Vec<_> =
+        moved.lines().filter(|line| line.ends_with("  the whole database")).collect();
+    ensure!(whole.len() == 1 && whole[0].contains("  restore ("), "{moved}");
     ensure!(held(&folder.path().join("back.db"))? == held(&folder.path().join("switchyard.db"))?);
     Ok(())
 }

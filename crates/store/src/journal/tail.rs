@@ -147,26 +147,11 @@ pub(crate) struct Prepared {
 }
 
 impl Tail {
-    /// Finds the journal of a database. A new one gets its id and its key.
+    /// Finds the journal of a database.
     pub(crate) fn open(
         connection: &mut dyn Connection,
         keyring: &Keyring,
     ) -> Result<Self, StoreError> {
-        if database(connection)?.is_none() {
-            connection.begin()?;
-            // Another server may have been first.
-            let made = database(connection).and_then(|found| match found {
-                Some(_) => Ok(()),
-                None => begin(connection, keyring),
-            });
-            match made {
-                Ok(()) => connection.commit()?,
-                Err(error) => {
-                    connection.rollback()?;
-                    return Err(error);
-                }
-            }
-        }
         let database = database(connection)?.ok_or_else(|| no("id"))?;
         let keys = keys(connection, keyring)?;
         if keys.journal.is_empty() {
@@ -194,11 +179,12 @@ impl Tail {
         };
         let (mut rows, mut sets) = (Vec::new(), sets);
         let mut changes = Vec::new();
-        for set in &mut sets {
+        sets.retain_mut(|set| {
+            let is_empty = set.rows.is_empty();
             // A lease is renewed all the time, and is no data.
             changes.extend(set.rows.extract_if(.., |row| row.change.table == Lease::NUMBER));
-        }
-        sets.retain(|set| !set.rows.is_empty());
+            is_empty || !set.rows.is_empty()
+        });
         for sets in in_rows(&sets) {
             let place = Place { database: self.database, previous: chain.end() };
             let body = frames::seal(&self.keys, place, &to_frames(sets))
@@ -243,8 +229,8 @@ pub(crate) fn no(what: &str) -> StoreError {
     StoreError::Engine(format!("the journal of the database has no {what}: run switchyard verify"))
 }
 
-/// Begins the journal of a new database, inside a transaction.
-fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
+/// Begins the journal of a new database with its id and its key, inside a transaction.
+pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     const FIRST: u32 = 1;
     let mut drawn = [0; KEY_LENGTH + 16];
     #[expect(
