@@ -1,9 +1,6 @@
 //! The journal, read as an audit log: who changed what.
 
-use domain::id::{
-    CustomerId, ExternalAccountId, Id, IdentityCheckId, InvitationId, JobId, Kind, LookupId,
-    PlatformId, QuoteId, TokenId, TransactionId,
-};
+use domain::id::{Id, Kind, kind};
 use domain::time::Timestamp;
 use ledger::account::AccountKey;
 use uuid::Uuid;
@@ -15,7 +12,7 @@ use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
 use crate::projector;
-use crate::sql::{self, Value};
+use crate::sql::Value;
 
 /// The rows of the journal since a time.
 pub(crate) const SINCE: &str = "select seq, epoch, at, previous, hash, body from journal \
@@ -87,16 +84,8 @@ pub fn audit(
     if !engine::compare_key(&mut *connection, keyring)? {
         return connection.rollback();
     }
-    let database = tail::database(&mut *connection)?.ok_or_else(|| tail::no("id"))?;
-    let keys = tail::keys(&mut *connection, keyring)?;
     let since = since.unwrap_or(Timestamp::from_millis(0));
-    connection.query(SINCE, &[since.into()], tail::JOURNAL.columns.len(), &mut |values| {
-        let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
-        let row = tail::read(row)?;
-        let sets = tail::open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
-            place: format!("row {} of the journal", row.seq),
-            what,
-        })?;
+    tail::each(&mut *connection, keyring, (SINCE, since.into()), &mut |row, sets| {
         for set in sets {
             let changes = set.rows.iter().filter_map(|row| change(&row.change));
             let changes: Vec<_> = changes.collect();
@@ -123,20 +112,20 @@ fn change(change: &TableChange) -> Option<(String, Effect)> {
 
 /// The id of the object that has a row in this table with this key.
 fn object(table: &str, key: &Value) -> Option<String> {
-    fn id<K: Kind>(key: &[u8], _: fn(Uuid) -> Id<K>) -> Option<String> {
+    fn id<K: Kind>(key: &[u8]) -> Option<String> {
         Some(Id::<K>::from_uuid(Uuid::from_slice(key).ok()?).to_string())
     }
     match (table, key) {
-        ("platforms", Value::Bytes(key)) => id(key, PlatformId::from_uuid),
-        ("tokens", Value::Bytes(key)) => id(key, TokenId::from_uuid),
-        ("customers", Value::Bytes(key)) => id(key, CustomerId::from_uuid),
-        ("external_accounts", Value::Bytes(key)) => id(key, ExternalAccountId::from_uuid),
-        ("lookups", Value::Bytes(key)) => id(key, LookupId::from_uuid),
-        ("quotes", Value::Bytes(key)) => id(key, QuoteId::from_uuid),
-        ("transactions", Value::Bytes(key)) => id(key, TransactionId::from_uuid),
-        ("invitations", Value::Bytes(key)) => id(key, InvitationId::from_uuid),
-        ("identity_checks", Value::Bytes(key)) => id(key, IdentityCheckId::from_uuid),
-        ("bulk_imports", Value::Bytes(key)) => id(key, JobId::from_uuid),
+        ("platforms", Value::Bytes(key)) => id::<kind::Platform>(key),
+        ("tokens", Value::Bytes(key)) => id::<kind::Token>(key),
+        ("customers", Value::Bytes(key)) => id::<kind::Customer>(key),
+        ("external_accounts", Value::Bytes(key)) => id::<kind::ExternalAccount>(key),
+        ("lookups", Value::Bytes(key)) => id::<kind::Lookup>(key),
+        ("quotes", Value::Bytes(key)) => id::<kind::Quote>(key),
+        ("transactions", Value::Bytes(key)) => id::<kind::Transaction>(key),
+        ("invitations", Value::Bytes(key)) => id::<kind::Invitation>(key),
+        ("identity_checks", Value::Bytes(key)) => id::<kind::IdentityCheck>(key),
+        ("bulk_imports", Value::Bytes(key)) => id::<kind::Job>(key),
         ("ledger_accounts", Value::Bytes(key)) => match AccountKey::decode(key).ok()? {
             AccountKey::Internal(account) => Some(account.to_string()),
             _ => None,

@@ -140,7 +140,7 @@ impl<'a> Batch<'a> {
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
     pub(crate) fn run(
         &mut self,
-        origin: &Origin,
+        origin: Origin,
         work: impl FnOnce(&mut Unit<'_, 'a>) -> bool,
     ) -> Ran {
         let mut unit = Unit::new(self);
@@ -151,7 +151,7 @@ impl<'a> Batch<'a> {
             (false, true) => {
                 let rows = local.rows(&self.changes, self.cache);
                 if !rows.is_empty() {
-                    let Origin { actor, request, at } = origin.clone();
+                    let Origin { actor, request, at } = origin;
                     self.sets.push(ChangeSet { actor, request, rows });
                     self.at = self.at.max(at);
                 }

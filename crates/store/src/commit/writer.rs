@@ -208,7 +208,7 @@ fn run_in_order(batch: &mut Batch<'_>, units: &mut [Box<dyn Queued>]) -> usize {
     let (count, mut units) = (units.len(), units.iter_mut());
     let waits = units.position(|queued| {
         let origin = queued.origin().clone();
-        batch.run(&origin, |unit| queued.run(unit)) == Ran::Waits
+        batch.run(origin, |unit| queued.run(unit)) == Ran::Waits
     });
     units.for_each(|queued| batch.foresee(|unit| queued.run(unit)));
     waits.unwrap_or(count)

@@ -114,6 +114,26 @@ pub(crate) fn open(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<ChangeS
     from_frames(opened).ok_or_else(|| "the body has no change sets".to_owned())
 }
 
+/// Hands over the rows that a query finds, whose columns are those of the journal, each with its
+/// change sets. One that cannot be read is an error.
+pub(crate) fn each(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    (sql, from): (&str, Value),
+    each: &mut dyn FnMut(Row, Vec<ChangeSet>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let database = database(connection)?.ok_or_else(|| no("id"))?;
+    let keys = keys(connection, keyring)?;
+    connection.query(sql, &[from], JOURNAL.columns.len(), &mut |values| {
+        let row = read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values))?;
+        let sets = open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
+            place: format!("row {} of the journal", row.seq),
+            what,
+        })?;
+        each(row, sets)
+    })
+}
+
 /// How far the tables follow the journal.
 pub(crate) fn applied(connection: &mut dyn Connection) -> Result<End, StoreError> {
     let read = |row: &mut sql::Row| Ok(End { seq: counted(row)?, hash: hash(row)? });
@@ -127,7 +147,7 @@ fn counted(row: &mut sql::Row) -> Result<u64, StoreError> {
 }
 
 /// Reads the hash of a row.
-pub(crate) fn hash(row: &mut sql::Row) -> Result<RowHash, StoreError> {
+fn hash(row: &mut sql::Row) -> Result<RowHash, StoreError> {
     let bytes = row.bytes()?;
     bytes.try_into().map(RowHash).map_err(|_| row.corrupt("not a hash"))
 }
@@ -225,7 +245,7 @@ impl Prepared {
 }
 
 /// The journal lacks something.
-pub(crate) fn no(what: &str) -> StoreError {
+fn no(what: &str) -> StoreError {
     StoreError::Engine(format!("the journal of the database has no {what}: run switchyard verify"))
 }
 

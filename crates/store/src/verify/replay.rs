@@ -13,7 +13,7 @@ use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::projector;
 use crate::record::Record as _;
-use crate::sql::{self, Connection, Shape, Value};
+use crate::sql::{Connection, Shape, Value};
 
 /// Changes that are written together: some megabytes in this process.
 const CHANGES_AT_ONCE: usize = 20_000;
@@ -54,16 +54,8 @@ fn rebuild(
     target: &mut dyn Connection,
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
-    let database = tail::database(source)?.ok_or_else(|| tail::no("id"))?;
-    let keys = tail::keys(source, keyring)?;
     let mut changes = Vec::new();
-    source.query(tail::ROWS, &[Value::Int(0)], tail::JOURNAL.columns.len(), &mut |values| {
-        let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
-        let row = tail::read(row)?;
-        let sets = tail::open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
-            place: format!("row {} of the journal", row.seq),
-            what,
-        })?;
+    tail::each(source, keyring, (tail::ROWS, Value::Int(0)), &mut |_, sets| {
         changes.extend(sets.into_iter().flat_map(|set| set.rows).map(|row| row.change));
         if changes.len() >= CHANGES_AT_ONCE {
             project(target, std::mem::take(&mut changes), keyring)?;
