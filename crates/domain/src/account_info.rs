@@ -23,6 +23,7 @@ pub(crate) use self::field::{FieldReader, birth_error};
 pub use self::table::{AccountType, Holder, has_rail, types};
 use crate::currency::Currency;
 use crate::rail::Rail;
+use crate::text::ERASED;
 use crate::time::Date;
 
 /// How many fields that the table does not know an account may carry.
@@ -75,6 +76,37 @@ impl AccountInfo {
         } else {
             Err(errors)
         }
+    }
+
+    /// The description once its holder is erased: a valid one of the same type and rails, with
+    /// nothing but what every account of the type has, and nothing of that known.
+    #[must_use]
+    pub fn erased(&self) -> Self {
+        let mut groups = Vec::new();
+        let mut is_needed = |field: &&Field| match field.presence {
+            Presence::Required => true,
+            Presence::Optional => false,
+            Presence::OneOf(group) => {
+                let is_first = !groups.contains(&group);
+                groups.push(group);
+                is_first
+            }
+        };
+        let needed: Vec<_> = self.account_type.fields.iter().filter(|it| is_needed(it)).collect();
+        let rails: Vec<_> = self.rails.iter().map(|rail| rail.name().to_owned()).collect();
+        let holder = BeneficiaryDraft {
+            beneficiary_type: Some(BeneficiaryType::Business.name().to_owned()),
+            legal_name: Some(ERASED.to_owned()),
+            ..BeneficiaryDraft::default()
+        };
+        let holder = self.beneficiary.is_some().then_some(holder);
+        let with = |value: fn(&Field) -> FieldValue| {
+            let fields = needed.iter().map(|field| (field.name.to_owned(), value(field)));
+            Self::new(self.account_type, fields.collect(), Some(rails.clone()), holder.clone())
+        };
+        // Of some types, one field says what another has to look like.
+        let erased = with(Field::erased).or_else(|_| with(Field::example));
+        erased.expect("the examples of the table are valid together")
     }
 
     /// The fields that are implausible on `today`, by the platform's clock.

@@ -44,4 +44,5 @@ pub mod invitation;
 pub mod event;
 pub mod network;
 pub mod delivery;
+pub mod erasure;
 pub mod states;

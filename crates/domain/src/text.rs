@@ -3,6 +3,9 @@
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
+/// Stands for the text of a person who was erased, where a text must be.
+pub const ERASED: &str = "ERASED";
+
 /// Letters that Unicode counts as letters or symbols and every font shows as nothing: the fillers
 /// of Hangul and the empty cell of Braille.
 const BLANK: [char; 5] = ['\u{115F}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{FFA0}'];

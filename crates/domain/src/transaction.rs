@@ -227,6 +227,24 @@ impl Transaction {
         u32::try_from(self.history.len()).unwrap_or(u32::MAX)
     }
 
+    /// The transaction as it was at its change with this number, as far as its steps say.
+    #[must_use]
+    pub fn at_version(&self, version: u32) -> Self {
+        let steps = self.history.iter().take(usize::try_from(version).unwrap_or(usize::MAX));
+        let history: Vec<_> = steps.copied().collect();
+        let has_been = |status| history.iter().any(|step: &Step| step.status == status);
+        let (has_failed, was_rejected) = (has_been(Status::Failed), has_been(Status::Rejected));
+        // A payment that was kept has a reason and was made. One that came back later had none yet.
+        let was_kept = has_been(Status::Completed) && self.failure.is_none();
+        let has_reason = has_failed || was_rejected || was_kept;
+        Self {
+            failure: self.failure.filter(|_| has_failed),
+            reason: self.reason.clone().filter(|_| has_reason),
+            history,
+            ..self.clone()
+        }
+    }
+
     /// Why it failed, if it did.
     pub fn failure(&self) -> Option<FailureReason> {
         self.failure
@@ -408,6 +426,23 @@ mod tests {
             }
         }
         assert_eq!(arrows, 12);
+    }
+
+    #[test]
+    fn an_earlier_version_is_what_it_was() {
+        let first = transaction();
+        let at = |millis| Timestamp::from_millis(millis);
+        let next = |transaction: &Transaction, event, millis| {
+            transaction.clone().apply(event, at(millis)).expect("an arrow").into_now()
+        };
+        let second = next(&first, Event::Started, 1);
+        let third = next(&second, Event::Settled, 2);
+        let returned = next(&third, Event::Returned(StatusReason::RETURNED), 3);
+        for (number, version) in (1..).zip([&first, &second, &third, &returned]) {
+            assert_eq!(version.version(), number);
+            assert_eq!(returned.at_version(number), *version);
+        }
+        assert_eq!(returned.at_version(9), returned);
     }
 
     #[test]

@@ -130,6 +130,7 @@ fn next_part(
         let refused = refusals(number + 1, id, |key| unit.get::<Part>(key))?;
         tell(app, unit, moved.now(), &refused)?;
         unit.clear_timer(timer.key());
+        unit.erase_key(id.uuid());
     } else {
         unit.set_timer(timer.again(now));
     }

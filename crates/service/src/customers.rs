@@ -12,7 +12,6 @@ use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::transaction::{Direction, Status};
 use domain::uma_address::UmaAddress;
-use store::customers::UmaClaim;
 use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
 use store::list::PageRequest;
@@ -78,8 +77,8 @@ impl Drawn {
         platform: PlatformId,
     ) -> Result<Option<Arc<Customer>>, Error> {
         let address = self.address(&*owners::platform(unit, platform)?)?;
-        let Some(claim) = unit.get::<UmaClaim>(&address)? else { return Ok(None) };
-        Ok(Some(owners::customer(unit, platform, claim.customer)?))
+        let Some(customer) = unit.claim(&address)? else { return Ok(None) };
+        Ok(Some(owners::customer(unit, platform, customer)?))
     }
 }
 
@@ -150,13 +149,13 @@ fn own_address(platform: &Platform, text: &str) -> Result<UmaAddress, Error> {
 
 /// Takes an address for a customer, unless another one has it or ever had it.
 fn claim(unit: &mut Unit<'_, '_>, address: &UmaAddress, customer: CustomerId) -> Result<(), Error> {
-    match unit.get::<UmaClaim>(address)? {
-        Some(claim) if claim.customer == customer => Ok(()),
+    match unit.claim(address)? {
+        Some(holder) if holder == customer => Ok(()),
         Some(_) => {
             Err(Error::Customer(CustomerError::UmaAddressTaken { address: address.clone() }))
         }
         None => {
-            unit.put(UmaClaim { address: address.clone(), customer });
+            unit.put_claim(address, customer);
             Ok(())
         }
     }

@@ -11,7 +11,6 @@ use domain::invitation::{Draft, Event, Invitation, Status};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
-use store::customers::UmaClaim;
 use store::error::StoreError;
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
@@ -110,8 +109,8 @@ fn customer_at(
     platform: PlatformId,
     address: &UmaAddress,
 ) -> Result<Option<Arc<Customer>>, Error> {
-    let Some(claim) = unit.get::<UmaClaim>(address)? else { return Ok(None) };
-    let found = unit.get::<Customer>(&claim.customer)?;
+    let Some(customer) = unit.claim(address)? else { return Ok(None) };
+    let found = unit.get::<Customer>(&customer)?;
     let found = found.filter(|it| it.platform == platform && it.uma_address == *address);
     match found {
         Some(customer) if customer.is_deleted => {
@@ -177,7 +176,7 @@ pub fn claim(
     let now = made_by.ahead.shows(server_now);
     let invitation = open(&invitation, now)?;
     let draft = invitation.draft();
-    let invited = unit.get::<UmaClaim>(invitee)?.map(|claim| claim.customer);
+    let invited = unit.claim(invitee)?;
     if *invitee == draft.inviter_uma || invited == Some(draft.inviter) {
         return Err(Error::Account(AccountError::SelfPayment));
     }

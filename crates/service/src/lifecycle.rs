@@ -18,8 +18,9 @@ use crate::presenter::Subject;
 
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
-    tell(app, unit, &transaction)?;
+    let event = event_of(app, unit, &transaction)?;
     unit.put(transaction);
+    unit.add_event(event)?;
     Ok(())
 }
 
@@ -33,8 +34,9 @@ pub fn begin_asking(
 ) -> Result<(), Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
-    unit.request_approval(notification(app, &platform, &transaction, subject))?;
+    let event = notification(app, &platform, &transaction, subject);
     unit.put(transaction);
+    unit.request_approval(event)?;
     Ok(())
 }
 
@@ -49,7 +51,8 @@ pub fn advance(
     let was_under_way = transaction.status() == Status::Processing;
     let moved = transaction.apply(event, now)?;
     let transaction = moved.now().clone();
-    tell(app, unit, &transaction)?;
+    let event = event_of(app, unit, &transaction)?;
+    unit.add_event(event)?;
     if was_under_way && matches!(transaction.status(), Status::Completed | Status::Failed) {
         notify_peer(unit, &transaction, now)?;
     }
@@ -73,10 +76,14 @@ fn notify_peer(
     Ok(())
 }
 
-fn tell(app: &App, unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<(), Error> {
+/// The event that tells of a transaction as it is now.
+fn event_of(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+) -> Result<Notification, Error> {
     let platform = owners::platform(unit, transaction.draft().platform)?;
-    unit.add_event(notification(app, &platform, transaction, Subject::Transaction(transaction)))?;
-    Ok(())
+    Ok(notification(app, &platform, transaction, Subject::Transaction(transaction)))
 }
 
 /// The event of a transaction's last change.

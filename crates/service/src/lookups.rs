@@ -14,7 +14,6 @@ use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaAddress;
 use ports::uma::PeerFailure;
-use store::customers::UmaClaim;
 use store::unit::Unit;
 
 use crate::app::App;
@@ -110,8 +109,8 @@ fn sender(
     let by_address = match &asked.sender {
         Some(address) => {
             let unknown = || Error::Uma(UmaError::SenderNotFound { address: address.clone() });
-            let claim = unit.get::<UmaClaim>(address)?.ok_or_else(unknown)?;
-            let customer = unit.get::<Customer>(&claim.customer)?;
+            let customer = unit.claim(address)?.ok_or_else(unknown)?;
+            let customer = unit.get::<Customer>(&customer)?;
             let customer = customer.filter(|one| one.platform == platform);
             Some(customer.filter(|one| one.uma_address == *address).ok_or_else(unknown)?)
         }
@@ -228,11 +227,11 @@ pub(crate) fn local(
     address: &UmaAddress,
 ) -> Result<Option<Local>, Error> {
     let unknown = || Error::Uma(UmaError::NotFound { address: address.clone() });
-    let Some(claim) = unit.get::<UmaClaim>(address)? else {
+    let Some(customer) = unit.claim(address)? else {
         let is_ours = address.domain() == platform.uma_domain.as_str();
         return if is_ours { Err(unknown()) } else { Ok(None) };
     };
-    let customer = unit.get::<Customer>(&claim.customer)?.ok_or_else(unknown)?;
+    let customer = unit.get::<Customer>(&customer)?.ok_or_else(unknown)?;
     let theirs = owners::platform(unit, customer.platform)?;
     if customer.is_deleted || customer.uma_address != *address || theirs.mode != platform.mode {
         return Err(unknown());

@@ -116,8 +116,19 @@ pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
     let outdated = app.store().read(move |view| view.outdated_answers(before, SWEPT_MAX)).await;
     let outdated: Vec<Scope> = outdated.map_err(Error::Store)?;
     let more = outdated.len() == SWEPT_MAX as usize;
-    if !outdated.is_empty() {
-        let remove = move |unit: &mut Unit<'_, '_>| unit.remove_answers(&outdated, before);
+    let days = match more {
+        // Answers of these days are still there.
+        true => Vec::new(),
+        false => {
+            let days = app.store().read(move |view| view.outdated_days(before, SWEPT_MAX)).await;
+            days.map_err(Error::Store)?
+        }
+    };
+    if !outdated.is_empty() || !days.is_empty() {
+        let remove = move |unit: &mut Unit<'_, '_>| {
+            days.iter().for_each(|day| unit.erase_key(*day));
+            unit.remove_answers(&outdated, before)
+        };
         app.store().write_behind(app.origin(), remove).await.map_err(Error::Store)?;
     }
     Ok(more)

@@ -34,6 +34,13 @@ create table journal_keys (
     sealed {bytes} not null
 ) {strict};
 
+-- The data keys with which a person's rows of the journal are sealed, each sealed with the
+-- server's. One whose owner was erased is null.
+create table data_keys (
+    owner {bytes} not null primary key,
+    sealed {bytes}
+) {strict};
+
 -- The last row of the journal that the other tables follow.
 create table applied (
     one {int8} not null primary key check (one = 1),
@@ -83,10 +90,10 @@ create table customers (
 create index customers_by_platform on customers (platform, is_deleted, customer_type, id);
 create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
 
--- Every address that was ever given out. Rows are never removed: a payment to an old address must
--- not reach another customer.
+-- The keyed hash of every address that was ever given out. Rows are never removed: a payment to an
+-- old address must not reach another customer, also when its customer was erased.
 create table uma_addresses (
-    address {text} not null primary key,
+    address_hash {bytes} not null primary key,
     customer {bytes} not null
 ) {strict};
 
@@ -265,11 +272,12 @@ create table leases (
 ) {strict};
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
--- bytes of an answer are compressed, then sealed.
+-- bytes of an answer are compressed, then sealed. `owner` is the customer whom it is about.
 create table idempotency (
     scope {bytes} not null primary key,
     at {int8} not null,
     status {int8} not null check (status between 200 and 499),
+    owner {bytes},
     sealed {bytes} not null
 ) {strict}{grows};
 create index idempotency_by_time on idempotency (at);

@@ -4,6 +4,7 @@ use domain::approval::{Approval, Remark, Status};
 use domain::id::TransactionId;
 use domain::platform::COUNTERPARTY_FIELDS;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
@@ -28,6 +29,11 @@ impl Record for Approval {
 
     fn key(&self) -> TransactionId {
         self.transaction()
+    }
+
+    /// A reason can name the payee, whose payment it is about.
+    fn data_key(&self, unit: Option<Uuid>) -> Option<Uuid> {
+        unit.filter(|_| self.remark().reason.is_some())
     }
 
     fn values(&self) -> Vec<Value> {

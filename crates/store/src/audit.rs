@@ -1,5 +1,7 @@
 //! The journal, read as an audit log: who changed what.
 
+use std::collections::BTreeSet;
+
 use domain::id::{Id, Kind, kind};
 use domain::time::Timestamp;
 use ledger::account::AccountKey;
@@ -13,10 +15,6 @@ use crate::keyring::Keyring;
 use crate::origin::Origin;
 use crate::projector;
 use crate::sql::Value;
-
-/// The rows of the journal since a time.
-pub(crate) const SINCE: &str = "select seq, epoch, at, previous, hash, body from journal \
-    where at >= $1 order by seq";
 
 /// The fate of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +59,7 @@ pub fn keep(engine: &dyn Engine, keyring: &Keyring, origin: Origin) -> Result<()
     let mut tail = Tail::open(connection, keyring)?;
     connection.begin()?;
     let sets = vec![ChangeSet { actor, request, rows: Vec::new() }];
-    let kept = tail.prepare(connection, keyring, sets, at);
+    let kept = tail.prepare(connection, keyring, sets, &BTreeSet::new(), at);
     match kept.and_then(|prepared| prepared.commit(connection)) {
         Ok(_) => connection.settle(),
         Err(error) => {
@@ -85,7 +83,7 @@ pub fn audit(
         return connection.rollback();
     }
     let since = since.unwrap_or(Timestamp::from_millis(0));
-    tail::each(&mut *connection, keyring, (SINCE, since.into()), &mut |row, sets| {
+    tail::each(&mut *connection, keyring, since, &mut |row, sets| {
         for set in sets {
             let changes = set.rows.iter().filter_map(|row| change(&row.change));
             let changes: Vec<_> = changes.collect();

@@ -7,6 +7,7 @@ use domain::bulk_import::{
 };
 use domain::id::JobId;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::compressed::{compress, decompress};
 use crate::customers::StoredIdentity;
@@ -146,6 +147,11 @@ impl Record for Part {
 
     fn key(&self) -> PartKey {
         PartKey(self.import, self.number)
+    }
+
+    /// The rows of a file are sealed with a key of the import until they were gone through.
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        matches!(self.content, PartContent::Waiting(_)).then(|| self.import.uuid())
     }
 
     fn values(&self) -> Vec<Value> {

@@ -13,14 +13,16 @@ use domain::kyc::Kyc;
 use domain::time::{Date, Timestamp};
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, Purpose};
 use crate::list::{Conditions, Ids, Order, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sealed::{StoredAddress, each};
 use crate::sql::{Row, Value};
+use crate::unit::Unit;
 
 /// The identity of a customer, as it is kept inside the sealed column.
 #[derive(Serialize, Deserialize)]
@@ -165,6 +167,14 @@ impl Record for Customer {
         self.id
     }
 
+    fn owner(&self) -> Option<Uuid> {
+        Some(self.id.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
+    }
+
     fn values(&self) -> Vec<Value> {
         let identity = serde_json::to_vec(&StoredIdentity::of(&self.identity))
             .expect("an identity has text keys only");
@@ -219,32 +229,57 @@ impl Record for Customer {
     }
 }
 
-/// The claim of a customer to an address, which is for ever.
+/// The keyed hash of a UMA address.
+pub type AddressHash = [u8; 32];
+
+/// The claim of a customer to an address, which is for ever. It does not tell the address, so that
+/// it can stay when the customer is erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UmaClaim {
     /// The address.
-    pub address: UmaAddress,
+    pub address: AddressHash,
     /// The customer that has it, or had it once.
     pub customer: CustomerId,
 }
 
+impl Keyring {
+    /// The keyed hash of a UMA address.
+    pub(crate) fn address_hash(&self, address: &UmaAddress) -> AddressHash {
+        self.hash(Purpose::UmaAddress, &[address.as_str().as_bytes()])
+    }
+}
+
 impl Record for UmaClaim {
-    type Key = UmaAddress;
+    type Key = AddressHash;
     const TABLE: &'static str = "uma_addresses";
-    const COLUMNS: &'static [&'static str] = &["address", "customer"];
+    const COLUMNS: &'static [&'static str] = &["address_hash", "customer"];
     record_table!(uma_addresses);
 
-    fn key(&self) -> UmaAddress {
-        self.address.clone()
+    fn key(&self) -> AddressHash {
+        self.address
     }
 
     fn values(&self) -> Vec<Value> {
-        vec![self.address.as_str().into(), self.customer.into()]
+        vec![self.address.into(), self.customer.into()]
     }
 
     fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
-        let address = UmaAddress::parse(&row.text()?).map_err(|error| row.corrupt(error))?;
+        let address = row.bytes()?.try_into().map_err(|_| row.corrupt("not 32 bytes"))?;
         Ok(Self { address, customer: row.id()? })
+    }
+}
+
+impl Unit<'_, '_> {
+    /// The customer that has a UMA address, or had it once.
+    pub fn claim(&mut self, address: &UmaAddress) -> Result<Option<CustomerId>, StoreError> {
+        let address = self.keyring().address_hash(address);
+        Ok(self.get::<UmaClaim>(&address)?.map(|claim| claim.customer))
+    }
+
+    /// Gives a UMA address to a customer, for ever. The caller has read that no other has it.
+    pub fn put_claim(&mut self, address: &UmaAddress, customer: CustomerId) {
+        let address = self.keyring().address_hash(address);
+        self.put(UmaClaim { address, customer });
     }
 }
 
@@ -272,6 +307,12 @@ pub struct CustomerFilter {
 }
 
 impl View<'_> {
+    /// The customer that has a UMA address, or had it once.
+    pub fn claim(&mut self, address: &UmaAddress) -> Result<Option<CustomerId>, StoreError> {
+        let address = self.keyring.address_hash(address);
+        Ok(self.get::<UmaClaim>(&address)?.map(|claim| claim.customer))
+    }
+
     /// A platform's customers.
     pub fn customers(
         &mut self,

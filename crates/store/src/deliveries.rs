@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
+use domain::erasure::Erase as _;
 use domain::event::EventKind;
 use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
@@ -105,6 +106,12 @@ impl Record for Delivery {
 
     fn key(&self) -> DeliveryId {
         self.id()
+    }
+
+    /// An answer can tell of the person whom the event is about. The resource of the event stands
+    /// for the person.
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        (self.erased() != *self).then(|| self.draft().resource)
     }
 
     fn values(&self) -> Vec<Value> {

@@ -7,8 +7,10 @@
 
 use domain::delivery::{Delivery, Draft, Plan};
 use domain::event::{Event, EventKind, event_id};
-use domain::id::PlatformId;
+use domain::id::{Id, PlatformId};
+use domain::invitation::Invitation;
 use domain::time::Timestamp;
+use domain::transaction::Transaction;
 use uuid::Uuid;
 
 use crate::compressed::{compress, decompress};
@@ -114,8 +116,8 @@ fn seal(row: &mut [Value], keyring: &Keyring) {
     *body = keyring.seal(EVENTS.table, &header.context(), &compress(body));
 }
 
-/// The change that adds an event.
-pub(crate) fn change(numbered: &Numbered) -> RowChange {
+/// The change to an event about a customer.
+fn change(kind_of_change: Kind, numbered: &Numbered, owner: Option<Uuid>) -> RowChange {
     let Event { platform, kind, resource, number, at, ref body, .. } = numbered.event;
     let values = vec![
         platform.into(),
@@ -126,8 +128,8 @@ pub(crate) fn change(numbered: &Numbered) -> RowChange {
         at.into(),
         Value::from(&body[..]),
     ];
-    let change = TableChange { table: EVENTS.number, kind: Kind::Insert, values };
-    RowChange { owner: None, change }
+    let change = TableChange { table: EVENTS.number, kind: kind_of_change, values };
+    RowChange { owner, change }
 }
 
 /// Where events go that were not delivered yet.
@@ -339,7 +341,29 @@ impl Unit<'_, '_> {
         if let Some(plan) = plan(event.kind, is_open) {
             self.put(Delivery::pending(Draft::new(&event, ordinal, plan), event.at));
         }
-        self.push_event(Numbered { ordinal, event });
+        let owner = self.owner_of(&event)?;
+        self.push_event(change(Kind::Insert, &Numbered { ordinal, event }, owner));
         Ok(ordinal)
+    }
+
+    /// Gives an event another body: the first one was about a customer who is erased.
+    pub fn change_event(&mut self, event: &Numbered) {
+        self.push_event(change(Kind::Update, event, None));
+    }
+
+    /// The customer whose personal data an event tells. Its unit has read or written its resource.
+    fn owner_of(&mut self, event: &Event) -> Result<Option<Uuid>, StoreError> {
+        let id = event.resource;
+        Ok(match event.kind {
+            EventKind::IncomingPayment | EventKind::OutgoingPayment => {
+                self.get::<Transaction>(&Id::from_uuid(id))?.and_then(|it| it.data_key(None))
+            }
+            EventKind::InvitationClaimed => {
+                self.get::<Invitation>(&Id::from_uuid(id))?.and_then(|it| it.data_key(None))
+            }
+            EventKind::KycStatus => Some(id),
+            // They tell of ids and amounts only.
+            EventKind::AccountStatus | EventKind::Test | EventKind::BulkUpload => None,
+        })
     }
 }

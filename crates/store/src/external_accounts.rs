@@ -7,12 +7,13 @@ use domain::currency::Currency;
 use domain::external_account::{ExternalAccount, Status, Verification};
 use domain::id::{CustomerId, ExternalAccountId, Owner, PlatformId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way};
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sealed::StoredAddress;
 use crate::sql::{Row, Value};
 
@@ -162,6 +163,14 @@ impl Record for ExternalAccount {
 
     fn key(&self) -> ExternalAccountId {
         self.id
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        self.owner.customer().map(|customer| customer.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {

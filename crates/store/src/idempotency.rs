@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use domain::id::PlatformId;
 use domain::time::Timestamp;
+use uuid::Uuid;
 
 use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
@@ -25,9 +26,21 @@ pub struct Answer {
     pub at: Timestamp,
     /// HTTP status, 2xx or 4xx.
     pub status: u16,
+    /// The customer whom it is about.
+    pub owner: Option<Uuid>,
     /// The bytes of the body.
     pub body: Vec<u8>,
 }
+
+/// The name of the data key of all answers of a day that are about no customer. It goes with them.
+/// No resource has such an id: theirs begin with a time.
+pub(crate) fn day(at: Timestamp) -> Uuid {
+    // The first day is 1: no bits at all are no owner.
+    Uuid::from_u128(u128::from(at.millis().div_euclid(DAY_MILLIS).unsigned_abs()) + 1)
+}
+
+/// A day in milliseconds.
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 /// The scope of a key: platform, method and path (design decision 9).
 pub fn scope(
@@ -54,7 +67,7 @@ pub fn nonce(keyring: &Keyring, signer: &str, nonce: &str) -> Scope {
 impl Record for Answer {
     type Key = Scope;
     const TABLE: &'static str = IDEMPOTENCY;
-    const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "sealed"];
+    const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "owner", "sealed"];
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.
     const CACHED_MAX: usize = 2_048;
@@ -64,11 +77,20 @@ impl Record for Answer {
         self.scope
     }
 
+    fn owner(&self) -> Option<Uuid> {
+        self.owner
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        Some(self.owner.unwrap_or_else(|| day(self.at)))
+    }
+
     fn values(&self) -> Vec<Value> {
         vec![
             Value::from(&self.scope[..]),
             self.at.into(),
             i64::from(self.status).into(),
+            Value::or_null(self.owner),
             compress(&self.body).into(),
         ]
     }
@@ -77,15 +99,20 @@ impl Record for Answer {
         let scope = read_scope(row)?;
         let (at, status) = (row.time()?, row.int()?);
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
+        let owner = row.uuid_or_null()?;
         let body = row.sealed(keyring)?;
         let body = decompress(&body).ok_or(StoreError::Sealed { place: Self::TABLE })?;
-        Ok(Self { scope, at, status, body })
+        Ok(Self { scope, at, status, owner, body })
     }
 }
 
-fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
+pub(crate) fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
     row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))
 }
+
+/// Keys of days before one.
+pub(crate) const DAYS: &str =
+    "select owner from data_keys where owner < $1 and sealed is not null order by owner limit $2";
 
 pub(crate) const OUTDATED: &str =
     "select scope from idempotency where at < $1 order by at limit $2";
@@ -114,5 +141,11 @@ impl View<'_> {
     ) -> Result<Vec<Scope>, StoreError> {
         let parameters = [before.into(), max.into()];
         self.connection.all(OUTDATED, &parameters, (Answer::TABLE, &["scope"]), read_scope)
+    }
+
+    /// The data keys of answers of whole days before then, oldest first, up to a limit.
+    pub fn outdated_days(&mut self, before: Timestamp, max: u32) -> Result<Vec<Uuid>, StoreError> {
+        let parameters = [day(before).into(), max.into()];
+        self.connection.all(DAYS, &parameters, ("data_keys", &["owner"]), Row::uuid)
     }
 }

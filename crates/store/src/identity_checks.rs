@@ -4,10 +4,11 @@ use domain::code::Code;
 use domain::id::IdentityCheckId;
 use domain::kyc::{CheckDraft, CheckStatus, IdentityCheck};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sql::{Row, Value};
 
 /// The parts of a check that are kept inside the sealed column.
@@ -34,6 +35,14 @@ impl Record for IdentityCheck {
 
     fn key(&self) -> IdentityCheckId {
         self.id()
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        Some(self.draft().customer.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {

@@ -7,10 +7,11 @@ use domain::invitation::{Draft, End, Event, Invitation, Status};
 use domain::money::Money;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sealed::each;
 use crate::sql::{Row, Value};
 
@@ -43,6 +44,14 @@ impl Record for Invitation {
 
     fn key(&self) -> InvitationId {
         self.id()
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        Some(self.draft().inviter.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {

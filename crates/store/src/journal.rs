@@ -16,6 +16,7 @@ pub(crate) mod change_set;
 mod commit;
 #[cfg(test)]
 mod contract;
+pub(crate) mod data_keys;
 mod frames;
 #[cfg(test)]
 mod memory;

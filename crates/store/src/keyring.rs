@@ -63,11 +63,13 @@ pub enum Purpose {
     UmaEncryption,
     /// The secret of the Lightning node.
     LightningNode,
+    /// A UMA address that was given out.
+    UmaAddress,
 }
 
 impl Purpose {
     /// Every purpose.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::ClientSecret,
         Self::Fingerprint,
         Self::Idempotency,
@@ -80,6 +82,7 @@ impl Purpose {
         Self::UmaSigning,
         Self::UmaEncryption,
         Self::LightningNode,
+        Self::UmaAddress,
     ];
 
     const fn label(self) -> &'static [u8] {
@@ -96,6 +99,7 @@ impl Purpose {
             Self::UmaSigning => b"uma-signing",
             Self::UmaEncryption => b"uma-encryption",
             Self::LightningNode => b"lightning-node",
+            Self::UmaAddress => b"uma-address",
         }
     }
 }

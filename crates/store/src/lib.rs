@@ -40,6 +40,7 @@ pub mod outbox;
 pub mod timers;
 pub mod leases;
 pub mod idempotency;
+pub mod erasure;
 pub mod origin;
 pub mod verify;
 pub mod engine;
@@ -77,6 +78,7 @@ use crate::commit::{GroupCommit, Priority, Subscribers};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::journal::data_keys;
 use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
@@ -96,11 +98,18 @@ pub fn statements() -> Vec<String> {
         tail::ROWS,
         tail::LAST,
         tail::ALL_KEYS,
+        data_keys::ALL,
         tail::APPLIED_ROW,
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,
         idempotency::OUTDATED,
+        idempotency::DAYS,
+        erasure::LOOKUPS,
+        erasure::INVITATIONS,
+        erasure::IDENTITY_CHECKS,
+        erasure::ANSWERS,
+        erasure::EVENT_RESOURCES,
         timers::FIRSTS,
         timers::DUE,
         timers::DUE_ENDS,
@@ -116,7 +125,6 @@ pub fn statements() -> Vec<String> {
         outbox::BACKLOG_OF,
         deliveries::PLATFORM_OF,
         backup::SUMMARY,
-        audit::SINCE,
     ];
     let mut all: Vec<_> = fixed.into_iter().map(str::to_owned).collect();
     for shape in shapes() {

@@ -7,10 +7,11 @@ use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField};
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sql::{Row, Value};
 
 /// The answer to a lookup. It is kept inside the sealed column because it is about a person.
@@ -116,6 +117,14 @@ impl Record for Lookup {
 
     fn key(&self) -> LookupId {
         self.id
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        Some(self.sender.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {

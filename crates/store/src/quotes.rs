@@ -15,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::accounts::{Named, destination_uuid, source_uuid};
-use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sql::{Row, Value};
 use crate::transactions::{
     StoredDestination, StoredFacts, StoredRateDetails, StoredSource, history_bytes, position,
@@ -174,6 +173,14 @@ impl Record for Quote {
 
     fn key(&self) -> QuoteId {
         self.id()
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        self.draft().owner.customer().map(|customer| customer.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {
@@ -386,8 +393,8 @@ impl View<'_> {
         };
         let mut owners: Vec<_> = filter.owner.into_iter().collect();
         if let Some(address) = &filter.sender {
-            let Some(claim) = self.get::<UmaClaim>(address)? else { return Ok(Page::EMPTY) };
-            owners.push(Owner::Customer(claim.customer));
+            let Some(customer) = self.claim(address)? else { return Ok(Page::EMPTY) };
+            owners.push(Owner::Customer(customer));
         }
         let mut ways = Vec::new();
         for owner in owners {

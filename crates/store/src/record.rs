@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use domain::erasure::Erase;
+use uuid::Uuid;
+
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, RowChange, TableChange};
@@ -32,6 +35,17 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
 
     /// The record's key.
     fn key(&self) -> Self::Key;
+
+    /// The customer whose personal data it has.
+    fn owner(&self) -> Option<Uuid> {
+        None
+    }
+
+    /// The owner of the data key that seals it in the journal, in a unit about this customer:
+    /// nothing if it tells of no person.
+    fn data_key(&self, _unit: Option<Uuid>) -> Option<Uuid> {
+        None
+    }
 
     /// The values of all columns of each row, nothing sealed.
     fn values(&self) -> Vec<Value>;
@@ -63,11 +77,16 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
     fn shape() -> &'static Shape;
 }
 
+/// The customer of a record, unless it tells nothing of the person, or nothing any more.
+pub(crate) fn of_person<R: Record + Erase + PartialEq>(record: &R) -> Option<Uuid> {
+    record.owner().filter(|_| record.erased() != *record)
+}
+
 /// The row of a key as it was read; `None` if the table has none with that key.
 pub type Found<R> = Option<Arc<R>>;
 
-/// Changed rows of one table, by key.
-pub struct Slots<R: Record>(BTreeMap<R::Key, Arc<R>>);
+/// Changed rows of one table, by key; `None` for one that is removed.
+pub struct Slots<R: Record>(BTreeMap<R::Key, Found<R>>);
 
 impl<R: Record> Default for Slots<R> {
     fn default() -> Self {
@@ -76,27 +95,41 @@ impl<R: Record> Default for Slots<R> {
 }
 
 impl<R: Record> Slots<R> {
-    /// The changed row with this key.
-    pub(crate) fn get(&self, key: &R::Key) -> Option<Arc<R>> {
-        self.0.get(key).map(Arc::clone)
+    /// The row with this key, if it was changed or removed.
+    pub(crate) fn get(&self, key: &R::Key) -> Option<Found<R>> {
+        self.0.get(key).cloned()
     }
 
     /// Keeps a new or changed row.
     pub(crate) fn put(&mut self, row: Arc<R>) {
-        self.0.insert(row.key(), row);
+        self.0.insert(row.key(), Some(row));
+    }
+
+    /// Keeps that a row is removed.
+    pub(crate) fn remove(&mut self, key: R::Key) {
+        self.0.insert(key, None);
     }
 
     /// The changed rows, in the order of their keys.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<R>> {
-        self.0.values()
+        self.0.values().flatten()
     }
 
-    /// The changes of rows, of which some are there before.
-    fn changes(&self, mut is_there: impl FnMut(&R::Key) -> bool, changes: &mut Vec<RowChange>) {
+    /// The changes of rows, of which some are there before, by a unit about this customer.
+    fn changes(
+        &self,
+        owner: Option<Uuid>,
+        mut is_there: impl FnMut(&R::Key) -> bool,
+        changes: &mut Vec<RowChange>,
+    ) {
         changes.extend(self.0.iter().map(|(key, row)| {
-            let kind = if is_there(key) { Kind::Update } else { Kind::Insert };
-            let change = TableChange { table: R::NUMBER, kind, values: row.values() };
-            RowChange { owner: None, change }
+            let (kind, values) = match row {
+                None => (Kind::Remove, vec![key.clone().into()]),
+                Some(row) if is_there(key) => (Kind::Update, row.values()),
+                Some(row) => (Kind::Insert, row.values()),
+            };
+            let owner = row.as_ref().and_then(|row| row.data_key(owner));
+            RowChange { owner, change: TableChange { table: R::NUMBER, kind, values } }
         }));
     }
 
@@ -113,7 +146,7 @@ impl<R: Record> Slots<R> {
     /// Remembers every changed row as it is in the database now.
     fn remember(self, cache: &mut Remembered) {
         for (key, row) in self.0 {
-            R::remembered(cache).insert(key, Some(row));
+            R::remembered(cache).insert(key, row);
         }
     }
 }
@@ -201,18 +234,20 @@ macro_rules! tables {
                 $(self.$field.merge(newer.$field);)*
             }
 
-            /// The changes of rows, behind those `before` and what is remembered. Rows are read
+            /// The changes of rows by a unit about a customer, behind those `before` and what is
+            /// remembered. Rows are read
             /// before they are changed, and stay known within the batch. One that was not read is
             /// taken for new: the database refuses it if its key is taken.
             pub(crate) fn changes(
                 &self,
+                owner: Option<Uuid>,
                 before: &Self,
                 cache: &mut Remembered,
             ) -> Vec<RowChange> {
                 let mut changes = Vec::new();
-                $(self.$field.changes(|key| {
-                    before.$field.get(key).is_some()
-                        || matches!(cache.$field.get(key), Some(Some(_)))
+                $(self.$field.changes(owner, |key| match before.$field.get(key) {
+                    Some(found) => found.is_some(),
+                    None => matches!(cache.$field.get(key), Some(Some(_))),
                 }, &mut changes);)*
                 changes
             }

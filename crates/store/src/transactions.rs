@@ -19,7 +19,7 @@ use crate::accounts::{address_uuid, destination_uuid, source_uuid};
 use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table};
+use crate::record::{Record, of_person, record_table};
 use crate::sql::{Row, TRANSACTIONS, Value};
 
 pub use self::list::TransactionFilter;
@@ -61,6 +61,14 @@ impl Record for Transaction {
 
     fn key(&self) -> TransactionId {
         self.id()
+    }
+
+    fn owner(&self) -> Option<Uuid> {
+        self.draft().owner.customer().map(|customer| customer.uuid())
+    }
+
+    fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
+        of_person(self)
     }
 
     fn values(&self) -> Vec<Value> {

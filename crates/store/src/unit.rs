@@ -20,31 +20,33 @@ use domain::token::Token;
 use domain::transaction::Transaction;
 use domain::transition::Moved;
 use domain::uma_peer::UmaPeer;
+use uuid::Uuid;
 
 use crate::books::{self, PostingRow, Postings};
 use crate::customers::UmaClaim;
 use crate::error::StoreError;
-use crate::events::{self, Numbered, Outbox};
+use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope, given_since};
-use crate::journal::change_set::{ChangeSet, Kind, RowChange, TableChange};
+use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::origin::Origin;
-use crate::record::{Numbered as _, Record, Remembered, Tables, Wanted, load};
-use crate::sql::{Connection, Value};
+use crate::record::{Found, Record, Remembered, Tables, Wanted, load};
+use crate::sql::Connection;
 use crate::timers::{self, Timer, TimerKey};
 
 /// Changes that are in memory and not yet in the database.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub(crate) tables: Tables,
-    pub(crate) events: Vec<Numbered>,
+    /// Rows of events.
+    events: Vec<RowChange>,
     /// Events that are approval requests.
     approval_requests: Vec<Event>,
     pub(crate) timers: BTreeMap<TimerKey, Option<Timer>>,
-    /// Answers that are removed.
-    removed_answers: BTreeSet<Scope>,
+    /// Owners whose data keys are erased.
+    erased: BTreeSet<Uuid>,
 }
 
 impl Changes {
@@ -52,20 +54,15 @@ impl Changes {
         self.tables.merge(newer.tables);
         self.approval_requests.extend(newer.approval_requests);
         self.timers.extend(newer.timers);
-        self.removed_answers.extend(newer.removed_answers);
-        // A request that was answered anew keeps its answer.
-        self.removed_answers.retain(|scope| self.tables.idempotency.get(scope).is_none());
+        self.erased.extend(newer.erased);
     }
 
-    /// The changes of rows, behind those `before` and what is remembered.
-    fn rows(&self, before: &Self, cache: &mut Remembered) -> Vec<RowChange> {
-        let mut rows = self.tables.changes(&before.tables, cache);
-        rows.extend(self.events.iter().map(events::change));
+    /// The changes of rows by a unit about a customer, behind those `before` and what is
+    /// remembered.
+    fn rows(&self, owner: Option<Uuid>, before: &Self, cache: &mut Remembered) -> Vec<RowChange> {
+        let mut rows = self.tables.changes(owner, &before.tables, cache);
+        rows.extend(self.events.iter().cloned());
         rows.extend(timers::changes(&self.timers));
-        rows.extend(self.removed_answers.iter().map(|scope| {
-            let (table, values) = (Answer::NUMBER, vec![Value::from(*scope)]);
-            RowChange { owner: None, change: TableChange { table, kind: Kind::Remove, values } }
-        }));
         rows
     }
 
@@ -80,12 +77,14 @@ impl Changes {
         }
     }
 
+    /// The owners whose data keys are erased.
+    pub(crate) fn erased(&self) -> &BTreeSet<Uuid> {
+        &self.erased
+    }
+
     /// Puts the committed changes into the cache.
     pub(crate) fn remember(self, cache: &mut Remembered) {
         self.tables.remember(cache);
-        for scope in self.removed_answers {
-            cache.idempotency.insert(scope, None);
-        }
         cache.end_batch();
     }
 }
@@ -145,11 +144,11 @@ impl<'a> Batch<'a> {
     ) -> Ran {
         let mut unit = Unit::new(self);
         let keep = work(&mut unit);
-        let Unit { local, waits, .. } = unit;
+        let Unit { local, waits, owner, .. } = unit;
         match (waits, keep) {
             (true, _) => Ran::Waits,
             (false, true) => {
-                let rows = local.rows(&self.changes, self.cache);
+                let rows = local.rows(owner, &self.changes, self.cache);
                 if !rows.is_empty() {
                     let Origin { actor, request, at } = origin;
                     self.sets.push(ChangeSet { actor, request, rows });
@@ -221,22 +220,30 @@ pub struct Unit<'b, 'a> {
     batch: &'b mut Batch<'a>,
     local: Changes,
     waits: bool,
+    /// The customer whom the first record is about that is about one.
+    owner: Option<Uuid>,
 }
 
 impl<'b, 'a> Unit<'b, 'a> {
     fn new(batch: &'b mut Batch<'a>) -> Self {
-        Self { batch, local: Changes::default(), waits: false }
+        Self { batch, local: Changes::default(), waits: false, owner: None }
     }
 }
 
 impl Unit<'_, '_> {
     /// The row with this key, as the units before this one left it.
     pub fn get<R: Record>(&mut self, key: &R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        if let Some(row) = R::slots(&mut self.local.tables).get(key) {
-            return Ok(Some(row));
+        let found = self.find::<R>(key)?;
+        self.owner = self.owner.or_else(|| found.as_ref().and_then(|row| row.owner()));
+        Ok(found)
+    }
+
+    fn find<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
+        if let Some(found) = R::slots(&mut self.local.tables).get(key) {
+            return Ok(found);
         }
-        if let Some(row) = R::slots(&mut self.batch.changes.tables).get(key) {
-            return Ok(Some(row));
+        if let Some(found) = R::slots(&mut self.batch.changes.tables).get(key) {
+            return Ok(found);
         }
         if let Some(found) = R::remembered(self.batch.cache).get(key) {
             return Ok(Option::clone(found));
@@ -281,12 +288,18 @@ impl Unit<'_, '_> {
         self.put_row(row);
     }
 
+    /// Removes a row, if it is there.
+    pub fn remove<R: Writable>(&mut self, key: R::Key) {
+        R::slots(&mut self.local.tables).remove(key);
+    }
+
     /// Keeps a change of state.
     pub fn put_moved<R: Writable>(&mut self, moved: Moved<R>) {
         self.put_row(moved.into_now());
     }
 
     fn put_row<R: Record>(&mut self, row: R) {
+        self.owner = self.owner.or_else(|| row.owner());
         R::slots(&mut self.local.tables).put(Arc::new(row));
     }
 
@@ -300,9 +313,25 @@ impl Unit<'_, '_> {
         self.batch.keyring
     }
 
-    /// Keeps the first answer to an idempotency key. The caller has read that there is none.
+    /// Keeps the first answer to an idempotency key. The caller has read that there is none. It is
+    /// about the first customer whom the unit has met.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
-        self.put_row(Answer { scope, at, status, body: body.to_vec() });
+        let owner = self.owner;
+        self.put_row(Answer { scope, at, status, owner, body: body.to_vec() });
+    }
+
+    /// Gives a request another answer: the first one was about a customer who is erased.
+    pub fn change_answer(
+        &mut self,
+        scope: Scope,
+        status: u16,
+        body: &[u8],
+    ) -> Result<(), StoreError> {
+        if let Some(answer) = self.get::<Answer>(&scope)? {
+            let at = answer.at;
+            self.put_row(Answer { scope, at, status, owner: None, body: body.to_vec() });
+        }
+        Ok(())
     }
 
     /// Removes answers that were given before then. One that was given anew meanwhile stays.
@@ -312,8 +341,9 @@ impl Unit<'_, '_> {
         before: Timestamp,
     ) -> Result<(), StoreError> {
         let answers = self.get_all::<Answer>(scopes)?;
-        let outdated = answers.into_iter().flatten().filter(|answer| answer.at < before);
-        self.local.removed_answers.extend(outdated.map(|answer| answer.scope));
+        for answer in answers.into_iter().flatten().filter(|answer| answer.at < before) {
+            self.local.tables.idempotency.remove(answer.scope);
+        }
         Ok(())
     }
 
@@ -326,8 +356,14 @@ impl Unit<'_, '_> {
         Ok(given_since(self.get::<Answer>(scope)?, since))
     }
 
-    pub(crate) fn push_event(&mut self, event: Numbered) {
-        self.local.events.push(event);
+    /// Erases a data key: what it has sealed in the journal is unreadable from this commit on. It
+    /// leaves no entry of its own.
+    pub fn erase_key(&mut self, owner: Uuid) {
+        self.local.erased.insert(owner);
+    }
+
+    pub(crate) fn push_event(&mut self, change: RowChange) {
+        self.local.events.push(change);
     }
 
     /// Has this server send an approval request once this is committed.

@@ -342,8 +342,17 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     }
     all::<Platform>(run, Predicate::S4)?;
     all::<Token>(run, Predicate::S4)?;
-    all::<Customer>(run, Predicate::C2)?;
-    all::<UmaClaim>(run, Predicate::C2)?;
+    let mut claims = BTreeMap::new();
+    read_all::<UmaClaim>(run, Predicate::C2, |_, _, _, claim| {
+        claims.insert(claim.address, claim.customer);
+    })?;
+    let keyring = run.keyring;
+    read_all::<Customer>(run, Predicate::C2, |findings, _, _, customer| {
+        let holder = keyring.and_then(|it| claims.get(&it.address_hash(&customer.uma_address)));
+        findings.demand(Predicate::C2, holder == Some(&customer.id), || {
+            format!("{} has an address that was not given to it", customer.id)
+        });
+    })?;
     all::<ExternalAccount>(run, Predicate::S4)?;
     all::<Lookup>(run, Predicate::S4)?;
     all::<Invitation>(run, Predicate::C3)?;

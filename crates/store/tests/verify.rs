@@ -32,7 +32,6 @@ use ledger::posting::{Posting, Resolution};
 use store::SqliteFile;
 use store::Store;
 use store::books;
-use store::customers::UmaClaim;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::events::{Endpoint, Numbered, Outbox};
@@ -116,7 +115,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     ada.default_uma_deposit_account = Some(account_id(DOLLARS));
     for customer in [ada, business(2, 1), customer(3, 2)] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.put(UmaClaim { address, customer: id });
+        unit.put_claim(&address, id);
         unit.put(customer);
     }
     let dollars = usd_account(DOLLARS, 1, owner);
@@ -336,7 +335,7 @@ fn identities(unit: &mut Unit<'_, '_>) -> Result {
     unit.put_moved(identity_check(2, REFUSED).apply(CheckEvent::Completed).unwrap());
     for customer in [refused, waiting] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.put(UmaClaim { address, customer: id });
+        unit.put_claim(&address, id);
         unit.put(customer);
     }
     Ok(())
@@ -862,6 +861,13 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["J1"], "delete from meta where name = 'database'"),
     corrupter(&["J2"], "delete from journal_keys"),
     corrupter(&["J2"], "update journal_keys set sealed = x'00'"),
+    corrupter(&["J2"], "delete from data_keys where owner = $ada"),
+    corrupter(&["J2"], "update data_keys set sealed = x'00' where owner = $ada"),
+    corrupter(
+        &["J2"],
+        "update data_keys set sealed = (select sealed from data_keys where owner = $elsewhere) \
+         where owner = $ada",
+    ),
     // An index does not hold its table's rows, and is known not to.
     only(
         Kind::Sqlite,

@@ -77,6 +77,15 @@ async fn a_key_is_a_new_one_after_thirty_days() {
     let new = client.post_once("/tokens", "k", &body).await;
     assert_ne!(fresh(&new, 201)["id"], first.body["id"]);
     assert_eq!(outdated().await, 1);
+    // What the journal says of the answers of a day goes with the last of them.
+    let days = async || {
+        let tomorrow = Timestamp::from_millis(server.app.server_now().millis() + DAY_MILLIS);
+        let read = server.app.store().read(move |view| view.outdated_days(tomorrow, 10)).await;
+        Result::<Vec<_>, StoreError>::expect(read, "a read").len()
+    };
+    assert_eq!(days().await, 2);
+    server.pass(DAY_MILLIS).await;
+    assert_eq!(days().await, 1);
     server.verify();
 }
 

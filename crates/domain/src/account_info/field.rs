@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::checks::Check;
 use crate::country::Country;
-use crate::text::readable;
+use crate::text::{ERASED, readable};
 use crate::time::Date;
 
 /// Most entries of a list.
@@ -256,6 +256,29 @@ pub enum FieldValue {
     Text(String),
     /// A list of texts.
     List(Vec<String>),
+}
+
+impl Field {
+    /// Its example as a value.
+    pub(super) fn example(&self) -> FieldValue {
+        self.value(self.example.to_owned())
+    }
+
+    /// Its value in an account whose holder was erased: a word where any text will do, else the
+    /// example, with zeros for its digits if that is a value.
+    pub(super) fn erased(&self) -> FieldValue {
+        let zeros = |digit: char| if digit.is_ascii_digit() { '0' } else { digit };
+        let values = [ERASED.to_owned(), self.example.chars().map(zeros).collect()];
+        let mut values = values.into_iter().map(|text| self.value(text));
+        values.find(|value| self.check_value(value).is_ok()).unwrap_or_else(|| self.example())
+    }
+
+    fn value(&self, text: String) -> FieldValue {
+        match self.shape {
+            Shape::TextList => FieldValue::List(vec![text]),
+            Shape::Text | Shape::Date | Shape::Country => FieldValue::Text(text),
+        }
+    }
 }
 
 impl FieldValue {

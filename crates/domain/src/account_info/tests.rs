@@ -112,6 +112,20 @@ fn examples_are_valid_also_on_live_platforms() {
 }
 
 #[test]
+fn an_erased_account_is_a_valid_one_that_says_nothing() {
+    for kind in types() {
+        let account = AccountInfo::new(kind, examples(kind), None, holder(kind)).expect("valid");
+        let erased = account.erased();
+        assert_eq!((erased.account_type(), erased.rails()), (kind, account.rails()));
+        assert_eq!(erased.erased(), erased, "once is enough");
+        assert_eq!(erased.beneficiary().is_some(), account.beneficiary().is_some());
+        let shown = format!("{:?}", erased.beneficiary());
+        let named = account.beneficiary().and_then(|it| it.to_draft().full_name);
+        assert!(named.is_none_or(|name| !shown.contains(&name)), "{}: {shown}", kind.name);
+    }
+}
+
+#[test]
 fn everything_that_is_missing_is_reported_at_once() {
     for kind in types() {
         let mut expected: Vec<String> = kind

@@ -14,7 +14,6 @@ use domain::uma_address::{UmaAddress, UmaDomain};
 use ports::lightning::{INVOICE_MILLIS, NewInvoice};
 use rust_decimal::prelude::ToPrimitive as _;
 use rust_decimal::{Decimal, RoundingStrategy};
-use store::customers::UmaClaim;
 use store::unit::Unit;
 use uma::address::Address;
 use uma::configuration::Configuration;
@@ -77,8 +76,8 @@ async fn payee(
         || Refusal::new(ErrorCode::UserNotFound, format!("the address {address} does not exist"));
     let key = address.clone();
     let found = app.store().read(move |view| {
-        let Some(claim) = view.get::<UmaClaim>(&key)? else { return Ok::<_, Error>(None) };
-        let Some(customer) = view.get::<Customer>(&claim.customer)? else { return Ok(None) };
+        let Some(customer) = view.claim(&key)? else { return Ok::<_, Error>(None) };
+        let Some(customer) = view.get::<Customer>(&customer)? else { return Ok(None) };
         let platform = view.get::<Platform>(&customer.platform)?;
         Ok(platform.map(|platform| (customer, platform)))
     });

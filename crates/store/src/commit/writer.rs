@@ -172,11 +172,12 @@ impl Writer {
         }
         let (sets, at, changes) = batch.finish();
         let connection = &mut *self.connection;
-        if sets.is_empty() {
+        if sets.is_empty() && changes.erased().is_empty() {
             // Units that only read cost no flush.
             connection.rollback()?;
         } else {
-            let prepared = self.tail.prepare(connection, &self.keyring, sets, at)?;
+            let prepared =
+                self.tail.prepare(connection, &self.keyring, sets, changes.erased(), at)?;
             let chain = prepared.commit(connection)?;
             self.tail.committed(chain);
         }

@@ -11,6 +11,7 @@
 //! no matter: no two are of the same key.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
 use minicbor::data::Type;
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
@@ -80,6 +81,9 @@ struct Common<T> {
     request: Option<String>,
     #[n(2)]
     rows: Vec<T>,
+    /// How many rows it has in frames of owners, if there are any.
+    #[n(3)]
+    owned: Option<NonZero<u32>>,
 }
 
 /// The rows of an owner in a change set.
@@ -124,32 +128,35 @@ pub fn to_frames(sets: &[ChangeSet]) -> Vec<Frame> {
     let mut common = Vec::with_capacity(sets.len());
     let mut owners: BTreeMap<Uuid, Vec<Owned<&TableChange>>> = BTreeMap::new();
     for (number, set) in (0..).zip(sets) {
-        let mut rows = Vec::new();
+        let (mut rows, mut owned_rows) = (Vec::new(), 0);
         for row in &set.rows {
             let change = &row.change;
             let Some(owner) = row.owner else {
                 rows.push(change);
                 continue;
             };
+            owned_rows += 1;
             let owned = owners.entry(owner).or_default();
             match owned.last_mut() {
                 Some(last) if last.set == number => last.rows.push(change),
                 _ => owned.push(Owned { set: number, rows: vec![change] }),
             }
         }
-        common.push(Common { actor: set.actor.clone(), request: set.request.clone(), rows });
+        let (actor, request) = (set.actor.clone(), set.request.clone());
+        common.push(Common { actor, request, rows, owned: NonZero::new(owned_rows) });
     }
     let first = Frame { owner: None, plain: bytes(&common) };
     let owned = owners.iter().map(|(id, rows)| Frame { owner: Some(*id), plain: bytes(rows) });
     std::iter::once(first).chain(owned).collect()
 }
 
-/// The change sets of frames, without the rows of owners who were erased; nothing if these are none
-/// of them.
+/// The change sets of frames, without the rows of owners who were erased, and without the sets that
+/// have no others; nothing if these are no change sets.
 pub fn from_frames(frames: Vec<Opened>) -> Option<Vec<ChangeSet>> {
     let mut frames = frames.into_iter();
     let Some(Opened::Frame(Frame { owner: None, plain })) = frames.next() else { return None };
     let common: Vec<Common<TableChange>> = whole(&plain)?;
+    let is_owned: Vec<_> = common.iter().map(|set| set.owned.is_some()).collect();
     let set = |common: Common<TableChange>| ChangeSet {
         actor: common.actor,
         request: common.request,
@@ -164,6 +171,8 @@ pub fn from_frames(frames: Vec<Opened>) -> Option<Vec<ChangeSet>> {
             set.rows.extend(rows.into_iter().map(|change| RowChange { owner, change }));
         }
     }
+    let mut is_owned = is_owned.into_iter();
+    sets.retain(|set| !is_owned.next().unwrap_or_default() || !set.rows.is_empty());
     Some(sets)
 }
 
@@ -248,10 +257,12 @@ mod tests {
                     *frame = Opened::Erased(uuid(0));
                 }
             }
+            let mut was_empty = sets.clone().into_iter().map(|set| set.rows.is_empty());
             let mut expected = sorted(sets);
             for set in &mut expected {
                 set.rows.retain(|row| row.owner != Some(uuid(0)));
             }
+            expected.retain(|set| was_empty.next() == Some(true) || !set.rows.is_empty());
             prop_assert_eq!(from_frames(frames), Some(expected));
         }
 

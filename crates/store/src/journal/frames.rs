@@ -43,8 +43,8 @@ pub enum Opened {
 pub struct Keys {
     /// By number. The last one seals new rows.
     pub journal: BTreeMap<u32, SealingKey>,
-    /// By owner. One that was erased has none.
-    pub data: HashMap<Uuid, SealingKey>,
+    /// By owner; nothing for one that was erased.
+    pub data: HashMap<Uuid, Option<SealingKey>>,
 }
 
 /// The place of a body: its row, before it has a hash.
@@ -76,6 +76,9 @@ pub enum Unreadable {
     /// Its key is not there.
     #[error("the body is sealed with key {0} of the journal, which is not there")]
     NoKey(u32),
+    /// Nothing is known of an owner's key.
+    #[error("the body is sealed with the data key of {0}, which is not there or does not open")]
+    NoDataKey(Uuid),
     /// A frame was changed, or stood elsewhere.
     #[error("frame {0} of the body does not open")]
     Frame(u32),
@@ -97,7 +100,10 @@ pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unse
     for (at, frame) in (0..).zip(frames) {
         let key = match frame.owner {
             None => journal,
-            Some(owner) => keys.data.get(&owner).ok_or(Unsealable::Owner(owner))?,
+            Some(owner) => match keys.data.get(&owner) {
+                Some(Some(key)) => key,
+                Some(None) | None => return Err(Unsealable::Owner(owner)),
+            },
         };
         let plain = [&[NO_DICTIONARY][..], &compress(&frame.plain)].concat();
         let sealed = key.seal(&name(place, *number, at), &plain);
@@ -109,35 +115,51 @@ pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unse
     Ok(body)
 }
 
-/// The frames of a body that was sealed for this place.
-pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unreadable> {
-    let rest = body.strip_prefix(&[FORM]).ok_or(Unreadable::Form)?;
-    let (number, mut rest) = rest.split_first_chunk().ok_or(Unreadable::Form)?;
-    let number = u32::from_be_bytes(*number);
+/// A frame as it stands in a body.
+struct Sealed<'a> {
+    owner: Option<Uuid>,
+    bytes: &'a [u8],
+}
+
+/// The number of the journal's key with which a body is sealed, and its frames.
+fn parts(body: &[u8]) -> Option<(u32, Vec<Sealed<'_>>)> {
+    let (number, mut rest) = body.strip_prefix(&[FORM])?.split_first_chunk()?;
     let mut frames = Vec::new();
     while !rest.is_empty() {
-        let (owner, behind) = rest.split_first_chunk().ok_or(Unreadable::Form)?;
-        let (length, behind) = behind.split_first_chunk().ok_or(Unreadable::Form)?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| Unreadable::Form)?;
-        let (sealed, behind) = behind.split_at_checked(length).ok_or(Unreadable::Form)?;
+        let (owner, behind) = rest.split_first_chunk()?;
+        let (length, behind) = behind.split_first_chunk()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (bytes, behind) = behind.split_at_checked(length)?;
         let owner = Some(Uuid::from_bytes(*owner)).filter(|owner| !owner.is_nil());
-        let key = match owner {
-            None => Some(keys.journal.get(&number).ok_or(Unreadable::NoKey(number))?),
-            Some(owner) => keys.data.get(&owner),
-        };
-        let at = u32::try_from(frames.len()).map_err(|_| Unreadable::Form)?;
-        frames.push(match (key, owner) {
-            (None, Some(owner)) => Opened::Erased(owner),
-            (None, None) => return Err(Unreadable::NoKey(number)),
-            (Some(key), owner) => {
-                let plain = key.open(&name(place, number, at), sealed);
-                let plain = plain.and_then(|it| decompress(it.strip_prefix(&[NO_DICTIONARY])?));
-                Opened::Frame(Frame { owner, plain: plain.ok_or(Unreadable::Frame(at))? })
-            }
-        });
+        frames.push(Sealed { owner, bytes });
         rest = behind;
     }
-    Ok(frames)
+    Some((u32::from_be_bytes(*number), frames))
+}
+
+/// The owners whose data keys are needed to read a body.
+pub fn owners(body: &[u8]) -> Vec<Uuid> {
+    let frames = parts(body).map(|(_, frames)| frames).unwrap_or_default();
+    frames.into_iter().filter_map(|frame| frame.owner).collect()
+}
+
+/// The frames of a body that was sealed for this place.
+pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unreadable> {
+    let (number, frames) = parts(body).ok_or(Unreadable::Form)?;
+    let frames = (0..).zip(frames).map(|(at, Sealed { owner, bytes })| {
+        let key = match owner {
+            None => keys.journal.get(&number).ok_or(Unreadable::NoKey(number))?,
+            Some(owner) => match keys.data.get(&owner) {
+                Some(Some(key)) => key,
+                Some(None) => return Ok(Opened::Erased(owner)),
+                None => return Err(Unreadable::NoDataKey(owner)),
+            },
+        };
+        let plain = key.open(&name(place, number, at), bytes);
+        let plain = plain.and_then(|it| decompress(it.strip_prefix(&[NO_DICTIONARY])?));
+        Ok(Opened::Frame(Frame { owner, plain: plain.ok_or(Unreadable::Frame(at))? }))
+    });
+    frames.collect()
 }
 
 #[cfg(test)]
@@ -155,7 +177,7 @@ mod tests {
     fn keys() -> Keys {
         Keys {
             journal: BTreeMap::from([(1, SealingKey::of(&[1; 32]))]),
-            data: (0..3).map(|it| (owner(it), SealingKey::of(&[10 + it; 32]))).collect(),
+            data: (0..3).map(|it| (owner(it), Some(SealingKey::of(&[10 + it; 32])))).collect(),
         }
     }
 
@@ -181,7 +203,7 @@ mod tests {
         fn an_owner_who_was_erased_is_unreadable_and_no_other(frames in frames()) {
             let body = seal(&keys(), PLACE, &frames).expect("a body");
             let mut keys = keys();
-            keys.data.remove(&owner(0));
+            keys.data.insert(owner(0), None);
             let expected: Vec<_> = read(&frames)
                 .into_iter()
                 .map(|frame| match frame {

@@ -3,14 +3,16 @@
 //! A batch is one row, or more if its change sets are long, in the transaction that brings the
 //! tables up to date with it. `applied` names the last row that the tables follow.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::change_set::{ChangeSet, from_frames, to_frames};
+use super::data_keys::{self, DATA_KEYS};
 use super::frames::{self, Keys, Place};
 use super::{Chain, End, Row, RowHash, number};
+use crate::catalogue;
 use crate::engine::{self, SET_META};
 use crate::error::StoreError;
 use crate::keyring::{KEY_LENGTH, Keyring, SealingKey};
@@ -33,14 +35,14 @@ pub(crate) static KEYS: Shape = Shape::new(NONE, "journal_keys", &["number", "se
 pub(crate) static APPLIED: Shape = Shape::new(NONE, "applied", &["one", "seq", "hash"]);
 
 /// The tables of the journal.
-pub(crate) const SHAPES: [&Shape; 3] = [&JOURNAL, &KEYS, &APPLIED];
+pub(crate) const SHAPES: [&Shape; 4] = [&JOURNAL, &KEYS, &DATA_KEYS, &APPLIED];
 
 /// The row of `meta` with the id of the database, to which the rows of its journal are bound.
 const DATABASE_NAME: Value = Value::name("database");
 
-/// Every row in its order.
-pub(crate) const ROWS: &str =
-    "select seq, epoch, at, previous, hash, body from journal where seq > $1 order by seq";
+/// Rows since a time and behind another, in their order.
+pub(crate) const ROWS: &str = "select seq, epoch, at, previous, hash, body from journal \
+    where at >= $1 and seq > $2 order by seq limit $3";
 
 /// The columns of a row before its body.
 const HEAD: &[&str] = &["seq", "epoch", "at", "previous", "hash"];
@@ -114,24 +116,74 @@ pub(crate) fn open(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<ChangeS
     from_frames(opened).ok_or_else(|| "the body has no change sets".to_owned())
 }
 
-/// Hands over the rows that a query finds, whose columns are those of the journal, each with its
-/// change sets. One that cannot be read is an error.
+/// Rows of the journal that are read together, with the data keys that they need.
+pub(crate) struct Rows {
+    after: i64,
+    since: Timestamp,
+    is_whole: bool,
+}
+
+impl Rows {
+    /// The rows since a time.
+    pub(crate) fn since(since: Timestamp) -> Self {
+        Self { after: 0, since, is_whole: false }
+    }
+
+    /// Every row.
+    pub(crate) fn all() -> Self {
+        Self::since(Timestamp::from_millis(0))
+    }
+
+    /// The values of some more rows; none behind the last.
+    pub(crate) fn next(
+        &mut self,
+        connection: &mut dyn Connection,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
+        let (mut rows, limit) = (Vec::new(), catalogue::rows_at_once(&JOURNAL));
+        if self.is_whole {
+            return Ok(rows);
+        }
+        let count = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters = [self.since.into(), self.after.into(), count.into()];
+        connection.query(ROWS, &parameters, JOURNAL.columns.len(), &mut |values| {
+            if let Some(Value::Int(seq)) = values.first() {
+                self.after = self.after.max(*seq);
+            }
+            rows.push(values);
+            Ok(())
+        })?;
+        self.is_whole = rows.len() < limit;
+        Ok(rows)
+    }
+}
+
+/// Hands over the rows since a time, each with its change sets. One that cannot be read is an
+/// error.
 pub(crate) fn each(
     connection: &mut dyn Connection,
     keyring: &Keyring,
-    (sql, from): (&str, Value),
+    since: Timestamp,
     each: &mut dyn FnMut(Row, Vec<ChangeSet>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let database = database(connection)?.ok_or_else(|| no("id"))?;
-    let keys = keys(connection, keyring)?;
-    connection.query(sql, &[from], JOURNAL.columns.len(), &mut |values| {
-        let row = read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values))?;
-        let sets = open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
-            place: format!("row {} of the journal", row.seq),
-            what,
-        })?;
-        each(row, sets)
-    })
+    let (mut keys, mut some) = (keys(connection, keyring)?, Rows::since(since));
+    loop {
+        let rows = some.next(connection)?.into_iter();
+        let rows =
+            rows.map(|values| read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values)));
+        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        keys.data = data_keys::of_rows(connection, keyring, rows.iter())?;
+        for row in rows {
+            let sets = open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
+                place: format!("row {} of the journal", row.seq),
+                what,
+            })?;
+            each(row, sets)?;
+        }
+    }
 }
 
 /// How far the tables follow the journal.
@@ -180,17 +232,20 @@ impl Tail {
         Ok(Self { database, keys, chain: None })
     }
 
-    /// Forgets where the journal ends: another server may have appended.
+    /// Forgets where the journal ends, and the data keys: another server may have appended.
     pub(crate) fn forget(&mut self) {
         self.chain = None;
+        self.keys.data.clear();
     }
 
     /// The writes that append change sets and bring the tables up to date, inside a transaction.
+    /// The data keys of `erased` owners go with it.
     pub(crate) fn prepare(
         &mut self,
         connection: &mut dyn Connection,
         keyring: &Keyring,
         sets: Vec<ChangeSet>,
+        erased: &BTreeSet<Uuid>,
         at: Timestamp,
     ) -> Result<Prepared, StoreError> {
         let mut chain = match self.chain {
@@ -205,6 +260,12 @@ impl Tail {
             changes.extend(set.rows.extract_if(.., |row| row.change.table == Lease::NUMBER));
             is_empty || !set.rows.is_empty()
         });
+        let mut writes = Vec::new();
+        if !erased.is_empty() {
+            writes.push(data_keys::erase(&mut self.keys.data, erased));
+        }
+        let known = &mut self.keys.data;
+        writes.extend(data_keys::of_change_sets(connection, keyring, known, &mut sets)?);
         for sets in in_rows(&sets) {
             let place = Place { database: self.database, previous: chain.end() };
             let body = frames::seal(&self.keys, place, &to_frames(sets))
@@ -213,7 +274,6 @@ impl Tail {
             chain.take(&row).map_err(|error| StoreError::Engine(error.to_string()))?;
             rows.push(values(row)?);
         }
-        let mut writes = Vec::new();
         if !rows.is_empty() {
             writes.push(Write { shape: &JOURNAL, change: Change::Insert, rows });
             writes.push(follow(chain.end())?);
@@ -249,20 +309,23 @@ fn no(what: &str) -> StoreError {
     StoreError::Engine(format!("the journal of the database has no {what}: run switchyard verify"))
 }
 
-/// Begins the journal of a new database with its id and its key, inside a transaction.
-pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
-    const FIRST: u32 = 1;
-    let mut drawn = [0; KEY_LENGTH + 16];
+/// Random bytes.
+pub(super) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut drawn = [0; N];
     #[expect(
         clippy::disallowed_methods,
-        reason = "a key and a name, and nothing is decided by it"
+        reason = "keys and a name, and nothing is decided by them"
     )]
     getrandom::fill(&mut drawn)
         .map_err(|error| StoreError::Engine(format!("no random bits from the system: {error}")))?;
-    let (key, id) = drawn.split_at(KEY_LENGTH);
-    let id = Uuid::from_slice(id).map_err(|error| StoreError::Engine(error.to_string()))?;
-    keep_database(connection, id)?;
-    let sealed = keyring.seal(KEYS.table, &FIRST.to_be_bytes(), key);
+    Ok(drawn)
+}
+
+/// Begins the journal of a new database with its id and its key, inside a transaction.
+pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
+    const FIRST: u32 = 1;
+    keep_database(connection, Uuid::from_bytes(drawn()?))?;
+    let sealed = keyring.seal(KEYS.table, &FIRST.to_be_bytes(), &drawn::<KEY_LENGTH>()?);
     let rows = vec![vec![FIRST.into(), sealed.into()]];
     connection.write(vec![Write { shape: &KEYS, change: Change::Insert, rows }])
 }
@@ -314,28 +377,4 @@ fn follow(end: End) -> Result<Write, StoreError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::journal::change_set::{Kind, RowChange, TableChange};
-    use crate::origin::Actor;
-
-    fn set(bytes: usize) -> ChangeSet {
-        let values = vec![Value::Bytes(vec![0; bytes])];
-        let change = TableChange { table: 1, kind: Kind::Insert, values };
-        let rows = vec![RowChange { owner: None, change }];
-        ChangeSet { actor: Actor::job("TEST"), request: None, rows }
-    }
-
-    #[test]
-    fn change_sets_stay_whole_and_rows_short() {
-        let lengths = |sizes: &[usize]| {
-            let sets: Vec<_> = sizes.iter().map(|bytes| set(*bytes)).collect();
-            in_rows(&sets).map(<[ChangeSet]>::len).collect::<Vec<_>>()
-        };
-        assert_eq!(lengths(&[]), [] as [usize; 0]);
-        assert_eq!(lengths(&[0, 10, 1_000]), [3]);
-        assert_eq!(lengths(&[BODY_MAX * 3]), [1], "one that is longer stands alone");
-        assert_eq!(lengths(&[BODY_MAX / 2, BODY_MAX / 3, BODY_MAX / 2, 1]), [2, 2]);
-        assert_eq!(lengths(&[1, BODY_MAX, BODY_MAX, 1]), [1, 1, 1, 1]);
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::{Predicate, Run};
 use crate::error::StoreError;
-use crate::journal::{Chain, End, tail};
+use crate::journal::{Chain, End, data_keys, tail};
 use crate::sql::{self, Value};
 
 /// Follows the chain from its first row to the one that the tables name.
@@ -16,32 +16,45 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         run.findings.broke(Predicate::J2, "the journal's key does not open");
         None
     });
-    let mut chain = Chain::new(database);
-    let Run { connection, findings, .. } = run;
-    connection.query(tail::ROWS, &[Value::Int(0)], tail::JOURNAL.columns.len(), &mut |values| {
-        findings.saw(Predicate::J1, 1);
-        let name = format!("row {} of the journal", number(&values));
-        let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
-        let row = match tail::read(row) {
-            Ok(row) => row,
-            Err(error) => {
-                findings.unreadable(Predicate::J1, name, &error);
-                return Ok(());
-            }
-        };
-        if let Some(keys) = &keys {
-            findings.saw(Predicate::J2, 1);
-            if let Err(what) = tail::open(keys, database, &row) {
-                findings.broke(Predicate::J2, format!("{name}: {what}"));
+    if let Some(keyring) = run.keyring {
+        let (count, broken) = data_keys::check(run.connection, keyring)?;
+        run.findings.saw(Predicate::J2, count);
+        broken.into_iter().for_each(|what| run.findings.broke(Predicate::J2, what));
+    }
+    let (mut keys, mut chain, mut some) = (keys, Chain::new(database), tail::Rows::all());
+    loop {
+        let values = some.next(run.connection)?;
+        if values.is_empty() {
+            break;
+        }
+        run.findings.saw(Predicate::J1, values.len());
+        let mut rows = Vec::new();
+        for values in values {
+            let name = format!("row {} of the journal", number(&values));
+            let row = &mut sql::Row::new(tail::JOURNAL.table, tail::JOURNAL.columns, values);
+            match tail::read(row) {
+                Ok(row) => rows.push(row),
+                Err(error) => run.findings.unreadable(Predicate::J1, name, &error),
             }
         }
-        if let Err(broken) = chain.take(&row) {
-            findings.broke(Predicate::J1, broken);
-            // The rows behind it are held to it, so that each break is named once.
-            chain = Chain::behind(database, &row);
+        if let (Some(keys), Some(keyring)) = (&mut keys, run.keyring) {
+            keys.data = data_keys::of_rows(run.connection, keyring, rows.iter())?;
         }
-        Ok(())
-    })?;
+        for row in rows {
+            if let Some(keys) = &keys {
+                run.findings.saw(Predicate::J2, 1);
+                if let Err(what) = tail::open(keys, database, &row) {
+                    run.findings
+                        .broke(Predicate::J2, format!("row {} of the journal: {what}", row.seq));
+                }
+            }
+            if let Err(broken) = chain.take(&row) {
+                run.findings.broke(Predicate::J1, broken);
+                // The rows behind it are held to it, so that each break is named once.
+                chain = Chain::behind(database, &row);
+            }
+        }
+    }
     let applied = tail::applied(run.connection)?;
     let is_last = applied == chain.end();
     run.findings.demand(Predicate::J1, is_last, || not_the_last(applied, chain.end()));

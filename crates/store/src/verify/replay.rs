@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use domain::time::Timestamp;
+
 use super::{Check, Predicate, shown};
 use crate::catalogue;
 use crate::engine::Engine;
@@ -55,7 +57,7 @@ fn rebuild(
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
     let mut changes = Vec::new();
-    tail::each(source, keyring, (tail::ROWS, Value::Int(0)), &mut |_, sets| {
+    tail::each(source, keyring, Timestamp::from_millis(0), &mut |_, sets| {
         changes.extend(sets.into_iter().flat_map(|set| set.rows).map(|row| row.change));
         if changes.len() >= CHANGES_AT_ONCE {
             project(target, std::mem::take(&mut changes), keyring)?;

@@ -230,13 +230,6 @@ const RULES: &[Rule] = &[
     ),
     rule(
         C2,
-        "customers",
-        "Customer:{} has an address that was not given to it",
-        "select c.id from customers c where not exists (select 1 from uma_addresses u \
-         where u.address = c.uma_address and u.customer = c.id)",
-    ),
-    rule(
-        C2,
         "uma_addresses",
         "Customer:{} has an address and is not there",
         "select customer from uma_addresses where customer not in (select id from customers)",

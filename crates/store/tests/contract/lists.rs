@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use store::customers::{CustomerFilter, UmaClaim};
+use store::customers::CustomerFilter;
 use store::external_accounts::AccountsOf;
 use store::list::{Order, Page, PageRequest};
 use store::quotes::QuoteFilter;
@@ -700,7 +700,7 @@ pub async fn every_filter_of_quotes<P: Provider>() {
             for number in [1, 2] {
                 unit.put(customer(number, 1));
             }
-            unit.put(UmaClaim { address: uma_address(2), customer: customer_id(2) });
+            unit.put_claim(&uma_address(2), customer_id(2));
             unit.put(usd_account(7, 1, Owner::Customer(customer_id(1))));
             let dollars = from(AccountRef::Internal(customer_account(1, "USD")), "USD");
             let in_time = Source::RealtimeFunding { currency: currency("USD"), network: None };

@@ -14,7 +14,6 @@ use store::SqliteFile;
 use store::Store;
 use store::catalogue;
 use store::copy::{CopyError, Proof, Step, copy};
-use store::customers::UmaClaim;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::events::{Endpoint, Outbox};
@@ -42,7 +41,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put(token(1, 1));
     for customer in [customer(1, 1), business(2, 1)] {
         let (address, id) = (customer.uma_address.clone(), customer.id);
-        unit.put(UmaClaim { address, customer: id });
+        unit.put_claim(&address, id);
         unit.put(customer);
     }
     let owner = Owner::Customer(customer_id(1));
@@ -295,8 +294,8 @@ pub async fn a_target_that_holds_anything_is_refused<P: Provider>() {
     let foreign = P::new();
     prepared(
         &foreign,
-        "insert into uma_addresses (address, customer) values ($1, $2)",
-        &[Value::name("$a@b.c"), Value::Bytes(Vec::new())],
+        "insert into uma_addresses (address_hash, customer) values ($1, $2)",
+        &[Value::Bytes(vec![1]), Value::Bytes(Vec::new())],
     );
     let refused = moved(&*source.engine(), &*foreign.engine()).unwrap_err();
     assert!(matches!(refused, CopyError::TargetHolds("uma_addresses")), "{refused}");

@@ -70,8 +70,8 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     let mut whole = customer(1, 1);
     whole.default_uma_deposit_account = Some(account_id(1));
     whole.is_deleted = true;
-    for record in [whole, bare_customer(2, 1), business(3, 1)] {
-        let claim = UmaClaim { address: record.uma_address.clone(), customer: record.id };
+    for (number, record) in (1..).zip([whole, bare_customer(2, 1), business(3, 1)]) {
+        let claim = UmaClaim { address: [number; 32], customer: record.id };
         opened = check(opened, record, |unit, record| unit.put(record)).await;
         opened = check(opened, claim, |unit, record| unit.put(record)).await;
     }
@@ -237,7 +237,8 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
-        let answer = Answer { scope: [number; 16], at: at(1), status, body: body.into() };
+        let answer =
+            Answer { scope: [number; 16], at: at(1), status, owner: None, body: body.into() };
         check(open_with_platform::<P>().await, answer, |unit, answer| {
             unit.keep_answer(answer.scope, answer.at, answer.status, &answer.body);
         })

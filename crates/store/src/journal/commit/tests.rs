@@ -105,7 +105,7 @@ const OWNER: Uuid = Uuid::from_u128(3);
 fn keys() -> Keys {
     Keys {
         journal: BTreeMap::from([(1, SealingKey::of(&[1; 32]))]),
-        data: HashMap::from([(OWNER, SealingKey::of(&[2; 32]))]),
+        data: HashMap::from([(OWNER, Some(SealingKey::of(&[2; 32])))]),
     }
 }
 
