@@ -5,7 +5,7 @@ mod requests;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::country::Country;
-use domain::customer::{BeneficialOwner, Customer, Identity};
+use domain::customer::{BeneficialOwner, Customer, Identity, KycStatus};
 use domain::id::CustomerId;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,22 @@ pub struct BusinessBody {
     /// When it last changed.
     #[schema(format = DateTime)]
     updated_at: String,
+}
+
+/// The status of which an event about a customer tells.
+pub(crate) fn identity_status(event: &[u8]) -> Option<KycStatus> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        kyc_status: Option<String>,
+        kyb_status: Option<String>,
+    }
+    let Envelope { data } = serde_json::from_slice(event).ok()?;
+    KycStatus::from_name(&data.kyc_status.or(data.kyb_status)?)
 }
 
 impl From<&Customer> for CustomerBody {
@@ -220,6 +236,8 @@ fn id(text: &str) -> Result<CustomerId, ApiError> {
     responses(
         (status = 201, description = "The customer.", body = CustomerBody),
         (status = 409, description = "The UMA address is taken.", body = ErrorBody),
+        (status = 410, description = "The customer of this idempotency key was erased.",
+            body = ErrorBody),
     ))]
 pub async fn create(
     Acting(app): Acting,

@@ -1,13 +1,15 @@
 //! The bodies that use cases write and read, in JSON: [`Presenter`] for this API.
 
-use domain::event::EventNames;
+use domain::customer::KycStatus;
+use domain::event::{Event, EventNames};
 use serde::Serialize;
 use service::Error;
 use service::presenter::{ApprovalAnswer, Context, Presenter, Subject};
 
 use crate::approvals::{self, ApprovalRequestBody};
 use crate::bulk::{self, BulkImportBody};
-use crate::customers::CustomerBody;
+use crate::customers::{self, CustomerBody};
+use crate::error::ApiError;
 use crate::events::{dotted, envelope};
 use crate::internal_accounts::ChangedAccountBody;
 use crate::invitations::InvitationBody;
@@ -52,6 +54,14 @@ impl Presenter for JsonPresenter {
 
     fn approval_answer(&self, body: &[u8]) -> ApprovalAnswer {
         approvals::read(body)
+    }
+
+    fn identity_status(&self, event: &Event) -> Option<KycStatus> {
+        customers::identity_status(&event.body)
+    }
+
+    fn refusal(&self, error: &Error) -> (u16, Vec<u8>) {
+        ApiError::from(error.clone()).render()
     }
 
     fn import_refusal(&self, error: &Error, row: usize) -> String {

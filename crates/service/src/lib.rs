@@ -25,6 +25,7 @@ pub mod clock;
 pub mod tokens;
 pub mod customers;
 pub mod identity;
+pub mod erasure;
 pub mod bulk;
 pub mod external_accounts;
 pub mod pricing;

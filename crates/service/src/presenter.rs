@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use domain::bulk_import::{BulkImport, Refusal};
-use domain::customer::Customer;
+use domain::customer::{Customer, KycStatus};
 use domain::event::Event;
 use domain::invitation::Invitation;
 use domain::platform::{CounterpartyField, Platform};
@@ -23,6 +23,12 @@ pub trait Presenter: Send + Sync {
     /// Reads a platform's answer to an approval request. Parts that cannot be read count as left
     /// out.
     fn approval_answer(&self, body: &[u8]) -> ApprovalAnswer;
+
+    /// The status of which an event about a customer tells.
+    fn identity_status(&self, event: &Event) -> Option<KycStatus>;
+
+    /// Status and bytes of the answer to a refused request.
+    fn refusal(&self, error: &Error) -> (u16, Vec<u8>);
 
     /// The reason for which a row of an import was refused, as the report keeps it.
     fn import_refusal(&self, error: &Error, row: usize) -> String;

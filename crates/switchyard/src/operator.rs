@@ -12,6 +12,7 @@ use domain::id::PlatformId;
 use domain::platform::{CorridorRule, Mode, Platform};
 use domain::token::Token;
 use serde_json::{Value, json};
+use service::erasure::{self, Erased};
 use service::error::{CustomerError, TokenError};
 use service::platforms::{self, NewPlatform};
 use service::{App, Error, identity, owners, tokens};
@@ -25,7 +26,7 @@ use store::tokens::TokenFilter;
 
 use crate::command::{Failure, aligned, emit, print};
 use crate::config::{
-    Config, CreatePlatform, CreateToken, CustomerCommand, DecideCustomer, EXIT_OK, ListTokens,
+    Config, CreatePlatform, CreateToken, CustomerCommand, EXIT_OK, ListTokens, OneCustomer,
     PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::database::Database;
@@ -86,12 +87,14 @@ pub async fn customer(config: &Config, command: &CustomerCommand) -> Result<u8, 
         CustomerCommand::Pending => "customer pending",
         CustomerCommand::Approve(_) => "customer approve",
         CustomerCommand::Reject(_) => "customer reject",
+        CustomerCommand::Erase(_) => "customer erase",
     };
     let opened = open_existing(config, name)?;
     let done = match command {
         CustomerCommand::Pending => list_pending(&opened.app).await,
         CustomerCommand::Approve(options) => decide(&opened.app, options, true).await,
         CustomerCommand::Reject(options) => decide(&opened.app, options, false).await,
+        CustomerCommand::Erase(options) => erase(&opened.app, options).await,
     };
     wiring::close(opened).await;
     done?.tell(name)
@@ -315,7 +318,7 @@ async fn list_pending(app: &App) -> Result<Done, Failure> {
     Ok(Done { text: aligned(&rows), value: json!({ "customers": values }), changed: None })
 }
 
-async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<Done, Failure> {
+async fn decide(app: &App, options: &OneCustomer, approves: bool) -> Result<Done, Failure> {
     let customer = match identity::decide(app, options.id, approves).await {
         Err(Error::Customer(CustomerError::NotFound { id })) => {
             return Err(Failure::new(format!(
@@ -327,6 +330,28 @@ async fn decide(app: &App, options: &DecideCustomer, approves: bool) -> Result<D
     let (id, status) = (customer.id.to_string(), customer.kyc.status().name());
     let text = format!("{id} is {status} now\n");
     let value = json!({ "id": id, "kycStatus": status });
+    Ok(Done { text, value, changed: Some(id) })
+}
+
+async fn erase(app: &App, options: &OneCustomer) -> Result<Done, Failure> {
+    let Erased { records, events, answers } = match erasure::erase(app, options.id).await {
+        Err(Error::Customer(CustomerError::NotFound { id })) => {
+            return Err(Failure::new(format!("there is no customer {id}")));
+        }
+        Err(Error::Conflict(_)) => {
+            return Err(Failure::new(format!(
+                "{id} is not deleted, and only a deleted customer is erased: its platform deletes it \
+                 with DELETE /customers/{id}",
+                id = options.id
+            )));
+        }
+        erased => erased?,
+    };
+    let id = options.id.to_string();
+    let text = format!(
+        "{id} is erased: {records} records, {events} events and {answers} answers were changed\n"
+    );
+    let value = json!({ "id": id, "records": records, "events": events, "answers": answers });
     Ok(Done { text, value, changed: Some(id) })
 }
 

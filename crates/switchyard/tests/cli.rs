@@ -749,6 +749,43 @@ fn the_operator_decides_about_identities_beside_the_server() {
 }
 
 #[test]
+fn the_operator_erases_a_customer_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let body = r#"{ "customerType": "INDIVIDUAL", "platformCustomerId": "quagmire-1",
+        "fullName": "Glenn Quagmire" }"#;
+    let (status, made) = server.post("/2025-10-13/customers", &user, body);
+    assert_eq!(status, 201, "{made}");
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let id = made["id"].as_str().unwrap();
+    let page = format!("/2025-10-13/customers/{id}");
+    let erase = format!("customer erase {id}");
+    check_refusal(switchyard(path, &erase), 1, "is not deleted, and only a deleted customer");
+    assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
+    let (code, out, err) = run(path, &erase);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with(&format!("{id} is erased: ")), "{out}");
+    assert!(err.contains(id) && !err.to_ascii_lowercase().contains("quagmire"), "{err}");
+    let shown = server.get(&page, Some(&user)).unwrap().1;
+    assert!(shown.contains(id) && !shown.to_ascii_lowercase().contains("quagmire"), "{shown}");
+    let (code, audit, err) = run(path, "audit");
+    assert_eq!(code, 0, "{err}");
+    assert!(audit.contains("customer erase"), "{audit}");
+    let again = run(path, &erase).1;
+    assert!(again.contains("0 records, 0 events and 0 answers"), "{again}");
+    let unknown = "customer erase Customer:00000000-0000-7000-8000-000000000001";
+    check_refusal(switchyard(path, unknown), 1, "there is no customer");
+    assert_eq!(run(path, "verify --replay").0, 0);
+    // No page of the file has it either, once the server has stopped.
+    server.stop();
+    let file = std::fs::read(path.join("switchyard.db")).unwrap();
+    let is_there = file.windows(8).any(|window| window.eq_ignore_ascii_case(b"quagmire"));
+    assert!(!is_there, "the file still names the customer");
+}
+
+#[test]
 fn the_operator_sets_scenarios_beside_the_server() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

@@ -19,6 +19,7 @@ mod leadership;
 mod unreadable;
 mod clock;
 mod concurrency;
+mod erasure;
 mod events;
 mod balances;
 mod exchange_rates;

@@ -145,16 +145,25 @@ pub enum CustomerCommand {
 
     /// Approves a customer's identity: its money can move. The platform is notified.
     #[command(after_help = "Example:\n  switchyard customer approve Customer:...")]
-    Approve(DecideCustomer),
+    Approve(OneCustomer),
 
     /// Refuses a customer's identity. The platform is notified.
     #[command(after_help = "Example:\n  switchyard customer reject Customer:...")]
-    Reject(DecideCustomer),
+    Reject(OneCustomer),
+
+    /// Erases the personal data of a deleted customer for good.
+    ///
+    /// Names, addresses, accounts, memos and what is known of others in the customer's payments go
+    /// from records, events and stored answers, and what the journal has of them cannot be read any
+    /// more. Amounts, ids, states and times stay, and switchyard verify holds. It may be run beside
+    /// the server, and again if it was stopped. Backups that were made before still have the data.
+    #[command(after_help = "Example:\n  switchyard customer erase Customer:...")]
+    Erase(OneCustomer),
 }
 
-/// Options of `customer approve` and `customer reject`.
+/// Options of `customer approve`, `customer reject` and `customer erase`.
 #[derive(Debug, Clone, Args)]
-pub struct DecideCustomer {
+pub struct OneCustomer {
     /// Id of the customer.
     #[arg(value_parser = CustomerId::parse)]
     pub id: CustomerId,
