@@ -7,14 +7,17 @@
 //! tell the difference.
 //!
 //! Guarantees:
-//! - A request is forwarded once at most, and executed only by the process that has the lease. The
-//!   process has said its name before (`GET /peer`). Each request names its destination, and each
-//!   answer its server.
+//! - Requests and answers are sealed with the key that the servers on a database share (`sealed`):
+//!   what stands between them reads nothing, and makes none.
+//! - A request is forwarded once at most, and executed only by the process that has the lease: it
+//!   is sealed for the name of that process, and the answer for that request. The process has said
+//!   its name before (`GET /peer`).
 //! - Each forwarded request has an idempotency key: its client's, or one drawn here. So a request
 //!   that may have been executed by the leader can be executed here, and has one effect.
 //! - A leader that hangs delays requests for a second. One that is gone or has no room delays none.
 
 mod peer;
+mod sealed;
 #[cfg(test)]
 mod tests;
 
@@ -24,28 +27,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api::auth::ClientAddress;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
-use http::{HeaderMap, Method, StatusCode, Uri, Version};
+use http::{Method, StatusCode, Uri};
 use hyper::body::Frame;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use service::App;
 use service::leadership::{self, Leader};
+use store::keyring::Keyring;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, timeout};
+use tower::ServiceExt as _;
 
 use self::peer::{Peer, Trust};
+use self::sealed::Number;
 use crate::health;
 
 /// Requests that are forwarded at a time; more are executed here. Each needs a connection
@@ -59,6 +65,12 @@ const BODY_MAX: u64 = 64 * 1024;
 
 /// The longest answer that is taken: more than any change is answered with.
 const ANSWER_MAX: usize = 1024 * 1024;
+
+/// The longest sealed request: a body and a head as long as the edge takes it.
+const SEALED_MAX: usize = BODY_MAX as usize + 64 * 1024;
+
+/// Where a server takes requests of others, sealed.
+const PATH: &str = "/peer";
 
 /// How long a connection between servers, which are near each other, may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -84,28 +96,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest answer with a name.
 const NAME_MAX: usize = 1_024;
 
-/// The server that forwarded a request.
-const FORWARDED_BY: HeaderName = HeaderName::from_static("switchyard-forwarded-by");
-
-/// The server that is to execute it.
-const FORWARDED_TO: HeaderName = HeaderName::from_static("switchyard-forwarded-to");
-
-/// The server that executed it. An answer of something between the servers lacks it.
-const EXECUTED_BY: HeaderName = HeaderName::from_static("switchyard-executed-by");
-
-/// The client's address: limits by address are that client's and not the server's.
-const FORWARDED_CLIENT: HeaderName = HeaderName::from_static("switchyard-forwarded-client");
-
 /// A proxy has added it: no server forwards it.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-
-/// Says that tokens or platforms changed while the request was executed: what is remembered of
-/// clients is read again.
-const CLIENTS_CHANGED: HeaderName = HeaderName::from_static("switchyard-clients-changed");
 
 /// Headers of one connection and not of the request.
 const CONNECTION_HEADERS: [HeaderName; 10] = [
@@ -126,8 +122,14 @@ trait ThisServer: Send + Sync {
     /// The leader, if that is another server.
     fn elsewhere(&self) -> Option<Arc<Leader>>;
 
-    /// A key that no client has.
-    fn draw_key(&self) -> HeaderValue;
+    /// The key that it shares with the other servers.
+    fn keyring(&self) -> &Keyring;
+
+    /// The time, in milliseconds.
+    fn now(&self) -> i64;
+
+    /// A number that no other request has.
+    fn draw(&self) -> [u8; 16];
 
     /// How often tokens and platforms have changed.
     fn client_changes(&self) -> u64;
@@ -141,10 +143,16 @@ impl ThisServer for App {
         leadership::elsewhere(self)
     }
 
-    fn draw_key(&self) -> HeaderValue {
-        let digits = u128::from_le_bytes(self.random());
-        HeaderValue::try_from(format!("forwarded-{digits:032x}"))
-            .expect("digits are a header value")
+    fn keyring(&self) -> &Keyring {
+        self.store().keyring()
+    }
+
+    fn now(&self) -> i64 {
+        self.server_now().millis()
+    }
+
+    fn draw(&self) -> [u8; 16] {
+        self.random()
     }
 
     fn client_changes(&self) -> u64 {
@@ -170,31 +178,27 @@ pub fn routers(app: &App, local: impl Fn() -> Router, are_apart: bool) -> Router
     if !app.env().shares_database {
         return Routers { clients: local(), servers: Router::new().fallback(health::not_found) };
     }
-    let name = HeaderValue::from_str(&leadership::name(app)).expect("digits are a header value");
-    let forwarder = Arc::new(Forwarder::new(name, app.clone()));
-    let callers = if are_apart { Callers::Clients } else { Callers::Everyone };
-    let clients = layered(Arc::clone(&forwarder), callers, local());
-    let servers = match are_apart {
-        true => layered(forwarder, Callers::Servers, local()),
-        false => Router::new(),
-    };
-    Routers { clients, servers }
+    let forwarder = Arc::new(Forwarder::new(leadership::name(app), app.clone()));
+    let clients = for_clients(&forwarder, local());
+    let servers = for_servers(&forwarder, local());
+    match are_apart {
+        true => Routers { clients, servers: servers.fallback(health::not_found) },
+        false => Routers { clients: clients.merge(servers), servers: Router::new() },
+    }
 }
 
-/// The callers of a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Callers {
-    Clients,
-    Servers,
-    Everyone,
+/// The routes for clients: changes are forwarded.
+fn for_clients(forwarder: &Arc<Forwarder>, local: Router) -> Router {
+    local.layer(from_fn_with_state(Arc::clone(forwarder), run))
 }
 
-fn layered(forwarder: Arc<Forwarder>, callers: Callers, local: Router) -> Router {
-    local.layer(from_fn_with_state((forwarder, callers), run))
+/// The route for other servers.
+fn for_servers(forwarder: &Arc<Forwarder>, local: Router) -> Router {
+    Router::new().route(PATH, post(execute)).with_state((Arc::clone(forwarder), local))
 }
 
 struct Forwarder {
-    name: HeaderValue,
+    name: String,
     this: Box<dyn ThisServer>,
     client: Client<HttpConnector, Body>,
     slots: Semaphore,
@@ -215,7 +219,7 @@ enum Outcome {
 }
 
 impl Forwarder {
-    fn new(name: HeaderValue, this: impl ThisServer + 'static) -> Self {
+    fn new(name: String, this: impl ThisServer + 'static) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
@@ -250,26 +254,14 @@ impl Forwarder {
         parts: &Parts,
         body: Bytes,
     ) -> Outcome {
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-        let Some(uri) = uri_at(leader, target) else { return Outcome::NotSent };
-        let Ok(to) = HeaderValue::from_str(&leader.server) else { return Outcome::NotSent };
-        let mut request = http::Request::new(Body::from(body));
-        *request.method_mut() = parts.method.clone();
+        let Some(uri) = uri_at(leader, PATH) else { return Outcome::NotSent };
+        let number = Number(self.this.draw());
+        let (keyring, at) = (self.this.keyring(), self.this.now());
+        let sealed = sealed::seal(keyring, &leader.server, (number, at), (parts, &body));
+        let mut request = http::Request::new(Body::from(sealed));
+        *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
-        *request.version_mut() = Version::HTTP_11;
-        let headers = request.headers_mut();
-        headers.clone_from(&parts.headers);
-        remove_connection_headers(headers);
-        headers.insert(FORWARDED_BY, self.name.clone());
-        headers.insert(FORWARDED_TO, to.clone());
-        headers.remove(X_FORWARDED_FOR);
-        headers.remove(FORWARDED_CLIENT);
-        if let Some(ClientAddress(client)) = parts.extensions.get() {
-            let client = client.to_string();
-            let client = HeaderValue::try_from(client).expect("an address is a header value");
-            headers.insert(FORWARDED_CLIENT, client);
-        }
-        let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, &to)));
+        let mut answer = pin!(timeout(ANSWER_TIMEOUT, self.ask(request, number)));
         let outcome = loop {
             tokio::select! {
                 answer = &mut answer => break answer.unwrap_or(Outcome::Unknown),
@@ -294,8 +286,8 @@ impl Forwarder {
         outcome
     }
 
-    /// Sends a request to the server of this name.
-    async fn ask(&self, request: http::Request<Body>, name: &HeaderValue) -> Outcome {
+    /// Sends a request.
+    async fn ask(&self, request: http::Request<Body>, number: Number) -> Outcome {
         let answer = match self.client.request(request).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -304,49 +296,31 @@ impl Forwarder {
                 return if error.is_connect() { Outcome::NotSent } else { Outcome::Unknown };
             }
         };
-        let (mut parts, body) = answer.into_parts();
-        if parts.headers.remove(EXECUTED_BY).as_ref() != Some(name) {
-            tracing::warn!(status = %parts.status, "another process answered a forwarded request");
-            return Outcome::Unknown;
-        }
-        if parts.headers.remove(CLIENTS_CHANGED).is_some() {
-            self.this.forget_clients();
-        }
-        match to_bytes(Body::new(body), ANSWER_MAX).await {
-            Ok(bytes) => {
-                remove_connection_headers(&mut parts.headers);
-                match parts.status {
-                    StatusCode::SERVICE_UNAVAILABLE => Outcome::Refused,
-                    _ => Outcome::Answered(Response::from_parts(parts, Body::from(bytes))),
-                }
-            }
+        let (parts, body) = answer.into_parts();
+        let bytes = match to_bytes(Body::new(body), ANSWER_MAX).await {
+            Ok(bytes) => bytes,
             Err(error) => {
                 tracing::warn!(%error, "the answer to a forwarded request broke off");
-                Outcome::Unknown
+                return Outcome::Unknown;
             }
+        };
+        let opened = sealed::open_answer(self.this.keyring(), number, &bytes);
+        let Some((response, clients_changed)) = opened else {
+            tracing::warn!(status = %parts.status, "another process answered a forwarded request");
+            return Outcome::Unknown;
+        };
+        if clients_changed {
+            self.this.forget_clients();
+        }
+        match response.status() {
+            StatusCode::SERVICE_UNAVAILABLE => Outcome::Refused,
+            _ => Outcome::Answered(response),
         }
     }
 }
 
 /// The layer.
-async fn run(
-    State((forwarder, callers)): State<(Arc<Forwarder>, Callers)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let headers = request.headers_mut();
-    // A client may say that it is a server, and a proxy on this machine pass it through.
-    let is_trusted = callers == Callers::Servers
-        || (callers == Callers::Everyone && !headers.contains_key(X_FORWARDED_FOR));
-    if is_trusted && headers.contains_key(FORWARDED_BY) {
-        return forwarder.execute(request, next).await;
-    }
-    if callers == Callers::Servers {
-        return health::not_found().await;
-    }
-    for name in [FORWARDED_BY, FORWARDED_TO, FORWARDED_CLIENT] {
-        headers.remove(name);
-    }
+async fn run(State(forwarder): State<Arc<Forwarder>>, request: Request, next: Next) -> Response {
     if forwarder.is_forwarded(&request) {
         forwarder.forward_or_run(request, next).await
     } else {
@@ -354,27 +328,31 @@ async fn run(
     }
 }
 
-impl Forwarder {
-    /// Executes a request that was forwarded to this server, and to no other.
-    async fn execute(&self, mut request: Request, next: Next) -> Response {
-        if request.headers_mut().remove(FORWARDED_TO).is_some_and(|to| to != self.name) {
-            return StatusCode::MISDIRECTED_REQUEST.into_response();
-        }
-        let client = request.headers_mut().remove(FORWARDED_CLIENT);
-        let client = client.and_then(|client| client.to_str().ok()?.parse().ok());
-        if let Some(client) = client {
-            request.extensions_mut().insert(ClientAddress(client));
-        }
-        let changes = self.this.client_changes();
-        let mut response = next.run(request).await;
-        let headers = response.headers_mut();
-        headers.insert(EXECUTED_BY, self.name.clone());
-        if self.this.client_changes() != changes {
-            headers.insert(CLIENTS_CHANGED, HeaderValue::from_static("true"));
-        }
-        response
-    }
+/// Executes a request that was forwarded to this server, and to no other.
+async fn execute(
+    State((forwarder, local)): State<(Arc<Forwarder>, Router)>,
+    request: Request,
+) -> Response {
+    let Ok(sealed) = to_bytes(request.into_body(), SEALED_MAX).await else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let this = &forwarder.this;
+    let opened = sealed::open(this.keyring(), &forwarder.name, this.now(), &sealed);
+    let Some((number, request)) = opened else {
+        tracing::warn!("refused a forwarded request that was not sealed for this server");
+        return StatusCode::MISDIRECTED_REQUEST.into_response();
+    };
+    let changes = this.client_changes();
+    let response = local.oneshot(request).await.unwrap_or_else(|never| match never {});
+    let (parts, body) = response.into_parts();
+    let Ok(body) = to_bytes(body, ANSWER_MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let clients_changed = this.client_changes() != changes;
+    sealed::seal_answer(this.keyring(), number, (&parts, &body), clients_changed).into_response()
+}
 
+impl Forwarder {
     /// Forwards a request, or executes it here.
     async fn forward_or_run(self: &Arc<Self>, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
@@ -393,7 +371,9 @@ impl Forwarder {
         };
         let is_keyed = parts.headers.contains_key(IDEMPOTENCY_KEY);
         if !is_keyed {
-            parts.headers.insert(IDEMPOTENCY_KEY, self.this.draw_key());
+            let key = format!("forwarded-{:032x}", u128::from_le_bytes(self.this.draw()));
+            let key = HeaderValue::try_from(key).expect("digits are a header value");
+            parts.headers.insert(IDEMPOTENCY_KEY, key);
         }
         let outcome = self.forward(&leader, &parts, body.clone()).await;
         drop(slot);
@@ -426,12 +406,6 @@ impl Forwarder {
 /// The part of a path of the API after its version.
 fn api_path(uri: &Uri) -> Option<&str> {
     uri.path().strip_prefix('/')?.strip_prefix(api::VERSION)?.strip_prefix('/')
-}
-
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    for name in CONNECTION_HEADERS {
-        headers.remove(name);
-    }
 }
 
 fn uri_at(leader: &Leader, target: &str) -> Option<Uri> {

@@ -324,8 +324,8 @@ pub struct Serve {
     /// for others].
     ///
     /// One of the servers leads: it runs due jobs. The others forward requests to it that
-    /// change something, with what they are authorized by and unencrypted, so the network between
-    /// them must be theirs alone. With none, this one passes nothing on and is passed nothing.
+    /// change something, sealed with the key that they share. With none, this one passes nothing on
+    /// and is passed nothing.
     #[arg(long, value_name = "URL", env = "SWITCHYARD_PEER_URL")]
     pub peer_url: Option<PeerUrl>,
 

@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use api::auth::ClientAddress;
 use axum::Json;
-use axum::middleware::map_response;
 use axum::routing::{any, get};
+use http::HeaderMap;
 use http::header::ALLOW;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -18,12 +19,29 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 const NAME: &str = "the one with the lease";
 
+const HERE: &str = "this one";
+
+/// The time of all servers, in milliseconds.
+const NOW: i64 = 1_000_000;
+
 /// A server with a lease and nothing else.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Server {
+    keyring: Arc<Keyring>,
     lease: Arc<Mutex<Option<Arc<Leader>>>>,
     changes: Arc<AtomicUsize>,
     forgot: Arc<AtomicUsize>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            keyring: Arc::new(Keyring::new(&[7; 32])),
+            lease: Arc::default(),
+            changes: Arc::default(),
+            forgot: Arc::default(),
+        }
+    }
 }
 
 impl ThisServer for Server {
@@ -31,8 +49,16 @@ impl ThisServer for Server {
         self.lease.lock().expect("it is whole").clone()
     }
 
-    fn draw_key(&self) -> HeaderValue {
-        HeaderValue::from_static("drawn")
+    fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    fn now(&self) -> i64 {
+        NOW
+    }
+
+    fn draw(&self) -> [u8; 16] {
+        [0; 16]
     }
 
     fn client_changes(&self) -> u64 {
@@ -44,6 +70,9 @@ impl ThisServer for Server {
     }
 }
 
+/// The key that is drawn for a request without one.
+const DRAWN: &str = "forwarded-00000000000000000000000000000000";
+
 /// A leader, and the forwarder of another server.
 struct Site {
     server: Server,
@@ -52,6 +81,8 @@ struct Site {
     reached: Arc<AtomicUsize>,
     /// Whether it does not even tell its name any more.
     hangs: Arc<AtomicBool>,
+    /// Whether something between the servers answers in its place.
+    garbles: Arc<AtomicBool>,
     /// Lets it go on with what is slow.
     goes_on: Arc<Notify>,
     stop: CancellationToken,
@@ -64,20 +95,26 @@ impl Site {
         let (reached, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         let (hangs, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
         let gates = (Arc::clone(&hangs), Arc::clone(&goes_on));
-        let router = other(name, Arc::clone(&reached), gates);
+        let garbles = Arc::new(AtomicBool::new(false));
+        let leading = Server::default();
+        let changes = Arc::clone(&leading.changes);
+        let router = other(name, (Arc::clone(&reached), changes), gates);
+        let leading = Arc::new(Forwarder::new(name.to_owned(), leading));
+        let router = router.clone().merge(for_servers(&leading, router));
+        let router = router.layer(from_fn_with_state(Arc::clone(&garbles), between));
         tokio::spawn(edge::serve(listener, router, Limits::default(), stop.clone()));
         let leader = Leader { server: NAME.to_owned(), address: Some(format!("http://{address}")) };
         let server = Server::default();
         *server.lease.lock().expect("it is whole") = Some(Arc::new(leader));
-        let forwarder = Forwarder::new(HeaderValue::from_static("this one"), server.clone());
-        Self { server, forwarder: Arc::new(forwarder), reached, hangs, goes_on, stop }
+        let forwarder = Arc::new(Forwarder::new(HERE.to_owned(), server.clone()));
+        Self { server, forwarder, reached, hangs, garbles, goes_on, stop }
     }
 
     /// One whose name is known.
     async fn known() -> Self {
         let site = Self::new(NAME).await;
         let known = async {
-            while site.ask(post("/known")).await.1["server"] != "other" {
+            while site.ask(change("/known")).await.1["server"] != "other" {
                 tokio::task::yield_now().await;
             }
         };
@@ -86,15 +123,7 @@ impl Site {
     }
 
     async fn ask(&self, request: Request) -> (StatusCode, Value, HeaderMap) {
-        self.ask_among(Callers::Everyone, request).await
-    }
-
-    async fn ask_among(
-        &self,
-        callers: Callers,
-        request: Request,
-    ) -> (StatusCode, Value, HeaderMap) {
-        let answer = layered(Arc::clone(&self.forwarder), callers, here()).oneshot(request);
+        let answer = for_clients(&self.forwarder, here()).oneshot(request);
         let answer = timeout(PATIENCE, answer).await.expect("an answer in time");
         let (parts, body) = answer.expect("routers always answer").into_parts();
         let bytes = to_bytes(body, ANSWER_MAX).await.expect("a body");
@@ -115,6 +144,13 @@ impl Site {
     fn give_up_lease(&self) {
         *self.server.lease.lock().expect("it is whole") = None;
     }
+}
+
+/// A proxy that has an answer of its own, or passes the server's on.
+async fn between(State(garbles): State<Arc<AtomicBool>>, request: Request, next: Next) -> Response {
+    let is_garbled = request.method() == Method::POST && garbles.load(Ordering::SeqCst);
+    let answer = next.run(request).await;
+    if is_garbled { StatusCode::BAD_GATEWAY.into_response() } else { answer }
 }
 
 /// The request to a server, as its answer.
@@ -145,7 +181,7 @@ fn here() -> Router {
 
 fn other(
     name: &'static str,
-    reached: Arc<AtomicUsize>,
+    (reached, changes): (Arc<AtomicUsize>, Arc<AtomicUsize>),
     (hangs, goes_on): (Arc<AtomicBool>, Arc<Notify>),
 ) -> Router {
     let tells = async move || {
@@ -164,21 +200,18 @@ fn other(
         goes_on.notified().await;
         (StatusCode::CREATED, Json(json!({ "server": "other" })))
     };
-    let marked = Router::new()
+    let revokes = async move || {
+        changes.fetch_add(1, Ordering::SeqCst);
+        Json(json!({}))
+    };
+    Router::new()
+        .route("/peer", get(tells))
         .route(&path("/breaks"), any(async move || breaks()))
         .route(&path("/full"), any(async || StatusCode::SERVICE_UNAVAILABLE))
         .route(&path("/hangs"), any(std::future::pending::<()>))
         .route(&path("/slow"), any(slow))
-        .route(&path("/revokes"), any(async || ([(CLIENTS_CHANGED, "true")], Json(json!({})))))
+        .route(&path("/revokes"), any(revokes))
         .fallback(counted)
-        .layer(map_response(async |mut response: Response| {
-            response.headers_mut().insert(EXECUTED_BY, HeaderValue::from_static(NAME));
-            response
-        }));
-    Router::new()
-        .route("/peer", get(tells))
-        .route(&path("/proxy"), any(async || StatusCode::BAD_GATEWAY))
-        .fallback_service(marked)
 }
 
 fn path(path: &str) -> String {
@@ -190,7 +223,7 @@ fn ask(method: Method, target: &str) -> Request {
     request.header(AUTHORIZATION, "Basic abc").body(Body::from("{}")).expect("a request")
 }
 
-fn post(target: &str) -> Request {
+fn change(target: &str) -> Request {
     ask(Method::POST, &path(target))
 }
 
@@ -217,32 +250,28 @@ async fn a_change_is_forwarded_as_it_came_and_so_is_its_answer() {
             "authorization": "Basic abc",
             "host": "pay.example",
             "idempotency-key": "key",
-            "switchyard-forwarded-by": "this one",
-            "switchyard-forwarded-to": NAME,
         });
         assert_eq!(Value::from(names), expected);
         assert_eq!(headers.get(ALLOW).expect("a header"), "of the answer");
         assert_eq!(headers.get(CONNECTION), None);
-        assert_eq!(headers.get(EXECUTED_BY), None);
     }
-    let (_, body, _) = site.ask(post("/customers")).await;
-    assert_eq!(body["headers"]["idempotency-key"], "drawn", "it could not be repeated");
+    let (_, body, _) = site.ask(change("/customers")).await;
+    assert_eq!(body["headers"]["idempotency-key"], DRAWN, "it could not be repeated");
 }
 
 #[tokio::test]
-async fn reads_long_bodies_and_forwarded_requests_are_executed_here() {
+async fn reads_and_long_bodies_are_executed_here() {
     let site = Site::known().await;
     let reached = site.reached.load(Ordering::SeqCst);
     let length = usize::try_from(BODY_MAX).expect("a length") + 1;
-    let long = post("/customers").map(|_| Body::from(vec![b'x'; length]));
-    let unknown = post("/customers").map(|_| Body::new(Broken(None)));
-    let mut anonymous = post("/customers");
+    let long = change("/customers").map(|_| Body::from(vec![b'x'; length]));
+    let unknown = change("/customers").map(|_| Body::new(Broken(None)));
+    let mut anonymous = change("/customers");
     anonymous.headers_mut().remove(AUTHORIZATION);
     for request in [
         ask(Method::GET, &path("/customers")),
         ask(Method::POST, "/invitations/1"),
         ask(Method::POST, &format!("/{}x/customers", api::VERSION)),
-        with(post("/customers"), FORWARDED_BY, "another one"),
         long,
         unknown,
         anonymous,
@@ -251,55 +280,53 @@ async fn reads_long_bodies_and_forwarded_requests_are_executed_here() {
         assert_eq!(headers["idempotency-key"], Value::Null);
     }
     site.give_up_lease();
-    site.is_executed_here(post("/customers")).await;
+    site.is_executed_here(change("/customers")).await;
     assert_eq!(site.reached.load(Ordering::SeqCst), reached);
 }
 
-#[tokio::test]
-async fn a_request_forwarded_to_another_server_is_not_executed() {
-    let site = Site::known().await;
-    let forwarded = || with(post("/customers"), FORWARDED_BY, "another one");
-    let (status, body, headers) =
-        site.ask(with(forwarded(), FORWARDED_TO, "who was here before")).await;
-    assert_eq!((status, body), (StatusCode::MISDIRECTED_REQUEST, Value::Null));
-    assert_eq!(headers.get(EXECUTED_BY), None);
-    let (status, body, headers) = site.ask(with(forwarded(), FORWARDED_TO, "this one")).await;
-    assert_eq!((status, &body["server"]), (StatusCode::OK, &json!("here")));
-    assert_eq!(headers.get(EXECUTED_BY).expect("who did it"), "this one");
+/// A request that was sealed for the server of this name.
+fn sealed_for(keyring: &Keyring, name: &str) -> Request {
+    let (parts, _) = change("/customers").into_parts();
+    let body = Bytes::from_static(b"{}");
+    let sealed = sealed::seal(keyring, name, (Number([7; 16]), NOW), (&parts, &body));
+    ask(Method::POST, PATH).map(|_| Body::from(sealed))
+}
+
+/// The answer of this server to other servers, and whether it was opened.
+async fn answered(site: &Site, request: Request) -> (StatusCode, bool) {
+    let answer = for_servers(&site.forwarder, here()).oneshot(request).await;
+    let (parts, body) = answer.expect("routers always answer").into_parts();
+    let bytes = to_bytes(body, ANSWER_MAX).await.expect("a body");
+    let opened = sealed::open_answer(&site.server.keyring, Number([7; 16]), &bytes);
+    (parts.status, opened.is_some_and(|(answer, _)| answer.status() == StatusCode::OK))
 }
 
 #[tokio::test]
-async fn only_servers_are_believed_to_be_servers() {
+async fn a_request_is_executed_if_it_was_sealed_for_this_server() {
     let site = Site::known().await;
-    let forwarded = || {
-        let request = with(ask(Method::GET, &path("/customers")), FORWARDED_BY, "another one");
-        with(with(request, FORWARDED_TO, "this one"), FORWARDED_CLIENT, "198.51.100.7")
-    };
-    let by_proxy = with(forwarded(), X_FORWARDED_FOR, "203.0.113.1");
-    for (callers, request, is_trusted) in [
-        (Callers::Servers, forwarded(), true),
-        (Callers::Everyone, forwarded(), true),
-        (Callers::Everyone, by_proxy, false),
-        (Callers::Clients, forwarded(), false),
+    let keyring = &site.server.keyring;
+    let stranger = Keyring::new(&[8; 32]);
+    assert_eq!(answered(&site, sealed_for(keyring, HERE)).await, (StatusCode::OK, true));
+    let long = ask(Method::POST, PATH).map(|_| Body::from(vec![0; SEALED_MAX + 1]));
+    for (request, status) in [
+        (sealed_for(keyring, "who was here before"), StatusCode::MISDIRECTED_REQUEST),
+        (sealed_for(&stranger, HERE), StatusCode::MISDIRECTED_REQUEST),
+        (ask(Method::POST, PATH), StatusCode::MISDIRECTED_REQUEST),
+        (long, StatusCode::BAD_REQUEST),
+        (ask(Method::GET, PATH), StatusCode::METHOD_NOT_ALLOWED),
+        (change("/customers"), StatusCode::NOT_FOUND),
     ] {
-        let (status, body, headers) = site.ask_among(callers, request).await;
-        assert_eq!(status, StatusCode::OK);
-        assert_eq!(headers.contains_key(EXECUTED_BY), is_trusted, "{callers:?}");
-        assert_eq!(body["client"] == json!("198.51.100.7"), is_trusted, "{callers:?}");
-        assert_eq!(body["headers"].get("switchyard-forwarded-client"), None, "{callers:?}");
+        assert_eq!(answered(&site, request).await, (status, false));
     }
-    let request = ask(Method::GET, &path("/customers"));
-    let (status, body, _) = site.ask_among(Callers::Servers, request).await;
-    assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")));
 }
 
 #[tokio::test]
 async fn the_client_of_a_forwarded_request_is_named() {
     let site = Site::known().await;
-    let mut request = with(post("/customers"), X_FORWARDED_FOR, "203.0.113.1");
+    let mut request = with(change("/customers"), X_FORWARDED_FOR, "203.0.113.1");
     request.extensions_mut().insert(ClientAddress([203, 0, 113, 1].into()));
     let (_, body, _) = site.ask(request).await;
-    assert_eq!(body["headers"]["switchyard-forwarded-client"], "203.0.113.1");
+    assert_eq!(body["client"], "203.0.113.1");
     assert_eq!(body["headers"].get("x-forwarded-for"), None);
 }
 
@@ -308,30 +335,11 @@ async fn clients_are_read_again_once_the_leader_says_that_they_changed() {
     let site = Site::known().await;
     let forgot = async |target| {
         let before = site.server.forgot.load(Ordering::SeqCst);
-        site.ask(post(target)).await;
+        site.ask(change(target)).await;
         site.server.forgot.load(Ordering::SeqCst) > before
     };
     assert!(forgot("/revokes").await);
     assert!(!forgot("/transfer-out").await);
-}
-
-#[tokio::test]
-async fn a_leader_says_that_clients_changed() {
-    let site = Site::known().await;
-    let forwarded = || {
-        let request = with(post("/tokens"), FORWARDED_BY, "another one");
-        with(request, FORWARDED_TO, "this one")
-    };
-    let changes = Arc::clone(&site.server.changes);
-    let revokes = Router::new().fallback(async move || {
-        changes.fetch_add(1, Ordering::SeqCst);
-        StatusCode::NO_CONTENT
-    });
-    for (local, says) in [(revokes, true), (here(), false)] {
-        let layered = layered(Arc::clone(&site.forwarder), Callers::Servers, local);
-        let answer = layered.oneshot(forwarded()).await.expect("an answer");
-        assert_eq!(answer.headers().contains_key(CLIENTS_CHANGED), says);
-    }
 }
 
 #[tokio::test]
@@ -345,7 +353,7 @@ async fn a_server_with_another_name_gets_nothing() {
         }
     };
     timeout(PATIENCE, refused).await.expect("it is asked");
-    site.is_executed_here(post("/customers")).await;
+    site.is_executed_here(change("/customers")).await;
     assert_eq!(site.reached.load(Ordering::SeqCst), 0);
 }
 
@@ -353,7 +361,7 @@ async fn a_server_with_another_name_gets_nothing() {
 async fn a_server_that_is_gone_is_done_without() {
     let site = Site::known().await;
     site.stop.cancel();
-    let keyed = || with(post("/customers"), IDEMPOTENCY_KEY, "key");
+    let keyed = || with(change("/customers"), IDEMPOTENCY_KEY, "key");
     // Requests that it has begun end, on connections that are open.
     let gone = async { while site.ask(keyed()).await.1["server"] != "here" {} };
     timeout(PATIENCE, gone).await.expect("it stops");
@@ -366,21 +374,26 @@ async fn a_server_that_is_gone_is_done_without() {
 
 #[tokio::test]
 async fn what_may_have_happened_is_repeated_with_the_same_key() {
-    for target in ["/breaks", "/full", "/proxy"] {
-        for method in [Method::POST, Method::PATCH, Method::DELETE] {
+    for (target, is_garbled) in [("/breaks", false), ("/full", false), ("/customers", true)] {
+        let known = async || {
             let site = Site::known().await;
+            site.garbles.store(is_garbled, Ordering::SeqCst);
+            site
+        };
+        for method in [Method::POST, Method::PATCH, Method::DELETE] {
+            let site = known().await;
             let request = ask(method.clone(), &path(target));
             let keyed = with(request, IDEMPOTENCY_KEY, "key");
             let (headers, answer) = site.is_executed_here(keyed).await;
             assert_eq!(headers["idempotency-key"], "key");
             assert_eq!(answer.get(IDEMPOTENT_REPLAYED).expect("it may be one"), "true");
             // For a moment, everything is.
-            site.is_executed_here(post("/customers")).await;
+            site.is_executed_here(change("/customers")).await;
 
-            let site = Site::known().await;
+            let site = known().await;
             let request = ask(method, &path(target));
             let (headers, answer) = site.is_executed_here(request).await;
-            assert_eq!(headers["idempotency-key"], "drawn");
+            assert_eq!(headers["idempotency-key"], DRAWN);
             assert_eq!(answer.get(IDEMPOTENT_REPLAYED), None, "its client has asked once");
         }
     }
@@ -389,9 +402,9 @@ async fn what_may_have_happened_is_repeated_with_the_same_key() {
 #[tokio::test]
 async fn a_request_that_waits_is_answered_although_others_are_refused() {
     let site = Site::known().await;
-    let mut waits = pin!(site.ask(post("/slow")));
+    let mut waits = pin!(site.ask(change("/slow")));
     let refused = async {
-        site.is_executed_here(post("/full")).await;
+        site.is_executed_here(change("/full")).await;
         // It looks several times whether there is hope, and the other server tells its name.
         timer(3 * POLL).await;
     };
@@ -408,24 +421,24 @@ async fn a_request_that_waits_is_answered_although_others_are_refused() {
 #[tokio::test]
 async fn a_server_that_hangs_delays_no_request_once_its_lease_is_over() {
     let site = Site::known().await;
-    let asked = site.is_executed_here(post("/hangs"));
+    let asked = site.is_executed_here(change("/hangs"));
     let ends = async {
         // It is on its way when the lease ends.
         tokio::task::yield_now().await;
         site.give_up_lease();
     };
     let ((headers, _), ()) = tokio::join!(asked, ends);
-    assert_eq!(headers["idempotency-key"], "drawn");
+    assert_eq!(headers["idempotency-key"], DRAWN);
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_tell_its_name_any_more_is_not_waited_for() {
     let site = Site::known().await;
     site.hangs.store(true, Ordering::SeqCst);
-    let (headers, _) = site.is_executed_here(post("/hangs")).await;
-    assert_eq!(headers["idempotency-key"], "drawn");
+    let (headers, _) = site.is_executed_here(change("/hangs")).await;
+    assert_eq!(headers["idempotency-key"], DRAWN);
     // Later requests are not forwarded.
-    let (headers, _) = site.is_executed_here(post("/hangs")).await;
+    let (headers, _) = site.is_executed_here(change("/hangs")).await;
     assert_eq!(headers["idempotency-key"], Value::Null);
 }
 
@@ -452,7 +465,7 @@ async fn a_body_that_breaks_off_is_refused_where_it_always_is() {
 
     let site = Site::known().await;
     let short = Short(Broken(Some(axum::Error::new("too slow"))));
-    let (_, body, _) = site.ask(post("/customers").map(|_| Body::new(short))).await;
+    let (_, body, _) = site.ask(change("/customers").map(|_| Body::new(short))).await;
     assert_eq!(body["server"], "here");
     assert!(body["body"].as_str().expect("a text").contains("too slow"), "{body}");
 }
