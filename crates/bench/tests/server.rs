@@ -12,7 +12,7 @@ use bench::place::Ground;
 use bench::postgres::Cluster;
 use bench::sessions::{self, Exchanges, Posts, Reads};
 use bench::yardsticks;
-use store::keyring::Keyring;
+use store::server_key::unlock;
 use store::verify::verify;
 use switchyard::config;
 use testbed::postgres;
@@ -79,8 +79,9 @@ fn check(ground: &Ground, logs: &Path) {
     assert!(place.bytes().expect("files") > empty);
     let line = ["switchyard", "verify", "--database-url", &place.url()].map(OsString::from);
     let config = config::read(line, &config::Environment::new()).expect("a good line");
-    let keyring = Keyring::new(&child::SECRET_KEY);
-    let report = verify(&*config.database.engine(), Some(&keyring)).expect("a look");
+    let engine = config.database.engine();
+    let keyring = unlock(&*engine, &child::SECRET_KEY).expect("its key");
+    let report = verify(&*engine, Some(&keyring)).expect("a look");
     assert!(report.is_sound(), "{}", switchyard::verify::human(&report));
 }
 

@@ -6,8 +6,8 @@ use crate::time::Timestamp;
 /// which a receiver learns the new ones.
 const OVERLAP_MILLIS: i64 = 86_400_000;
 
-/// The generations of a platform's keys. The keys themselves follow from the server's own and a
-/// generation's number, so that no database has them.
+/// The generations of a platform's keys. The keys themselves follow from the secret of the database
+/// and a generation's number, so that nothing keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generations {
     /// The number of the newest, from 1.

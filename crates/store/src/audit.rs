@@ -14,7 +14,7 @@ use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
 use crate::projector;
-use crate::sql::Value;
+use crate::sql::{Connection, Value};
 
 /// The fate of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +53,24 @@ pub struct Entry {
 /// Keeps in the journal that a command did something to the whole database, such as to make it from
 /// a backup.
 pub fn keep(engine: &dyn Engine, keyring: &Keyring, origin: Origin) -> Result<(), StoreError> {
+    keep_with(engine, keyring, origin, |_| Ok(()))
+}
+
+/// The same for what is done in the transaction of the entry.
+pub(crate) fn keep_with(
+    engine: &dyn Engine,
+    keyring: &Keyring,
+    origin: Origin,
+    work: impl FnOnce(&mut dyn Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let Origin { actor, request, at } = origin;
     let mut connection = engine.prepare(keyring)?;
     let connection = &mut *connection;
     let mut tail = Tail::open(connection, keyring)?;
     connection.begin()?;
     let sets = vec![ChangeSet { actor, request, rows: Vec::new() }];
-    let kept = tail.prepare(connection, keyring, sets, &BTreeSet::new(), at);
+    let kept = work(connection)
+        .and_then(|()| tail.prepare(connection, keyring, sets, &BTreeSet::new(), at));
     match kept.and_then(|prepared| prepared.commit(connection)) {
         Ok(_) => connection.settle(),
         Err(error) => {

@@ -18,6 +18,7 @@ use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::outcome::stop;
+use crate::server_key;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::verify::{self, Report};
 
@@ -192,10 +193,12 @@ impl Copying {
         on_step: &mut dyn FnMut(Step),
     ) -> Result<Self, CopyError> {
         let new = Mark { source: counts(source)?, tables: 0, after: Vec::new(), rows: 0 };
-        let database = tail::database(source)?;
+        let (database, secret) = (tail::database(source)?, server_key::kept(source)?);
         let claimed = transaction(&mut *target, |target| {
             // The rows of the journal are bound to it.
             database.map_or(Ok(()), |database| tail::keep_database(target, database))?;
+            // Everything that is sealed follows from it.
+            secret.clone().map_or(Ok(()), |secret| server_key::keep(target, secret))?;
             claim(target, &new)
         })?;
         let (mark, kept, is_new) = claimed;

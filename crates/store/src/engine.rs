@@ -1,4 +1,4 @@
-//! The port of engines: how to connect to a database, and the key that it was made with.
+//! The port of engines: how to connect to a database, and whether a key is its own.
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
@@ -46,6 +46,10 @@ const KEY_CHECK_NAME: Value = Value::name("key_check");
 /// The row of `meta` with the progress of a copy into the database, until it is whole.
 pub(crate) const COPY_MARK_NAME: Value = Value::name("copy");
 
+/// A key does not open the database.
+pub(crate) const WRONG_KEY: &str = "the key is not the one of this database; \
+    give the right key file or SWITCHYARD_SECRET_KEY";
+
 /// The value of a name in `meta`.
 pub(crate) fn meta(
     connection: &mut dyn Connection,
@@ -68,7 +72,7 @@ pub(crate) fn knows_key(connection: &mut dyn Connection) -> Result<bool, StoreEr
     Ok(meta(connection, KEY_CHECK_NAME)?.is_some())
 }
 
-/// Refuses a key that is not the one that the database was made with, and a database that a copy
+/// Refuses a key that is not the one of the database, and a database that a copy
 /// has not filled yet. Whether the database knows its key: a new one does not.
 pub(crate) fn compare_key(
     connection: &mut dyn Connection,
@@ -83,16 +87,12 @@ pub(crate) fn compare_key(
     }
     match meta(connection, KEY_CHECK_NAME)? {
         Some(found) if found == keyring.hash(Purpose::KeyCheck, &[]) => Ok(true),
-        Some(_) => Err(StoreError::Engine(
-            "the key is not the one that this database was made with; \
-             give the right key file or SWITCHYARD_SECRET_KEY"
-                .to_owned(),
-        )),
+        Some(_) => Err(StoreError::Engine(WRONG_KEY.to_owned())),
         None => Ok(false),
     }
 }
 
-/// Makes sure that the key is the one that the database was made with. In a new one, the check of
+/// Makes sure that the key is the one of the database. In a new one, the check of
 /// the key is written together with what it `begins` with.
 pub(crate) fn check_key(
     connection: &mut dyn Connection,

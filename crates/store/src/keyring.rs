@@ -1,4 +1,4 @@
-//! The server's secret key and its uses: keyed hashes, and sealing values that must not stand in a
+//! The secret of a database and its uses: keyed hashes, and sealing values that must not stand in a
 //! plain column.
 //!
 //! Sealing is XChaCha20-Poly1305. The nonce is a keyed hash of the place and the text (a synthetic
@@ -15,13 +15,13 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 
-/// Length of the server's key in bytes.
+/// Length of a key in bytes.
 pub const KEY_LENGTH: usize = 32;
 
 /// Length of a nonce in bytes.
 const NONCE_LENGTH: usize = 24;
 
-/// The server's key, split by purpose. Prints nothing of itself.
+/// The secret of a database, split by purpose. Prints nothing of itself.
 pub struct Keyring {
     sealing: SealingKey,
     hashes: [KeyedHash; Purpose::ALL.len()],
@@ -119,7 +119,7 @@ fn hmac(keyed: &KeyedHash, parts: &[&[u8]]) -> [u8; 32] {
 }
 
 impl Keyring {
-    /// Derives the keys for each purpose from the server's key.
+    /// Derives the keys for each purpose from the secret of a database.
     pub fn new(key: &[u8; KEY_LENGTH]) -> Self {
         let master = keyed(key);
         let hashes = keyed(&hmac(&master, &[b"switchyard hashes 1"]));

@@ -13,6 +13,7 @@
 
 pub mod error;
 pub mod keyring;
+pub mod server_key;
 pub mod sql;
 pub mod unit;
 pub mod reader;

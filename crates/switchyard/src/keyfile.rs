@@ -1,7 +1,8 @@
 //! The file with the server's secret key, which seals what the database must not show.
 //!
 //! Guarantees: the file appears whole and durable or not at all, readable by its owner only; of two
-//! processes that start at once, both get the same key; an existing file is never written.
+//! processes that start at once, both get the same key; an existing file is written by [`replace`]
+//! only.
 //!
 //! Limits: it cannot know whether a key belongs to a database. A process that opens a database with
 //! data in it uses [`load`], so that a lost key is an error and not a new key.
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use tempfile::NamedTempFile;
 
 use crate::files;
 
@@ -148,14 +150,28 @@ fn key_of(text: &[u8]) -> Result<[u8; KEY_BYTES], &'static str> {
 
 /// Writes beside the place and then links into it, which fails if something is there already.
 fn create(path: &Path, key: &[u8; KEY_BYTES]) -> io::Result<()> {
-    let folder = files::folder_of(path);
+    written(path, key)?.persist_noclobber(path).map_err(|error| error.error)?;
+    // A power cut could take the name, and with it the key that rows on disk are sealed with.
+    files::sync_folder(files::folder_of(path))
+}
+
+/// A file with a key beside the place, durable and without a name of its own yet.
+fn written(path: &Path, key: &[u8; KEY_BYTES]) -> io::Result<NamedTempFile> {
     // A temporary file is made for its owner only.
-    let mut file = tempfile::Builder::new().prefix(".switchyard-key-").tempfile_in(folder)?;
+    let mut file =
+        tempfile::Builder::new().prefix(".switchyard-key-").tempfile_in(files::folder_of(path))?;
     file.write_all(format!("{HEADER}{}\n", hex::encode(key)).as_bytes())?;
     file.as_file().sync_all()?;
-    file.persist_noclobber(path).map_err(|error| error.error)?;
-    // A power cut could take the name, and with it the key that rows on disk are sealed with.
-    files::sync_folder(folder)
+    Ok(file)
+}
+
+/// Puts another key into the file at `path`: whole and durable, or the old one stays.
+pub fn replace(path: &Path, key: &[u8; KEY_BYTES]) -> Result<(), KeyFileError> {
+    let written = written(path, key).and_then(|file| {
+        file.persist(path).map_err(|error| error.error)?;
+        files::sync_folder(files::folder_of(path))
+    });
+    written.map_err(|error| wrong(path, Wrong::Create(error)))
 }
 
 #[cfg(unix)]

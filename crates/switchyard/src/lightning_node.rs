@@ -24,7 +24,7 @@ use crate::serve;
 /// The file in a node's folder that its server locks.
 const LOCK: &str = "switchyard.lock";
 
-/// A node that has its port, and is opened when the server's key is known.
+/// A node that has its port, and is opened when the secret of the database is known.
 pub struct Bound {
     listener: TcpListener,
     listen: Listen,

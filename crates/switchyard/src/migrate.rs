@@ -23,7 +23,7 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     if from.to_string() == to.to_string() {
         return Err(Failure::new("the database to move to is the one that is to be moved"));
     }
-    let Some(keyring) = wiring::keyring(&config.key)? else {
+    let Some(keyring) = wiring::keyring(from, &config.key)? else {
         return Err(Failure::new(
             "the key is missing: name its file with --key-file, or give SWITCHYARD_SECRET_KEY",
         ));

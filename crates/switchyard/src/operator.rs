@@ -1,6 +1,7 @@
-//! `switchyard platform`, `customer`, `token` and `uma`: what only the operator does. They may run
-//! beside the server, which sees their changes with its next read of the database.
+//! `switchyard platform`, `customer`, `token`, `uma` and `key`: what only the operator does. They
+//! may run beside the server, which sees their changes with its next read of the database.
 
+pub mod keys;
 pub mod uma;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
 use crate::copies::{self, Older, checked, in_words};
+use crate::database::Database;
 use crate::files::beside;
 use crate::operator;
 use crate::progress::{Progress, seconds, size};
@@ -23,7 +24,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     // A server that still runs would go on with files that were moved away under it.
     let held = config.database.hold()?;
     copies::refuse_taken(to)?;
-    let Some(keyring) = wiring::keyring(&config.key)? else {
+    let Some(keyring) = wiring::keyring(&Database::Sqlite(from.clone()), &config.key)? else {
         let place = match &config.key {
             KeySource::File(path) => path.display().to_string(),
             KeySource::Given(_) => String::new(),

@@ -17,7 +17,7 @@ use ports::outbound::Outbound;
 use service::env::Delivering;
 use service::{App, Env};
 use store::keyring::{Keyring, Purpose};
-use store::{Store, Threads};
+use store::{Store, Threads, server_key};
 
 use crate::command::Failure;
 use crate::config::{ConfigError, KeySource, Serve};
@@ -95,7 +95,7 @@ fn env(
         rates,
         rails,
         institutions,
-        // They follow from the server's key, which is known once its database is opened.
+        // They follow from its secret, which is known once its database is opened.
         lightning: HashMap::new(),
         identification,
         outbound,
@@ -116,7 +116,7 @@ pub fn open(database: &Database, key: &KeySource, env: Env) -> Result<Opened, Fa
 }
 
 /// Like [`open`], for a server, which has been given the file by [`Database::hold`]. `connect`
-/// changes the world outside by the server's key.
+/// changes the world outside by the secret of the database.
 pub fn open_to_serve(
     database: &Database,
     key: &KeySource,
@@ -124,17 +124,25 @@ pub fn open_to_serve(
     held: &mut Held,
     connect: impl FnOnce(Env, &Keyring) -> Result<Env, Failure>,
 ) -> Result<Opened, Failure> {
-    let keyring = Keyring::new(&key_for(database, key)?);
+    let key = key_for(database, key)?;
     database.create()?;
     database.hold_file(held)?;
     if let Database::Sqlite(path) = database {
         take_from_others(path);
     }
+    let draw = || {
+        let mut secret = [0; KEY_BYTES];
+        SystemEntropy.fill(&mut secret);
+        secret
+    };
+    let (keyring, begun) = server_key::unlock_or_begin(&*database.engine(), &key, draw)
+        .map_err(|error| failed(database, error))?;
     let lightning = lightning(keyring.hash(Purpose::LightningNode, &[]));
     let env = Env { shares_database: database.is_shared(), lightning, ..env };
     let env = connect(env, &keyring)?;
     let (store, threads) =
         Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
+    drop(begun);
     Ok(Opened { app: App::new(store, env), threads })
 }
 
@@ -166,19 +174,28 @@ pub fn refuse_missing(database: &Database, option: &str) -> Result<(), Failure> 
     Err(Failure::new(format!("there is no database at {database}: name another with {option}")))
 }
 
-/// The key that was given or that is in its file; none if there is no such file.
-pub fn keyring(key: &KeySource) -> Result<Option<Keyring>, Failure> {
-    let key = match key {
+/// The server's key that was given or that is in its file; none if there is no such file.
+pub fn key(key: &KeySource) -> Result<Option<[u8; KEY_BYTES]>, Failure> {
+    Ok(match key {
         KeySource::Given(key) => Some(key.0),
         KeySource::File(path) => keyfile::load(path)?,
-    };
-    Ok(key.map(|key| Keyring::new(&key)))
+    })
+}
+
+/// The keyring of a database that is there; none if there is no key.
+pub fn keyring(database: &Database, source: &KeySource) -> Result<Option<Keyring>, Failure> {
+    let Some(key) = key(source)? else { return Ok(None) };
+    let keyring = server_key::unlock(&*database.engine(), &key);
+    keyring.map(Some).map_err(|error| match database.unwritable_folder() {
+        Some(why) => Failure::new(why),
+        None => failed(database, error),
+    })
 }
 
 /// Like [`keyring`], for commands that do without a key. One that was named must be there: the
 /// operator who named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
-    let found = keyring(key)?;
+    let found = keyring(database, key)?;
     match key {
         KeySource::File(path) if found.is_none() && *path != database.key_file() => {
             Err(Failure::new(format!(
@@ -191,7 +208,7 @@ pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<K
     }
 }
 
-/// The key that a database was made with; a new one for a new database.
+/// The server's key of a database; a new one for a new database.
 fn key_for(database: &Database, key: &KeySource) -> Result<[u8; KEY_BYTES], Failure> {
     let path = match key {
         KeySource::Given(key) => return Ok(key.0),

@@ -583,7 +583,7 @@ fn a_lost_or_wrong_key_is_refused() {
     Server::start(path).stop();
     let mut wrong = switchyard(path, "--listen 127.0.0.1:0 --log-format json");
     wrong.env("SWITCHYARD_SECRET_KEY", "ab".repeat(32));
-    check_refusal(wrong, 1, "the key is not the one that this database was made with");
+    check_refusal(wrong, 1, "the key is not the one of this database");
 
     std::fs::rename(path.join("switchyard.db.key"), path.join("moved.key")).unwrap();
     let lost = switchyard(path, "--listen 127.0.0.1:0");
@@ -783,6 +783,67 @@ fn the_operator_erases_a_customer_beside_the_server() {
     let file = std::fs::read(path.join("switchyard.db")).unwrap();
     let is_there = file.windows(8).any(|window| window.eq_ignore_ascii_case(b"quagmire"));
     assert!(!is_there, "the file still names the customer");
+}
+
+#[test]
+fn the_operator_replaces_keys_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let config = "/2025-10-13/config";
+    let key_file = path.join("switchyard.db.key");
+    let old = std::fs::read_to_string(&key_file).unwrap();
+    let old_file = path.join("old.key");
+    std::fs::copy(&key_file, &old_file).unwrap();
+    assert_eq!(run(path, "backup --to before.db").0, 0);
+    let (code, out, err) = run(path, "key rotate-journal");
+    assert_eq!(code, 0, "{out}{err}");
+    let (code, out, err) = run(path, "key rotate");
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("opens with the new key in") && out.contains("key only"), "{out}");
+    let new = std::fs::read_to_string(&key_file).unwrap();
+    let key_of = |text: &str| text.lines().last().unwrap().to_owned();
+    assert_ne!(key_of(&old), key_of(&new));
+    for text in [&out, &err] {
+        assert!(!text.contains(&key_of(&old)) && !text.contains(&key_of(&new)), "{text}");
+    }
+    // The server goes on, and its tokens and rows are what they were.
+    let body = r#"{ "customerType": "INDIVIDUAL", "fullName": "Ada Lovelace" }"#;
+    let (status, made) = server.post("/2025-10-13/customers", &user, body);
+    assert_eq!(status, 201, "{made}");
+    let (_, audit, _) = run(path, "audit");
+    for command in ["key rotate ", "key rotate-journal "] {
+        assert!(audit.contains(command), "{command}: {audit}");
+    }
+    assert_eq!(run(path, "verify --replay").0, 0);
+    server.stop();
+    let server = Server::start(path);
+    assert_eq!(server.get(config, Some(&user)).unwrap().0, 200);
+    server.stop();
+
+    // The old key opens what was copied before, and nothing else.
+    let with_old = format!("--key-file {}", old_file.display());
+    let refused = switchyard(path, &format!("serve {with_old}"));
+    check_refusal(refused, 1, "the key is not the one of this database");
+    let refused = switchyard(path, &format!("key rotate {with_old}"));
+    check_refusal(refused, 1, "the key is not the one of this database");
+    let backup = format!("verify --database-url sqlite://{}", path.join("before.db").display());
+    let (code, out, err) = run(path, &format!("{backup} {with_old}"));
+    assert_eq!(code, 0, "{out}{err}");
+    check_refusal(
+        switchyard(path, &format!("{backup} --key-file {}", key_file.display())),
+        2,
+        "the key is not the one of this database",
+    );
+
+    // Another file is named for the new key, and is made.
+    let next = path.join("next.key");
+    let (code, out, err) = run(path, &format!("key rotate --new-key-file {}", next.display()));
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(std::fs::read_to_string(&key_file).unwrap(), new);
+    check_refusal(switchyard(path, "verify"), 2, "the key is not the one of this database");
+    assert_eq!(run(path, &format!("verify --key-file {}", next.display())).0, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::keyring::Keyring;
+use store::server_key;
 use switchyard::config;
 
 use crate::child::{self, Server, Starter};
@@ -99,8 +99,9 @@ impl Institution {
         let line = ["switchyard", "verify", "--database-url", &self.place.url()];
         let config = config::read(line.map(Into::into), &config::Environment::new());
         let config = config.ok().context("the line is a good one")?;
-        let keyring = Keyring::new(&child::SECRET_KEY);
-        let report = store::verify::verify(&*config.database.engine(), Some(&keyring))?;
+        let engine = config.database.engine();
+        let keyring = server_key::unlock(&*engine, &child::SECRET_KEY)?;
+        let report = store::verify::verify(&*engine, Some(&keyring))?;
         ensure!(report.is_sound(), "{}", switchyard::verify::human(&report));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The keys of a domain in UMA: they sign its messages and decrypt travel-rule data (UMAD-02).
 //!
-//! They follow from the server's key, the domain and a generation, so that no database has them and
-//! a restart changes nothing. Platforms that share a domain share its keys.
+//! They follow from the secret of the database, the domain and a generation, so that nothing keeps
+//! them and a restart changes nothing. Platforms that share a domain share its keys.
 
 use domain::platform::Platform;
 use domain::signing::Generations;

@@ -38,7 +38,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The keys follow from the server's key, the platform and the generation.
+    /// The keys follow from the secret of the database, the platform and the generation.
     fn derive(keyring: &Keyring, platform: &Platform, generation: u32) -> Self {
         let (id, number) = (platform.id.uuid(), generation.to_be_bytes());
         let secret = keyring.hash(Purpose::WebhookSecret, &[id.as_bytes(), &number]);

@@ -250,7 +250,7 @@ impl Tail {
     ) -> Result<Prepared, StoreError> {
         let mut chain = match self.chain {
             Some(chain) => chain,
-            None => self.find(connection)?,
+            None => self.find(connection, keyring)?,
         };
         let (mut rows, mut sets) = (Vec::new(), sets);
         let mut changes = Vec::new();
@@ -288,8 +288,13 @@ impl Tail {
         self.chain = Some(chain);
     }
 
-    /// The chain behind the last row.
-    fn find(&self, connection: &mut dyn Connection) -> Result<Chain, StoreError> {
+    /// The chain behind the last row. There may be a new key, too.
+    fn find(
+        &mut self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<Chain, StoreError> {
+        self.keys.journal = keys(connection, keyring)?.journal;
         let last = connection.first(LAST, &[], (JOURNAL.table, HEAD), head)?;
         Ok(last.map_or(Chain::new(self.database), |row| Chain::behind(self.database, &row)))
     }
@@ -325,9 +330,28 @@ pub(super) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
 pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     const FIRST: u32 = 1;
     keep_database(connection, Uuid::from_bytes(drawn()?))?;
-    let sealed = keyring.seal(KEYS.table, &FIRST.to_be_bytes(), &drawn::<KEY_LENGTH>()?);
-    let rows = vec![vec![FIRST.into(), sealed.into()]];
+    add_key(connection, keyring, FIRST)
+}
+
+/// Draws the key of the journal with this number, inside a transaction.
+fn add_key(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    number: u32,
+) -> Result<(), StoreError> {
+    let sealed = keyring.seal(KEYS.table, &number.to_be_bytes(), &drawn::<KEY_LENGTH>()?);
+    let rows = vec![vec![number.into(), sealed.into()]];
     connection.write(vec![Write { shape: &KEYS, change: Change::Insert, rows }])
+}
+
+/// Draws another key of the journal, with which rows are sealed from then on, inside a transaction.
+/// Other servers find it when they find that another has written.
+pub(crate) fn add_next_key(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+) -> Result<(), StoreError> {
+    let last = keys(connection, keyring)?.journal.last_key_value().map_or(0, |(number, _)| *number);
+    add_key(connection, keyring, last + 1)
 }
 
 /// Change sets by the rows that have them.

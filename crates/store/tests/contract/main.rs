@@ -21,6 +21,7 @@ mod histories;
 mod timers;
 mod opening;
 mod moving;
+mod keys;
 
 use std::path::PathBuf;
 
@@ -304,6 +305,11 @@ macro_rules! suite {
                     sealed_columns_show_no_plain_text
                     the_address_of_a_server_counts_for_no_other
                     a_damaged_row_is_named_by_table_and_column;
+                keys: a_database_opens_with_the_key_of_its_server
+                    servers_that_begin_at_once_have_one_secret
+                    another_key_takes_the_place_of_the_servers
+                    rows_of_the_journal_are_sealed_with_its_newest_key
+                    an_erased_customer_is_in_no_page;
                 moving: everything_moves_there_and_back
                     a_copy_goes_on_from_every_place_where_it_was_interrupted
                     a_source_that_changed_is_copied_anew

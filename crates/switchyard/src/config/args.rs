@@ -208,7 +208,7 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard platform list")]
     Platform(PlatformCommand),
 
-    /// Decides about the identities of customers.
+    /// Decides about the identities of customers, and erases those who were deleted.
     #[command(subcommand, after_help = "Example:\n  switchyard customer pending")]
     Customer(CustomerCommand),
 
@@ -219,6 +219,10 @@ pub enum Command {
     /// Shows other institutions of UMA, and sets which of them are dealt with.
     #[command(subcommand, after_help = "Example:\n  switchyard uma peers")]
     Uma(UmaCommand),
+
+    /// Replaces the keys of a database.
+    #[command(subcommand, after_help = "Example:\n  switchyard key rotate")]
+    Key(KeyCommand),
 
     /// Prints what a shell needs to complete the commands and options of this program.
     #[command(after_help = "Example:\n  \
@@ -243,7 +247,8 @@ impl Command {
             | Self::Platform(_)
             | Self::Customer(_)
             | Self::Token(_)
-            | Self::Uma(_) => true,
+            | Self::Uma(_)
+            | Self::Key(_) => true,
             Self::Demo(_) | Self::Listen(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }

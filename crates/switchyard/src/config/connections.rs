@@ -88,9 +88,9 @@ pub struct Lightning {
     /// The folder of a Lightning node, which then settles the payments of sandbox platforms with
     /// other institutions.
     ///
-    /// The first start makes it. It belongs to the server's key, and to one server: a copy of it
-    /// that is older than what peers have seen must never be used. docs/uma.md says what is real
-    /// about it.
+    /// The first start makes it. It belongs to the secret of the database, and to one server: a
+    /// copy of it that is older than what peers have seen must never be used. docs/uma.md says what
+    /// is real about it.
     #[arg(long, value_name = "DIR", env = "SWITCHYARD_LIGHTNING_FOLDER")]
     pub lightning_folder: Option<std::path::PathBuf>,
 

@@ -8,7 +8,7 @@ use ports::entropy::Entropy as _;
 use ports::outbound::Outbound;
 use serde_json::{Value, json};
 use service::{App, Env};
-use store::keyring::Keyring;
+use store::server_key;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -112,8 +112,9 @@ impl File {
 
     /// Every promise about the data, checked on the database alone.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        let keyring = Keyring::new(&self.key);
-        let report = store::verify::verify(&*self.database.engine(), Some(&keyring))?;
+        let engine = self.database.engine();
+        let keyring = server_key::unlock(&*engine, &self.key)?;
+        let report = store::verify::verify(&*engine, Some(&keyring))?;
         print(&verify::human(&report))?;
         if !report.is_sound() {
             return Err(Failure::new("the story went well, but verify found something broken"));

@@ -1,5 +1,5 @@
 //! Requests and answers between servers, sealed with the key that the servers on a database share.
-//! Who has it is a server: nothing else can read them, make one, or take part of one for another.
+//! Nothing else can read them, make one, or take one for another.
 
 use std::net::IpAddr;
 

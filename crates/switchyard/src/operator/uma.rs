@@ -35,7 +35,7 @@ pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
             on(config, name, async |app| rotate(app, options).await).await
         }
         #[cfg(feature = "ldk")]
-        UmaCommand::Node => node(config),
+        UmaCommand::Node => node(config, name).await,
     };
     done?.tell(name)
 }
@@ -137,11 +137,13 @@ async fn only_platform(app: &App) -> Result<Arc<Platform>, Failure> {
     }
 }
 
-/// The id of the Lightning node, which follows from the server's key.
+/// The id of the Lightning node, which follows from the secret of the database.
 #[cfg(feature = "ldk")]
-fn node(config: &Config) -> Result<Done, Failure> {
-    let missing = || Failure::new("there is no key yet: the first start makes it");
-    let id = crate::lightning_node::id(&wiring::keyring(&config.key)?.ok_or_else(missing)?);
+async fn node(config: &Config, name: &str) -> Result<Done, Failure> {
+    // Nodes are given their peers before they start: then this makes the database.
+    let opened = super::open(config, name)?;
+    let id = crate::lightning_node::id(opened.app.store().keyring());
+    wiring::close(opened).await;
     Ok(Done { text: format!("{id}\n"), value: json!({ "node": id }), changed: None })
 }
 

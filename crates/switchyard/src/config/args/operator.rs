@@ -169,6 +169,30 @@ pub struct OneCustomer {
     pub id: CustomerId,
 }
 
+/// Commands for keys.
+#[derive(Debug, Clone, Subcommand)]
+pub enum KeyCommand {
+    /// Replaces the server's key: the database opens with a new one, and with the old one no more.
+    ///
+    /// Servers that run go on; each needs the new key when it starts again. Backups that were made
+    /// before open with the old key.
+    #[command(after_help = "Example:\n  switchyard key rotate")]
+    Rotate(RotateKey),
+
+    /// Gives the journal another key: what is written from now on is sealed with it.
+    #[command(after_help = "Example:\n  switchyard key rotate-journal")]
+    RotateJournal,
+}
+
+/// Options of `key rotate`.
+#[derive(Debug, Clone, Args)]
+pub struct RotateKey {
+    /// The file with the new key, made if it is not there. Without it, a new key takes the place of
+    /// the old one in the key file.
+    #[arg(long, value_name = "FILE")]
+    pub new_key_file: Option<PathBuf>,
+}
+
 /// Commands for API tokens.
 #[derive(Debug, Clone, Subcommand)]
 pub enum TokenCommand {

@@ -56,8 +56,8 @@ pub enum StartError {
     Files(#[from] io::Error),
     /// The folder has the channels of another node.
     #[error(
-        "the Lightning folder has the channels of node {found}, and this server's key makes \
-         {expected}: name the folder that belongs to the key"
+        "the Lightning folder has the channels of node {found}, and the secret of this database \
+         makes {expected}: name the folder that belongs to the database"
     )]
     OtherNode {
         /// Whose channels there are.
