@@ -786,6 +786,56 @@ fn the_operator_erases_a_customer_beside_the_server() {
 }
 
 #[test]
+fn an_erasure_that_is_killed_is_done_again() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let post = |path: &str, body: &str| {
+        let (status, made) = server.post(&format!("/2025-10-13{path}"), &user, body);
+        assert_eq!(status, 201, "{made}");
+        serde_json::from_str::<Value>(&made).unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let customer =
+        post("/customers", r#"{ "customerType": "INDIVIDUAL", "fullName": "Glenn Quagmire" }"#);
+    for number in 0..40 {
+        let account = format!(
+            r#"{{ "customerId": "{customer}", "currency": "GBP", "platformAccountId": "quagmire",
+                "accountInfo": {{ "accountType": "GBP_ACCOUNT", "sortCode": "20-00-00",
+                "accountNumber": "557799{number:02}", "beneficiary": {{
+                "beneficiaryType": "BUSINESS", "legalName": "Quagmire Air" }} }} }}"#
+        );
+        post("/customers/external-accounts", &account);
+    }
+    let page = format!("/2025-10-13/customers/{customer}");
+    assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
+    server.stop();
+    let line = format!("customer erase {customer}");
+    // Whenever it dies, what the journal can still say makes the tables.
+    let log = || path.join("switchyard.db-wal").metadata().map_or(0, |log| log.len());
+    let mut killed = 0;
+    for written in [0, 1, 20_000, 40_000, 80_000, 160_000] {
+        let mut command = switchyard(path, &line);
+        let mut erasure = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let is_over = |erasure: &mut Child| erasure.try_wait().unwrap().is_some();
+        until("a commit", || (log() >= written || is_over(&mut erasure)).then_some(()));
+        let _ = erasure.kill();
+        killed += usize::from(!erasure.wait().unwrap().success());
+        let (code, out, err) = run(path, "verify --replay");
+        assert_eq!(code, 0, "{written}: {out}{err}");
+    }
+    assert!(killed > 1, "the command was never killed");
+    let (code, out, err) = run(path, &line);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(run(path, "verify --replay").0, 0);
+    let server = Server::start(path);
+    for page in [page, "/2025-10-13/customers/external-accounts?limit=100".to_owned()] {
+        let shown = server.get(&page, Some(&user)).unwrap().1;
+        assert!(!shown.to_ascii_lowercase().contains("quagmire"), "{shown}");
+    }
+}
+
+#[test]
 fn the_operator_replaces_keys_beside_the_server() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
