@@ -1,6 +1,6 @@
 //! The nodes that ours has channels with: connections to them, and channels with room to pay.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::str::FromStr;
@@ -148,7 +148,7 @@ impl Node {
 
     async fn call(&self) {
         let mut calls = every_second();
-        let mut asked = HashMap::new();
+        let (mut asked, mut away) = (HashMap::new(), HashSet::new());
         for number in 1_u64.. {
             calls.tick().await;
             for peer in &self.named {
@@ -160,7 +160,16 @@ impl Node {
                         asked.insert(peer.node, number);
                     }
                 } else if let Some(address) = &peer.address {
-                    self.connect(peer.node, address).await;
+                    // One that stays away is named once.
+                    match self.connect(peer.node, address).await {
+                        Ok(()) if away.remove(&peer.node) => {
+                            tracing::info!(peer = %peer.node, "lightning peer is reached again");
+                        }
+                        Err(error) if away.insert(peer.node) => {
+                            tracing::warn!(%error, peer = %peer.node, "lightning peer is away");
+                        }
+                        Ok(()) | Err(_) => {}
+                    }
                 }
             }
             if number.is_multiple_of(PING_CALLS) {
@@ -173,22 +182,16 @@ impl Node {
     }
 
     /// Calls a peer once.
-    pub(super) async fn connect(&self, node: PublicKey, address: &str) {
+    pub(super) async fn connect(&self, node: PublicKey, address: &str) -> std::io::Result<()> {
         let stream = async {
             let found = lookup_host(address).await?.next();
             let found = found.ok_or_else(|| std::io::Error::other("the name has no address"))?;
             TcpStream::connect(found).await?.into_std()
         };
-        match tokio::time::timeout(CALL_WITHIN, stream).await {
-            Ok(Ok(stream)) => {
-                let peers = Arc::clone(&self.peers);
-                tokio::spawn(lightning_net_tokio::setup_outbound(peers, node, stream));
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, peer = %node, "lightning peer cannot be reached");
-            }
-            Err(_) => tracing::debug!(peer = %node, "lightning peer does not answer"),
-        }
+        let stream = tokio::time::timeout(CALL_WITHIN, stream).await??;
+        let peers = Arc::clone(&self.peers);
+        tokio::spawn(lightning_net_tokio::setup_outbound(peers, node, stream));
+        Ok(())
     }
 
     /// Opens a channel to a peer that is there, if it could not be paid much otherwise, and says

@@ -409,7 +409,7 @@ async fn a_stranger_gets_no_channel() {
     let payee = payee_place.start(vec![]).await;
     let stranger = stranger_place.start(vec![]).await;
     let id = PublicKey::from_str(&payee.node.node()).unwrap();
-    stranger.node.connect(id, &payee_place.address.to_string()).await;
+    stranger.node.connect(id, &payee_place.address.to_string()).await.expect("a connection");
     let node = Arc::clone(&stranger.node);
     until("a request for a channel", move || {
         node.manager.create_channel(id, peers::CHANNEL_SAT, 0, 0, None, None).ok()
