@@ -18,9 +18,6 @@ use crate::keyring::SealingKey;
 /// The form of a body. Another one begins with another byte.
 const FORM: u8 = 1;
 
-/// The dictionary with which a frame is compressed: none. Others get numbers of their own.
-const NO_DICTIONARY: u8 = 0;
-
 /// A part of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -105,8 +102,7 @@ pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unse
                 Some(None) | None => return Err(Unsealable::Owner(owner)),
             },
         };
-        let plain = [&[NO_DICTIONARY][..], &compress(&frame.plain)].concat();
-        let sealed = key.seal(&name(place, *number, at), &plain);
+        let sealed = key.seal(&name(place, *number, at), &compress(&frame.plain));
         body.extend(frame.owner.unwrap_or_default().as_bytes());
         let length = u32::try_from(sealed.len()).expect("a row is far below four gigabytes");
         body.extend(length.to_be_bytes());
@@ -156,7 +152,7 @@ pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unrea
             },
         };
         let plain = key.open(&name(place, number, at), bytes);
-        let plain = plain.and_then(|it| decompress(it.strip_prefix(&[NO_DICTIONARY])?));
+        let plain = plain.and_then(|it| decompress(&it));
         Ok(Opened::Frame(Frame { owner, plain: plain.ok_or(Unreadable::Frame(at))? }))
     });
     frames.collect()
