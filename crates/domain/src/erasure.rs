@@ -35,7 +35,7 @@ fn name_of(customer: CustomerId) -> String {
 }
 
 /// The address of an erased customer, which no other has.
-pub fn address_of(customer: CustomerId) -> UmaAddress {
+fn address_of(customer: CustomerId) -> UmaAddress {
     address(&format!("${}@erased.invalid", customer.uuid().simple()))
 }
 

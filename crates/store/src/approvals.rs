@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table};
+use crate::record::{Record, record_table, tells_of_person};
 use crate::sql::{Row, Value};
 
 /// The parts of an approval that are kept inside the sealed column.
@@ -33,7 +33,7 @@ impl Record for Approval {
 
     /// A reason can name the payee, whose payment it is about.
     fn data_key(&self, unit: Option<Uuid>) -> Option<Uuid> {
-        unit.filter(|_| self.remark().reason.is_some())
+        unit.filter(|_| tells_of_person(self))
     }
 
     fn values(&self) -> Vec<Value> {

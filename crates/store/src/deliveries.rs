@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
-use domain::erasure::Erase as _;
 use domain::event::EventKind;
 use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
@@ -14,7 +13,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
-use crate::record::{Record, record_table};
+use crate::record::{Record, record_table, tells_of_person};
 use crate::sql::{Row, Value};
 
 /// An attempt as it is kept inside the sealed column.
@@ -111,7 +110,7 @@ impl Record for Delivery {
     /// An answer can tell of the person whom the event is about. The resource of the event stands
     /// for the person.
     fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
-        (self.erased() != *self).then(|| self.draft().resource)
+        tells_of_person(self).then(|| self.draft().resource)
     }
 
     fn values(&self) -> Vec<Value> {

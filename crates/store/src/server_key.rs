@@ -61,13 +61,14 @@ fn read<T>(
     Ok(found)
 }
 
+/// The secret of a database that is there.
+fn secret(engine: &dyn Engine, key: &Key) -> Result<Key, StoreError> {
+    read(engine, kept)?.map_or(Ok(*key), |sealed| open(key, &sealed))
+}
+
 /// The keyring of a database that is there.
 pub fn unlock(engine: &dyn Engine, key: &Key) -> Result<Keyring, StoreError> {
-    let secret = match read(engine, kept)? {
-        Some(sealed) => open(key, &sealed)?,
-        None => *key,
-    };
-    Ok(Keyring::new(&secret))
+    Ok(Keyring::new(&secret(engine, key)?))
 }
 
 /// Holds a database that was made just now, until a store has opened it: closed by itself, its log
@@ -124,7 +125,7 @@ pub fn replace(
     (known, old, new): (&Key, &Key, &Key),
     step: Step,
 ) -> Result<(), StoreError> {
-    let secret = read(engine, kept)?.map_or(Ok(*known), |sealed| open(known, &sealed))?;
+    let secret = secret(engine, known)?;
     let sealed = match step {
         Step::Both => [seal(new, &secret), seal(old, &secret)].concat(),
         Step::NewOnly => seal(new, &secret),

@@ -23,11 +23,7 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     if from.to_string() == to.to_string() {
         return Err(Failure::new("the database to move to is the one that is to be moved"));
     }
-    let Some(keyring) = wiring::keyring(from, &config.key)? else {
-        return Err(Failure::new(
-            "the key is missing: name its file with --key-file, or give SWITCHYARD_SECRET_KEY",
-        ));
-    };
+    let keyring = wiring::keyring(from, &config.key)?.ok_or_else(wiring::missing_key)?;
     let mut resumed_rows = 0;
     let mut on_step = |step| tell(step, &mut resumed_rows, &mut progress);
     let proof = match copy(&*from.engine(), &*to.engine(), &keyring, &mut on_step) {

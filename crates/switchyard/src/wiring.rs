@@ -182,6 +182,11 @@ pub fn key(key: &KeySource) -> Result<Option<[u8; KEY_BYTES]>, Failure> {
     })
 }
 
+/// The refusal of a command that needs the key.
+pub fn missing_key() -> Failure {
+    Failure::new("the key is missing: name its file with --key-file, or give SWITCHYARD_SECRET_KEY")
+}
+
 /// The keyring of a database that is there; none if there is no key.
 pub fn keyring(database: &Database, source: &KeySource) -> Result<Option<Keyring>, Failure> {
     let Some(key) = key(source)? else { return Ok(None) };

@@ -72,7 +72,8 @@ struct Answered {
 pub(super) struct Number(pub(super) [u8; 16]);
 
 fn listed(headers: &HeaderMap) -> Headers {
-    let of_request = headers.iter().filter(|(name, _)| !CONNECTION_HEADERS.contains(name));
+    let of_connection = |name| CONNECTION_HEADERS.contains(name) || *name == X_FORWARDED_FOR;
+    let of_request = headers.iter().filter(|(name, _)| !of_connection(*name));
     of_request.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec().into())).collect()
 }
 
@@ -99,8 +100,6 @@ pub(super) fn seal(
     (Number(number), at): (Number, i64),
     (parts, body): (&Parts, &Bytes),
 ) -> Vec<u8> {
-    let mut headers = parts.headers.clone();
-    headers.remove(X_FORWARDED_FOR);
     let client = parts.extensions.get::<ClientAddress>();
     let forwarded = Forwarded {
         number,
@@ -108,7 +107,7 @@ pub(super) fn seal(
         client: client.map(|ClientAddress(client)| client.to_string()),
         method: parts.method.to_string(),
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-        headers: listed(&headers),
+        headers: listed(&parts.headers),
         body: body.to_vec().into(),
     };
     keyring.seal(REQUEST, name.as_bytes(), &encoded(&forwarded))

@@ -22,11 +22,7 @@ pub fn run(config: &Config, command: &KeyCommand) -> Result<u8, Failure> {
         KeyCommand::RotateJournal => "key rotate-journal",
     };
     wiring::refuse_missing(&config.database, "--database-url")?;
-    let missing = || {
-        Failure::new(
-            "the key is missing: name its file with --key-file, or give SWITCHYARD_SECRET_KEY",
-        )
-    };
+    let missing = wiring::missing_key;
     let key = wiring::key(&config.key)?.ok_or_else(missing)?;
     let keyring = wiring::keyring(&config.database, &config.key)?.ok_or_else(missing)?;
     let done = match command {
