@@ -5,9 +5,9 @@
 -- key, {wide} one whose rows are too large for that (SQLite keeps only a quarter of a page of such a
 -- row in place) and has an index beside it.
 --
--- Tables that grow with every payment refer to other tables without a foreign key: each row that
--- they name was read in the transaction that wrote it, `verify` checks it (L7, S4, E1), and the
--- engines would look it up again for each row.
+-- The tables that follow the journal refuse no row: what they were to hold was acknowledged before.
+-- So they have no checks, no foreign keys and no unique keys but primary ones. What is unique is
+-- claimed by a record with that key; the rest is the domain's to refuse, and `verify`'s to check.
 --
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
@@ -51,44 +51,46 @@ create table applied (
 create table platforms (
     id {bytes} not null primary key,
     name {text} not null,
-    mode {text} not null check (mode in ('SANDBOX', 'LIVE')),
+    mode {text} not null,
     settings {text} not null,
-    manager_tokens {int8} not null check (manager_tokens >= 0),
-    clock_ahead {int8} not null check (clock_ahead >= 0),
+    manager_tokens {int8} not null,
+    clock_ahead {int8} not null,
     created_at {int8} not null,
     updated_at {int8} not null
 ) {wide};
 
 create table tokens (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     name {text} not null,
-    permissions {int8} not null check (permissions between 0 and 7),
-    client_id {text} not null unique,
+    permissions {int8} not null,
+    client_id {text} not null,
     secret_hash {bytes} not null,
-    revoked {int8} not null check (revoked in (0, 1)),
+    revoked {int8} not null,
     created_at {int8} not null,
     updated_at {int8} not null
 ) {strict};
 create index tokens_by_platform on tokens (platform, revoked, id);
+create index tokens_by_client_id on tokens (client_id);
 
 create table customers (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     platform_customer_id {text} not null,
-    customer_type {text} not null check (customer_type in ('INDIVIDUAL', 'BUSINESS')),
-    uma_address {text} not null unique,
+    customer_type {text} not null,
+    uma_address {text} not null,
     kyc_status {text} not null,
-    kyc_changes {int8} not null check (kyc_changes >= 0),
+    kyc_changes {int8} not null,
     identity_check {bytes},
     default_uma_deposit_account {bytes},
-    is_deleted {int8} not null check (is_deleted in (0, 1)),
+    is_deleted {int8} not null,
     created_at {int8} not null,
     updated_at {int8} not null,
     sealed {bytes} not null
 ) {wide};
 create index customers_by_platform on customers (platform, is_deleted, customer_type, id);
 create index customers_by_platform_customer_id on customers (platform, platform_customer_id, id);
+create index customers_by_uma_address on customers (uma_address);
 
 -- The keyed hash of every address that was ever given out. Rows are never removed: a payment to an
 -- old address must not reach another customer, also when its customer was erased.
@@ -99,10 +101,10 @@ create table uma_addresses (
 
 create table external_accounts (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
-    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    platform {bytes} not null,
+    owner_kind {text} not null,
     owner {bytes} not null,
-    status {text} not null check (status in ('PENDING', 'ACTIVE', 'UNDER_REVIEW', 'INACTIVE')),
+    status {text} not null,
     currency {text} not null,
     created_at {int8} not null,
     updated_at {int8} not null,
@@ -124,21 +126,20 @@ create table external_account_fingerprints (
 create table quotes (
     id {bytes} not null primary key,
     platform {bytes} not null,
-    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner_kind {text} not null,
     owner {bytes} not null,
     transaction_id {bytes} not null,
-    status {text} not null
-        check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED', 'EXPIRED')),
+    status {text} not null,
     source_account {bytes},
     destination_account {bytes} not null,
     sending_currency {text} not null,
-    sending_minor {int8} not null check (sending_minor between 1 and 9000000000000000),
-    fees_minor {int8} not null check (fees_minor between 0 and sending_minor),
+    sending_minor {int8} not null,
+    fees_minor {int8} not null,
     receiving_currency {text} not null,
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    receiving_minor {int8} not null,
     lookup {bytes},
-    route {text} check (route in ('HERE', 'LIGHTNING')),
-    msat {int8} check (msat between 1 and 9000000000000000),
+    route {text},
+    msat {int8},
     created_at {int8} not null,
     updated_at {int8} not null,
     expires_at {int8} not null,
@@ -155,31 +156,27 @@ create index quotes_by_destination on quotes (destination_account, status, id);
 create table transactions (
     id {bytes} not null primary key,
     platform {bytes} not null,
-    owner_kind {text} not null check (owner_kind in ('CUSTOMER', 'PLATFORM')),
+    owner_kind {text} not null,
     owner {bytes} not null,
     platform_customer_id {text} not null,
-    direction {text} not null check (direction in ('INCOMING', 'OUTGOING')),
-    status {text} not null
-        check (status in ('CREATED', 'PENDING', 'PROCESSING', 'COMPLETED', 'REJECTED', 'FAILED',
-            'REFUNDED', 'EXPIRED')),
+    direction {text} not null,
+    status {text} not null,
     failure_reason {text},
     source_account {bytes},
     destination_account {bytes} not null,
     own_address {bytes},
     sending_currency {text},
-    sending_minor {int8} check (sending_minor between 1 and 9000000000000000),
+    sending_minor {int8},
     receiving_currency {text} not null,
-    receiving_minor {int8} not null check (receiving_minor between 1 and 9000000000000000),
+    receiving_minor {int8} not null,
     quote {bytes},
-    route {text} check (route in ('HERE', 'LIGHTNING')),
-    msat {int8} check (msat between 1 and 9000000000000000),
+    route {text},
+    msat {int8},
     outgoing {bytes},
     created_at {int8} not null,
     updated_at {int8} not null,
     history {bytes} not null,
-    sealed {bytes} not null,
-    check ((status in ('FAILED', 'REFUNDED')) = (failure_reason is not null)),
-    check ((route is null) = (own_address is null))
+    sealed {bytes} not null
 ) {strict}{grows};
 create index transactions_by_platform on transactions (platform, direction, status, id);
 create index transactions_by_owner on transactions (owner, direction, status, id);
@@ -193,15 +190,14 @@ create index transactions_by_own_address on transactions (own_address, direction
 create table ledger_accounts (
     account {bytes} not null primary key,
     currency {text} not null,
-    must_stay_covered {int8} not null check (must_stay_covered in (0, 1)),
-    debits_pending {int8} not null check (debits_pending >= 0),
-    debits_posted {int8} not null check (debits_posted >= 0),
-    credits_pending {int8} not null check (credits_pending >= 0),
-    credits_posted {int8} not null check (credits_posted >= 0),
+    must_stay_covered {int8} not null,
+    debits_pending {int8} not null,
+    debits_posted {int8} not null,
+    credits_pending {int8} not null,
+    credits_posted {int8} not null,
     updated_at {int8} not null,
-    notified_count {int8} not null check (notified_count >= 0),
-    notified_minor {int8} not null,
-    check (must_stay_covered = 0 or credits_posted - debits_posted - debits_pending >= 0)
+    notified_count {int8} not null,
+    notified_minor {int8} not null
 ) {strict}{grows};
 
 -- Never updated, never deleted. A pending posting ends by a later row that resolves it, and has no
@@ -211,25 +207,20 @@ create table postings (
     number {int8} not null,
     at {int8} not null,
     movement {text} not null,
-    phase {text} not null
-        check (phase in ('PENDING', 'POSTED', 'RESOLVED_POSTED', 'RESOLVED_VOIDED')),
+    phase {text} not null,
     resolves {int8},
     entries {bytes},
-    primary key (transaction_id, number),
-    check ((phase in ('RESOLVED_POSTED', 'RESOLVED_VOIDED')) = (resolves is not null)),
-    check ((resolves is null) = (entries is not null))
+    primary key (transaction_id, number)
 ) {strict}{grows};
-create unique index postings_resolved_once on postings (transaction_id, resolves)
-    where resolves is not null;
 
 -- A platform's events in the order in which they were committed. The id of an event follows from its
 -- resource and number, which no other event has. The body is compressed, then sealed.
 create table events (
     platform {bytes} not null,
-    ordinal {int8} not null check (ordinal >= 1),
+    ordinal {int8} not null,
     kind {text} not null,
     resource {bytes} not null,
-    number {int8} not null check (number >= 1),
+    number {int8} not null,
     at {int8} not null,
     sealed {bytes} not null,
     primary key (platform, ordinal)
@@ -241,11 +232,11 @@ create index events_by_kind on events (platform, kind, ordinal);
 -- counts changes of the endpoint and what clients want to be sent again.
 create table outboxes (
     platform {bytes} not null primary key,
-    head {int8} not null check (head >= 0),
-    taken {int8} not null check (taken between 0 and head),
-    opened {int8} not null check (opened between 0 and taken),
-    endpoint {text} not null check (endpoint in ('NONE', 'OPEN') or endpoint = 'GONE'),
-    revision {int8} not null check (revision >= 0)
+    head {int8} not null,
+    taken {int8} not null,
+    opened {int8} not null,
+    endpoint {text} not null,
+    revision {int8} not null
 ) {strict};
 
 -- Scheduled jobs. A row is committed with its cause and goes with its effect. Times are by the
@@ -256,7 +247,7 @@ create table timers (
     platform {bytes} not null,
     due_at {int8} not null,
     since {int8} not null,
-    attempts {int8} not null check (attempts >= 0),
+    attempts {int8} not null,
     primary key (subject, kind)
 ) {strict}{grows};
 create index timers_by_due on timers (platform, due_at);
@@ -276,7 +267,7 @@ create table leases (
 create table idempotency (
     scope {bytes} not null primary key,
     at {int8} not null,
-    status {int8} not null check (status between 200 and 499),
+    status {int8} not null,
     owner {bytes},
     sealed {bytes} not null
 ) {strict}{grows};
@@ -295,14 +286,13 @@ insert into write_lock (node, epoch) values (0, 0);
 -- known by.
 create table invitations (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     inviter {bytes} not null,
-    status {text} not null check (status in ('PENDING', 'CLAIMED', 'EXPIRED', 'CANCELLED')),
+    status {text} not null,
     expires_at {int8},
     created_at {int8} not null,
     ended_at {int8},
-    sealed {bytes} not null,
-    check ((status = 'PENDING') = (ended_at is null))
+    sealed {bytes} not null
 ) {wide};
 
 -- The answer about a receiver that was looked up; `sender` is the customer who wants to pay.
@@ -319,20 +309,19 @@ create table lookups (
 -- last exchange went.
 create table uma_peers (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     domain {text} not null,
-    rule {text} not null check (rule in ('UNSET', 'ALLOWED', 'BLOCKED')),
+    rule {text} not null,
     stored {text} not null,
-    created_at {int8} not null,
-    unique (platform, domain)
+    created_at {int8} not null
 ) {wide};
 
 -- Found like invitations, by the keyed hash of the code in their link.
 create table identity_checks (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     customer {bytes} not null,
-    status {text} not null check (status in ('OPEN', 'COMPLETED', 'EXPIRED', 'WITHDRAWN')),
+    status {text} not null,
     expires_at {int8} not null,
     created_at {int8} not null,
     sealed {bytes} not null
@@ -340,13 +329,13 @@ create table identity_checks (
 
 create table bulk_imports (
     id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
-    status {text} not null check (status in ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED')),
-    total {int8} not null check (total >= 0),
-    parts {int8} not null check (parts >= 0),
-    parts_done {int8} not null check (parts_done between 0 and parts),
-    successful {int8} not null check (successful >= 0),
-    failed {int8} not null check (failed >= 0),
+    platform {bytes} not null,
+    status {text} not null,
+    total {int8} not null,
+    parts {int8} not null,
+    parts_done {int8} not null,
+    successful {int8} not null,
+    failed {int8} not null,
     updated_at {int8} not null
 ) {strict};
 
@@ -355,20 +344,19 @@ create table bulk_parts (
     id {bytes} not null primary key,
     import {bytes} not null,
     number {int8} not null,
-    done {int8} not null check (done in (0, 1)),
+    done {int8} not null,
     sealed {bytes} not null
 ) {wide};
 
 -- Approval requests to platforms about incoming payments, and their decisions.
 create table approvals (
     transaction_id {bytes} not null primary key,
-    platform {bytes} not null references platforms (id),
+    platform {bytes} not null,
     status {text} not null,
     asked_at {int8} not null,
     decide_by {int8} not null,
     updated_at {int8} not null,
-    sealed {bytes} not null,
-    check (asked_at < decide_by and asked_at <= updated_at)
+    sealed {bytes} not null
 ) {wide};
 
 -- The outbox: a row for each event of a platform with an endpoint, committed with the event. `due_at`
@@ -380,15 +368,14 @@ create table deliveries (
     kind {text} not null,
     resource {bytes} not null,
     number {int8} not null,
-    ordinal {int8} not null check (ordinal >= 1),
-    plan {text} not null check (plan in ('RETRIED', 'ONCE', 'ASKED')),
-    status {text} not null check (status in ('PENDING', 'DELIVERED', 'DEAD')),
+    ordinal {int8} not null,
+    plan {text} not null,
+    status {text} not null,
     since {int8} not null,
     due_at {int8},
-    failures {int8} not null check (failures >= 0),
+    failures {int8} not null,
     updated_at {int8} not null,
-    sealed {bytes} not null,
-    check ((status = 'PENDING') = (due_at is not null))
+    sealed {bytes} not null
 ) {strict}{grows};
 create index deliveries_due on deliveries (platform, due_at, ordinal)
     where status = 'PENDING';

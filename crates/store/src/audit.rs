@@ -7,13 +7,13 @@ use domain::time::Timestamp;
 use ledger::account::AccountKey;
 use uuid::Uuid;
 
+use crate::catalogue;
 use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::journal::change_set::{self, ChangeSet, TableChange};
-use crate::journal::tail::{self, Tail};
+use crate::journal::tail::{self, Rows, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
-use crate::projector;
 use crate::sql::{Connection, Value};
 
 /// The fate of an object.
@@ -66,12 +66,16 @@ pub(crate) fn keep_with(
     let Origin { actor, request, at } = origin;
     let mut connection = engine.prepare(keyring)?;
     let connection = &mut *connection;
-    let mut tail = Tail::open(connection, keyring)?;
     connection.begin()?;
     let sets = vec![ChangeSet { actor, request, rows: Vec::new() }];
-    let kept = work(connection)
-        .and_then(|()| tail.prepare(connection, keyring, sets, &BTreeSet::new(), at));
-    match kept.and_then(|prepared| prepared.commit(connection)) {
+    let kept = work(connection).and_then(|()| {
+        // Only now: there may be another key.
+        let mut tail = Tail::open(connection, keyring)?;
+        let chain = tail.chain(connection)?;
+        let prepared = tail.prepare(connection, keyring, chain, (sets, at), &BTreeSet::new())?;
+        prepared.commit(connection)
+    });
+    match kept {
         Ok(_) => connection.settle(),
         Err(error) => {
             connection.rollback()?;
@@ -94,7 +98,8 @@ pub fn audit(
         return connection.rollback();
     }
     let since = since.unwrap_or(Timestamp::from_millis(0));
-    tail::each(&mut *connection, keyring, since, &mut |row, sets| {
+    let rows = Rows::since(since);
+    tail::each(&mut *connection, keyring, rows, &mut |row, sets| {
         for set in sets {
             let changes = set.rows.iter().filter_map(|row| change(&row.change));
             let changes: Vec<_> = changes.collect();
@@ -115,7 +120,7 @@ fn change(change: &TableChange) -> Option<(String, Effect)> {
         change_set::Kind::Update => Effect::Changed,
         change_set::Kind::Remove => Effect::Removed,
     };
-    let table = projector::table(change.table).ok()?.table;
+    let table = catalogue::table(change.table).ok()?.table;
     Some((object(table, change.values.first()?)?, effect))
 }
 

@@ -12,7 +12,10 @@ use rusqlite::backup::{Backup, StepResult};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::journal::tail;
+use crate::keyring::Keyring;
 use crate::migrate;
+use crate::projector;
 use crate::sql::{Connection as _, Row};
 use crate::sqlite::{Access, Sqlite, failure};
 
@@ -98,8 +101,7 @@ pub fn copy_file(
     drop(backup);
     drop(target);
     source.rollback()?;
-    without_log(to)?;
-    file.sync_all().map_err(unwritable)
+    finish(to)
 }
 
 /// The schema version of a file.
@@ -123,6 +125,24 @@ pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
     migrate::sqlite(&mut copy)?;
     copy.settle()?;
     drop(copy);
+    finish(path)
+}
+
+/// Lets the tables of a copy follow its journal to the end.
+pub fn project(path: &Path, keyring: &Keyring) -> Result<(), StoreError> {
+    let mut copy = Sqlite::open(path, Access::Write)?;
+    if tail::database(&mut copy)?.is_none() {
+        // There is nothing in it, which `verify` says.
+        return Ok(());
+    }
+    projector::project(&mut copy, keyring)?;
+    copy.settle()?;
+    drop(copy);
+    finish(path)
+}
+
+/// Leaves a copy as one file that is on the disk.
+fn finish(path: &Path) -> Result<(), StoreError> {
     without_log(path)?;
     let file = OpenOptions::new().write(true).open(path).map_err(unwritable)?;
     file.sync_all().map_err(unwritable)

@@ -1,9 +1,9 @@
-//! Rows that the writer thread remembers between batches, as they are in the database, so that a
+//! Records that the writer thread remembers between batches, as they were committed last, so that a
 //! payment between accounts that were used before reads nothing.
 //!
 //! It is right because only the writer thread writes. A batch that is committed is remembered as it
 //! was written. One that is not is forgotten with everything else, and so is everything after
-//! another node has written ([`crate::sql::LastWriter`]).
+//! another process has appended to the journal.
 
 use std::collections::HashMap;
 use std::fmt;

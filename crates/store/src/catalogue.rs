@@ -17,6 +17,13 @@ pub fn tables() -> &'static [&'static Shape] {
     TABLES.get_or_init(crate::shapes)
 }
 
+/// The table with a number of the journal.
+pub(crate) fn table(number: u16) -> Result<&'static Shape, StoreError> {
+    let shape = tables().iter().find(|it| it.number == number && number != tail::NONE);
+    let unknown = || StoreError::Engine(format!("this release knows no table number {number}"));
+    shape.copied().ok_or_else(unknown)
+}
+
 /// The columns of the key.
 fn key_of(shape: &Shape) -> &'static [&'static str] {
     &shape.columns[..shape.key]

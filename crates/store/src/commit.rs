@@ -1,7 +1,8 @@
 //! Group commit: the one place where anything is written.
 //!
-//! A writer thread takes the units of work that wait, runs them in order in one database
-//! transaction, commits them with one flush and then answers each. Load makes batches larger, not
+//! A writer thread takes the units of work that wait, runs them in order, appends what they change
+//! to the journal with one flush and then answers each. The tables follow a moment later
+//! (`crate::projector`). Load makes batches larger, not
 //! the queue longer, and a hot account costs nothing extra. The queue is bounded: a caller who
 //! finds it full is refused at once. Requests go before jobs, which have a share (`queue`).
 
@@ -24,6 +25,7 @@ use crate::error::StoreError;
 use crate::idempotency::Scope;
 use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
+use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
 use crate::sql::Connection;
 use crate::unit::{Unit, WakeUps};
@@ -136,6 +138,7 @@ impl Subscribers {
 #[derive(Clone)]
 pub(crate) struct GroupCommit {
     queue: mpsc::Sender<(Priority, Box<dyn Queued>)>,
+    memtable: Arc<SharedMemtable>,
     breaker: Arc<CircuitBreaker>,
 }
 
@@ -144,17 +147,18 @@ impl GroupCommit {
     pub(crate) fn start(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
-        tail: Tail,
+        (tail, memtable, projector): (Tail, Arc<SharedMemtable>, JoinHandle<()>),
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer::new(connection, keyring, tail, subscribers, Arc::clone(&breaker));
+        let journal = (tail, Arc::clone(&memtable), projector);
+        let writer = Writer::new(connection, keyring, journal, subscribers, Arc::clone(&breaker));
         let thread = std::thread::Builder::new()
             .name("group-commit".to_owned())
             .spawn(move || writer.run(Queue::new(waiting)))
             .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
-        Ok((Self { queue, breaker }, thread))
+        Ok((Self { queue, memtable, breaker }, thread))
     }
 
     /// Queues a unit of work and waits for its durable answer. `scope` is the idempotency scope
@@ -172,6 +176,7 @@ impl GroupCommit {
         F: FnMut(&mut Unit<'_, '_>) -> Result<T, E> + Send + 'static,
     {
         self.breaker.check()?;
+        self.memtable.has_room(priority == Priority::Job)?;
         let (reply, answer) = oneshot::channel();
         let unit = Box::new(Work { work, scope, origin, result: None, reply });
         self.queue.try_send((priority, unit)).map_err(StoreError::from)?;

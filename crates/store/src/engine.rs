@@ -9,6 +9,10 @@ pub trait Engine: Send + Sync {
     /// Brings the schema up to date and gives the connection that writes.
     fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError>;
 
+    /// A connection that writes the tables that follow the journal, beside the one that writes the
+    /// journal. Its commits need not be on the disk at once: what is lost of them follows again.
+    fn projector(&self) -> Result<Box<dyn Connection>, StoreError>;
+
     /// A connection that only reads.
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 

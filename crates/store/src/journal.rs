@@ -5,10 +5,11 @@
 //! removed, swapped or added. A journal that is cut off at its end shows by the tables: they follow
 //! a row that it does not have.
 //!
-//! A row is appended in the transaction that brings the tables up to date with it (`tail`). The
-//! fenced append of one leader (`append`) and the commit path over it (`commit`) are built into
-//! tests only, until the tables follow by themselves.
+//! A batch appends its rows in one transaction (`tail`), and the tables follow a moment later
+//! (`projector`). The fenced append of one leader (`append`) and the commit path over it (`commit`)
+//! are built into tests only, until one server leads alone.
 
+pub(crate) mod acknowledged;
 #[cfg(test)]
 mod append;
 pub(crate) mod change_set;

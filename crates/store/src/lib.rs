@@ -1,9 +1,12 @@
 //! Where everything is kept: units of work, the group commit, one set of SQL.
 //!
 //! - Everything is written by [`Store::write`]: a synchronous, repeatable closure that reads
-//!   through its [`Unit`], decides in memory and leaves changes in it. Many units share one
-//!   database transaction and one flush (`commit`). An `Ok` is durable; an `Err` has left nothing.
-//! - Reading ([`Store::read`]) happens on connections of its own and never waits for writing.
+//!   through its [`Unit`], decides in memory and leaves changes in it. The changes of many units
+//!   are appended to the journal with one flush (`commit`), and tables follow it (`projector`). An
+//!   `Ok` is durable; an `Err` has left nothing.
+//! - Reading happens on connections of its own and never waits for writing. It sees everything that
+//!   was committed before: one record by its key ([`Store::get`]) at once, lists and everything
+//!   else ([`Store::read`]) once the tables have followed.
 //! - Money moves only through [`Unit::post`], [`Unit::pend`] and [`Unit::resolve`]; states change
 //!   only by a `domain::transition::Moved`.
 //! - Personal data, memos and stored answers are sealed (`keyring`).
@@ -57,10 +60,6 @@ mod migrate;
 mod outcome;
 mod compressed;
 mod journal;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "records are looked up in it once the tables follow by themselves")
-)]
 mod memtable;
 mod projector;
 mod pause;
@@ -82,8 +81,10 @@ use crate::idempotency::Scope;
 use crate::journal::data_keys;
 use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
+use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
 pub use crate::postgres::PostgresServer;
+use crate::projector::Projector;
 use crate::reader::{Readers, View};
 use crate::record::Record;
 pub use crate::sqlite::SqliteFile;
@@ -101,6 +102,9 @@ pub fn statements() -> Vec<String> {
         tail::ALL_KEYS,
         data_keys::ALL,
         tail::APPLIED_ROW,
+        tail::FOLLOW,
+        tail::ENDS,
+        tail::ROW,
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,
@@ -174,19 +178,23 @@ impl Store {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
         let tail = Tail::open(&mut *writer, &keyring)?;
+        let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
         let keyring = Arc::new(keyring);
+        let projector = engine.projector()?;
         let connections = (0..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
         let (breaker, breaker_thread) = CircuitBreaker::start(engine.prober()?)?;
         let subscribers = Subscribers::default();
+        let projector = Projector::start(projector, Arc::clone(&keyring), Arc::clone(&memtable))?;
         let (commits, writer_thread) = GroupCommit::start(
             writer,
             Arc::clone(&keyring),
-            tail,
+            (tail, Arc::clone(&memtable), projector),
             subscribers.clone(),
             Arc::clone(&breaker),
         )?;
-        let (readers, mut threads) = Readers::start(connections, &keyring, Arc::clone(&breaker))?;
+        let (readers, mut threads) =
+            Readers::start(connections, &keyring, memtable, Arc::clone(&breaker))?;
         threads.extend([writer_thread, breaker_thread]);
         Ok((Self { commits, readers, breaker, keyring, subscribers }, Threads(threads)))
     }

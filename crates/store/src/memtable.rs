@@ -11,47 +11,20 @@
 //! Limits: it finds records by key only. It bounds nothing by itself: [`Memtable::bytes`] is for
 //! those who publish.
 
+pub(crate) mod shared;
+
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::journal::End;
 
-/// A change of a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change<V> {
-    /// The record is there for the first time.
-    Insert(V),
-    /// The record is another than before.
-    Update(V),
-    /// The record is gone.
-    Remove,
-}
-
-impl<V: Clone> Change<&V> {
-    /// The change with a value of its own.
-    pub fn copied(self) -> Change<V> {
-        match self {
-            Self::Insert(value) => Change::Insert(value.clone()),
-            Self::Update(value) => Change::Update(value.clone()),
-            Self::Remove => Change::Remove,
-        }
-    }
-}
-
-/// The latest state of a record in a generation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry<V> {
-    /// Nothing if the record is gone.
-    value: Option<V>,
-    /// Whether the record was first there in this generation: the tables do not have it.
-    is_new: bool,
-}
-
 /// The latest states of records, as far as a row of the journal.
 #[derive(Debug)]
-struct Generation<K, V> {
+pub struct Generation<K, V> {
     end: End,
-    entries: HashMap<K, Entry<V>>,
+    /// The latest state of each record that has changed; nothing of one that is gone.
+    entries: HashMap<K, Option<V>>,
     bytes: usize,
 }
 
@@ -59,13 +32,24 @@ impl<K, V> Generation<K, V> {
     fn new(end: End) -> Self {
         Self { end, entries: HashMap::new(), bytes: 0 }
     }
+
+    /// The last row.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// Each record that has changed, as it is at the end: nothing of one that is gone. So tables
+    /// may have some of the changes already, or all of them.
+    pub fn records(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
+        self.entries.iter().map(|(key, value)| (key, value.as_ref()))
+    }
 }
 
 /// The records that are committed and not projected, by their keys.
 #[derive(Debug)]
 pub struct Memtable<K, V> {
     base: End,
-    sealed: Option<Generation<K, V>>,
+    sealed: Option<Arc<Generation<K, V>>>,
     active: Generation<K, V>,
     /// How much memory a record takes.
     size: fn(&K, Option<&V>) -> usize,
@@ -92,32 +76,25 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
         self.active.bytes + self.sealed.as_ref().map_or(0, |sealed| sealed.bytes)
     }
 
-    /// Takes the changes of a row, in their order. Rows come one after the other.
-    pub fn publish(&mut self, row: End, changes: impl IntoIterator<Item = (K, Change<V>)>) {
+    /// Takes the records that a row changes, in its order. Rows come one after the other.
+    pub fn publish(&mut self, row: End, changes: impl IntoIterator<Item = (K, Option<V>)>) {
         debug_assert_eq!(row.seq, self.active.end.seq + 1, "rows are published without a gap");
         self.active.end = row;
-        for (key, change) in changes {
-            let (value, is_new) = match change {
-                Change::Insert(value) => (Some(value), true),
-                Change::Update(value) => (Some(value), false),
-                Change::Remove => (None, false),
-            };
+        for (key, value) in changes {
             let size = (self.size)(&key, value.as_ref());
             let before = self.active.entries.get(&key);
-            let freed = before.map_or(0, |before| (self.size)(&key, before.value.as_ref()));
-            // A record that comes back after it was removed is in the tables, if it was before.
-            let is_new = before.map_or(is_new, |before| before.is_new);
+            let freed = before.map_or(0, |before| (self.size)(&key, before.as_ref()));
             self.active.bytes = self.active.bytes + size - freed;
-            self.active.entries.insert(key, Entry { value, is_new });
+            self.active.entries.insert(key, value);
         }
     }
 
     /// The record of a key: nothing if it is not here, and the tables say. `Some(None)` if it is
     /// gone.
     pub fn get(&self, key: &K) -> Option<Option<&V>> {
-        let generations = [Some(&self.active), self.sealed.as_ref()];
+        let generations = [Some(&self.active), self.sealed.as_deref()];
         let mut entries = generations.into_iter().flatten().filter_map(|it| it.entries.get(key));
-        entries.next().map(|entry| entry.value.as_ref())
+        entries.next().map(Option::as_ref)
     }
 
     /// Whether the record of a key, or its absence, counts that was read from the tables in a
@@ -133,25 +110,14 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
             return None;
         }
         let end = self.active.end;
-        self.sealed = Some(std::mem::replace(&mut self.active, Generation::new(end)));
+        let active = std::mem::replace(&mut self.active, Generation::new(end));
+        self.sealed = Some(Arc::new(active));
         Some(end)
     }
 
-    /// The row up to which a generation is sealed.
-    pub fn sealed_end(&self) -> Option<End> {
-        self.sealed.as_ref().map(|sealed| sealed.end)
-    }
-
-    /// The changes that the sealed generation makes to the tables. A record that came and went
-    /// meanwhile is not among them.
-    pub fn sealed(&self) -> impl Iterator<Item = (&K, Change<&V>)> {
-        let entries = self.sealed.iter().flat_map(|sealed| &sealed.entries);
-        entries.filter_map(|(key, entry)| match (&entry.value, entry.is_new) {
-            (Some(value), true) => Some((key, Change::Insert(value))),
-            (Some(value), false) => Some((key, Change::Update(value))),
-            (None, false) => Some((key, Change::Remove)),
-            (None, true) => None,
-        })
+    /// The generation that is sealed.
+    pub fn sealed(&self) -> Option<&Arc<Generation<K, V>>> {
+        self.sealed.as_ref()
     }
 
     /// Drops the sealed generation, which the tables have now.
@@ -252,23 +218,7 @@ mod tests {
         }
 
         fn publish(&mut self, number: usize) {
-            let mut records = self.fold(number as u64);
-            let changes: Vec<_> = self.journal[number]
-                .iter()
-                .map(|(key, value)| {
-                    let was_there = match value {
-                        Some(value) => records.insert(*key, *value).is_some(),
-                        None => records.remove(key).is_some(),
-                    };
-                    let change = match value {
-                        Some(value) if was_there => Change::Update(*value),
-                        Some(value) => Change::Insert(*value),
-                        None => Change::Remove,
-                    };
-                    (*key, change)
-                })
-                .collect();
-            self.memtable.publish(row(number as u64 + 1), changes);
+            self.memtable.publish(row(number as u64 + 1), self.journal[number].iter().copied());
         }
 
         fn project(&mut self) {
@@ -279,14 +229,11 @@ mod tests {
                 return;
             }
             self.before = self.tables.clone();
-            let written: Vec<_> =
-                self.memtable.sealed().map(|(key, change)| (*key, change.copied())).collect();
-            for (key, change) in written {
-                match change {
-                    Change::Insert(value) | Change::Update(value) => {
-                        self.tables.1.insert(key, value)
-                    }
-                    Change::Remove => self.tables.1.remove(&key),
+            let sealed = self.memtable.sealed.clone().expect("a generation");
+            for (key, value) in sealed.records() {
+                match value {
+                    Some(value) => self.tables.1.insert(*key, *value),
+                    None => self.tables.1.remove(key),
                 };
             }
             self.tables.0 = end;
@@ -346,9 +293,10 @@ mod tests {
             let mut server = Server::new();
             for step in steps {
                 server.step(step);
-                let generations = [server.memtable.sealed.as_ref(), Some(&server.memtable.active)];
+                let sealed = server.memtable.sealed.as_deref();
+                let generations = [sealed, Some(&server.memtable.active)];
                 let entries = generations.into_iter().flatten().flat_map(|it| it.entries.values());
-                let bytes: usize = entries.map(|it| 1 + usize::from(it.value.is_some())).sum();
+                let bytes: usize = entries.map(|it| 1 + usize::from(it.is_some())).sum();
                 prop_assert_eq!(server.memtable.bytes(), bytes);
                 prop_assert_eq!(server.memtable.end().seq, server.journal.len() as u64);
                 prop_assert!(server.memtable.base().seq <= server.memtable.end().seq);
@@ -357,15 +305,21 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_comes_and_goes_is_never_written() {
+    fn a_record_is_projected_as_it_is_at_last() {
         let mut memtable = Memtable::new(row(0), |_, _| 1);
-        memtable.publish(row(1), [("new", Change::Insert(1)), ("old", Change::Update(2))]);
-        memtable.publish(row(2), [("new", Change::Remove), ("old", Change::Remove)]);
+        memtable.publish(row(1), [("gone", Some(1)), ("changed", Some(2))]);
+        memtable.publish(row(2), [("gone", None), ("changed", Some(3))]);
         assert_eq!(memtable.seal(), Some(row(2)));
-        assert_eq!(memtable.sealed().collect::<Vec<_>>(), [(&"old", Change::Remove)]);
-        assert_eq!(memtable.get(&"new"), Some(None), "it is known to be gone");
+        memtable.publish(row(3), [("changed", Some(4))]);
+        let sealed = memtable.sealed().expect("a generation");
+        let mut records: Vec<_> = sealed.records().collect();
+        records.sort_unstable();
+        // Tables that are further may have the one that is gone.
+        assert_eq!(records, [(&"changed", Some(&3)), (&"gone", None)]);
+        assert_eq!(memtable.get(&"gone"), Some(None), "it is known to be gone");
         assert_eq!(memtable.seal(), None, "one at a time");
         memtable.drop_sealed();
-        assert_eq!((memtable.base(), memtable.get(&"new")), (row(2), None));
+        assert_eq!((memtable.base(), memtable.get(&"gone")), (row(2), None));
+        assert_eq!(memtable.get(&"changed"), Some(Some(&4)));
     }
 }

@@ -9,7 +9,6 @@
 //!
 //! It uses no triggers, functions, notifications or advisory locks.
 
-mod acknowledged;
 mod address;
 mod client;
 pub(crate) mod connection;
@@ -85,6 +84,12 @@ impl Engine for PostgresServer {
         let mut connection = self.connection(Purpose::REQUESTS);
         connection.connect()?;
         connection.write_as_new_node()?;
+        Ok(Box::new(connection))
+    }
+
+    fn projector(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let mut connection = self.connection(Purpose::REQUESTS);
+        connection.write_beside();
         Ok(Box::new(connection))
     }
 

@@ -1,90 +1,186 @@
-//! The projector: brings the tables up to date with the changes of the journal.
+//! The projector: brings the tables up to date with the journal, a moment after each commit.
 //!
 //! It moves rows and knows no record: a change has the number of its table and the values of its
 //! columns. A record that was changed more than once is written once, as it is at last.
+//!
+//! A step writes exactly the changes of the rows up to some row, and says so in `applied`, in one
+//! transaction. It begins with `applied` as this process knows it: if that stands elsewhere,
+//! another process has projected meanwhile, and the step writes what is left to do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::catalogue;
 use crate::error::StoreError;
-use crate::journal::change_set::{Kind, TableChange};
+use crate::journal::change_set::TableChange;
 use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
-use crate::memtable::{self, Memtable};
-use crate::sql::{Change, Shape, Value, Write};
+use crate::memtable::shared::{RecordKey, SharedMemtable, Values, keyed, size};
+use crate::memtable::{Generation, Memtable};
+use crate::outcome::stop;
+use crate::pause::pause;
+use crate::sql::{Change, Connection, Value, Write};
 
-/// The name of a record among those of all tables.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct RecordKey {
-    /// The number of its table.
-    table: u16,
-    /// The first columns of its rows.
-    columns: Vec<Value>,
-}
+/// The pause after a step that failed: some steps long. A database that is away or full comes back
+/// in seconds.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-/// The table with a number.
-pub fn table(number: u16) -> Result<&'static Shape, StoreError> {
-    let shape = catalogue::tables().iter().find(|it| it.number == number && number != tail::NONE);
-    let unknown = || StoreError::Engine(format!("this release knows no table number {number}"));
-    shape.copied().ok_or_else(unknown)
-}
+/// The pause between two tries to keep room for when the disk is full, which take some of the room
+/// that there is.
+const RESERVE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// The record that a change is about, and what becomes of it.
-fn keyed(change: TableChange) -> Result<(RecordKey, memtable::Change<Vec<Value>>), StoreError> {
-    let TableChange { table: number, kind, values } = change;
-    let columns = values.iter().take(table(number)?.record_key).cloned().collect();
-    let change = match kind {
-        Kind::Insert => memtable::Change::Insert(values),
-        Kind::Update => memtable::Change::Update(values),
-        Kind::Remove => memtable::Change::Remove,
-    };
-    Ok((RecordKey { table: number, columns }, change))
-}
-
-/// The rows of a table that are to be written.
+/// The rows of a table that are to be written, and the keys of those that go.
 #[derive(Default)]
 struct Rows {
-    inserted: Vec<Vec<Value>>,
-    updated: Vec<Vec<Value>>,
+    put: Vec<Vec<Value>>,
     removed: Vec<Vec<Value>>,
 }
 
-/// The writes that make changes, each record once: rows come before those that refer to them, and
-/// go after them.
-pub fn writes(
-    changes: impl Iterator<Item = TableChange>,
+/// The writes that leave records as they are at last, each once: rows come before those that refer
+/// to them, and go after them.
+fn writes<'a>(
+    records: impl Iterator<Item = (&'a RecordKey, Option<&'a Values>)>,
     keyring: &Keyring,
 ) -> Result<Vec<Write>, StoreError> {
-    let mut memtable = Memtable::new(End::START, |_, _| 0);
-    let end = End { seq: 1, hash: RowHash::NONE };
-    memtable.publish(end, changes.map(keyed).collect::<Result<Vec<_>, _>>()?);
-    memtable.seal();
     // Rows in the order of their keys are on few pages.
-    let mut changes: Vec<_> = memtable.sealed().collect();
-    changes.sort_unstable_by_key(|(key, _)| *key);
+    let mut records: Vec<_> = records.collect();
+    records.sort_unstable_by_key(|(key, _)| *key);
     let mut tables: BTreeMap<u16, Rows> = BTreeMap::new();
-    for (key, change) in changes {
-        let (shape, rows) = (table(key.table)?, tables.entry(key.table).or_default());
-        match change {
-            memtable::Change::Insert(values) => {
-                rows.inserted.extend(shape.rows(values.clone(), keyring));
-            }
-            memtable::Change::Update(values) => {
-                rows.updated.extend(shape.rows(values.clone(), keyring));
-            }
-            memtable::Change::Remove => rows.removed.push(key.columns.clone()),
+    for (key, values) in records {
+        let (shape, rows) = (catalogue::table(key.table)?, tables.entry(key.table).or_default());
+        match values {
+            Some(values) => rows.put.extend(shape.rows(values.to_vec(), keyring)),
+            None => rows.removed.push(key.columns.clone()),
         }
     }
     let (mut writes, mut removals) = (Vec::new(), Vec::new());
     for shape in catalogue::tables() {
-        let Some(Rows { inserted, updated, removed }) = tables.remove(&shape.number) else {
-            continue;
-        };
-        writes.push(Write { shape, change: Change::Insert, rows: inserted });
-        writes.push(Write { shape, change: Change::Upsert, rows: updated });
+        let Some(Rows { put, removed }) = tables.remove(&shape.number) else { continue };
+        writes.push(Write { shape, change: Change::Upsert, rows: put });
         removals.push(Write { shape, change: Change::Delete, rows: removed });
     }
     writes.extend(removals.into_iter().rev());
     writes.retain(|write| !write.rows.is_empty());
     Ok(writes)
+}
+
+/// The writes that make the changes of rows of the journal, in their order.
+pub fn writes_of(
+    changes: impl Iterator<Item = TableChange>,
+    keyring: &Keyring,
+) -> Result<Vec<Write>, StoreError> {
+    let mut memtable = Memtable::new(End::START, size);
+    let end = End { seq: 1, hash: RowHash::NONE };
+    memtable.publish(end, changes.map(keyed).collect::<Result<Vec<_>, _>>()?);
+    memtable.seal();
+    memtable.sealed().map_or(Ok(Vec::new()), |sealed| writes(sealed.records(), keyring))
+}
+
+/// The projector of a process.
+pub struct Projector {
+    connection: Box<dyn Connection>,
+    keyring: Arc<Keyring>,
+    memtable: Arc<SharedMemtable>,
+}
+
+impl Projector {
+    /// Starts its thread, which ends when the memtable is closed and everything is projected.
+    pub fn start(
+        connection: Box<dyn Connection>,
+        keyring: Arc<Keyring>,
+        memtable: Arc<SharedMemtable>,
+    ) -> Result<JoinHandle<()>, StoreError> {
+        let projector = Self { connection, keyring, memtable };
+        std::thread::Builder::new()
+            .name("projector".to_owned())
+            .spawn(move || projector.run())
+            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
+    }
+
+    fn run(mut self) {
+        let memtable = Arc::clone(&self.memtable);
+        let (mut fails, mut is_full) = (false, false);
+        loop {
+            // Without room for when the disk is full, the tables may not be able to follow. It is
+            // not taken again from the step that it was given back for.
+            let lacks_reserve = is_full || self.connection.keep_reserve().is_err();
+            memtable.refuse_changes(lacks_reserve);
+            if !memtable.wait(lacks_reserve.then_some(RESERVE_AGAIN_AFTER)) {
+                return;
+            }
+            let Some((base, generation)) = memtable.next() else { continue };
+            let connection = &mut *self.connection;
+            match step(connection, &self.keyring, &memtable, (base, &generation)) {
+                Ok(()) => {
+                    (fails, is_full) = (false, false);
+                    memtable.projected(generation.end());
+                }
+                Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+                Err(error) => {
+                    if !std::mem::replace(&mut fails, true) {
+                        tracing::warn!(%error, "tables do not follow the journal; trying again");
+                    }
+                    if error == StoreError::DiskFull {
+                        is_full = true;
+                        self.connection.free_reserve();
+                    }
+                    pause(AGAIN_AFTER);
+                }
+            }
+        }
+    }
+}
+
+/// Lets the tables follow the journal to its end, where no server does.
+pub fn project(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
+    let memtable = SharedMemtable::open(connection, keyring)?;
+    while let Some((base, generation)) = memtable.next() {
+        step(connection, keyring, &memtable, (base, &generation))?;
+        memtable.projected(generation.end());
+    }
+    Ok(())
+}
+
+/// Writes a generation to tables that follow the journal as far as its base, or further.
+fn step(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    memtable: &SharedMemtable,
+    (base, generation): (End, &Generation<RecordKey, Values>),
+) -> Result<(), StoreError> {
+    connection.begin()?;
+    let written = follow(connection, memtable, base, generation.end()).and_then(|is_behind| {
+        if is_behind {
+            connection.write(writes(generation.records(), keyring)?)?;
+        }
+        connection.commit()
+    });
+    match written {
+        Ok(()) | Err(StoreError::OutcomeUnknown(_)) => {}
+        Err(_) => connection.rollback()?,
+    }
+    written
+}
+
+/// Says that the tables follow a row; false if they do already.
+fn follow(
+    connection: &mut dyn Connection,
+    memtable: &SharedMemtable,
+    base: End,
+    end: End,
+) -> Result<bool, StoreError> {
+    if tail::follow(connection, base, end)? {
+        return Ok(true);
+    }
+    let applied = tail::applied(connection)?;
+    if applied.seq >= end.seq {
+        return Ok(false);
+    }
+    if applied.seq < base.seq || !tail::follow(connection, applied, end)? {
+        memtable.lose();
+        return Err(StoreError::Conflict("the tables went back".to_owned()));
+    }
+    Ok(true)
 }

@@ -1,6 +1,10 @@
 //! Readers: a pool of threads, each with a connection that only reads. They never wait for the
 //! writer thread.
 //!
+//! There are two ways to read, and both see everything that was committed before the call, also by
+//! another process. `get` looks for one record in the memtable, and in the tables if it is not
+//! there. `read` waits until the tables have followed, and looks into them alone.
+//!
 //! A list may take long and a point read never does. Lists leave one connection free, so that
 //! authentication and readiness do not wait behind them.
 
@@ -13,9 +17,13 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
+use crate::journal::tail;
+use crate::journal::{End, RowHash};
 use crate::keyring::Keyring;
-use crate::record::{Record, load};
+use crate::memtable::shared::SharedMemtable;
+use crate::record::{Record, committed, load, name};
 use crate::sql::Connection;
+use crate::unit::READS_MAX;
 
 /// Reads that may wait before new ones are refused.
 const QUEUE_MAX: usize = 4_096;
@@ -46,6 +54,7 @@ pub(crate) struct Readers {
     queue: mpsc::Sender<Job>,
     /// One permit for each connection that a list may use.
     lists: Arc<Semaphore>,
+    memtable: Arc<SharedMemtable>,
     breaker: Arc<CircuitBreaker>,
 }
 
@@ -54,6 +63,7 @@ impl Readers {
     pub(crate) fn start(
         connections: Vec<Box<dyn Connection>>,
         keyring: &Arc<Keyring>,
+        memtable: Arc<SharedMemtable>,
         breaker: Arc<CircuitBreaker>,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
@@ -67,13 +77,14 @@ impl Readers {
                 .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
         });
         let threads = threads.collect::<Result<_, _>>()?;
-        Ok((Self { queue, lists, breaker }, threads))
+        Ok((Self { queue, lists, memtable, breaker }, threads))
     }
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
         let begin = |connection: &mut dyn Connection| connection.begin_point_read();
-        self.run(begin, move |view| view.get::<R>(&key)).await
+        let memtable = Arc::clone(&self.memtable);
+        self.run(begin, move |view| newest::<R>(view, &memtable, &key)).await
     }
 
     /// Runs `read` on one snapshot, which is newer than this call.
@@ -84,14 +95,36 @@ impl Readers {
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
         self.breaker.check()?;
-        // The semaphore is never closed.
-        let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
-        let begin = |connection: &mut dyn Connection| connection.begin_read();
-        let read = move |view: &mut View<'_>| {
-            let _permit = permit;
-            read(view)
-        };
-        self.run(begin, read).await
+        let mut end = self.memtable.end().seq;
+        let mut read = Some(read);
+        for attempt in 0..READS_MAX {
+            let is_first = attempt == 0;
+            if let Err(error) = self.memtable.follow(end).await {
+                self.breaker.check()?;
+                return Err(error.into());
+            }
+            // The semaphore is never closed.
+            let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
+            let begin = |connection: &mut dyn Connection| connection.begin_read();
+            let memtable = Arc::clone(&self.memtable);
+            let attempt = read.take();
+            let attempt = move |view: &mut View<'_>| {
+                let _permit = permit;
+                match behind(view, &memtable, end, is_first)? {
+                    Some(end) => Ok(Attempt::Again(end, attempt)),
+                    None => attempt.map_or(Err(StoreError::Closed.into()), |read| {
+                        read(view).map(Attempt::Read)
+                    }),
+                }
+            };
+            match self.run::<_, E, _>(begin, attempt).await? {
+                Attempt::Read(found) => return Ok(found),
+                Attempt::Again(later, attempt) => (end, read) = (later, attempt),
+            }
+        }
+        // The tables went back, and the writer has not found out yet.
+        self.memtable.lose();
+        Err(StoreError::Unavailable("the database lacks what it had; try again".to_owned()).into())
     }
 
     async fn run<T, E, F>(&self, begin: Begin, read: F) -> Result<T, E>
@@ -113,6 +146,57 @@ impl Readers {
             Err(StoreError::Panicked("a read did not come back".to_owned()).into())
         })
     }
+}
+
+/// The outcome of one attempt to read.
+enum Attempt<T, F> {
+    /// It was read.
+    Read(T),
+    /// The tables have to follow up to this row first.
+    Again(u64, Option<F>),
+}
+
+/// The row up to which the tables of a snapshot have to follow still, for a reader who came when
+/// the journal was known up to `end`. Rows that another process had appended until then are taken
+/// first.
+fn behind(
+    view: &mut View<'_>,
+    memtable: &SharedMemtable,
+    end: u64,
+    is_first: bool,
+) -> Result<Option<u64>, StoreError> {
+    let (last, applied) = tail::ends(view.connection)?;
+    if is_first && last > memtable.end().seq {
+        memtable.catch_up(view.connection, view.keyring)?;
+        return Ok(Some(last).filter(|last| applied < *last));
+    }
+    // A database that went back may never have the rest.
+    Ok(Some(end.min(last)).filter(|end| applied < *end))
+}
+
+/// The record of a key, as it is now.
+fn newest<R: Record>(
+    view: &mut View<'_>,
+    memtable: &SharedMemtable,
+    key: &R::Key,
+) -> Result<Option<Arc<R>>, StoreError> {
+    for _ in 0..READS_MAX {
+        let (last, applied) = tail::ends(view.connection)?;
+        if last > memtable.end().seq {
+            memtable.catch_up(view.connection, view.keyring)?;
+        }
+        if let Some(found) = committed::<R>(memtable, view.keyring, key)? {
+            return Ok(found);
+        }
+        let found = view.get::<R>(key)?;
+        let applied = End { seq: applied, hash: RowHash::NONE };
+        if memtable.admits(&name::<R>(key), applied) {
+            return Ok(found);
+        }
+    }
+    // The tables went back. The writer finds out what is missing.
+    memtable.lose();
+    Err(StoreError::Unavailable("the database lacks what it had; try again".to_owned()))
 }
 
 /// Starts a read.

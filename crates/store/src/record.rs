@@ -9,8 +9,11 @@ use uuid::Uuid;
 
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
+use crate::journal::End;
 use crate::journal::change_set::{Kind, RowChange, TableChange};
+use crate::journal::tail;
 use crate::keyring::Keyring;
+use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
 use crate::sql::{Connection, Keys, Row, Shape, Value, is_sealed};
 
 /// The number of a record's table.
@@ -189,6 +192,25 @@ pub(crate) fn fetch<R: Record>(
     Ok(found)
 }
 
+/// The name of a record among those of all tables.
+pub(crate) fn name<R: Record>(key: &R::Key) -> RecordKey {
+    RecordKey { table: R::NUMBER, columns: vec![key.clone().into()] }
+}
+
+/// The record of a key that is committed and that the tables may not have; nothing if they say.
+pub(crate) fn committed<R: Record>(
+    memtable: &SharedMemtable,
+    keyring: &Keyring,
+    key: &R::Key,
+) -> Result<Option<Found<R>>, StoreError> {
+    let Some(values) = memtable.get(&name::<R>(key)) else { return Ok(None) };
+    let read = |values: Values| {
+        let row = &mut Row::plain(R::TABLE, R::COLUMNS, values.to_vec());
+        R::read(row, keyring).map(Arc::new)
+    };
+    values.map(read).transpose().map(Some)
+}
+
 /// Reads a record that was fetched, and remembers it.
 fn remember<R: Record>(
     values: Vec<Value>,
@@ -287,32 +309,37 @@ macro_rules! tables {
         }
 
         impl Wanted {
-            /// Fetches every record that is wanted, of all tables at once. Keys without a row are
-            /// found to have none.
+            /// Fetches every record that is wanted, of all tables at once, and how far the tables
+            /// follow the journal at least. Keys without a row are found to have none.
             pub(crate) fn fetch(
-                self,
+                &self,
                 connection: &mut dyn Connection,
                 keyring: &Keyring,
                 cache: &mut Remembered,
-            ) -> Result<(), StoreError> {
-                let (mut wanted, mut records) = (Vec::new(), Vec::new());
+            ) -> Result<End, StoreError> {
+                let (mut wanted, mut records) = (vec![tail::applied_keys()], Vec::new());
+                let mut applied = End::START;
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().cloned().map(Into::into).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
                     let remember: fn(_, &Keyring, &mut Remembered) -> _ = remember::<$record>;
                     records.push((remember, Vec::new()));
-                    for key in self.$field {
-                        cache.$field.insert(key, None);
+                    for key in &self.$field {
+                        cache.$field.insert(key.clone(), None);
                     }
                 })*
                 connection.fetch_all(&wanted, &mut |place, values| {
-                    join(&mut records[place].1, values);
+                    // The first one was read first: rows are as new, or newer.
+                    match place.checked_sub(1) {
+                        None => applied = tail::read_applied(values)?,
+                        Some(place) => join(&mut records[place].1, values),
+                    }
                     Ok(())
                 })?;
                 for (remember, records) in records {
                     records.into_iter().try_for_each(|it| remember(it, keyring, cache))?;
                 }
-                Ok(())
+                Ok(applied)
             }
         }
     };

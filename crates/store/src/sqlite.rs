@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod file;
+pub(crate) mod reserve;
 #[cfg(test)]
 pub(crate) mod journal;
 
@@ -19,10 +20,14 @@ use crate::pause::pause;
 use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
 pub use crate::sqlite::file::SqliteFile;
+use crate::sqlite::reserve::Reserve;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
 /// the running server.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between two looks at a lock.
+const BUSY_PAUSE: Duration = Duration::from_micros(250);
 
 /// Prepared statements kept per connection: more than the store has, so that none is made twice.
 const STATEMENTS_KEPT: usize = 256;
@@ -53,6 +58,8 @@ pub struct Sqlite {
     data_version: Option<i64>,
     /// The thread that moves the log into the database file, if this connection does not.
     checkpoints: Option<Checkpoints>,
+    /// The room that is kept for when the disk is full.
+    reserve: Option<Reserve>,
 }
 
 /// How a file is opened.
@@ -76,10 +83,10 @@ impl Sqlite {
                 Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
                 Access::Alone => OpenFlags::SQLITE_OPEN_READ_WRITE,
             };
-        let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
+        let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
         // A process that has the database open will not close it soon.
-        let wait = if access == Access::Alone { Duration::ZERO } else { BUSY_TIMEOUT };
-        connection.busy_timeout(wait).map_err(failure)?;
+        let wait: Option<fn(i32) -> bool> = (access != Access::Alone).then_some(wait_for_lock);
+        connection.busy_handler(wait).map_err(failure)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         // A statement keeps its plan whatever is bound to it. Otherwise SQLite makes some of them
         // anew each time that they run, to see whether a value meets the condition of an index.
@@ -103,7 +110,7 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        Ok(Self { connection, data_version: None, checkpoints: None })
+        Ok(Self { connection, data_version: None, checkpoints: None, reserve: None })
     }
 
     /// Opens the file for the writer thread, with memory for the pages that it changes. A thread of
@@ -114,6 +121,19 @@ impl Sqlite {
         set(&opened.connection, "cache_size", &kib, &kib)?;
         set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
         opened.checkpoints = Some(Checkpoints::start(Self::open(path, Access::Write)?, path)?);
+        Ok(opened)
+    }
+
+    /// Opens the file for the projector. Its commits are on the disk with the next one of the
+    /// journal, or with the next that is moved into the file: what a power cut takes of them
+    /// follows again.
+    pub fn open_to_project(path: &Path, reserve: Option<Reserve>) -> Result<Self, StoreError> {
+        let mut opened = Self::open(path, Access::Write)?;
+        opened.reserve = reserve;
+        set(&opened.connection, "synchronous", "normal", "1")?;
+        let kib = (-WRITER_CACHE_KIB).to_string();
+        set(&opened.connection, "cache_size", &kib, &kib)?;
+        set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
         Ok(opened)
     }
 
@@ -134,6 +154,13 @@ impl Sqlite {
     pub fn driver(&mut self) -> &mut rusqlite::Connection {
         &mut self.connection
     }
+}
+
+/// Waits a little for a lock that another connection has; false when that took too long. SQLite's
+/// own waiting begins with milliseconds, which is as long as a step of the projector takes.
+fn wait_for_lock(waited: i32) -> bool {
+    pause(BUSY_PAUSE);
+    BUSY_PAUSE.saturating_mul(waited.unsigned_abs()) < BUSY_TIMEOUT
 }
 
 /// Sets a pragma and reads it back: a setting that did not take is a refusal to start.
@@ -241,6 +268,16 @@ impl Connection for Sqlite {
             }
         }
         Ok(())
+    }
+
+    fn free_reserve(&mut self) {
+        if let Some(reserve) = &self.reserve {
+            reserve.free();
+        }
+    }
+
+    fn keep_reserve(&mut self) -> Result<(), StoreError> {
+        self.reserve.as_ref().map_or(Ok(()), Reserve::keep)
     }
 
     fn is_remote(&self) -> bool {

@@ -29,12 +29,20 @@ use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope, given_since};
 use crate::journal::change_set::{ChangeSet, RowChange};
+use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::leases::Lease;
+use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
-use crate::record::{Found, Record, Remembered, Tables, Wanted, load};
-use crate::sql::Connection;
+use crate::record::{
+    Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load, name,
+};
+use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
+
+/// How often a record is read that the projector was faster with each time. Once more is enough,
+/// unless the tables went back.
+pub(crate) const READS_MAX: u32 = 5;
 
 /// Changes that are in memory and not yet in the database.
 #[derive(Default)]
@@ -112,11 +120,24 @@ pub(crate) struct WakeUps {
     pub(crate) callers: bool,
 }
 
+/// The changes of a batch.
+pub(crate) struct Finished {
+    /// For the journal.
+    pub(crate) sets: Vec<ChangeSet>,
+    /// The time of the latest of them.
+    pub(crate) at: Timestamp,
+    /// To be written with it, and no part of it.
+    pub(crate) beside: Option<Write>,
+    /// For the cache.
+    pub(crate) changes: Changes,
+}
+
 /// Many units of work on their way into one database transaction.
 pub(crate) struct Batch<'a> {
     connection: &'a mut dyn Connection,
     keyring: &'a Keyring,
     cache: &'a mut Remembered,
+    memtable: &'a SharedMemtable,
     sets: Vec<ChangeSet>,
     /// When the latest of them was asked for.
     at: Timestamp,
@@ -130,10 +151,11 @@ impl<'a> Batch<'a> {
         connection: &'a mut dyn Connection,
         keyring: &'a Keyring,
         cache: &'a mut Remembered,
+        memtable: &'a SharedMemtable,
     ) -> Self {
         let (sets, at) = (Vec::new(), Timestamp::from_millis(0));
         let (changes, wanted) = (Changes::default(), Wanted::default());
-        Self { connection, keyring, cache, sets, at, changes, wanted }
+        Self { connection, keyring, cache, memtable, sets, at, changes, wanted }
     }
 
     /// Runs one unit. If `work` refuses, nothing of the unit remains.
@@ -149,7 +171,8 @@ impl<'a> Batch<'a> {
             (true, _) => Ran::Waits,
             (false, true) => {
                 let rows = local.rows(owner, &self.changes, self.cache);
-                if !rows.is_empty() {
+                // A key that is erased leaves a row that says who has erased one.
+                if !rows.is_empty() || !local.erased.is_empty() {
                     let Origin { actor, request, at } = origin;
                     self.sets.push(ChangeSet { actor, request, rows });
                     self.at = self.at.max(at);
@@ -173,8 +196,11 @@ impl<'a> Batch<'a> {
         scopes: impl Iterator<Item = Scope>,
     ) -> Result<(), StoreError> {
         if self.connection.is_remote() {
-            let cache = &mut self.cache.idempotency;
-            self.wanted.idempotency.extend(scopes.filter(|it| cache.get(it).is_none()));
+            for scope in scopes {
+                if self.known::<Answer>(&scope)?.is_none() {
+                    self.wanted.idempotency.insert(scope);
+                }
+            }
             if !self.wanted.idempotency.is_empty() {
                 self.fetch()?;
             }
@@ -186,15 +212,67 @@ impl<'a> Batch<'a> {
     pub(crate) fn fetch(&mut self) -> Result<(), StoreError> {
         let mut wanted = std::mem::take(&mut self.wanted);
         // A unit that reads a payment reads its postings next.
-        let payments = wanted.transactions.iter().copied();
-        wanted.postings.extend(payments.filter(|id| self.cache.postings.get(id).is_none()));
-        wanted.fetch(self.connection, self.keyring, self.cache)
+        for payment in &wanted.transactions {
+            if self.known::<Postings>(payment)?.is_none() {
+                wanted.postings.insert(*payment);
+            }
+        }
+        for _ in 0..READS_MAX {
+            let applied = wanted.fetch(self.connection, self.keyring, self.cache)?;
+            if self.memtable.is_behind(applied) {
+                return Ok(());
+            }
+        }
+        Err(self.went_back())
     }
 
-    /// The changes of all units: once for the journal, with the time of the latest, and once for
-    /// the cache. There is nothing of units that only read.
-    pub(crate) fn finish(self) -> (Vec<ChangeSet>, Timestamp, Changes) {
-        (self.sets, self.at, self.changes)
+    /// The record of a key as it was committed last, if that is known without the tables.
+    fn known<R: Record>(&mut self, key: &R::Key) -> Result<Option<Found<R>>, StoreError> {
+        if let Some(found) = R::remembered(self.cache).get(key) {
+            return Ok(Some(Option::clone(found)));
+        }
+        let found = committed::<R>(self.memtable, self.keyring, key)?;
+        if let Some(found) = &found {
+            R::remembered(self.cache).insert(key.clone(), found.clone());
+        }
+        Ok(found)
+    }
+
+    /// The record of a key from the tables.
+    fn load<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
+        for _ in 0..READS_MAX {
+            let applied = tail::applied(self.connection)?;
+            let found = load::<R>(self.connection, self.keyring, key)?;
+            if self.memtable.admits(&name::<R>(key), applied) {
+                R::remembered(self.cache).insert(key.clone(), found.clone());
+                return Ok(found);
+            }
+        }
+        Err(self.went_back())
+    }
+
+    /// The tables follow less of the journal than they did.
+    fn went_back(&self) -> StoreError {
+        self.memtable.lose();
+        StoreError::Conflict("the tables went back".to_owned())
+    }
+
+    /// The changes of all units. There is nothing of units that only read.
+    pub(crate) fn finish(mut self) -> Finished {
+        let mut leases = BTreeMap::new();
+        self.sets.retain_mut(|set| {
+            let is_empty = set.rows.is_empty();
+            // A lease is renewed all the time, and is no data. The last change of each remains.
+            for row in set.rows.extract_if(.., |row| row.change.table == Lease::NUMBER) {
+                leases.insert(row.change.values[0].clone(), row.change.values);
+            }
+            is_empty || !set.rows.is_empty()
+        });
+        let shape = Lease::shape();
+        let rows = leases.into_values().flat_map(|values| shape.rows(values, self.keyring));
+        let leases = Write { shape, change: Change::Upsert, rows: rows.collect() };
+        let beside = Some(leases).filter(|write| !write.rows.is_empty());
+        Finished { sets: self.sets, beside, at: self.at, changes: self.changes }
     }
 }
 
@@ -245,16 +323,14 @@ impl Unit<'_, '_> {
         if let Some(found) = R::slots(&mut self.batch.changes.tables).get(key) {
             return Ok(found);
         }
-        if let Some(found) = R::remembered(self.batch.cache).get(key) {
-            return Ok(Option::clone(found));
+        if let Some(found) = self.batch.known::<R>(key)? {
+            return Ok(found);
         }
         if self.batch.connection.is_remote() {
             R::wanted(&mut self.batch.wanted).insert(key.clone());
             return self.wait();
         }
-        let found = load::<R>(self.batch.connection, self.batch.keyring, key)?;
-        R::remembered(self.batch.cache).insert(key.clone(), found.clone());
-        Ok(found)
+        self.batch.load::<R>(key)
     }
 
     /// The rows with these keys, in their order, as the units before this one left them. Rows that
@@ -356,8 +432,7 @@ impl Unit<'_, '_> {
         Ok(given_since(self.get::<Answer>(scope)?, since))
     }
 
-    /// Erases a data key: what it has sealed in the journal is unreadable from this commit on. It
-    /// leaves no entry of its own.
+    /// Erases a data key: what it has sealed in the journal is unreadable from this commit on.
     pub fn erase_key(&mut self, owner: Uuid) {
         self.local.erased.insert(owner);
     }

@@ -84,7 +84,7 @@ macro_rules! predicates {
 predicates! {
     M1 "the schema is the one that this program knows",
     M2 "the engine finds the database sound",
-    J1 "the journal is numbered from 1, nothing in it was changed, and the tables follow its last row",
+    J1 "the journal is numbered from 1, nothing in it was changed, and the tables follow a row of it",
     J2 "every row of the journal opens with the key and can be read",
     L1 "every posting has two sides and balances in every currency",
     L2 "debits and credits of all accounts of a currency are equal, posted and pending",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use store::SqliteFile;
-use store::backup::{Schema, Summary, bring_up_to_date, copy_file, schema, summary};
+use store::backup::{Schema, Summary, bring_up_to_date, copy_file, project, schema, summary};
 use store::error::StoreError;
 use store::keyring::Keyring;
 use store::verify::Report;
@@ -102,6 +102,9 @@ pub fn make(
     if is_older {
         progress.tell(&format!("bringing the copy from schema {is} to {known}"));
         bring_up_to_date(file.path()).map_err(failed)?;
+    }
+    if let Some(keyring) = keyring {
+        project(file.path(), keyring).map_err(failed)?;
     }
     let bytes = file.path().metadata().map_err(unwritable)?.len();
     progress.tell(&format!("copied {}, verifying the copy", size(bytes)));

@@ -210,6 +210,16 @@ impl Database {
         }
     }
 
+    /// The way to it for the server that holds it, which keeps room for when the disk is full.
+    pub fn engine_of(&self, held: &Held) -> Box<dyn Engine> {
+        match self {
+            Self::Sqlite(path) if held.lock.is_some() => {
+                Box::new(SqliteFile::new(path).with_reserve())
+            }
+            Self::Sqlite(_) | Self::Postgres(_) => self.engine(),
+        }
+    }
+
     /// Whether other servers may use it at the same time.
     pub fn is_shared(&self) -> bool {
         match self {

@@ -150,6 +150,12 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "Batches that lost against another transaction and were tried again.",
     ),
     (
+        Kind::Gauge,
+        "switchyard_memtable_bytes",
+        Unit::Bytes,
+        "Memory of the records that are committed and that the tables do not have yet.",
+    ),
+    (
         Kind::Counter,
         "switchyard_missing_commits_total",
         Unit::Count,

@@ -140,8 +140,8 @@ pub fn open_to_serve(
     let lightning = lightning(keyring.hash(Purpose::LightningNode, &[]));
     let env = Env { shares_database: database.is_shared(), lightning, ..env };
     let env = connect(env, &keyring)?;
-    let (store, threads) =
-        Store::open(&*database.engine(), keyring).map_err(|error| failed(database, error))?;
+    let opened = Store::open(&*database.engine_of(held), keyring);
+    let (store, threads) = opened.map_err(|error| failed(database, error))?;
     drop(begun);
     Ok(Opened { app: App::new(store, env), threads })
 }

@@ -37,7 +37,8 @@ use store::Store;
 use store::audit::{Effect, audit};
 use store::engine::Engine;
 use store::keyring::Keyring;
-use store::origin::Actor;
+use store::origin::{Actor, Origin};
+use store::server_key::replace_journal_key;
 use store::sql::Value as Stored;
 use store::{PostgresServer, SqliteFile};
 use testbed::place::Place;
@@ -216,12 +217,18 @@ impl Server {
         }
     }
 
-    /// Changes the database behind the server's back; how many rows.
-    pub fn tamper(&self, sql: &str, parameters: &[Stored]) -> usize {
+    /// Changes tables behind the server's back; how many rows. It forgets its copies of them.
+    pub async fn tamper(&self, sql: &str, parameters: &[Stored]) -> usize {
+        let followed = self.app.store().read(|_| Ok::<_, Error>(())).await;
+        followed.expect("tables that have followed");
         let mut connection = engine(&self.place).prepare(&Keyring::new(&KEY)).expect("a database");
         connection.begin().expect("a transaction");
         let rows = connection.execute(sql, parameters).expect("a statement");
         connection.commit().expect("a commit");
+        let (engine, keyring) = (engine(&self.place), Keyring::new(&KEY));
+        let origin =
+            Origin { actor: Actor::job("TEST"), request: None, at: Timestamp::from_millis(0) };
+        replace_journal_key(&*engine, &keyring, origin).expect("another key");
         rows
     }
 

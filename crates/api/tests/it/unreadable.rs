@@ -26,9 +26,9 @@ async fn pay(payer: &Payer, external: &str) -> Value {
     payer.client.post("/transfer-out", &body).await.expect(201)["id"].clone()
 }
 
-fn set_currency(server: &Server, payment: TransactionId, code: &str) {
+async fn set_currency(server: &Server, payment: TransactionId, code: &str) {
     let sql = "update transactions set receiving_currency = $1 where id = $2";
-    assert_eq!(server.tamper(sql, &[code.into(), payment.into()]), 1);
+    assert_eq!(server.tamper(sql, &[code.into(), payment.into()]).await, 1);
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_payment_that_cannot_be_read_holds_up_no_other() {
         payments.push(pay(&payer, &external).await);
     }
     let broken = payments.remove(4);
-    set_currency(&server, transaction_id(&broken), "XXX");
+    set_currency(&server, transaction_id(&broken), "XXX").await;
     server.clock.advance_millis(5_000);
     assert_eq!(steps(&server).await, 1, "it is tried once");
     for payment in &payments {
@@ -50,7 +50,7 @@ async fn a_payment_that_cannot_be_read_holds_up_no_other() {
     // Not every second, and not never.
     server.clock.advance_millis(30_000);
     assert_eq!(steps(&server).await, 0);
-    set_currency(&server, transaction_id(&broken), "USD");
+    set_currency(&server, transaction_id(&broken), "USD").await;
     server.clock.advance_millis(30_000);
     assert_eq!(steps(&server).await, 0);
     server.clock.advance_millis(5_000);
@@ -68,11 +68,11 @@ async fn a_timer_that_cannot_be_read_holds_up_no_other() {
     let subject = Stored::from(Uuid::from_u128(7));
     let sql = "insert into timers (subject, kind, platform, due_at, since, attempts) \
         values ($1, 'WHATEVER', $2, 0, 0, 0)";
-    assert_eq!(server.tamper(sql, &[subject.clone(), payer.client.platform.into()]), 1);
+    assert_eq!(server.tamper(sql, &[subject.clone(), payer.client.platform.into()]).await, 1);
     server.clock.advance_millis(5_000);
     assert!(steps(&server).await > 0, "the operator must hear of it");
     assert_eq!(payer.client.transaction(&payment).await["status"], "COMPLETED");
-    assert_eq!(server.tamper("delete from timers where subject = $1", &[subject]), 1);
+    assert_eq!(server.tamper("delete from timers where subject = $1", &[subject]).await, 1);
     server.verify();
 }
 
@@ -87,7 +87,7 @@ async fn one_step_does_all_that_is_due_and_tries_nothing_twice() {
     for _ in 0..PAYMENTS {
         payments.push(pay(&payer, &external).await);
     }
-    set_currency(&server, transaction_id(&payments[3]), "XXX");
+    set_currency(&server, transaction_id(&payments[3]), "XXX").await;
     server.clock.advance_millis(5_000);
     let step = jobs::step(&server.app).await.expect("a step");
     assert_eq!((step.done, step.failed, step.more), (PAYMENTS - 1, 1, false));

@@ -1,19 +1,23 @@
 //! The writer thread: one batch after the other.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::queue::Queue;
 use super::{Queued, Subscribers};
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
-use crate::journal::tail::Tail;
+use crate::journal::End;
+use crate::journal::acknowledged::Acknowledged;
+use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
+use crate::memtable::shared::SharedMemtable;
 use crate::outcome::stop;
 use crate::pause::pause;
 use crate::record::Remembered;
 use crate::sql::{Connection, LastWriter};
-use crate::unit::{Batch, Changes, Ran};
+use crate::unit::{Batch, Changes, Finished, Ran};
 
 /// How often a batch that lost against another transaction is tried again.
 const CONFLICTS_MAX: u32 = 5;
@@ -41,6 +45,11 @@ pub(super) struct Writer {
     keyring: Arc<Keyring>,
     cache: Remembered,
     tail: Tail,
+    memtable: Arc<SharedMemtable>,
+    /// The last row of the journal that the cache is as new as.
+    end: End,
+    acknowledged: Acknowledged,
+    projector: JoinHandle<()>,
     subscribers: Subscribers,
     breaker: Arc<CircuitBreaker>,
 }
@@ -49,12 +58,24 @@ impl Writer {
     pub(super) fn new(
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
-        tail: Tail,
+        (tail, memtable, projector): (Tail, Arc<SharedMemtable>, JoinHandle<()>),
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
-        let cache = Remembered::default();
-        Self { connection, keyring, cache, tail, subscribers, breaker }
+        let (cache, acknowledged) = (Remembered::default(), Acknowledged::default());
+        let end = memtable.end();
+        Self {
+            connection,
+            keyring,
+            cache,
+            tail,
+            memtable,
+            end,
+            acknowledged,
+            projector,
+            subscribers,
+            breaker,
+        }
     }
 
     /// Works the queue off until it is closed.
@@ -136,12 +157,11 @@ impl Writer {
         begun: Option<Begun>,
     ) -> Result<(), (Blame, StoreError)> {
         let begun = begun.unwrap_or_else(|| self.connection.begin());
-        match begun.map_err(|error| (Blame::Database, error))? {
-            LastWriter::ThisNode => {}
-            LastWriter::Unknown => {
-                self.forget();
-                self.subscribers.callers.changed();
-            }
+        let last = begun.map_err(|error| (Blame::Database, error))?;
+        let is_known = last == LastWriter::ThisNode && !self.memtable.is_lost();
+        if !is_known && let Err(error) = self.catch_up() {
+            self.connection.rollback().map_err(|error| (Blame::Database, error))?;
+            return Err((Blame::Database, error));
         }
         match self.run_and_write(units) {
             Ok(mut changes) => {
@@ -163,25 +183,60 @@ impl Writer {
 
     /// Runs the units in their order, and commits their changes.
     fn run_and_write(&mut self, units: &mut [Box<dyn Queued>]) -> Result<Changes, StoreError> {
-        let mut batch = Batch::new(&mut *self.connection, &self.keyring, &mut self.cache);
+        let (connection, memtable) = (&mut *self.connection, &*self.memtable);
+        let mut batch = Batch::new(connection, &self.keyring, &mut self.cache, memtable);
         batch.fetch_answers(units.iter().filter_map(|unit| unit.scope()))?;
         let mut ran = run_in_order(&mut batch, units);
         while ran < units.len() {
             batch.fetch()?;
             ran += run_in_order(&mut batch, &mut units[ran..]);
         }
-        let (sets, at, changes) = batch.finish();
+        let Finished { sets, at, beside, changes } = batch.finish();
         let connection = &mut *self.connection;
-        if sets.is_empty() && changes.erased().is_empty() {
+        if sets.is_empty() && beside.is_none() {
             // Units that only read cost no flush.
             connection.rollback()?;
         } else {
+            let (chain, sets) = (memtable.chain(), (sets, at));
+            let mut before = chain.end();
             let prepared =
-                self.tail.prepare(connection, &self.keyring, sets, changes.erased(), at)?;
-            let chain = prepared.commit(connection)?;
-            self.tail.committed(chain);
+                self.tail.prepare(connection, &self.keyring, chain, sets, changes.erased())?;
+            let rows = prepared.with(beside).commit(connection)?;
+            self.acknowledged.keep(&rows);
+            for (chain, changes) in rows {
+                let published = memtable.publish(before, chain, changes);
+                published.expect("these are changes of known tables");
+                before = chain.end();
+            }
+            self.end = before;
         }
         Ok(changes)
+    }
+
+    /// Takes what other processes have written since the last batch, in the transaction of this
+    /// one.
+    fn catch_up(&mut self) -> Result<(), StoreError> {
+        let (connection, keyring) = (&mut *self.connection, &*self.keyring);
+        // Leases pass beside the journal.
+        self.cache.leases.clear();
+        // Tables that went back, as a server's do that was killed, follow again.
+        let is_behind = self.memtable.is_behind(tail::applied(connection)?);
+        let (end, is_lost) = (tail::end(connection)?, !is_behind || self.memtable.is_lost());
+        if end == self.end && !is_lost {
+            return Ok(());
+        }
+        self.cache.clear();
+        self.subscribers.callers.changed();
+        self.tail.read_again(connection, keyring)?;
+        if !is_lost && tail::has(connection, self.memtable.end())? {
+            self.memtable.catch_up(connection, keyring)?;
+        } else {
+            // The database is an older one.
+            self.acknowledged.compare(connection)?;
+            self.memtable.restart(connection, keyring)?;
+        }
+        self.end = end;
+        Ok(())
     }
 
     /// Forgets what may not be so any more.
@@ -192,6 +247,9 @@ impl Writer {
 
     /// Leaves the database so that its main file alone is complete.
     fn settle(mut self) {
+        self.memtable.close();
+        // One that panicked leaves the rest to the next start.
+        let _ = self.projector.join();
         match self.connection.settle() {
             Ok(()) => {}
             // Closing the file could move the log once more, and then remove it.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{AppendError, Appended, Broken, Chain, End, Journal, Leader, Row};
 use crate::error::StoreError;
-use crate::memtable::{Change, Memtable};
+use crate::memtable::Memtable;
 
 /// Rows that are read at a time when a server starts.
 const ROWS_AT_ONCE: u32 = 256;
@@ -40,12 +40,31 @@ pub trait Tables<K, V> {
         &mut self,
         from: End,
         to: End,
-        changes: &mut dyn Iterator<Item = (&K, Change<&V>)>,
+        records: &mut dyn Iterator<Item = (&K, Option<&V>)>,
     ) -> Result<bool, StoreError>;
 }
 
 /// A record, or its absence, and how far the tables followed the journal when it was read.
 pub type Snapshot<V> = (Option<V>, End);
+
+/// A change of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<V> {
+    /// The record is there for the first time.
+    Insert(V),
+    /// The record is another than before.
+    Update(V),
+    /// The record is gone.
+    Remove,
+}
+
+/// The records that change sets leave.
+fn records<K, V>(sets: ChangeSets<K, V>) -> impl Iterator<Item = (K, Option<V>)> {
+    sets.into_iter().flatten().map(|(key, change)| match change {
+        Change::Insert(value) | Change::Update(value) => (key, Some(value)),
+        Change::Remove => (key, None),
+    })
+}
 
 /// The change sets of the units of a row.
 pub type ChangeSets<K, V> = Vec<Vec<(K, Change<V>)>>;
@@ -187,7 +206,7 @@ where
                 let previous = self.chain.end();
                 self.chain.take(row)?;
                 let changes = self.body.read(previous, row)?;
-                self.memtable.publish(self.chain.end(), changes.into_iter().flatten());
+                self.memtable.publish(self.chain.end(), records(changes));
             }
             if rows.is_empty() {
                 return Ok(());
@@ -203,7 +222,7 @@ where
         now: Timestamp,
     ) -> Result<Vec<Result<A, E>>, TurnError> {
         let mut answers: Vec<_> = batch.iter().map(|_| None).collect();
-        let (mut sets, mut records) = (ChangeSets::new(), HashMap::new());
+        let (mut sets, mut changed) = (ChangeSets::new(), HashMap::new());
         let mut fetched: HashMap<K, Snapshot<V>> = HashMap::new();
         // Units that miss a record are run again behind the others, until none does.
         while answers.iter().any(Option::is_none) {
@@ -211,7 +230,7 @@ where
             let waiting = batch.iter_mut().zip(&mut answers).filter(|(_, it)| it.is_none());
             for (work, answer) in waiting {
                 let (memtable, tables) = (&self.memtable, &mut self.tables);
-                let mut read = |key: &K| match (records.get(key), fetched.get(key)) {
+                let mut read = |key: &K| match (changed.get(key), fetched.get(key)) {
                     (Some(record), _) => Ok(Some(Option::clone(record))),
                     (None, Some(snapshot)) => admitted(memtable, key, snapshot.clone()).map(Some),
                     (None, None) => newest(memtable, tables, key),
@@ -225,7 +244,7 @@ where
                     continue;
                 }
                 if said.is_ok() && !changes.is_empty() {
-                    records.extend(own);
+                    changed.extend(own);
                     sets.push(changes);
                 }
                 *answer = Some(said);
@@ -240,7 +259,7 @@ where
             let row = self.chain.next(self.leader.epoch, now, body);
             self.append(&row)?;
             self.chain.take(&row).expect("a row that was made for this chain");
-            self.memtable.publish(self.chain.end(), sets.into_iter().flatten());
+            self.memtable.publish(self.chain.end(), records(sets));
         }
         Ok(answers.into_iter().flatten().collect())
     }
@@ -272,8 +291,8 @@ where
     pub fn project(&mut self) -> Result<bool, StoreError> {
         let from = self.memtable.base();
         self.memtable.seal();
-        let Some(to) = self.memtable.sealed_end() else { return Ok(false) };
-        if !self.tables.write(from, to, &mut self.memtable.sealed())? {
+        let Some(sealed) = self.memtable.sealed() else { return Ok(false) };
+        if !self.tables.write(from, sealed.end(), &mut sealed.records())? {
             return Err(StoreError::Conflict(
                 "the tables do not stand where I left them".to_owned(),
             ));

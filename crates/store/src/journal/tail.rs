@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::change_set::{ChangeSet, from_frames, to_frames};
+use super::change_set::{ChangeSet, TableChange, from_frames, to_frames};
 use super::data_keys::{self, DATA_KEYS};
 use super::frames::{self, Keys, Place};
 use super::{Chain, End, Row, RowHash, number};
@@ -16,9 +16,6 @@ use crate::catalogue;
 use crate::engine::{self, SET_META};
 use crate::error::StoreError;
 use crate::keyring::{KEY_LENGTH, Keyring, SealingKey};
-use crate::leases::Lease;
-use crate::projector;
-use crate::record::Numbered as _;
 use crate::sql::{self, Change, Connection, Shape, Value, Write};
 
 /// The number of tables that no change set is about.
@@ -55,6 +52,17 @@ pub(crate) const ALL_KEYS: &str = "select number, sealed from journal_keys";
 
 pub(crate) const APPLIED_ROW: &str = "select seq, hash from applied where one = 1";
 
+/// Says that the tables follow another row, if they stand where they are known to stand.
+pub(crate) const FOLLOW: &str =
+    "update applied set seq = $1, hash = $2 where one = 1 and seq = $3 and hash = $4";
+
+/// The number of the last row, and of the last that the tables follow.
+pub(crate) const ENDS: &str = "select coalesce((select max(seq) from journal), 0), \
+    coalesce((select seq from applied where one = 1), 0)";
+
+/// The row with a number.
+pub(crate) const ROW: &str = "select seq, epoch, at, previous, hash from journal where seq = $1";
+
 /// The epoch of all rows, as long as every server appends behind the others' rows.
 const EPOCH: u64 = 1;
 
@@ -69,6 +77,11 @@ pub(crate) fn database(connection: &mut dyn Connection) -> Result<Option<Uuid>, 
         what: "not a uuid".to_owned(),
     };
     Uuid::from_slice(&bytes).map(Some).map_err(corrupt)
+}
+
+/// The id of a database that has one.
+pub(crate) fn database_of(connection: &mut dyn Connection) -> Result<Uuid, StoreError> {
+    database(connection)?.ok_or_else(|| no("id"))
 }
 
 /// Gives a database its id, inside a transaction.
@@ -129,9 +142,10 @@ impl Rows {
         Self { after: 0, since, is_whole: false }
     }
 
-    /// Every row.
-    pub(crate) fn all() -> Self {
-        Self::since(Timestamp::from_millis(0))
+    /// The rows behind one with this number.
+    pub(crate) fn behind(seq: u64) -> Self {
+        let after = i64::try_from(seq).unwrap_or(i64::MAX);
+        Self { after, ..Self::since(Timestamp::from_millis(0)) }
     }
 
     /// The values of some more rows; none behind the last.
@@ -157,16 +171,15 @@ impl Rows {
     }
 }
 
-/// Hands over the rows since a time, each with its change sets. One that cannot be read is an
-/// error.
+/// Hands over rows, each with its change sets. One that cannot be read is an error.
 pub(crate) fn each(
     connection: &mut dyn Connection,
     keyring: &Keyring,
-    since: Timestamp,
+    mut some: Rows,
     each: &mut dyn FnMut(Row, Vec<ChangeSet>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let database = database(connection)?.ok_or_else(|| no("id"))?;
-    let (mut keys, mut some) = (keys(connection, keyring)?, Rows::since(since));
+    let database = database_of(connection)?;
+    let mut keys = keys(connection, keyring)?;
     loop {
         let rows = some.next(connection)?.into_iter();
         let rows =
@@ -188,9 +201,81 @@ pub(crate) fn each(
 
 /// How far the tables follow the journal.
 pub(crate) fn applied(connection: &mut dyn Connection) -> Result<End, StoreError> {
+    Ok(said_applied(connection)?.unwrap_or(End::START))
+}
+
+/// The same, if the database says it.
+pub(crate) fn said_applied(connection: &mut dyn Connection) -> Result<Option<End>, StoreError> {
     let read = |row: &mut sql::Row| Ok(End { seq: counted(row)?, hash: hash(row)? });
     let columns = (APPLIED.table, &["seq", "hash"][..]);
-    Ok(connection.first(APPLIED_ROW, &[], columns, read)?.unwrap_or(End::START))
+    connection.first(APPLIED_ROW, &[], columns, read)
+}
+
+/// How the row is fetched that says how far the tables follow, together with others.
+pub(crate) fn applied_keys() -> sql::Keys {
+    sql::Keys { shape: &APPLIED, keys: vec![Value::Int(1)] }
+}
+
+/// Reads that row.
+pub(crate) fn read_applied(values: Vec<Value>) -> Result<End, StoreError> {
+    let row = &mut sql::Row::new(APPLIED.table, APPLIED.columns, values);
+    row.int()?;
+    Ok(End { seq: counted(row)?, hash: hash(row)? })
+}
+
+/// Says that the tables follow the row `to`, inside a transaction. Whether they stood at `from`:
+/// nothing is said otherwise.
+pub(crate) fn follow(
+    connection: &mut dyn Connection,
+    from: End,
+    to: End,
+) -> Result<bool, StoreError> {
+    let [to, from] = [to, from].map(|End { seq, hash }| (number(seq), Value::from(&hash.0[..])));
+    let parameters = [to.0?.into(), to.1, from.0?.into(), from.1];
+    Ok(connection.execute(FOLLOW, &parameters)? == 1)
+}
+
+/// The number of the last row, and of the last that the tables follow, in one snapshot.
+pub(crate) fn ends(connection: &mut dyn Connection) -> Result<(u64, u64), StoreError> {
+    let columns = ("journal", &["last", "applied"][..]);
+    let ends = |row: &mut sql::Row| Ok((counted(row)?, counted(row)?));
+    Ok(connection.first(ENDS, &[], columns, ends)?.unwrap_or_default())
+}
+
+/// The last row, or the place before the first.
+pub(crate) fn end(connection: &mut dyn Connection) -> Result<End, StoreError> {
+    let last = connection.first(LAST, &[], (JOURNAL.table, HEAD), head)?;
+    Ok(last.map_or(End::START, |row| End { seq: row.seq, hash: row.hash }))
+}
+
+/// The row with a number, without its body.
+fn row(connection: &mut dyn Connection, seq: u64) -> Result<Option<Row>, StoreError> {
+    connection.first(ROW, &[number(seq)?.into()], (JOURNAL.table, HEAD), head)
+}
+
+/// Whether the journal has a row.
+pub(crate) fn has(connection: &mut dyn Connection, end: End) -> Result<bool, StoreError> {
+    let found = row(connection, end.seq)?;
+    Ok(end == End::START || found.is_some_and(|row| row.hash == end.hash))
+}
+
+/// The chain behind a row, which the journal must have.
+pub(crate) fn chain_behind(
+    connection: &mut dyn Connection,
+    database: Uuid,
+    end: End,
+) -> Result<Chain, StoreError> {
+    if end == End::START {
+        return Ok(Chain::new(database));
+    }
+    let found = row(connection, end.seq)?.filter(|row| row.hash == end.hash);
+    found.map(|row| Chain::behind(database, &row)).ok_or_else(|| {
+        StoreError::Engine(format!(
+            "the tables follow row {} of another journal: tables and journal do not belong \
+             together",
+            end.seq
+        ))
+    })
 }
 
 fn counted(row: &mut sql::Row) -> Result<u64, StoreError> {
@@ -204,19 +289,20 @@ fn hash(row: &mut sql::Row) -> Result<RowHash, StoreError> {
     bytes.try_into().map(RowHash).map_err(|_| row.corrupt("not a hash"))
 }
 
-/// The end of the journal, as its writer knows it.
+/// The keys with which a writer seals rows.
 pub(crate) struct Tail {
     database: Uuid,
     keys: Keys,
-    /// Nothing if another may have appended since.
-    chain: Option<Chain>,
 }
 
 /// Change sets that are to be committed.
 pub(crate) struct Prepared {
     writes: Vec<Write>,
-    chain: Chain,
+    rows: Vec<Appended>,
 }
+
+/// A row that is appended: the chain behind it, and its changes.
+pub(crate) type Appended = (Chain, Vec<TableChange>);
 
 impl Tail {
     /// Finds the journal of a database.
@@ -224,88 +310,84 @@ impl Tail {
         connection: &mut dyn Connection,
         keyring: &Keyring,
     ) -> Result<Self, StoreError> {
-        let database = database(connection)?.ok_or_else(|| no("id"))?;
+        let database = database_of(connection)?;
         let keys = keys(connection, keyring)?;
         if keys.journal.is_empty() {
             return Err(no("key"));
         }
-        Ok(Self { database, keys, chain: None })
+        Ok(Self { database, keys })
     }
 
-    /// Forgets where the journal ends, and the data keys: another server may have appended.
+    /// The chain behind the last row.
+    pub(crate) fn chain(&self, connection: &mut dyn Connection) -> Result<Chain, StoreError> {
+        let end = end(connection)?;
+        chain_behind(connection, self.database, end)
+    }
+
+    /// Forgets the data keys: those of a batch that was not committed are none.
     pub(crate) fn forget(&mut self) {
-        self.chain = None;
         self.keys.data.clear();
     }
 
-    /// The writes that append change sets and bring the tables up to date, inside a transaction.
-    /// The data keys of `erased` owners go with it.
+    /// Reads the keys again: another process has appended, perhaps with a new one.
+    pub(crate) fn read_again(
+        &mut self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<(), StoreError> {
+        self.keys = keys(connection, keyring)?;
+        Ok(())
+    }
+
+    /// The writes that append change sets behind a row, inside a transaction. The data keys of
+    /// `erased` owners go with it.
     pub(crate) fn prepare(
         &mut self,
         connection: &mut dyn Connection,
         keyring: &Keyring,
-        sets: Vec<ChangeSet>,
+        mut chain: Chain,
+        (mut sets, at): (Vec<ChangeSet>, Timestamp),
         erased: &BTreeSet<Uuid>,
-        at: Timestamp,
     ) -> Result<Prepared, StoreError> {
-        let mut chain = match self.chain {
-            Some(chain) => chain,
-            None => self.find(connection, keyring)?,
-        };
-        let (mut rows, mut sets) = (Vec::new(), sets);
-        let mut changes = Vec::new();
-        sets.retain_mut(|set| {
-            let is_empty = set.rows.is_empty();
-            // A lease is renewed all the time, and is no data.
-            changes.extend(set.rows.extract_if(.., |row| row.change.table == Lease::NUMBER));
-            is_empty || !set.rows.is_empty()
-        });
         let mut writes = Vec::new();
         if !erased.is_empty() {
             writes.push(data_keys::erase(&mut self.keys.data, erased));
         }
         let known = &mut self.keys.data;
         writes.extend(data_keys::of_change_sets(connection, keyring, known, &mut sets)?);
-        for sets in in_rows(&sets) {
+        let (mut rows, mut appended) = (Vec::new(), Vec::new());
+        for sets in in_rows(sets) {
             let place = Place { database: self.database, previous: chain.end() };
-            let body = frames::seal(&self.keys, place, &to_frames(sets))
+            let body = frames::seal(&self.keys, place, &to_frames(&sets))
                 .map_err(|error| StoreError::Engine(error.to_string()))?;
             let row = chain.next(EPOCH, at, body);
             chain.take(&row).map_err(|error| StoreError::Engine(error.to_string()))?;
             rows.push(values(row)?);
+            let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| row.change);
+            appended.push((chain, changes.collect()));
         }
         if !rows.is_empty() {
             writes.push(Write { shape: &JOURNAL, change: Change::Insert, rows });
-            writes.push(follow(chain.end())?);
         }
-        changes.extend(sets.into_iter().flat_map(|set| set.rows));
-        writes.extend(projector::writes(changes.into_iter().map(|row| row.change), keyring)?);
-        Ok(Prepared { writes, chain })
-    }
-
-    /// Takes note that change sets were committed.
-    pub(crate) fn committed(&mut self, chain: Chain) {
-        self.chain = Some(chain);
-    }
-
-    /// The chain behind the last row. There may be a new key, too.
-    fn find(
-        &mut self,
-        connection: &mut dyn Connection,
-        keyring: &Keyring,
-    ) -> Result<Chain, StoreError> {
-        self.keys.journal = keys(connection, keyring)?.journal;
-        let last = connection.first(LAST, &[], (JOURNAL.table, HEAD), head)?;
-        Ok(last.map_or(Chain::new(self.database), |row| Chain::behind(self.database, &row)))
+        Ok(Prepared { writes, rows: appended })
     }
 }
 
 impl Prepared {
-    /// Commits them. Gives the chain behind them.
-    pub(crate) fn commit(self, connection: &mut dyn Connection) -> Result<Chain, StoreError> {
+    /// With another change in the same transaction.
+    pub(crate) fn with(mut self, beside: Option<Write>) -> Self {
+        self.writes.extend(beside);
+        self
+    }
+
+    /// Commits them. Gives the rows that were appended.
+    pub(crate) fn commit(
+        self,
+        connection: &mut dyn Connection,
+    ) -> Result<Vec<Appended>, StoreError> {
         connection.write(self.writes)?;
         connection.commit()?;
-        Ok(self.chain)
+        Ok(self.rows)
     }
 }
 
@@ -330,6 +412,8 @@ pub(super) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
 pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     const FIRST: u32 = 1;
     keep_database(connection, Uuid::from_bytes(drawn()?))?;
+    let row = vec![Value::Int(1), Value::Int(0), Value::from(&RowHash::NONE.0[..])];
+    connection.write(vec![Write { shape: &APPLIED, change: Change::Insert, rows: vec![row] }])?;
     add_key(connection, keyring, FIRST)
 }
 
@@ -355,17 +439,16 @@ pub(crate) fn add_next_key(
 }
 
 /// Change sets by the rows that have them.
-fn in_rows(sets: &[ChangeSet]) -> impl Iterator<Item = &[ChangeSet]> {
-    let mut rest = sets;
+fn in_rows(mut sets: Vec<ChangeSet>) -> impl Iterator<Item = Vec<ChangeSet>> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = rest.iter().take_while(|set| {
+        let fits = sets.iter().take_while(|set| {
             let is_first = bytes == 0;
             bytes += size(set);
             is_first || bytes <= BODY_MAX
         });
-        let (row, behind) = rest.split_at(fits.count());
-        rest = behind;
+        let behind = sets.split_off(fits.count());
+        let row = std::mem::replace(&mut sets, behind);
         (!row.is_empty()).then_some(row)
     })
 }
@@ -392,12 +475,6 @@ fn values(row: Row) -> Result<Vec<Value>, StoreError> {
         Value::from(&row.hash.0[..]),
         row.body.into(),
     ])
-}
-
-/// The write that says how far the tables follow.
-fn follow(end: End) -> Result<Write, StoreError> {
-    let row = vec![Value::Int(1), number(end.seq)?.into(), Value::from(&end.hash.0[..])];
-    Ok(Write { shape: &APPLIED, change: Change::Upsert, rows: vec![row] })
 }
 
 #[cfg(test)]

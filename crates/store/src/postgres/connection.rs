@@ -6,11 +6,10 @@ use std::sync::Arc;
 use tokio_postgres::Row as ServerRow;
 use tokio_postgres::types::Type;
 
-use super::acknowledged::Acknowledged;
 use super::address::Address;
 use super::client::{Answer, Client, Purpose, Query};
 use super::texts::{self, ROWS_MAX, Texts};
-use super::write_lock::{self, BEGIN, Epochs};
+use super::write_lock::{self, BEGIN, COMMIT, Epochs};
 use super::{failure, refusals, soundness};
 use crate::error::StoreError;
 use crate::sql::{
@@ -22,6 +21,10 @@ const SNAPSHOT: &[&str] = &["begin isolation level repeatable read read only"];
 
 /// Reads from one snapshot, and keeps every node from writing until its end.
 const SNAPSHOT_ALONE: &[&str] = &["begin isolation level repeatable read", write_lock::HOLD];
+
+/// Begins to write beside the nodes. Its commit waits for no disk and no standby: rows that the
+/// server loses follow the journal again.
+const BEGIN_BESIDE: [&str; 2] = [BEGIN, "set local synchronous_commit = off"];
 
 const ROLLBACK: &str = "rollback";
 
@@ -37,6 +40,8 @@ enum State {
     Reads,
     /// One that writes; the epoch of the commit before it.
     Writes(i64),
+    /// One that writes without the write lock.
+    WritesBeside,
 }
 
 /// A connection to a database.
@@ -45,12 +50,12 @@ pub(crate) struct Postgres {
     state: State,
     /// How it begins to read.
     snapshot: &'static [&'static str],
-    /// Its number among those that write; none for a connection that only reads.
+    /// Its number among those that write with the lock.
     node: Option<i64>,
+    /// Whether it writes without the lock.
+    writes_beside: bool,
     /// The last commit epoch that it has seen in this session.
     seen: Option<i64>,
-    /// Commits that were acknowledged to it, in whatever session.
-    acknowledged: Acknowledged,
     /// By the address of the shape: a table can have several.
     texts: HashMap<usize, Arc<Texts>>,
 }
@@ -62,8 +67,8 @@ impl Postgres {
             state: State::Free,
             snapshot: SNAPSHOT,
             node: None,
+            writes_beside: false,
             seen: None,
-            acknowledged: Acknowledged::default(),
             texts: HashMap::new(),
         }
     }
@@ -72,6 +77,12 @@ impl Postgres {
     pub(super) fn write_as_new_node(&mut self) -> Result<(), StoreError> {
         self.node = Some(write_lock::new_node()?);
         Ok(())
+    }
+
+    /// Lets it write beside the nodes, without their lock: tables that follow the journal, which
+    /// have a fence of their own.
+    pub(super) fn write_beside(&mut self) {
+        self.writes_beside = true;
     }
 
     /// Keeps every node from writing while it reads.
@@ -116,7 +127,7 @@ impl Postgres {
     /// a commit of its own.
     fn in_transaction(&self) -> Result<(), StoreError> {
         match self.state {
-            State::Writes(_) => Ok(()),
+            State::Writes(_) | State::WritesBeside => Ok(()),
             State::Free | State::Reads => {
                 Err(StoreError::Unavailable("the transaction was lost".to_owned()))
             }
@@ -209,12 +220,16 @@ impl Connection for Postgres {
     fn begin(&mut self) -> Result<LastWriter, StoreError> {
         self.rollback()?;
         self.connect()?;
+        if self.writes_beside {
+            self.client.run(&BEGIN_BESIDE.map(Query::plain))?;
+            self.state = State::WritesBeside;
+            return Ok(LastWriter::Unknown);
+        }
         let only_reads = || StoreError::Engine("this connection only reads".to_owned());
         let node = self.node.ok_or_else(only_reads)?;
         match write_lock::take(&mut self.client, &[BEGIN], node) {
-            Ok(Epochs { last, ours }) => {
+            Ok(Epochs { last, .. }) => {
                 self.state = State::Writes(last);
-                self.acknowledged.begin_behind(ours);
                 let is_seen = self.seen.replace(last) == Some(last);
                 Ok(if is_seen { LastWriter::ThisNode } else { LastWriter::Unknown })
             }
@@ -240,6 +255,10 @@ impl Connection for Postgres {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
+        if self.state == State::WritesBeside {
+            self.state = State::Free;
+            return self.client.run(&[Query::plain(COMMIT)]).map(drop);
+        }
         let (State::Writes(last), Some(node)) = (self.state, self.node) else {
             return self.rollback();
         };
@@ -255,7 +274,6 @@ impl Connection for Postgres {
                 write_lock::find_out(&mut self.client, node, epoch, error)?;
             }
         }
-        self.acknowledged.commit(epoch);
         Ok(())
     }
 
@@ -312,7 +330,6 @@ impl Connection for Postgres {
 
     fn write(&mut self, writes: Vec<Write>) -> Result<(), StoreError> {
         self.in_transaction()?;
-        self.acknowledged.write(&writes);
         let result = self.write_all(&writes);
         self.after(result)
     }

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::migrate;
 use crate::sql::Connection;
+use crate::sqlite::reserve::Reserve;
 use crate::sqlite::{Access, Sqlite};
 
 /// Reader connections. Reads of the API are short; two cores are the
@@ -17,12 +18,19 @@ const READERS: usize = 4;
 #[derive(Debug, Clone)]
 pub struct SqliteFile {
     path: PathBuf,
+    has_reserve: bool,
 }
 
 impl SqliteFile {
     /// The database in the file at `path`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), has_reserve: false }
+    }
+
+    /// The same for a server, which keeps room beside it for when the disk is full.
+    #[must_use]
+    pub fn with_reserve(self) -> Self {
+        Self { has_reserve: true, ..self }
     }
 }
 
@@ -31,6 +39,11 @@ impl Engine for SqliteFile {
         let mut connection = Sqlite::open_to_serve(&self.path)?;
         migrate::sqlite(&mut connection)?;
         Ok(Box::new(connection))
+    }
+
+    fn projector(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let reserve = self.has_reserve.then(|| Reserve::beside(&self.path));
+        Ok(Box::new(Sqlite::open_to_project(&self.path, reserve)?))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {

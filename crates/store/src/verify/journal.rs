@@ -21,7 +21,9 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         run.findings.saw(Predicate::J2, count);
         broken.into_iter().for_each(|what| run.findings.broke(Predicate::J2, what));
     }
-    let (mut keys, mut chain, mut some) = (keys, Chain::new(database), tail::Rows::all());
+    let (mut keys, mut chain, mut some) = (keys, Chain::new(database), tail::Rows::behind(0));
+    let applied = tail::said_applied(run.connection)?;
+    let mut is_there = applied == Some(End::START);
     loop {
         let values = some.next(run.connection)?;
         if values.is_empty() {
@@ -53,11 +55,13 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
                 // The rows behind it are held to it, so that each break is named once.
                 chain = Chain::behind(database, &row);
             }
+            is_there |= applied == Some(chain.end());
         }
     }
-    let applied = tail::applied(run.connection)?;
-    let is_last = applied == chain.end();
-    run.findings.demand(Predicate::J1, is_last, || not_the_last(applied, chain.end()));
+    run.findings.demand(Predicate::J1, is_there, || match applied {
+        Some(applied) => no_row(applied, chain.end()),
+        None => "the tables do not say which row of the journal they follow".to_owned(),
+    });
     Ok(())
 }
 
@@ -69,20 +73,15 @@ fn number(values: &[Value]) -> String {
     }
 }
 
-fn not_the_last(applied: End, last: End) -> String {
-    match applied.seq.cmp(&last.seq) {
-        std::cmp::Ordering::Greater => format!(
+/// Why the journal does not have the row that the tables follow.
+fn no_row(applied: End, last: End) -> String {
+    if applied.seq > last.seq {
+        return format!(
             "the tables follow row {} of the journal, which ends with row {}: it was cut off",
             applied.seq, last.seq
-        ),
-        std::cmp::Ordering::Less => format!(
-            "the tables follow row {} of the journal and lack the rows up to {}",
-            applied.seq, last.seq
-        ),
-        std::cmp::Ordering::Equal => {
-            format!("the tables follow another row {} than the journal has", applied.seq)
-        }
+        );
     }
+    format!("the tables follow another row {} than the journal has", applied.seq)
 }
 
 #[cfg(test)]
@@ -93,8 +92,7 @@ mod tests {
     #[test]
     fn the_end_is_named() {
         let end = |seq, hash| End { seq, hash: RowHash([hash; 32]) };
-        assert!(not_the_last(end(7, 1), end(5, 1)).ends_with("ends with row 5: it was cut off"));
-        assert!(not_the_last(end(5, 1), end(7, 1)).ends_with("lack the rows up to 7"));
-        assert!(not_the_last(end(5, 1), end(5, 2)).contains("another row 5"));
+        assert!(no_row(end(7, 1), end(5, 1)).ends_with("ends with row 5: it was cut off"));
+        assert!(no_row(end(5, 1), end(5, 2)).contains("another row 5"));
     }
 }

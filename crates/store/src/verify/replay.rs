@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-use domain::time::Timestamp;
-
 use super::{Check, Predicate, shown};
 use crate::catalogue;
 use crate::engine::Engine;
@@ -57,7 +55,12 @@ fn rebuild(
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
     let mut changes = Vec::new();
-    tail::each(source, keyring, Timestamp::from_millis(0), &mut |_, sets| {
+    let applied = tail::applied(source)?;
+    tail::each(source, keyring, tail::Rows::behind(0), &mut |row, sets| {
+        // The tables follow a moment later.
+        if row.seq > applied.seq {
+            return Ok(());
+        }
         changes.extend(sets.into_iter().flat_map(|set| set.rows).map(|row| row.change));
         if changes.len() >= CHANGES_AT_ONCE {
             project(target, std::mem::take(&mut changes), keyring)?;
@@ -73,7 +76,7 @@ fn project(
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
     target.begin()?;
-    target.write(projector::writes(changes.into_iter(), keyring)?)?;
+    target.write(projector::writes_of(changes.into_iter(), keyring)?)?;
     target.commit()
 }
 

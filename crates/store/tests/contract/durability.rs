@@ -273,8 +273,17 @@ pub async fn a_payment_that_is_being_changed_is_as_the_database_has_it<P: Provid
 pub async fn what_another_process_wrote_is_seen<P: Provider>() {
     let opened = open_with_platform::<P>().await;
     assert_eq!(opened.store.write(origin(), add('a')).await.unwrap(), "Platform 1a");
-    opened.provider.run("update platforms set name = 'Other '");
-    assert_eq!(opened.store.write(origin(), add('b')).await.unwrap(), "Other b");
+    assert_eq!(name(&opened.store).await, "Platform 1a");
+    let (other, threads) = Store::open(&*opened.provider.engine(), keyring()).unwrap();
+    assert_eq!(other.write(origin(), add('b')).await.unwrap(), "Platform 1ab");
+    // Before its tables have followed, or after: in lists, by the key, and in a unit of work.
+    assert_eq!(name(&opened.store).await, "Platform 1ab");
+    assert_eq!(other.write(origin(), add('c')).await.unwrap(), "Platform 1abc");
+    let found = opened.store.get::<Platform>(platform_id(1)).await.unwrap().unwrap();
+    assert_eq!(found.name, "Platform 1abc");
+    assert_eq!(opened.store.write(origin(), add('d')).await.unwrap(), "Platform 1abcd");
+    drop(other);
+    threads.join();
 }
 
 pub async fn what_another_node_wrote_before_is_seen<P: Provider>() {

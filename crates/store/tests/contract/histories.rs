@@ -1,7 +1,10 @@
-//! Asks: whatever happens in whatever order, on two servers that come and go, does each read see
-//! everything that was acknowledged, and does the journal make the same tables?
+//! Asks: whatever happens in whatever order, on two servers that come and go and whose projectors
+//! fail and die at every step, does each read see everything that was acknowledged, and does the
+//! journal make the same tables?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::result::Result as StdResult;
+use std::sync::{Arc, Mutex};
 
 use domain::clock::Ahead;
 use domain::customer::Customer;
@@ -14,6 +17,7 @@ use store::customers::CustomerFilter;
 use store::error::StoreError;
 use store::idempotency::Answer;
 use store::list::PageRequest;
+use store::sql::{Connection, LastWriter, Write};
 use store::timers::TimerKind;
 use store::transactions::TransactionFilter;
 use store::unit::Unit;
@@ -24,9 +28,10 @@ use tokio::task::JoinSet;
 use crate::Provider;
 use crate::money::take;
 use crate::support::*;
+use crate::tampered::{self, Tamper};
 
 /// Histories, each from a seed of its own.
-const HISTORIES: u64 = 3;
+const HISTORIES: u64 = 2;
 
 /// Steps of a history. In each, a few units are written at once.
 const STEPS: usize = 60;
@@ -233,25 +238,119 @@ fn run(unit: &mut Unit<'_, '_>, work: &Work) -> Result<Option<u128>> {
     Ok(None)
 }
 
-fn start<P: Provider>(provider: &P) -> (Store, Threads) {
-    Store::open(&*provider.engine(), keyring()).unwrap()
+/// A moment of a projector's step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Begin,
+    Write,
+    Commit,
+    /// It is committed, and the projector does not know.
+    Committed,
+}
+
+impl Moment {
+    fn any(random: &mut fastrand::Rng) -> Self {
+        [Self::Begin, Self::Write, Self::Commit, Self::Committed][random.usize(..4)]
+    }
+}
+
+/// What ends the next steps of a projector.
+#[derive(Debug, Default)]
+struct Faults {
+    next: Mutex<VecDeque<Moment>>,
+    /// The moment at which the projector dies.
+    dies: Mutex<Option<Moment>>,
+}
+
+impl Faults {
+    fn at(&self, moment: Moment) -> StdResult<(), StoreError> {
+        let dies = *self.dies.lock().unwrap() == Some(moment);
+        assert!(!dies, "the projector is killed at {moment:?}, for a test");
+        let mut next = self.next.lock().unwrap();
+        if next.front() != Some(&moment) {
+            return Ok(());
+        }
+        next.pop_front();
+        Err(StoreError::Conflict("for a test".to_owned()))
+    }
+}
+
+impl Tamper for Faults {
+    fn begin(&self, inner: &mut dyn Connection) -> StdResult<LastWriter, StoreError> {
+        self.at(Moment::Begin)?;
+        inner.begin()
+    }
+
+    fn write(&self, inner: &mut dyn Connection, writes: Vec<Write>) -> StdResult<(), StoreError> {
+        self.at(Moment::Write)?;
+        inner.write(writes)
+    }
+
+    fn commit(&self, inner: &mut dyn Connection) -> StdResult<(), StoreError> {
+        if let Err(error) = self.at(Moment::Commit) {
+            inner.rollback()?;
+            return Err(error);
+        }
+        inner.commit()?;
+        self.at(Moment::Committed)
+    }
+}
+
+/// A server, and what ends the steps of its projector.
+struct Server {
+    store: Store,
+    threads: Threads,
+    faults: Arc<Faults>,
+}
+
+impl Server {
+    fn start<P: Provider>(provider: &P) -> Self {
+        let faults = Arc::<Faults>::default();
+        let (store, threads) = tampered::open_projector(provider, Arc::clone(&faults) as _);
+        Self { store, threads, faults }
+    }
+
+    /// Ends it. One that is killed leaves what is not projected to others.
+    fn end(self, kill: Option<Moment>) {
+        let Self { store, threads, faults } = self;
+        *faults.dies.lock().unwrap() = kill;
+        drop(store);
+        threads.join();
+    }
+}
+
+/// The journal and its tables are sound, and it makes the same tables.
+fn assert_sound<P: Provider>(provider: &P) -> u64 {
+    let (engine, folder) = (provider.engine(), tempfile::tempdir().unwrap());
+    let report = verify(&*engine, Some(&keyring())).unwrap();
+    // What else must hold, payments of the service have, and not these.
+    let journal = report.checks.iter().filter(|check| check.predicate.starts_with(['J', 'M']));
+    journal.for_each(|check| assert!(check.holds(), "{check:?}"));
+    let scratch = SqliteFile::new(&folder.path().join("scratch.db"));
+    let replayed = replay(&*engine, &keyring(), &scratch).unwrap();
+    assert!(replayed.holds(), "{replayed:?}");
+    replayed.rows
 }
 
 async fn history<P: Provider>(seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let provider = P::new();
-    let mut servers: Vec<_> = (0..SERVERS).map(|_| Some(start(&provider))).collect();
-    let set_up = servers[0].as_ref().unwrap().0.write(origin(), |unit| {
+    let mut servers: Vec<_> = (0..SERVERS).map(|_| Some(Server::start(&provider))).collect();
+    let set_up = servers[0].as_ref().unwrap().store.write(origin(), |unit| {
         unit.put(Platform { ahead: Ahead::NONE, ..platform(1) });
         Ok::<_, Refused>(())
     });
     set_up.await.unwrap();
     let mut model = Model { next: 100, ..Model::default() };
     for _ in 0..STEPS {
+        if random.u8(..3) == 0 {
+            let server = servers[random.usize(..SERVERS)].as_ref().unwrap();
+            server.faults.next.lock().unwrap().push_back(Moment::any(&mut random));
+        }
         let mut under_way = JoinSet::new();
         for work in model.step(&mut random) {
-            let (store, _) = servers[random.usize(..SERVERS)].as_ref().unwrap();
-            let (store, unit_work) = (store.clone(), work.clone());
+            let server = servers[random.usize(..SERVERS)].as_ref().unwrap();
+            let (store, unit_work) = (server.store.clone(), work.clone());
             under_way.spawn(async move {
                 (work, store.write(origin(), move |unit| run(unit, &unit_work)).await)
             });
@@ -268,29 +367,21 @@ async fn history<P: Provider>(seed: u64) {
                 }
             }
         }
-        let (store, _) = servers[random.usize(..SERVERS)].as_ref().unwrap();
-        model.compare(store).await;
         if random.u8(..8) == 0 {
+            // Before anything was read, there is more that is not projected.
             let server = &mut servers[random.usize(..SERVERS)];
-            let (store, threads) = server.take().unwrap();
-            drop(store);
-            threads.join();
-            *server = Some(start(&provider));
+            let kill = random.bool().then(|| Moment::any(&mut random));
+            server.take().unwrap().end(kill);
+            assert_sound(&provider);
+            *server = Some(Server::start(&provider));
         }
+        model.compare(&servers[random.usize(..SERVERS)].as_ref().unwrap().store).await;
     }
-    for (store, threads) in servers.into_iter().flatten() {
-        model.compare(&store).await;
-        drop(store);
-        threads.join();
+    for server in servers.into_iter().flatten() {
+        model.compare(&server.store).await;
+        server.end(None);
     }
-    let (engine, folder) = (provider.engine(), tempfile::tempdir().unwrap());
-    let report = verify(&*engine, Some(&keyring())).unwrap();
-    // What else must hold, payments of the service have, and not these.
-    let journal = report.checks.iter().filter(|check| check.predicate.starts_with(['J', 'M']));
-    journal.for_each(|check| assert!(check.holds(), "{check:?}"));
-    let scratch = SqliteFile::new(&folder.path().join("scratch.db"));
-    let replayed = replay(&*engine, &keyring(), &scratch).unwrap();
-    assert!(replayed.holds() && replayed.rows > 100, "{replayed:?}");
+    assert!(assert_sound(&provider) > 100);
 }
 
 pub async fn every_read_sees_what_was_acknowledged<P: Provider>() {

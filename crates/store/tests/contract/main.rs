@@ -256,7 +256,7 @@ macro_rules! suite {
                 units: a_unit_sees_those_before_it_in_its_batch
                     a_refused_unit_leaves_nothing
                     a_panicking_unit_leaves_nothing_and_its_neighbours_commit
-                    what_the_database_refuses_fails_alone
+                    what_cannot_be_sealed_fails_alone
                     a_discarded_change_is_not_written;
                 group_commit: many_writes_at_once_are_all_durable
                     reads_never_wait_for_the_writer

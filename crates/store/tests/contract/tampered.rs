@@ -30,15 +30,26 @@ pub trait Tamper: Send + Sync + 'static {
     }
 }
 
-/// Opens a store on a database that is tampered with.
+/// Opens a store on a database whose journal is tampered with.
 pub fn open<P: Provider>(provider: &P, tamper: Arc<dyn Tamper>) -> (Store, Threads) {
-    let inner = provider.engine();
-    Store::open(&Tampered { inner, tamper }, keyring()).unwrap()
+    let (inner, projector) = (provider.engine(), Arc::new(Untouched));
+    Store::open(&Tampered { inner, tamper, projector }, keyring()).unwrap()
 }
+
+/// Opens a store on a database whose projector is tampered with.
+pub fn open_projector<P: Provider>(provider: &P, projector: Arc<dyn Tamper>) -> (Store, Threads) {
+    let (inner, tamper) = (provider.engine(), Arc::new(Untouched));
+    Store::open(&Tampered { inner, tamper, projector }, keyring()).unwrap()
+}
+
+struct Untouched;
+
+impl Tamper for Untouched {}
 
 struct Tampered {
     inner: Box<dyn Engine>,
     tamper: Arc<dyn Tamper>,
+    projector: Arc<dyn Tamper>,
 }
 
 struct TamperedConnection {
@@ -55,6 +66,11 @@ impl Tampered {
 impl Engine for Tampered {
     fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
         Ok(self.tampered(self.inner.prepare(keyring)?))
+    }
+
+    fn projector(&self) -> Result<Box<dyn Connection>, StoreError> {
+        let (inner, tamper) = (self.inner.projector()?, Arc::clone(&self.projector));
+        Ok(Box::new(TamperedConnection { inner, tamper }))
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {

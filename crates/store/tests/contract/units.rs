@@ -125,30 +125,37 @@ pub async fn a_panicking_unit_leaves_nothing_and_its_neighbours_commit<P: Provid
     assert_eq!(platforms, 2);
 }
 
-pub async fn what_the_database_refuses_fails_alone<P: Provider>() {
+pub async fn what_cannot_be_sealed_fails_alone<P: Provider>() {
     let opened = open_with_platform::<P>().await;
-    // A unit that has not read cannot know that the key is taken, nor does a writer that was
-    // started since.
+    opened
+        .write(|unit| {
+            unit.put(customer(1, 1));
+            Ok(())
+        })
+        .await;
+    // A server that was started since has not remembered the person's data key.
     let opened = open_again(opened.close());
-    let again = |number: u128| {
+    opened.provider.run("update data_keys set sealed = owner");
+    let add = |number: u128| {
         opened.store.write(origin(), move |unit| {
             unit.put(platform(number));
-            begin(unit, deposit(number, number, 1, 10, "USD"))?;
             Ok::<_, Refused>(())
         })
     };
+    let change = opened.store.write(origin(), |unit| {
+        let found = unit.get::<Customer>(&customer_id(1))?.unwrap();
+        unit.put(Customer { updated_at: at(7), ..Customer::clone(&found) });
+        Ok::<_, Refused>(())
+    });
     let held = hold(&opened).await;
     let letting_go = async { drop(held) };
-    let (two, one, three, ()) = tokio::join!(biased; again(2), again(1), again(3), letting_go);
+    let (two, one, three, ()) = tokio::join!(biased; add(2), change, add(3), letting_go);
     assert_eq!((two, three), (Ok(()), Ok(())));
-    assert!(matches!(one, Err(Refused::Store(StoreError::Engine(_)))), "{one:?}");
-    let there = opened
-        .read(|view| {
-            let there = (1..=3).map(|number| view.get::<Transaction>(&transaction_id(number)));
-            Ok(there.map(|found| found.unwrap().is_some()).collect::<Vec<_>>())
-        })
-        .await;
-    assert_eq!(there, [false, true, true]);
+    assert_eq!(one, Err(Refused::Store(StoreError::Sealed { place: "data_keys" })));
+    let platforms = opened.read(|view| Ok(view.platforms()?.len())).await;
+    assert_eq!(platforms, 3);
+    let customer = opened.store.get::<Customer>(customer_id(1)).await.unwrap().unwrap();
+    assert_eq!(*customer, self::customer(1, 1));
 }
 
 pub async fn a_discarded_change_is_not_written<P: Provider>() {

@@ -159,6 +159,10 @@ impl Engine for Damaged {
         self.engine.prepare(keyring)
     }
 
+    fn projector(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.engine.projector()
+    }
+
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.engine.reader()
     }

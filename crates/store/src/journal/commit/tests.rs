@@ -76,19 +76,17 @@ impl Tables<Key, i64> for MemoryTables {
         &mut self,
         from: End,
         to: End,
-        changes: &mut dyn Iterator<Item = (&Key, Change<&i64>)>,
+        records: &mut dyn Iterator<Item = (&Key, Option<&i64>)>,
     ) -> Result<bool, StoreError> {
         let (now, before) = &mut *self.states.lock();
         if now.applied != from {
             return Ok(false);
         }
         *before = now.clone();
-        for (key, change) in changes {
-            match change {
-                Change::Insert(record) | Change::Update(record) => {
-                    now.records.insert(*key, *record)
-                }
-                Change::Remove => now.records.remove(key),
+        for (key, record) in records {
+            match record {
+                Some(record) => now.records.insert(*key, *record),
+                None => now.records.remove(key),
             };
         }
         now.applied = to;

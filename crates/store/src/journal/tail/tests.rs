@@ -25,8 +25,8 @@ fn set(bytes: usize) -> ChangeSet {
 #[test]
 fn change_sets_stay_whole_and_rows_short() {
     let lengths = |sizes: &[usize]| {
-        let sets: Vec<_> = sizes.iter().map(|bytes| set(*bytes)).collect();
-        in_rows(&sets).map(<[ChangeSet]>::len).collect::<Vec<_>>()
+        let sets = sizes.iter().map(|bytes| set(*bytes)).collect();
+        in_rows(sets).map(|sets| sets.len()).collect::<Vec<_>>()
     };
     assert_eq!(lengths(&[]), [] as [usize; 0]);
     assert_eq!(lengths(&[0, 10, 1_000]), [3]);
@@ -61,8 +61,7 @@ async fn write(store: &Store, at: i64, mut work: impl FnMut(&mut Unit<'_, '_>) +
 fn marked(file: &SqliteFile) -> usize {
     let mut connection = file.auditor().expect("a connection");
     let mut marked = 0;
-    let all = Timestamp::from_millis(0);
-    each(&mut *connection, &keyring(), all, &mut |_, sets| {
+    each(&mut *connection, &keyring(), Rows::behind(0), &mut |_, sets| {
         let tells = |text: &str| [MARK, MARK_IN_BASE64].iter().any(|mark| text.contains(mark));
         let is_marked = |value: &Value| match value {
             Value::Text(text) => tells(text),

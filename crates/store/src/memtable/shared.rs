@@ -1,0 +1,289 @@
+//! The memtable of a process: its writer publishes, its projector drops, all of its readers look
+//! into it.
+//!
+//! Rows that another process has appended are read from the journal ([`SharedMemtable::catch_up`]),
+//! so that what is here is always the journal up to [`SharedMemtable::end`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{Generation, Memtable};
+use crate::catalogue;
+use crate::error::StoreError;
+use crate::journal::change_set::{Kind, TableChange};
+use crate::journal::tail::{self, Rows};
+use crate::journal::{Chain, End};
+use crate::keyring::Keyring;
+use crate::sql::{Connection, Value};
+
+/// How long a read waits for the tables to follow: longer than the circuit breaker takes to notice
+/// a database that hangs. A step of the projector takes some ten milliseconds.
+const WAIT_MAX: Duration = Duration::from_secs(4);
+
+/// The memory of records from which jobs wait, in bytes: some hundred thousand records, which is
+/// some seconds of full load that the projector is behind.
+const BYTES_FOR_JOBS: usize = 64 << 20;
+
+/// The memory of records from which requests are refused, in bytes.
+const BYTES_FOR_REQUESTS: usize = 96 << 20;
+
+/// The name of a record among those of all tables.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey {
+    /// The number of its table.
+    pub table: u16,
+    /// The first columns of its rows.
+    pub columns: Vec<Value>,
+}
+
+/// The columns of all rows of a record, one behind the other, nothing sealed.
+pub type Values = Arc<Vec<Value>>;
+
+/// The record that a change is about, as it is then; nothing of one that goes.
+pub fn keyed(change: TableChange) -> Result<(RecordKey, Option<Values>), StoreError> {
+    let TableChange { table, kind, values } = change;
+    let columns = values.iter().take(catalogue::table(table)?.record_key).cloned().collect();
+    let values = (kind != Kind::Remove).then(|| Arc::new(values));
+    Ok((RecordKey { table, columns }, values))
+}
+
+/// How much memory a record takes, about: most of it is bytes and text.
+pub fn size(key: &RecordKey, values: Option<&Values>) -> usize {
+    let value = |value: &Value| match value {
+        Value::Null | Value::Int(_) => size_of::<Value>(),
+        Value::Text(text) => size_of::<Value>() + text.len(),
+        Value::Bytes(bytes) => size_of::<Value>() + bytes.len(),
+    };
+    let all = values.into_iter().flat_map(|values| values.iter()).chain(&key.columns);
+    size_of::<RecordKey>() + all.map(value).sum::<usize>()
+}
+
+struct State {
+    chain: Chain,
+    memtable: Memtable<RecordKey, Values>,
+    /// Whether the tables were found to have gone back.
+    is_lost: bool,
+    /// Whether the disk has no room for what the tables are to have.
+    is_full: bool,
+    is_closed: bool,
+}
+
+/// The records that are committed and that the tables do not have yet.
+pub struct SharedMemtable {
+    database: Uuid,
+    state: Mutex<State>,
+    /// Notified when there is something for the projector to do.
+    work: Condvar,
+    projected: watch::Sender<Projected>,
+}
+
+/// How far the tables follow.
+#[derive(Debug, Clone, Copy, Default)]
+struct Projected {
+    /// The last row.
+    seq: u64,
+    /// How often it began anew: rows before that may never come.
+    restarts: u64,
+}
+
+impl SharedMemtable {
+    /// Takes the rows of the journal that the tables do not follow yet.
+    pub fn open(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Self, StoreError> {
+        let database = tail::database_of(connection)?;
+        let (chain, memtable) = (Chain::new(database), Memtable::new(End::START, size));
+        let state = State { chain, memtable, is_lost: false, is_full: false, is_closed: false };
+        let (state, work) = (Mutex::new(state), Condvar::new());
+        let shared = Self { database, state, work, projected: watch::Sender::default() };
+        shared.restart(connection, keyring)?;
+        Ok(shared)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The chain behind the last row that was published.
+    pub fn chain(&self) -> Chain {
+        self.state().chain
+    }
+
+    /// The last row that was published.
+    pub fn end(&self) -> End {
+        self.state().chain.end()
+    }
+
+    /// Takes the changes of the row behind the one `before`. One that was taken already changes
+    /// nothing: a reader may have met it in the journal first.
+    pub fn publish(
+        &self,
+        before: End,
+        chain: Chain,
+        changes: Vec<TableChange>,
+    ) -> Result<(), StoreError> {
+        let changes = changes.into_iter().map(keyed).collect::<Result<Vec<_>, _>>()?;
+        let mut state = self.state();
+        if before == state.chain.end() {
+            state.chain = chain;
+            state.memtable.publish(chain.end(), changes);
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes the rows that were appended since, by whatever process.
+    pub fn catch_up(
+        &self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<(), StoreError> {
+        self.pass_over(connection)?;
+        let mut chain = self.chain();
+        let rows = Rows::behind(chain.end().seq);
+        tail::each(connection, keyring, rows, &mut |row, sets| {
+            let before = chain.end();
+            // The database went back, and another process has appended since.
+            chain.take(&row).map_err(|broken| {
+                self.lose();
+                StoreError::Unavailable(format!("{broken}; try again"))
+            })?;
+            let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| row.change);
+            self.publish(before, chain, changes.collect())
+        })
+    }
+
+    /// Passes over rows that the tables follow already: a server that did nothing for long may
+    /// have missed many.
+    fn pass_over(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+        let applied = tail::applied(connection)?;
+        if applied.seq <= self.end().seq {
+            return Ok(());
+        }
+        let chain = tail::chain_behind(connection, self.database, applied)?;
+        let mut state = self.state();
+        // It only ever goes on: the writer may have appended meanwhile.
+        if applied.seq > state.chain.end().seq {
+            state.memtable.restart(applied);
+            state.chain = chain;
+            self.projected.send_modify(|projected| projected.seq = applied.seq);
+        }
+        Ok(())
+    }
+
+    /// Forgets everything, and begins from the tables and the journal as they are now. A journal
+    /// that lacks the row that the tables follow is another one.
+    pub fn restart(
+        &self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<(), StoreError> {
+        let applied = tail::applied(connection)?;
+        let chain = tail::chain_behind(connection, self.database, applied)?;
+        {
+            let mut state = self.state();
+            state.memtable.restart(applied);
+            (state.chain, state.is_lost) = (chain, false);
+        }
+        self.projected.send_modify(|projected| {
+            projected.seq = applied.seq;
+            projected.restarts += 1;
+        });
+        self.catch_up(connection, keyring)
+    }
+
+    /// The record of a key; nothing if it is not here, and the tables say. `Some(None)` if it is
+    /// gone.
+    pub fn get(&self, key: &RecordKey) -> Option<Option<Values>> {
+        self.state().memtable.get(key).map(Option::<&Values>::cloned)
+    }
+
+    /// Whether the record of a key, or its absence, counts that was read from tables that followed
+    /// the journal at least as far as `applied`. If not, it is read again.
+    pub fn admits(&self, key: &RecordKey, applied: End) -> bool {
+        self.state().memtable.admit(key, applied)
+    }
+
+    /// Whether records count that were read from tables that followed the journal at least as far
+    /// as `applied`, for the writer: nothing else publishes meanwhile, and it has looked here
+    /// before.
+    pub fn is_behind(&self, applied: End) -> bool {
+        self.state().memtable.base().seq <= applied.seq
+    }
+
+    /// Waits until the tables follow the journal up to a row, or it began anew.
+    pub async fn follow(&self, seq: u64) -> Result<(), StoreError> {
+        let mut projected = self.projected.subscribe();
+        let before = projected.borrow().restarts;
+        let is_over = |now: &Projected| now.seq >= seq || now.restarts != before;
+        let waited = timeout(WAIT_MAX, projected.wait_for(is_over)).await;
+        waited.map_or(Err(StoreError::Busy), |_| Ok(()))
+    }
+
+    /// Refuses work while the tables are too far behind.
+    pub fn has_room(&self, is_job: bool) -> Result<(), StoreError> {
+        let max = if is_job { BYTES_FOR_JOBS } else { BYTES_FOR_REQUESTS };
+        let state = self.state();
+        match state.memtable.bytes() > max {
+            _ if state.is_full => Err(StoreError::DiskFull),
+            true => Err(StoreError::Busy),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses all work, as the disk is full, or takes it again.
+    pub fn refuse_changes(&self, is_full: bool) {
+        self.state().is_full = is_full;
+    }
+
+    /// The next generation for the projector, with the row that the tables follow as far as is
+    /// known. Nothing if there is none.
+    pub fn next(&self) -> Option<(End, Arc<Generation<RecordKey, Values>>)> {
+        let mut state = self.state();
+        state.memtable.seal();
+        let sealed = state.memtable.sealed().map(Arc::clone)?;
+        metrics::gauge!("switchyard_memtable_bytes").set(state.memtable.bytes() as f64);
+        Some((state.memtable.base(), sealed))
+    }
+
+    /// Waits until there is something to project, or for so long; false once it is closed and
+    /// everything is projected.
+    pub fn wait(&self, max: Option<Duration>) -> bool {
+        let mut state = self.state();
+        let is_idle =
+            |state: &mut State| state.memtable.end() == state.memtable.base() && !state.is_closed;
+        match max {
+            Some(max) => drop(self.work.wait_while_for(&mut state, is_idle, max)),
+            None => self.work.wait_while(&mut state, is_idle),
+        }
+        !state.is_closed || state.memtable.end() != state.memtable.base()
+    }
+
+    /// Drops a generation: the tables have it.
+    pub fn projected(&self, end: End) {
+        let mut state = self.state();
+        if state.memtable.sealed().is_some_and(|sealed| sealed.end() == end) {
+            state.memtable.drop_sealed();
+            self.projected.send_modify(|projected| projected.seq = end.seq);
+        }
+    }
+
+    /// Takes note that the tables follow less of the journal than they did.
+    pub fn lose(&self) {
+        self.state().is_lost = true;
+    }
+
+    /// Whether the tables were found to have gone back, so that it has to restart.
+    pub fn is_lost(&self) -> bool {
+        self.state().is_lost
+    }
+
+    /// Lets the projector end once everything is projected.
+    pub fn close(&self) {
+        self.state().is_closed = true;
+        self.work.notify_one();
+    }
+}
