@@ -89,7 +89,8 @@ async fn large_batches_of_several_nodes_have_every_event_once_and_in_order() {
 
 async fn check(moment: Moment) {
     let pair = Pair::new().await;
-    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
+    // The projector's commits are cut too. A batch that is cut six times in a row is given up.
+    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 20, seed: 7 });
     for number in (1..81).step_by(2) {
         let (ours, theirs) = tokio::join!(pair.cut.pay(number), pair.whole.pay(number + 1));
         // Each caller gets the true outcome, with one request.
@@ -98,7 +99,7 @@ async fn check(moment: Moment) {
     pair.proxy.spare_commits();
     let counts = pair.proxy.counts();
     let cuts = counts.cut_before + counts.cut_during + counts.cut_after;
-    assert!(cuts >= 10, "{counts:?}");
+    assert!(cuts >= 5, "{counts:?}");
     pair.whole.assert_paid(1..81).await;
     pair.cut.assert_paid(1..81).await;
     pair.cut.close();
@@ -164,7 +165,7 @@ async fn the_first_commit_of_a_server_is_waited_for_as_well() {
 /// As [`check`], for a server that is alone and has units that wait while a commit is cut.
 async fn check_alone(moment: Moment) {
     let pair = Pair::new().await;
-    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 30, seed: 7 });
+    pair.proxy.cut_commits(moment, Chosen::Percent { percent: 20, seed: 7 });
     let pay = async |from: u128| {
         for number in from..from + 20 {
             pair.cut.pay(number).await.unwrap();
