@@ -2,9 +2,9 @@
 //!
 //! A writer thread takes the units of work that wait, runs them in order, appends what they change
 //! to the journal with one flush and then answers each. The tables follow a moment later
-//! (`crate::projector`). Load makes batches larger, not
-//! the queue longer, and a hot account costs nothing extra. The queue is bounded: a caller who
-//! finds it full is refused at once. Requests go before jobs, which have a share (`queue`).
+//! (`crate::projector`). Load makes batches larger, not the queue longer, and a hot account costs
+//! nothing extra. The queue is bounded: a caller who finds it full is refused at once. Requests go
+//! before jobs, which have a share (`queue`).
 
 mod queue;
 mod writer;

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{IDEMPOTENCY, Row, Value};
+use crate::sql::{Row, Value};
 
 /// The identity of a request with a key: a keyed hash of platform, method, path and key. It has 128
 /// bits: among 10^12 keys, two are the same with a chance of one in 10^14.
@@ -66,7 +66,7 @@ pub fn nonce(keyring: &Keyring, signer: &str, nonce: &str) -> Scope {
 
 impl Record for Answer {
     type Key = Scope;
-    const TABLE: &'static str = IDEMPOTENCY;
+    const TABLE: &'static str = "idempotency";
     const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "owner", "sealed"];
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.

@@ -101,7 +101,6 @@ pub fn statements() -> Vec<String> {
         tail::LAST,
         tail::ALL_KEYS,
         data_keys::ALL,
-        tail::APPLIED_ROW,
         tail::FOLLOW,
         tail::ENDS,
         tail::ROW,

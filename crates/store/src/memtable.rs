@@ -99,8 +99,8 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
 
     /// Whether the record of a key, or its absence, counts that was read from the tables in a
     /// snapshot with this `applied`. If not, it is read again.
-    pub fn admit(&self, key: &K, applied: End) -> bool {
-        self.get(key).is_none() && self.base.seq <= applied.seq
+    pub fn admit(&self, key: &K, applied: u64) -> bool {
+        self.get(key).is_none() && self.base.seq <= applied
     }
 
     /// Seals what was published, for the projector: up to which row. Nothing if there is nothing
@@ -281,7 +281,7 @@ mod tests {
                 assert_eq!(self.tables.1.get(&key).copied(), truth, "a miss is in the tables");
             }
             let (applied, records) = &self.snapshot;
-            if self.memtable.admit(&key, row(*applied)) {
+            if self.memtable.admit(&key, *applied) {
                 assert_eq!(records.get(&key).copied(), truth, "what is admitted is the newest");
             }
         }

@@ -151,8 +151,8 @@ fn step(
     (base, generation): (End, &Generation<RecordKey, Values>),
 ) -> Result<(), StoreError> {
     connection.begin()?;
-    let written = follow(connection, memtable, base, generation.end()).and_then(|is_behind| {
-        if is_behind {
+    let written = follow(connection, memtable, base, generation.end()).and_then(|is_new| {
+        if is_new {
             connection.write(writes(generation.records(), keyring)?)?;
         }
         connection.commit()
@@ -179,8 +179,7 @@ fn follow(
         return Ok(false);
     }
     if applied.seq < base.seq || !tail::follow(connection, applied, end)? {
-        memtable.lose();
-        return Err(StoreError::Conflict("the tables went back".to_owned()));
+        return Err(memtable.went_back());
     }
     Ok(true)
 }

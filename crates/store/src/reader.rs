@@ -18,12 +18,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::journal::tail;
-use crate::journal::{End, RowHash};
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
-use crate::record::{Record, committed, load, name};
+use crate::record::{READS_MAX, Record, load, newest};
 use crate::sql::Connection;
-use crate::unit::READS_MAX;
 
 /// Reads that may wait before new ones are refused.
 const QUEUE_MAX: usize = 4_096;
@@ -84,7 +82,9 @@ impl Readers {
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
         let begin = |connection: &mut dyn Connection| connection.begin_point_read();
         let memtable = Arc::clone(&self.memtable);
-        self.run(begin, move |view| newest::<R>(view, &memtable, &key)).await
+        let get =
+            move |view: &mut View<'_>| newest::<R>(view.connection, view.keyring, &memtable, &key);
+        self.run(begin, get).await
     }
 
     /// Runs `read` on one snapshot, which is newer than this call.
@@ -96,9 +96,8 @@ impl Readers {
     {
         self.breaker.check()?;
         let mut end = self.memtable.end().seq;
-        let mut read = Some(read);
+        let mut read = read;
         for attempt in 0..READS_MAX {
-            let is_first = attempt == 0;
             if let Err(error) = self.memtable.follow(end).await {
                 self.breaker.check()?;
                 return Err(error.into());
@@ -107,24 +106,19 @@ impl Readers {
             let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
             let begin = |connection: &mut dyn Connection| connection.begin_read();
             let memtable = Arc::clone(&self.memtable);
-            let attempt = read.take();
-            let attempt = move |view: &mut View<'_>| {
+            let read_once = move |view: &mut View<'_>| {
                 let _permit = permit;
-                match behind(view, &memtable, end, is_first)? {
-                    Some(end) => Ok(Attempt::Again(end, attempt)),
-                    None => attempt.map_or(Err(StoreError::Closed.into()), |read| {
-                        read(view).map(Attempt::Read)
-                    }),
+                match behind(view, &memtable, end, attempt == 0)? {
+                    Some(end) => Ok(Attempt::Again(end, read)),
+                    None => read(view).map(Attempt::Read),
                 }
             };
-            match self.run::<_, E, _>(begin, attempt).await? {
+            match self.run::<_, E, _>(begin, read_once).await? {
                 Attempt::Read(found) => return Ok(found),
-                Attempt::Again(later, attempt) => (end, read) = (later, attempt),
+                Attempt::Again(later, again) => (end, read) = (later, again),
             }
         }
-        // The tables went back, and the writer has not found out yet.
-        self.memtable.lose();
-        Err(StoreError::Unavailable("the database lacks what it had; try again".to_owned()).into())
+        Err(self.memtable.went_back().into())
     }
 
     async fn run<T, E, F>(&self, begin: Begin, read: F) -> Result<T, E>
@@ -153,7 +147,7 @@ enum Attempt<T, F> {
     /// It was read.
     Read(T),
     /// The tables have to follow up to this row first.
-    Again(u64, Option<F>),
+    Again(u64, F),
 }
 
 /// The row up to which the tables of a snapshot have to follow still, for a reader who came when
@@ -172,31 +166,6 @@ fn behind(
     }
     // A database that went back may never have the rest.
     Ok(Some(end.min(last)).filter(|end| applied < *end))
-}
-
-/// The record of a key, as it is now.
-fn newest<R: Record>(
-    view: &mut View<'_>,
-    memtable: &SharedMemtable,
-    key: &R::Key,
-) -> Result<Option<Arc<R>>, StoreError> {
-    for _ in 0..READS_MAX {
-        let (last, applied) = tail::ends(view.connection)?;
-        if last > memtable.end().seq {
-            memtable.catch_up(view.connection, view.keyring)?;
-        }
-        if let Some(found) = committed::<R>(memtable, view.keyring, key)? {
-            return Ok(found);
-        }
-        let found = view.get::<R>(key)?;
-        let applied = End { seq: applied, hash: RowHash::NONE };
-        if memtable.admits(&name::<R>(key), applied) {
-            return Ok(found);
-        }
-    }
-    // The tables went back. The writer finds out what is missing.
-    memtable.lose();
-    Err(StoreError::Unavailable("the database lacks what it had; try again".to_owned()))
 }
 
 /// Starts a read.

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
-use crate::journal::End;
 use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::journal::tail;
 use crate::keyring::Keyring;
@@ -192,8 +191,12 @@ pub(crate) fn fetch<R: Record>(
     Ok(found)
 }
 
+/// How often a record is read that the projector was faster with each time. Once more is enough,
+/// unless the tables went back.
+pub(crate) const READS_MAX: u32 = 5;
+
 /// The name of a record among those of all tables.
-pub(crate) fn name<R: Record>(key: &R::Key) -> RecordKey {
+fn name<R: Record>(key: &R::Key) -> RecordKey {
     RecordKey { table: R::NUMBER, columns: vec![key.clone().into()] }
 }
 
@@ -209,6 +212,30 @@ pub(crate) fn committed<R: Record>(
         R::read(row, keyring).map(Arc::new)
     };
     values.map(read).transpose().map(Some)
+}
+
+/// The record of a key as it was committed last, by whatever process: of the memtable, or of tables
+/// that are not older.
+pub(crate) fn newest<R: Record>(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    memtable: &SharedMemtable,
+    key: &R::Key,
+) -> Result<Found<R>, StoreError> {
+    for _ in 0..READS_MAX {
+        let (last, applied) = tail::ends(connection)?;
+        if last > memtable.end().seq {
+            memtable.catch_up(connection, keyring)?;
+        }
+        if let Some(found) = committed::<R>(memtable, keyring, key)? {
+            return Ok(found);
+        }
+        let found = load::<R>(connection, keyring, key)?;
+        if memtable.admits(&name::<R>(key), applied) {
+            return Ok(found);
+        }
+    }
+    Err(memtable.went_back())
 }
 
 /// Reads a record that was fetched, and remembers it.
@@ -262,9 +289,8 @@ macro_rules! tables {
             }
 
             /// The changes of rows by a unit about a customer, behind those `before` and what is
-            /// remembered. Rows are read
-            /// before they are changed, and stay known within the batch. One that was not read is
-            /// taken for new: the database refuses it if its key is taken.
+            /// remembered. Rows are read before they are changed, and stay known within the batch.
+            /// One that was not read is taken for new: it replaces what has its key.
             pub(crate) fn changes(
                 &self,
                 owner: Option<Uuid>,
@@ -316,9 +342,9 @@ macro_rules! tables {
                 connection: &mut dyn Connection,
                 keyring: &Keyring,
                 cache: &mut Remembered,
-            ) -> Result<End, StoreError> {
+            ) -> Result<u64, StoreError> {
                 let (mut wanted, mut records) = (vec![tail::applied_keys()], Vec::new());
-                let mut applied = End::START;
+                let mut applied = 0;
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().cloned().map(Into::into).collect();
                     wanted.push(Keys { shape: <$record as Record>::shape(), keys });
@@ -331,7 +357,7 @@ macro_rules! tables {
                 connection.fetch_all(&wanted, &mut |place, values| {
                     // The first one was read first: rows are as new, or newer.
                     match place.checked_sub(1) {
-                        None => applied = tail::read_applied(values)?,
+                        None => applied = tail::read_applied(values)?.seq,
                         Some(place) => join(&mut records[place].1, values),
                     }
                     Ok(())

@@ -291,12 +291,6 @@ pub(crate) fn collect_values(
     Ok(values)
 }
 
-/// The table of payments: an engine names those whose commits were lost.
-pub const TRANSACTIONS: &str = "transactions";
-
-/// The table of first answers: the second one under a key is a conflict.
-pub const IDEMPOTENCY: &str = "idempotency";
-
 /// The name of the leadership lease: an engine sees by it whether a server is there.
 pub const LEADERSHIP: &str = "JOBS";
 
@@ -555,6 +549,6 @@ pub trait Connection: Send {
     fn prepare(&mut self, sql: &str) -> Result<(), StoreError>;
 
     /// Faults of the database that the engine itself finds: damaged pages and indexes, values that
-    /// a constraint refuses, references to nothing. Each line is a finding.
+    /// a constraint refuses. Each line is a finding.
     fn integrity(&mut self) -> Result<Vec<String>, StoreError>;
 }

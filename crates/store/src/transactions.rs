@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::external_accounts::{owner_values, read_owner};
 use crate::keyring::Keyring;
 use crate::record::{Record, of_person, record_table};
-use crate::sql::{Row, TRANSACTIONS, Value};
+use crate::sql::{Row, Value};
 
 pub use self::list::TransactionFilter;
 pub(crate) use self::stored::{
@@ -31,7 +31,7 @@ pub use crate::accounts::Named;
 
 impl Record for Transaction {
     type Key = TransactionId;
-    const TABLE: &'static str = TRANSACTIONS;
+    const TABLE: &'static str = "transactions";
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "platform",

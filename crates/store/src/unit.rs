@@ -29,20 +29,15 @@ use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Scope, given_since};
 use crate::journal::change_set::{ChangeSet, RowChange};
-use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
 use crate::record::{
-    Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load, name,
+    Found, Numbered as _, READS_MAX, Record, Remembered, Tables, Wanted, committed, newest,
 };
 use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
-
-/// How often a record is read that the projector was faster with each time. Once more is enough,
-/// unless the tables went back.
-pub(crate) const READS_MAX: u32 = 5;
 
 /// Changes that are in memory and not yet in the database.
 #[derive(Default)]
@@ -219,11 +214,11 @@ impl<'a> Batch<'a> {
         }
         for _ in 0..READS_MAX {
             let applied = wanted.fetch(self.connection, self.keyring, self.cache)?;
-            if self.memtable.is_behind(applied) {
+            if self.memtable.fits(applied) {
                 return Ok(());
             }
         }
-        Err(self.went_back())
+        Err(self.memtable.went_back())
     }
 
     /// The record of a key as it was committed last, if that is known without the tables.
@@ -238,23 +233,11 @@ impl<'a> Batch<'a> {
         Ok(found)
     }
 
-    /// The record of a key from the tables.
-    fn load<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
-        for _ in 0..READS_MAX {
-            let applied = tail::applied(self.connection)?;
-            let found = load::<R>(self.connection, self.keyring, key)?;
-            if self.memtable.admits(&name::<R>(key), applied) {
-                R::remembered(self.cache).insert(key.clone(), found.clone());
-                return Ok(found);
-            }
-        }
-        Err(self.went_back())
-    }
-
-    /// The tables follow less of the journal than they did.
-    fn went_back(&self) -> StoreError {
-        self.memtable.lose();
-        StoreError::Conflict("the tables went back".to_owned())
+    /// The record of a key as it was committed last.
+    fn newest<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
+        let found = newest::<R>(self.connection, self.keyring, self.memtable, key)?;
+        R::remembered(self.cache).insert(key.clone(), found.clone());
+        Ok(found)
     }
 
     /// The changes of all units. There is nothing of units that only read.
@@ -330,7 +313,7 @@ impl Unit<'_, '_> {
             R::wanted(&mut self.batch.wanted).insert(key.clone());
             return self.wait();
         }
-        self.batch.load::<R>(key)
+        self.batch.newest::<R>(key)
     }
 
     /// The rows with these keys, in their order, as the units before this one left them. Rows that

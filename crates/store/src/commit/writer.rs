@@ -220,8 +220,8 @@ impl Writer {
         // Leases pass beside the journal.
         self.cache.leases.clear();
         // Tables that went back, as a server's do that was killed, follow again.
-        let is_behind = self.memtable.is_behind(tail::applied(connection)?);
-        let (end, is_lost) = (tail::end(connection)?, !is_behind || self.memtable.is_lost());
+        let fits = self.memtable.fits(tail::applied(connection)?.seq);
+        let (end, is_lost) = (tail::end(connection)?, !fits || self.memtable.is_lost());
         if end == self.end && !is_lost {
             return Ok(());
         }

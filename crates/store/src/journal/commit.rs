@@ -335,7 +335,7 @@ fn admitted<K: Hash + Eq + Clone, V>(
     key: &K,
     (record, applied): Snapshot<V>,
 ) -> Result<Option<V>, StoreError> {
-    match memtable.admit(key, applied) {
+    match memtable.admit(key, applied.seq) {
         true => Ok(record),
         false => Err(StoreError::Conflict("the tables went back".to_owned())),
     }

@@ -1,7 +1,7 @@
 //! The end of the journal in a database, where its writer appends.
 //!
-//! A batch is one row, or more if its change sets are long, in the transaction that brings the
-//! tables up to date with it. `applied` names the last row that the tables follow.
+//! A batch is one row, or more if its change sets are long. `applied` names the last row that the
+//! tables follow.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -49,8 +49,6 @@ pub(crate) const LAST: &str =
     "select seq, epoch, at, previous, hash from journal order by seq desc limit 1";
 
 pub(crate) const ALL_KEYS: &str = "select number, sealed from journal_keys";
-
-pub(crate) const APPLIED_ROW: &str = "select seq, hash from applied where one = 1";
 
 /// Says that the tables follow another row, if they stand where they are known to stand.
 pub(crate) const FOLLOW: &str =
@@ -206,9 +204,12 @@ pub(crate) fn applied(connection: &mut dyn Connection) -> Result<End, StoreError
 
 /// The same, if the database says it.
 pub(crate) fn said_applied(connection: &mut dyn Connection) -> Result<Option<End>, StoreError> {
-    let read = |row: &mut sql::Row| Ok(End { seq: counted(row)?, hash: hash(row)? });
-    let columns = (APPLIED.table, &["seq", "hash"][..]);
-    connection.first(APPLIED_ROW, &[], columns, read)
+    let (sql::Keys { shape, keys }, mut applied) = (applied_keys(), None);
+    connection.fetch(shape, &keys, &mut |values| {
+        applied = Some(read_applied(values)?);
+        Ok(())
+    })?;
+    Ok(applied)
 }
 
 /// How the row is fetched that says how far the tables follow, together with others.
@@ -242,10 +243,14 @@ pub(crate) fn ends(connection: &mut dyn Connection) -> Result<(u64, u64), StoreE
     Ok(connection.first(ENDS, &[], columns, ends)?.unwrap_or_default())
 }
 
+/// The last row, without its body.
+fn last(connection: &mut dyn Connection) -> Result<Option<Row>, StoreError> {
+    connection.first(LAST, &[], (JOURNAL.table, HEAD), head)
+}
+
 /// The last row, or the place before the first.
 pub(crate) fn end(connection: &mut dyn Connection) -> Result<End, StoreError> {
-    let last = connection.first(LAST, &[], (JOURNAL.table, HEAD), head)?;
-    Ok(last.map_or(End::START, |row| End { seq: row.seq, hash: row.hash }))
+    Ok(last(connection)?.map_or(End::START, |row| End { seq: row.seq, hash: row.hash }))
 }
 
 /// The row with a number, without its body.
@@ -320,8 +325,8 @@ impl Tail {
 
     /// The chain behind the last row.
     pub(crate) fn chain(&self, connection: &mut dyn Connection) -> Result<Chain, StoreError> {
-        let end = end(connection)?;
-        chain_behind(connection, self.database, end)
+        let last = last(connection)?;
+        Ok(last.map_or(Chain::new(self.database), |row| Chain::behind(self.database, &row)))
     }
 
     /// Forgets the data keys: those of a batch that was not committed are none.

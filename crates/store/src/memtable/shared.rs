@@ -73,6 +73,13 @@ struct State {
     is_closed: bool,
 }
 
+impl State {
+    /// Whether there is something to project.
+    fn has_work(&self) -> bool {
+        self.memtable.end() != self.memtable.base()
+    }
+}
+
 /// The records that are committed and that the tables do not have yet.
 pub struct SharedMemtable {
     database: Uuid,
@@ -203,15 +210,15 @@ impl SharedMemtable {
 
     /// Whether the record of a key, or its absence, counts that was read from tables that followed
     /// the journal at least as far as `applied`. If not, it is read again.
-    pub fn admits(&self, key: &RecordKey, applied: End) -> bool {
+    pub fn admits(&self, key: &RecordKey, applied: u64) -> bool {
         self.state().memtable.admit(key, applied)
     }
 
-    /// Whether records count that were read from tables that followed the journal at least as far
-    /// as `applied`, for the writer: nothing else publishes meanwhile, and it has looked here
-    /// before.
-    pub fn is_behind(&self, applied: End) -> bool {
-        self.state().memtable.base().seq <= applied.seq
+    /// Whether tables that follow the journal as far as `applied` have everything that was dropped
+    /// here. For the writer, what is read from them counts then: nothing else publishes meanwhile,
+    /// and it has looked here before.
+    pub fn fits(&self, applied: u64) -> bool {
+        self.state().memtable.base().seq <= applied
     }
 
     /// Waits until the tables follow the journal up to a row, or it began anew.
@@ -253,13 +260,12 @@ impl SharedMemtable {
     /// everything is projected.
     pub fn wait(&self, max: Option<Duration>) -> bool {
         let mut state = self.state();
-        let is_idle =
-            |state: &mut State| state.memtable.end() == state.memtable.base() && !state.is_closed;
+        let is_idle = |state: &mut State| !state.has_work() && !state.is_closed;
         match max {
             Some(max) => drop(self.work.wait_while_for(&mut state, is_idle, max)),
             None => self.work.wait_while(&mut state, is_idle),
         }
-        !state.is_closed || state.memtable.end() != state.memtable.base()
+        state.has_work() || !state.is_closed
     }
 
     /// Drops a generation: the tables have it.
@@ -274,6 +280,12 @@ impl SharedMemtable {
     /// Takes note that the tables follow less of the journal than they did.
     pub fn lose(&self) {
         self.state().is_lost = true;
+    }
+
+    /// The same, and the error for who finds out. The writer finds out what is missing.
+    pub fn went_back(&self) -> StoreError {
+        self.lose();
+        StoreError::Conflict("the database lacks what it had; try again".to_owned())
     }
 
     /// Whether the tables were found to have gone back, so that it has to restart.

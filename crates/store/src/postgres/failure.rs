@@ -10,7 +10,6 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::values::WrongType;
 use crate::error::StoreError;
-use crate::sql::IDEMPOTENCY;
 
 /// Nothing came back in time.
 pub(super) fn silence() -> StoreError {
@@ -84,15 +83,13 @@ pub(super) fn meaning(said: &DbError) -> StoreError {
         SqlState::READ_ONLY_SQL_TRANSACTION,
         SqlState::OUT_OF_MEMORY,
     ];
-    // A request was taken for new that was answered before (`unit::Repeats`).
-    let is_repeated = *code == SqlState::UNIQUE_VIOLATION && said.table() == Some(IDEMPOTENCY);
     if *code == SqlState::TOO_MANY_CONNECTIONS {
         StoreError::Unavailable(format!(
             "{text}; raise max_connections of the server, or end sessions that hold its connections"
         ))
     } else if ends || absences.contains(code) || code.code().starts_with("08") {
         StoreError::Unavailable(text)
-    } else if is_repeated || conflicts.contains(code) {
+    } else if conflicts.contains(code) {
         StoreError::Conflict(text)
     } else if *code == SqlState::LOCK_NOT_AVAILABLE {
         StoreError::Conflict(format!("{text}; pg_locks shows which session holds the lock"))

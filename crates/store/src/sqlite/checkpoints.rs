@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::outcome::stop;
-use crate::sqlite::{BUSY_TIMEOUT, Sqlite, failure};
+use crate::sqlite::{Sqlite, failure, wait_for_lock};
 
 /// Pages that wait to be moved before the thread is woken. Most pages are written again by one of
 /// the next commits, and are moved once for all of them.
@@ -87,7 +87,7 @@ impl Checkpoints {
 
     /// Moves a long log after a commit, or wakes the thread for it. The next commit or flush
     /// reports a failure of the disk; nothing is lost by leaving the log as it is.
-    pub(super) fn committed(&self, connection: &rusqlite::Connection) {
+    pub(super) fn committed(&self, connection: &mut rusqlite::Connection) {
         let Ok(log) = checkpoint(connection, "noop") else { return };
         let done = if log.pages >= self.waits_at.get() {
             self.waits_at.set(log.pages.saturating_mul(2));
@@ -121,11 +121,11 @@ fn move_log(connection: &rusqlite::Connection, file: &File) -> bool {
 }
 
 /// Moves all of the log once the readers of an old state have ended, unless they take too long.
-fn wait_for_readers(connection: &rusqlite::Connection) -> Option<Log> {
+fn wait_for_readers(connection: &mut rusqlite::Connection) -> Option<Log> {
     connection.busy_timeout(WAIT).ok()?;
     let log = moved(connection, "restart");
     // The same call has just succeeded.
-    let _ = connection.busy_timeout(BUSY_TIMEOUT);
+    let _ = connection.busy_handler(Some(wait_for_lock));
     log
 }
 
