@@ -5,8 +5,11 @@
 //! drops it: from then on `base = n`, and those records are in the tables alone.
 //!
 //! Guarantees: a sealed generation is exactly the fold of the rows up to its end, and never
-//! changes. A record that is read from the tables counts only by [`Memtable::admit`]. The crate
-//! `model` shows why both are needed.
+//! changes. The crate `model` shows why that is needed.
+//!
+//! A record that is not here is read from the tables after that. They have everything up to the
+//! `base` of that moment, so that it is as it was committed last; what is published later is of no
+//! concern to a reader, and nothing is while the writer runs a batch.
 //!
 //! Limits: it finds records by key only. It bounds nothing by itself: [`Memtable::bytes`] is for
 //! those who publish.
@@ -98,7 +101,9 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
     }
 
     /// Whether the record of a key, or its absence, counts that was read from the tables in a
-    /// snapshot with this `applied`. If not, it is read again.
+    /// snapshot with this `applied`, if others may have published since it was looked for here. If
+    /// not, it is read again.
+    #[cfg(test)]
     pub fn admit(&self, key: &K, applied: u64) -> bool {
         self.get(key).is_none() && self.base.seq <= applied
     }

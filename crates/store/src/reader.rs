@@ -20,8 +20,12 @@ use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
-use crate::record::{READS_MAX, Record, load, newest};
+use crate::record::{Record, load, newest};
 use crate::sql::Connection;
+
+/// How often a list is read whose tables were too old: once more if another process has appended,
+/// and again if the database went back.
+const READS_MAX: u32 = 5;
 
 /// Reads that may wait before new ones are refused.
 const QUEUE_MAX: usize = 4_096;

@@ -191,22 +191,14 @@ pub(crate) fn fetch<R: Record>(
     Ok(found)
 }
 
-/// How often a record is read that the projector was faster with each time. Once more is enough,
-/// unless the tables went back.
-pub(crate) const READS_MAX: u32 = 5;
-
-/// The name of a record among those of all tables.
-fn name<R: Record>(key: &R::Key) -> RecordKey {
-    RecordKey { table: R::NUMBER, columns: vec![key.clone().into()] }
-}
-
 /// The record of a key that is committed and that the tables may not have; nothing if they say.
 pub(crate) fn committed<R: Record>(
     memtable: &SharedMemtable,
     keyring: &Keyring,
     key: &R::Key,
 ) -> Result<Option<Found<R>>, StoreError> {
-    let Some(values) = memtable.get(&name::<R>(key)) else { return Ok(None) };
+    let name = RecordKey { table: R::NUMBER, columns: vec![key.clone().into()] };
+    let Some(values) = memtable.get(&name) else { return Ok(None) };
     let read = |values: Values| {
         let row = &mut Row::plain(R::TABLE, R::COLUMNS, values.to_vec());
         R::read(row, keyring).map(Arc::new)
@@ -215,27 +207,35 @@ pub(crate) fn committed<R: Record>(
 }
 
 /// The record of a key as it was committed last, by whatever process: of the memtable, or of tables
-/// that are not older.
+/// that are read afterwards. They have all that the memtable had dropped when the record was not
+/// found there, unless they went back.
 pub(crate) fn newest<R: Record>(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     memtable: &SharedMemtable,
     key: &R::Key,
 ) -> Result<Found<R>, StoreError> {
-    for _ in 0..READS_MAX {
-        let (last, applied) = tail::ends(connection)?;
-        if last > memtable.end().seq {
-            memtable.catch_up(connection, keyring)?;
-        }
-        if let Some(found) = committed::<R>(memtable, keyring, key)? {
-            return Ok(found);
-        }
-        let found = load::<R>(connection, keyring, key)?;
-        if memtable.admits(&name::<R>(key), applied) {
-            return Ok(found);
-        }
+    if tail::ends(connection)?.0 > memtable.end().seq {
+        memtable.catch_up(connection, keyring)?;
     }
-    Err(memtable.went_back())
+    // Before the look: it only grows.
+    let base = memtable.base();
+    if let Some(found) = committed::<R>(memtable, keyring, key)? {
+        return Ok(found);
+    }
+    let keys = Keys { shape: R::shape(), keys: vec![key.clone().into()] };
+    let (mut applied, mut records) = (0, Vec::new());
+    connection.fetch_all(&[tail::applied_keys(), keys], &mut |place, values| {
+        match place {
+            0 => applied = tail::read_applied(values)?.seq,
+            _ => join(&mut records, values),
+        }
+        Ok(())
+    })?;
+    if applied < base {
+        return Err(memtable.went_back());
+    }
+    records.pop().map(|values| read::<R>(values, keyring).map(Arc::new)).transpose()
 }
 
 /// Reads a record that was fetched, and remembers it.

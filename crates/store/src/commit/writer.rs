@@ -220,8 +220,9 @@ impl Writer {
         // Leases pass beside the journal.
         self.cache.leases.clear();
         // Tables that went back, as a server's do that was killed, follow again.
-        let fits = self.memtable.fits(tail::applied(connection)?.seq);
-        let (end, is_lost) = (tail::end(connection)?, !fits || self.memtable.is_lost());
+        let base = self.memtable.base();
+        let is_lost = self.memtable.is_lost() || tail::applied(connection)?.seq < base;
+        let end = tail::end(connection)?;
         if end == self.end && !is_lost {
             return Ok(());
         }

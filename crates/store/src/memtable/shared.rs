@@ -208,17 +208,10 @@ impl SharedMemtable {
         self.state().memtable.get(key).map(Option::<&Values>::cloned)
     }
 
-    /// Whether the record of a key, or its absence, counts that was read from tables that followed
-    /// the journal at least as far as `applied`. If not, it is read again.
-    pub fn admits(&self, key: &RecordKey, applied: u64) -> bool {
-        self.state().memtable.admit(key, applied)
-    }
-
-    /// Whether tables that follow the journal as far as `applied` have everything that was dropped
-    /// here. For the writer, what is read from them counts then: nothing else publishes meanwhile,
-    /// and it has looked here before.
-    pub fn fits(&self, applied: u64) -> bool {
-        self.state().memtable.base().seq <= applied
+    /// The row up to which everything was dropped: the tables have it. A record that is not here
+    /// afterwards is, in tables that are read after that, as it was committed last.
+    pub fn base(&self) -> u64 {
+        self.state().memtable.base().seq
     }
 
     /// Waits until the tables follow the journal up to a row, or it began anew.
