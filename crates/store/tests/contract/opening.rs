@@ -131,8 +131,8 @@ pub async fn sealed_columns_show_no_plain_text<P: Provider>() {
     let holds = |bytes: &[u8], text: &str| {
         bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
     };
-    // While it is open, what was written last is beside the database, once the tables have followed;
-    // closed, it is inside.
+    // While it is open, what was written last is beside the database, once the tables have
+    // followed; closed, it is inside.
     opened.read(|_| Ok(())).await;
     let open = opened.provider.bytes();
     let closed = opened.close().bytes();
