@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use domain::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use self::queue::{QUEUE_MAX, Queue};
@@ -26,7 +27,7 @@ use crate::idempotency::Scope;
 use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
-use crate::origin::Origin;
+use crate::origin::{Actor, Origin};
 use crate::sql::Connection;
 use crate::unit::{Unit, WakeUps};
 
@@ -99,6 +100,15 @@ where
     }
 }
 
+/// A unit that does nothing, and has a batch run.
+fn nothing() -> Box<dyn Queued> {
+    let work = |_: &mut Unit<'_, '_>| Ok::<_, StoreError>(());
+    let origin =
+        Origin { actor: Actor::job("RESTART"), request: None, at: Timestamp::from_millis(0) };
+    let (reply, _) = oneshot::channel();
+    Box::new(Work { work, scope: None, origin, result: None, reply })
+}
+
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
@@ -154,6 +164,11 @@ impl GroupCommit {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let journal = (tail, Arc::clone(&memtable), projector);
         let writer = Writer::new(connection, keyring, journal, subscribers, Arc::clone(&breaker));
+        let weak = queue.downgrade();
+        memtable.on_loss(Box::new(move || {
+            // A queue that is full or closed has a batch without it, or needs none.
+            let _ = weak.upgrade().map(|queue| queue.try_send((Priority::Request, nothing())));
+        }));
         let thread = std::thread::Builder::new()
             .name("group-commit".to_owned())
             .spawn(move || writer.run(Queue::new(waiting)))

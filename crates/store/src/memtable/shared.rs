@@ -4,7 +4,7 @@
 //! Rows that another process has appended are read from the journal ([`SharedMemtable::catch_up`]),
 //! so that what is here is always the journal up to [`SharedMemtable::end`].
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -87,6 +87,29 @@ pub struct SharedMemtable {
     /// Notified when there is something for the projector to do.
     work: Condvar,
     projected: watch::Sender<Projected>,
+    /// Has the writer run a batch, before which it begins anew.
+    begin_anew: OnceLock<BeginAnew>,
+}
+
+/// Has the writer run a batch.
+pub type BeginAnew = Box<dyn Fn() + Send + Sync>;
+
+/// The rows of the journal that the tables do not follow yet, and the chain behind them.
+fn not_projected(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    database: Uuid,
+) -> Result<(Chain, Memtable<RecordKey, Values>), StoreError> {
+    let applied = tail::applied(connection)?;
+    let mut chain = tail::chain_behind(connection, database, applied)?;
+    let mut memtable = Memtable::new(applied, size);
+    tail::each(connection, keyring, Rows::behind(applied.seq), &mut |row, sets| {
+        chain.take(&row).map_err(|broken| StoreError::Engine(broken.to_string()))?;
+        let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| keyed(row.change));
+        memtable.publish(chain.end(), changes.collect::<Result<Vec<_>, _>>()?);
+        Ok(())
+    })?;
+    Ok((chain, memtable))
 }
 
 /// How far the tables follow.
@@ -102,12 +125,12 @@ impl SharedMemtable {
     /// Takes the rows of the journal that the tables do not follow yet.
     pub fn open(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Self, StoreError> {
         let database = tail::database_of(connection)?;
-        let (chain, memtable) = (Chain::new(database), Memtable::new(End::START, size));
+        let (chain, memtable) = not_projected(connection, keyring, database)?;
+        let projected = Projected { seq: memtable.base().seq, restarts: 0 };
         let state = State { chain, memtable, is_lost: false, is_full: false, is_closed: false };
         let (state, work) = (Mutex::new(state), Condvar::new());
-        let shared = Self { database, state, work, projected: watch::Sender::default() };
-        shared.restart(connection, keyring)?;
-        Ok(shared)
+        let (projected, begin_anew) = (watch::Sender::new(projected), OnceLock::new());
+        Ok(Self { database, state, work, projected, begin_anew })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,10 +177,7 @@ impl SharedMemtable {
         tail::each(connection, keyring, rows, &mut |row, sets| {
             let before = chain.end();
             // The database went back, and another process has appended since.
-            chain.take(&row).map_err(|broken| {
-                self.lose();
-                StoreError::Unavailable(format!("{broken}; try again"))
-            })?;
+            chain.take(&row).map_err(|_| self.went_back())?;
             let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| row.change);
             self.publish(before, chain, changes.collect())
         })
@@ -181,25 +201,33 @@ impl SharedMemtable {
         Ok(())
     }
 
-    /// Forgets everything, and begins from the tables and the journal as they are now. A journal
-    /// that lacks the row that the tables follow is another one.
+    /// Forgets everything, and begins from the tables and the journal as they are now, for the
+    /// writer while no other process appends. A journal that lacks the row that the tables follow
+    /// is another one.
     pub fn restart(
         &self,
         connection: &mut dyn Connection,
         keyring: &Keyring,
     ) -> Result<(), StoreError> {
-        let applied = tail::applied(connection)?;
-        let chain = tail::chain_behind(connection, self.database, applied)?;
+        let (chain, memtable) = not_projected(connection, keyring, self.database)?;
+        let seq = memtable.base().seq;
         {
+            // At once: a reader must not find it half full.
             let mut state = self.state();
-            state.memtable.restart(applied);
-            (state.chain, state.is_lost) = (chain, false);
+            (state.chain, state.memtable, state.is_lost) = (chain, memtable, false);
+            self.work.notify_one();
         }
         self.projected.send_modify(|projected| {
-            projected.seq = applied.seq;
+            projected.seq = seq;
             projected.restarts += 1;
         });
-        self.catch_up(connection, keyring)
+        Ok(())
+    }
+
+    /// Sets how the writer is had to run a batch when the tables are found to have gone back.
+    pub fn on_loss(&self, begin_anew: BeginAnew) {
+        // It is set once, by the writer of this process.
+        let _ = self.begin_anew.set(begin_anew);
     }
 
     /// The record of a key; nothing if it is not here, and the tables say. `Some(None)` if it is
@@ -270,14 +298,14 @@ impl SharedMemtable {
         }
     }
 
-    /// Takes note that the tables follow less of the journal than they did.
-    pub fn lose(&self) {
-        self.state().is_lost = true;
-    }
-
-    /// The same, and the error for who finds out. The writer finds out what is missing.
+    /// Has the writer begin anew, as the tables follow less of the journal than they did: it finds
+    /// out what is missing. The error is for the one who has found out.
     pub fn went_back(&self) -> StoreError {
-        self.lose();
+        self.state().is_lost = true;
+        // Each time: a batch may come to nothing while the database is away.
+        if let Some(begin_anew) = self.begin_anew.get() {
+            begin_anew();
+        }
         StoreError::Conflict("the database lacks what it had; try again".to_owned())
     }
 
