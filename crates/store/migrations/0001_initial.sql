@@ -5,43 +5,15 @@
 -- key, {wide} one whose rows are too large for that (SQLite keeps only a quarter of a page of such a
 -- row in place) and has an index beside it.
 --
--- The tables that follow the journal refuse no row: what they were to hold was acknowledged before.
+-- The tables here follow the journal, whose own are in the other track: SQLite keeps the two in
+-- files of their own. They refuse no row: what they were to hold was acknowledged before.
 -- So they have no checks, no foreign keys and no unique keys but primary ones. What is unique is
 -- claimed by a record with that key; the rest is the domain's to refuse, and `verify`'s to check.
 --
 -- Times are milliseconds since 1970 in UTC. Amounts are smallest units. Columns named `sealed` are
 -- encrypted: personal data, memos and stored answers are in no plain column.
 
-create table meta (
-    name {text} not null primary key,
-    value {bytes} not null
-) {strict};
-
--- What happened, in order, never edited (`store::journal`): the change sets of a commit, sealed with
--- the journal's key, each row chained to the one before by its hash. The other tables follow it.
-create table journal (
-    seq {int8} not null primary key check (seq >= 1),
-    epoch {int8} not null check (epoch >= 1),
-    at {int8} not null,
-    previous {bytes} not null,
-    hash {bytes} not null,
-    body {bytes} not null
-) {wide}{grows};
-
--- The keys of the journal, each sealed with the server's.
-create table journal_keys (
-    number {int8} not null primary key check (number >= 1),
-    sealed {bytes} not null
-) {strict};
-
--- The data keys with which a person's rows of the journal are sealed, each sealed with the
--- server's. One whose owner was erased is null.
-create table data_keys (
-    owner {bytes} not null primary key,
-    sealed {bytes}
-) {strict};
-
--- The last row of the journal that the other tables follow.
+-- The last row of the journal that the tables follow.
 create table applied (
     one {int8} not null primary key check (one = 1),
     seq {int8} not null,
@@ -252,16 +224,6 @@ create table timers (
 ) {strict}{grows};
 create index timers_by_due on timers (platform, due_at);
 
--- Leases: work that one server does for all that share the database. `holder` is that server, and
--- `address` is where the others reach it, sealed.
-create table leases (
-    name {text} not null primary key,
-    holder {bytes} not null,
-    epoch {int8} not null check (epoch >= 1),
-    until {int8} not null,
-    address {bytes}
-) {strict};
-
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
 -- bytes of an answer are compressed, then sealed. `owner` is the customer whom it is about.
 create table idempotency (
@@ -272,15 +234,6 @@ create table idempotency (
     sealed {bytes} not null
 ) {strict}{grows};
 create index idempotency_by_time on idempotency (at);
-
--- The write lock, where several servers write: each locks the row of node 0 first, which has the
--- epoch of the last commit. Each node has the epoch of its own last one. SQLite locks the file
--- instead.
-create table write_lock (
-    node {int8} not null primary key,
-    epoch {int8} not null
-) {strict};
-insert into write_lock (node, epoch) values (0, 0);
 
 -- Found by the keyed hash of their code, which is sealed like everything that a person could be
 -- known by.

@@ -1,8 +1,9 @@
 //! Copies of the embedded database, also while a server writes to it.
 //!
-//! A copy is of one instant: its pages are read inside one transaction, so what is written
-//! meanwhile neither shows in it nor makes it start again, and no commit waits for it
-//! (docs/decisions/0014).
+//! A copy is one file, of one instant of the tables: their pages are read inside one transaction,
+//! so what is written meanwhile neither shows in it nor makes it start again, and no commit waits
+//! for it (docs/decisions/0014). The journal is copied after that, so that it has every row that
+//! the tables follow; then they follow it to its end.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -10,14 +11,17 @@ use std::path::Path;
 use domain::time::Timestamp;
 use rusqlite::backup::{Backup, StepResult};
 
-use crate::engine::Engine;
+use crate::catalogue::{self, Chunk};
+use crate::engine::{self, Engine};
 use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
-use crate::migrate;
+use crate::leases::Lease;
+use crate::migrate::{self, TRACKS, Track};
 use crate::projector;
-use crate::sql::{Connection as _, Row};
-use crate::sqlite::{Access, Sqlite, failure};
+use crate::record::Record as _;
+use crate::sql::{Change, Connection as _, Row, Shape, Value, Write};
+use crate::sqlite::{Access, Sqlite, failure, file};
 
 /// Pages that are copied before they are put on the disk: 4 MiB. More at once would make the flush
 /// of a running server wait behind it.
@@ -58,19 +62,22 @@ pub struct Copied {
     pub of_bytes: u64,
 }
 
-/// Copies the database in the file `from`, with what its log holds, into the empty file `to`, which
-/// is then on the disk and complete by itself. `on_step` is called after some megabytes each, and
-/// may take its time.
+/// Copies the database in the file `from`, with what its log and its journal hold, into the empty
+/// file `to`, which is then on the disk and complete by itself. `on_step` is called after some
+/// megabytes each, and may take its time.
 pub fn copy_file(
     from: &Path,
     to: &Path,
     on_step: &mut dyn FnMut(Copied),
 ) -> Result<(), StoreError> {
-    let mut source = Sqlite::open(from, Access::Read)?;
+    let mut source = file::open_to_read(from)?;
     source.begin_read()?;
     source.query(FIRST_READ, &[], 1, &mut |values| {
         Row::new("sqlite_master", &["count"], values).int().map(drop)
     })?;
+    let is_whole = file::is_whole(&mut source)?;
+    let journal = file::journal_of(from).metadata().map_or(0, |file| file.len());
+    let of_journal = if is_whole { 0 } else { journal };
     let page_bytes: u64 = source
         .driver()
         .pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0))
@@ -82,13 +89,15 @@ pub fn copy_file(
     target.pragma_update(None, "journal_mode", "off").map_err(failure)?;
     target.pragma_update(None, "synchronous", "off").map_err(failure)?;
     let backup = Backup::new(source.driver(), &mut target).map_err(failure)?;
+    let mut copied;
     loop {
         let step = backup.step(STEP_PAGES).map_err(failure)?;
         file.sync_data().map_err(unwritable)?;
         let progress = backup.progress();
         let bytes = |pages: i32| u64::try_from(pages).unwrap_or(0) * page_bytes;
-        let of_bytes = bytes(progress.pagecount);
-        on_step(Copied { bytes: of_bytes - bytes(progress.remaining), of_bytes });
+        let of_bytes = bytes(progress.pagecount) + of_journal;
+        copied = Copied { bytes: bytes(progress.pagecount - progress.remaining), of_bytes };
+        on_step(copied);
         match step {
             StepResult::Done => break,
             StepResult::More => {}
@@ -100,29 +109,105 @@ pub fn copy_file(
     }
     drop(backup);
     drop(target);
+    if !is_whole {
+        copy_journal(&mut source, to, &mut |rows| {
+            copied.bytes = copied.of_bytes.min(copied.bytes + size(rows));
+            on_step(copied);
+        })?;
+    }
     source.rollback()?;
     finish(to)
 }
 
-/// The schema version of a file.
+/// Copies the journal into a copy of the tables, a part with each commit.
+fn copy_journal(
+    source: &mut Sqlite,
+    to: &Path,
+    on_rows: &mut dyn FnMut(&[Vec<Value>]),
+) -> Result<(), StoreError> {
+    static META: Shape = Shape::new(tail::NONE, "meta", &["name", "value"]);
+    let mut target = Sqlite::open(to, Access::Write)?;
+    migrate::sqlite(&mut target, &[&migrate::JOURNAL])?;
+    for shape in [&META, Lease::shape()].into_iter().chain(tail::SHAPES_OF_JOURNAL) {
+        let mut after = None;
+        loop {
+            let limit = catalogue::rows_at_once(shape);
+            let Chunk { rows, last } = catalogue::chunk(source, shape, after.as_deref(), limit)?;
+            on_rows(&rows);
+            target.begin()?;
+            target.write(vec![Write { shape, change: Change::Insert, rows }])?;
+            target.commit()?;
+            if last.is_none() {
+                break;
+            }
+            after = last;
+        }
+    }
+    target.settle()
+}
+
+/// How many bytes rows of the journal take, about.
+fn size(rows: &[Vec<Value>]) -> u64 {
+    let bytes = |value: &Value| match value {
+        Value::Bytes(bytes) => bytes.len() as u64,
+        Value::Null | Value::Int(_) | Value::Text(_) => size_of::<i64>() as u64,
+    };
+    rows.iter().flatten().map(bytes).sum()
+}
+
+/// The schema version of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
-    /// The number of its newest migration; 0 if it has none.
+    /// How many migrations made it; 0 if there are no tables.
     pub is: i64,
-    /// The number of the newest migration that this program knows.
+    /// How many migrations this program knows.
     pub known: i64,
 }
 
-/// Which schema the database in a file has.
+/// Which schema the database in a file has, with the journal in it or beside it.
 pub fn schema(path: &Path) -> Result<Schema, StoreError> {
-    let is = migrate::sqlite_schema(&mut Sqlite::open(path, Access::Read)?)?;
-    Ok(Schema { is, known: migrate::newest_known() })
+    let known = TRACKS.iter().map(|track| track.newest_known()).sum();
+    let mut tables = Sqlite::open(path, Access::Read)?;
+    let is = migrate::sqlite_schema(&mut tables, &migrate::TABLES)?;
+    let journal = file::journal_of(path);
+    let of_journal = if is == 0 {
+        0
+    } else if file::is_whole(&mut tables)? || !journal.exists() {
+        migrate::sqlite_schema(&mut tables, &migrate::JOURNAL)?
+    } else {
+        migrate::sqlite_schema(&mut Sqlite::open(&journal, Access::Read)?, &migrate::JOURNAL)?
+    };
+    Ok(Schema { is: is + of_journal, known })
+}
+
+/// Makes the files of a database with a schema and nothing else, the journal's first: whoever finds
+/// the tables finds their journal.
+pub fn make_journal(path: &Path) -> Result<(), StoreError> {
+    make(path, &migrate::JOURNAL)
+}
+
+/// The same for the file of the tables.
+pub fn make_tables(path: &Path) -> Result<(), StoreError> {
+    make(path, &migrate::TABLES)
+}
+
+fn make(path: &Path, track: &Track) -> Result<(), StoreError> {
+    let mut file = Sqlite::open(path, Access::Write)?;
+    migrate::sqlite(&mut file, &[track])?;
+    file.settle()?;
+    drop(file);
+    finish(path)
+}
+
+/// Whether a journal is that of a database.
+pub fn is_begun(journal: &Path) -> Result<bool, StoreError> {
+    engine::knows_key(&mut Sqlite::open(journal, Access::Read)?)
 }
 
 /// Brings a copy that an older program made to this program's schema.
 pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
     let mut copy = Sqlite::open(path, Access::Write)?;
-    migrate::sqlite(&mut copy)?;
+    migrate::sqlite(&mut copy, &TRACKS)?;
     copy.settle()?;
     drop(copy);
     finish(path)

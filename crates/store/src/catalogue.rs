@@ -9,7 +9,8 @@ use crate::sql::{Connection, Shape, Value};
 
 /// Tables that are made with a database and stay with it: the write lock, what the database knows
 /// about itself, and which migrations made it.
-pub const OWN: &[&str] = &["meta", "refinery_schema_history", "write_lock"];
+pub const OWN: &[&str] =
+    &["meta", "refinery_schema_history", "journal_schema_history", "write_lock"];
 
 /// Every table that holds data. Tables stand behind those that they refer to.
 pub fn tables() -> &'static [&'static Shape] {
@@ -129,7 +130,7 @@ mod tests {
     fn no_table_and_no_column_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let engine = SqliteFile::new(&folder.path().join("test.db"));
-        let mut connection = engine.prepare(&Keyring::new(&[1; KEY_LENGTH])).unwrap();
+        let mut connection = engine.whole(&Keyring::new(&[1; KEY_LENGTH])).unwrap();
         // Each column with its place in the key, from 1; 0 is none.
         let mut real = BTreeMap::<String, (Vec<String>, Vec<String>)>::new();
         let sql = "select t.name, c.name, c.pk from sqlite_master t \

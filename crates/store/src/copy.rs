@@ -17,7 +17,7 @@ use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
 use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
-use crate::outcome::stop;
+use crate::outcome::settle;
 use crate::server_key;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write};
 use crate::verify::{self, Report};
@@ -125,7 +125,7 @@ pub fn copy(
     if !report.is_sound() {
         return Err(CopyError::SourceUnsound(Box::new(report)));
     }
-    let mut copying = Copying::start(source, target.prepare(keyring)?, on_step)?;
+    let mut copying = Copying::start(source, target.whole(keyring)?, on_step)?;
     while let Some((shape, after)) = copying.next() {
         let limit = catalogue::rows_at_once(shape);
         let chunk = catalogue::chunk(source, shape, after.as_deref(), limit)?;
@@ -264,12 +264,8 @@ impl Copying {
             met(target.execute(DROP_MARK, &[COPY_MARK_NAME, kept])?)?;
             Ok(engine::keep_key_check(target, keyring)?)
         })?;
-        match self.target.settle() {
-            // Closing the file could move the log once more, and then remove it.
-            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
-            // Rows are safe without it: the next start does it.
-            Ok(()) | Err(_) => Ok(()),
-        }
+        settle(&mut *self.target);
+        Ok(())
     }
 
     /// Commits another mark with `work`.

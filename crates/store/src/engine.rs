@@ -9,6 +9,12 @@ pub trait Engine: Send + Sync {
     /// Brings the schema up to date and gives the connection that writes.
     fn prepare(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError>;
 
+    /// A connection that writes everything, to a database that nothing else has open: the target of
+    /// a copy.
+    fn whole(&self, keyring: &Keyring) -> Result<Box<dyn Connection>, StoreError> {
+        self.prepare(keyring)
+    }
+
     /// A connection that writes the tables that follow the journal, beside the one that writes the
     /// journal. Its commits need not be on the disk at once: what is lost of them follows again.
     fn projector(&self) -> Result<Box<dyn Connection>, StoreError>;
@@ -76,19 +82,24 @@ pub(crate) fn knows_key(connection: &mut dyn Connection) -> Result<bool, StoreEr
     Ok(meta(connection, KEY_CHECK_NAME)?.is_some())
 }
 
+/// Refuses a database that a copy has not filled yet.
+pub(crate) fn refuse_unfinished(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    if meta(connection, COPY_MARK_NAME)?.is_none() {
+        return Ok(());
+    }
+    Err(StoreError::Engine(
+        "a copy into this database is not finished; run switchyard migrate again to go on with it"
+            .to_owned(),
+    ))
+}
+
 /// Refuses a key that is not the one of the database, and a database that a copy
 /// has not filled yet. Whether the database knows its key: a new one does not.
 pub(crate) fn compare_key(
     connection: &mut dyn Connection,
     keyring: &Keyring,
 ) -> Result<bool, StoreError> {
-    if meta(connection, COPY_MARK_NAME)?.is_some() {
-        return Err(StoreError::Engine(
-            "a copy into this database is not finished; run switchyard migrate again to go on \
-             with it"
-                .to_owned(),
-        ));
-    }
+    refuse_unfinished(connection)?;
     match meta(connection, KEY_CHECK_NAME)? {
         Some(found) if found == keyring.hash(Purpose::KeyCheck, &[]) => Ok(true),
         Some(_) => Err(StoreError::Engine(WRONG_KEY.to_owned())),

@@ -1,4 +1,5 @@
-//! The schema: one track of migrations for every engine.
+//! The schema: two tracks of migrations for every engine, one of the journal and one of the tables
+//! that follow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +7,31 @@ use refinery::{Migration, Runner};
 
 use crate::error::StoreError;
 use crate::postgres::connection::Postgres;
-use crate::sql::{Connection, Row};
+use crate::sql::{Connection, Row, Value};
 use crate::sqlite::Sqlite;
 
-/// Every migration, oldest first: number with name, and text.
-const MIGRATIONS: &[(&str, &str)] =
-    &[("V1__initial", include_str!("../migrations/0001_initial.sql"))];
+/// A track of migrations.
+pub(crate) struct Track {
+    /// The table with the history of those that were applied.
+    history: &'static str,
+    /// Every migration, oldest first: number with name, and text.
+    migrations: &'static [(&'static str, &'static str)],
+}
+
+/// The tables that follow the journal.
+pub(crate) static TABLES: Track = Track {
+    history: "refinery_schema_history",
+    migrations: &[("V1__initial", include_str!("../migrations/0001_initial.sql"))],
+};
+
+/// The journal, and what its writer keeps beside it.
+pub(crate) static JOURNAL: Track = Track {
+    history: "journal_schema_history",
+    migrations: &[("V1__initial", include_str!("../migrations/journal_0001_initial.sql"))],
+};
+
+/// Both tracks.
+pub(crate) static TRACKS: [&Track; 2] = [&TABLES, &JOURNAL];
 
 /// The meaning of the migrations' tokens in SQLite.
 const SQLITE_TOKENS: [(&str, &str); 6] = [
@@ -47,71 +67,94 @@ fn replaced(text: &str, tokens: &[(&str, &str)]) -> String {
     tokens.iter().fold(text.to_owned(), |text, (token, meaning)| text.replace(token, meaning))
 }
 
-/// Every migration as SQLite gets it: name and text.
-fn sqlite_texts() -> impl Iterator<Item = (&'static str, String)> {
-    MIGRATIONS.iter().map(|(name, text)| (*name, replaced(text, &SQLITE_TOKENS)))
-}
+/// Counts the tables with a name.
+const SQLITE_TABLES: &str = "select count(*) from sqlite_master where name = $1";
+const POSTGRES_TABLES: &str = "select count(to_regclass($1))";
 
-/// Every migration as PostgreSQL gets it: name and text.
-fn postgres_texts() -> impl Iterator<Item = (&'static str, String)> {
-    MIGRATIONS.iter().map(|(name, text)| (*name, replaced(text, &POSTGRES_TOKENS)))
-}
+impl Track {
+    /// Every migration as an engine gets it.
+    fn migrations(&self, tokens: &[(&str, &str)]) -> Result<Vec<Migration>, StoreError> {
+        let migration = |(name, text): &(&str, &str)| {
+            Migration::unapplied(name, &replaced(text, tokens))
+                .map_err(|error| StoreError::Engine(format!("migration {name}: {error}")))
+        };
+        self.migrations.iter().map(migration).collect()
+    }
 
-fn migrations(
-    texts: impl Iterator<Item = (&'static str, String)>,
-) -> Result<Vec<Migration>, StoreError> {
-    let migration = |(name, text): (&str, String)| {
-        Migration::unapplied(name, &text)
-            .map_err(|error| StoreError::Engine(format!("migration {name}: {error}")))
-    };
-    texts.map(migration).collect()
-}
+    fn runner(&self, migrations: &[Migration]) -> Runner {
+        let mut runner = Runner::new(migrations).set_abort_divergent(true).set_abort_missing(true);
+        runner.set_migration_table_name(self.history);
+        runner
+    }
 
-fn runner(migrations: &[Migration]) -> Runner {
-    Runner::new(migrations).set_abort_divergent(true).set_abort_missing(true)
-}
+    /// The table with the history of the migrations that were applied.
+    pub(crate) const fn history(&self) -> &'static str {
+        self.history
+    }
 
-/// Whether there is a history of migrations.
-const SQLITE_HISTORY: &str =
-    "select count(*) from sqlite_master where name = 'refinery_schema_history'";
-const POSTGRES_HISTORY: &str = "select count(to_regclass('refinery_schema_history'))";
+    /// The numbers of the migrations that were applied.
+    pub(crate) fn applied(&self) -> String {
+        format!("select version from {} order by version", self.history)
+    }
+
+    /// The number of the newest migration that this program knows.
+    pub(crate) fn newest_known(&self) -> i64 {
+        i64::try_from(self.migrations.len()).unwrap_or(i64::MAX)
+    }
+}
 
 /// How often migrations are tried on a database that others migrate at the same time. Each is in
 /// one transaction with its row of the history, so what one has done the others find done: at
 /// worst, another server is faster with each.
-const TRIES_MAX: usize = MIGRATIONS.len() + 4;
+const TRIES_MAX: usize = 5;
 
-/// Brings a SQLite database to this program's schema. Refuses one that another build made.
-pub(crate) fn sqlite(connection: &mut Sqlite) -> Result<(), StoreError> {
-    // One by one, the row of the history would be a commit of its own: after a crash between the
-    // two, no start would get past a migration that was made already.
-    let migrations = migrations(sqlite_texts())?;
-    let runner = runner(&migrations).set_grouped(true);
-    loop {
-        let before = refuse_other_builds(connection, SQLITE_HISTORY, &migrations)?;
-        let Err(error) = runner.run(connection.driver()) else { return Ok(()) };
-        // Perhaps another process was faster.
-        if newest_applied(connection, SQLITE_HISTORY)? == before {
-            return Err(StoreError::Engine(format!("migrations: {error}")));
+/// Brings a SQLite file that has these tracks to this program's schema. Refuses one that another
+/// build made.
+pub(crate) fn sqlite(connection: &mut Sqlite, tracks: &[&Track]) -> Result<(), StoreError> {
+    for track in tracks {
+        // One by one, the row of the history would be a commit of its own: after a crash between
+        // the two, no start would get past a migration that was made already.
+        let migrations = track.migrations(&SQLITE_TOKENS)?;
+        let runner = track.runner(&migrations).set_grouped(true);
+        loop {
+            let before = track.refuse_other_builds(connection, SQLITE_TABLES, &migrations)?;
+            let Err(error) = runner.run(connection.driver()) else { break };
+            // Perhaps another process was faster.
+            if track.newest_applied(connection, SQLITE_TABLES)? == before {
+                return Err(StoreError::Engine(format!("migrations: {error}")));
+            }
         }
     }
+    Ok(())
 }
 
-/// The tables and indexes of a database and its history of migrations, without the statistics that
-/// the engine keeps for itself.
-const SQLITE_SCHEMA: [&str; 2] = [
-    "select type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') from sqlite_schema \
-     where name not like 'sqlite_stat%'",
-    "select 'migration ' || version, name || ' ' || checksum from refinery_schema_history",
-];
+/// The statements that read the tables and indexes of a file and its history of migrations, without
+/// the statistics that the engine keeps for itself.
+fn schema_of_file(file: &str, tracks: &[&Track]) -> Vec<String> {
+    let mut all = vec![format!(
+        "select type || ' ' || name, tbl_name || ': ' || coalesce(sql, '') \
+         from {file}.sqlite_schema where name not like 'sqlite_stat%'"
+    )];
+    all.extend(tracks.iter().map(|Track { history, .. }| {
+        format!("select '{history} ' || version, name || ' ' || checksum from {file}.{history}")
+    }));
+    all
+}
 
-/// Names every table, index and migration of a SQLite database that is not as this program makes
-/// it.
-pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<String>, StoreError> {
-    fn read(connection: &rusqlite::Connection) -> rusqlite::Result<BTreeMap<String, String>> {
+/// Names every table, index and migration of a SQLite file with these tracks that is not as this
+/// program makes it.
+pub(crate) fn sqlite_differences(
+    found: &rusqlite::Connection,
+    file: &str,
+    tracks: &[&Track],
+) -> Result<Vec<String>, StoreError> {
+    fn read(
+        connection: &rusqlite::Connection,
+        statements: Vec<String>,
+    ) -> rusqlite::Result<BTreeMap<String, String>> {
         let mut all = BTreeMap::new();
-        for sql in SQLITE_SCHEMA {
-            let mut statement = connection.prepare(sql)?;
+        for sql in statements {
+            let mut statement = connection.prepare(&sql)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 all.insert(row.get(0)?, row.get(1)?);
@@ -121,10 +164,14 @@ pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<Str
     }
     let failed = |error: rusqlite::Error| StoreError::Engine(format!("the schema: {error}"));
     let mut made = rusqlite::Connection::open_in_memory().map_err(failed)?;
-    runner(&migrations(sqlite_texts())?)
-        .run(&mut made)
-        .map_err(|error| StoreError::Engine(format!("migrations: {error}")))?;
-    let (made, found) = (read(&made).map_err(failed)?, read(found).map_err(failed)?);
+    for track in tracks {
+        let runner = track.runner(&track.migrations(&SQLITE_TOKENS)?);
+        runner
+            .run(&mut made)
+            .map_err(|error| StoreError::Engine(format!("migrations: {error}")))?;
+    }
+    let made = read(&made, schema_of_file("main", tracks)).map_err(failed)?;
+    let found = read(found, schema_of_file(file, tracks)).map_err(failed)?;
     let names: BTreeSet<_> = made.keys().chain(found.keys()).collect();
     let differs = names.into_iter().filter(|name| made.get(*name) != found.get(*name));
     Ok(differs
@@ -136,18 +183,27 @@ pub(crate) fn sqlite_differences(found: &rusqlite::Connection) -> Result<Vec<Str
         .collect())
 }
 
-/// The number of the newest migration in a SQLite database; 0 for an empty one.
-pub(crate) fn sqlite_schema(connection: &mut Sqlite) -> Result<i64, StoreError> {
-    schema_of(connection, SQLITE_HISTORY, &migrations(sqlite_texts())?)
+/// The number of the newest migration of a track in a SQLite file; 0 for an empty one.
+pub(crate) fn sqlite_schema(connection: &mut Sqlite, track: &Track) -> Result<i64, StoreError> {
+    track.schema_of(connection, SQLITE_TABLES, &track.migrations(&SQLITE_TOKENS)?)
+}
+
+/// Whether a SQLite file has a schema of a track.
+pub(crate) fn sqlite_has(connection: &mut Sqlite, track: &Track) -> Result<bool, StoreError> {
+    Ok(track.newest_applied(connection, SQLITE_TABLES)? > 0)
 }
 
 /// Brings a PostgreSQL database to this program's schema. Refuses one that another build made.
 pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
-    let migrations = migrations(postgres_texts())?;
-    let runner = runner(&migrations);
+    TRACKS.iter().try_for_each(|track| postgres_track(connection, track))
+}
+
+fn postgres_track(connection: &mut Postgres, track: &Track) -> Result<(), StoreError> {
+    let migrations = track.migrations(&POSTGRES_TOKENS)?;
+    let runner = track.runner(&migrations);
     let mut tries = 1;
     loop {
-        let migrated = match refuse_other_builds(connection, POSTGRES_HISTORY, &migrations) {
+        let migrated = match track.refuse_other_builds(connection, POSTGRES_TABLES, &migrations) {
             Ok(_) => connection.migrate(&runner),
             // A read only waits for a locked table.
             Err(StoreError::Conflict(_)) => Err(StoreError::Busy),
@@ -170,70 +226,75 @@ pub(crate) fn postgres(connection: &mut Postgres) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a database that an earlier build or a newer program made; else the number of its newest
-/// migration.
-fn refuse_other_builds(
-    connection: &mut dyn Connection,
-    history: &str,
-    migrations: &[Migration],
-) -> Result<i64, StoreError> {
-    let (applied, known) = (schema_of(connection, history, migrations)?, newest_known());
-    if applied > known {
-        return Err(StoreError::Engine(format!(
-            "the database has schema {applied} and this program knows schemas up to {known}; \
-             start the newer program that made it"
-        )));
-    }
-    Ok(applied)
-}
-
-/// The number of the newest migration. Nothing was released before the first one of this program: a
-/// database that has another one under its number cannot be brought up to date.
-fn schema_of(
-    connection: &mut dyn Connection,
-    history: &str,
-    migrations: &[Migration],
-) -> Result<i64, StoreError> {
-    let applied = newest_applied(connection, history)?;
-    if applied > 0 && !is_of_this_program(connection, migrations)? {
-        return Err(StoreError::Engine(
-            "the database was made by an earlier build of Switchyard, which this one cannot read; \
-             start with an empty database"
-                .to_owned(),
-        ));
-    }
-    Ok(applied)
-}
-
-/// Whether the first migration that was applied is the one of this program.
-fn is_of_this_program(
-    connection: &mut dyn Connection,
-    migrations: &[Migration],
-) -> Result<bool, StoreError> {
-    let sql = "select checksum from refinery_schema_history where version = 1";
-    let first =
-        connection.first(sql, &[], ("refinery_schema_history", &["checksum"]), Row::text)?;
-    Ok(first == migrations.first().map(|migration| migration.checksum().to_string()))
-}
-
 /// Whether a PostgreSQL database has the tables of the first migration.
 pub(crate) fn has_schema(connection: &mut Postgres) -> Result<bool, StoreError> {
-    Ok(newest_applied(connection, POSTGRES_HISTORY)? > 0)
+    Ok(JOURNAL.newest_applied(connection, POSTGRES_TABLES)? > 0)
 }
 
-/// The number of the newest migration in the database; 0 for an empty one.
-fn newest_applied(connection: &mut dyn Connection, history: &str) -> Result<i64, StoreError> {
-    const TABLE: &str = "refinery_schema_history";
-    if connection.first(history, &[], (TABLE, &["count"]), Row::int)? == Some(0) {
-        return Ok(0);
+impl Track {
+    /// Refuses a database that an earlier build or a newer program made; else the number of its
+    /// newest migration.
+    fn refuse_other_builds(
+        &self,
+        connection: &mut dyn Connection,
+        tables: &str,
+        migrations: &[Migration],
+    ) -> Result<i64, StoreError> {
+        let applied = self.schema_of(connection, tables, migrations)?;
+        let known = self.newest_known();
+        if applied > known {
+            return Err(StoreError::Engine(format!(
+                "the database has schema {applied} and this program knows schemas up to {known}; \
+                 start the newer program that made it"
+            )));
+        }
+        Ok(applied)
     }
-    let newest = "select coalesce(max(version), 0) from refinery_schema_history";
-    Ok(connection.first(newest, &[], (TABLE, &["version"]), Row::int)?.unwrap_or(0))
-}
 
-/// The number of the newest migration that this program knows.
-pub(crate) fn newest_known() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+    /// The number of the newest migration. Nothing was released before the first one of this
+    /// program: a database that has another one under its number cannot be brought up to date.
+    fn schema_of(
+        &self,
+        connection: &mut dyn Connection,
+        tables: &str,
+        migrations: &[Migration],
+    ) -> Result<i64, StoreError> {
+        let applied = self.newest_applied(connection, tables)?;
+        if applied > 0 && !self.is_of_this_program(connection, migrations)? {
+            return Err(StoreError::Engine(
+                "the database was made by an earlier build of Switchyard, which this one cannot \
+                 read; start with an empty database"
+                    .to_owned(),
+            ));
+        }
+        Ok(applied)
+    }
+
+    /// Whether the first migration that was applied is the one of this program.
+    fn is_of_this_program(
+        &self,
+        connection: &mut dyn Connection,
+        migrations: &[Migration],
+    ) -> Result<bool, StoreError> {
+        let sql = format!("select checksum from {} where version = 1", self.history);
+        let first = connection.first(&sql, &[], (self.history, &["checksum"]), Row::text)?;
+        Ok(first == migrations.first().map(|migration| migration.checksum().to_string()))
+    }
+
+    /// The number of the newest migration in the database; 0 for an empty one.
+    fn newest_applied(
+        &self,
+        connection: &mut dyn Connection,
+        tables: &str,
+    ) -> Result<i64, StoreError> {
+        let name = [Value::from(self.history)];
+        if connection.first(tables, &name, (self.history, &["count"]), Row::int)? == Some(0) {
+            return Ok(0);
+        }
+        let newest = format!("select coalesce(max(version), 0) from {}", self.history);
+        let columns = (self.history, &["version"][..]);
+        Ok(connection.first(&newest, &[], columns, Row::int)?.unwrap_or(0))
+    }
 }
 
 #[cfg(test)]
@@ -247,19 +308,20 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut file =
             Sqlite::open(&folder.path().join("test.db"), Access::Write).expect("a database");
-        let newest = MIGRATIONS.len();
-        let known = migrations(sqlite_texts().take(newest - 1)).expect("migrations");
-        runner(&known).run(file.driver()).expect("all but the newest");
+        let newest = TABLES.migrations.len();
+        let known = &TABLES.migrations(&SQLITE_TOKENS).expect("migrations")[..newest - 1];
+        TABLES.runner(known).run(file.driver()).expect("all but the newest");
         let refuse = format!(
             "create trigger crash before insert on refinery_schema_history \
              when new.version = {newest} begin select raise(abort, 'crash'); end"
         );
         file.driver().execute_batch(&refuse).expect("a trigger");
-        let error = sqlite(&mut file).expect_err("the history takes no row");
+        let error = sqlite(&mut file, &[&TABLES]).expect_err("the history takes no row");
         assert!(error.to_string().contains("crash"), "{error}");
         file.driver().execute_batch("drop trigger crash").expect("no trigger");
-        assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known() - 1);
-        sqlite(&mut file).expect("the newest, which is not half there");
-        assert_eq!(sqlite_schema(&mut file).expect("a number"), newest_known());
+        let known = TABLES.newest_known();
+        assert_eq!(sqlite_schema(&mut file, &TABLES).expect("a number"), known - 1);
+        sqlite(&mut file, &[&TABLES]).expect("the newest, which is not half there");
+        assert_eq!(sqlite_schema(&mut file, &TABLES).expect("a number"), known);
     }
 }

@@ -1,4 +1,7 @@
-//! The end of the process when the outcome of a commit is unknown.
+//! The end of the process when the outcome of a commit is unknown, and that of a connection.
+
+use crate::error::StoreError;
+use crate::sql::Connection;
 
 /// The exit code: `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -11,4 +14,16 @@ pub(crate) fn stop(what: &str) -> ! {
         "outcome of a commit unknown; the server stops, and the next start reads the disk"
     );
     std::process::exit(EXIT_IO_ERROR)
+}
+
+/// Leaves a database so that its main files alone are complete, where that can be done now.
+pub(crate) fn settle(connection: &mut dyn Connection) {
+    match connection.settle() {
+        Ok(()) => {}
+        // Closing the file could move the log once more, and then remove it.
+        Err(StoreError::OutcomeUnknown(what)) => stop(&what),
+        Err(error) => {
+            tracing::warn!(%error, "log not moved into the database; the next start does it");
+        }
+    }
 }

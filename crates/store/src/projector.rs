@@ -19,7 +19,7 @@ use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
 use crate::memtable::shared::{RecordKey, SharedMemtable, Values, keyed, size};
 use crate::memtable::{Generation, Memtable};
-use crate::outcome::stop;
+use crate::outcome::{settle, stop};
 use crate::pause::pause;
 use crate::sql::{Change, Connection, Value, Write};
 
@@ -108,7 +108,7 @@ impl Projector {
             let lacks_reserve = is_full || self.connection.keep_reserve().is_err();
             memtable.refuse_changes(lacks_reserve);
             if !memtable.wait(lacks_reserve.then_some(RESERVE_AGAIN_AFTER)) {
-                return;
+                return settle(&mut *self.connection);
             }
             let Some((base, generation)) = memtable.next() else { continue };
             let connection = &mut *self.connection;

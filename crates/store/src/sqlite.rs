@@ -1,8 +1,13 @@
 //! The embedded engine: SQLite in WAL mode with `synchronous=FULL`, so that a commit is on the
 //! disk before its answer leaves.
+//!
+//! The journal and the tables that follow it are in files of their own, as SQLite has one writer
+//! for each file: an append would wait for a step of the projector. Each of them writes its file
+//! and only reads the other's, which is attached: the tables of both are found by their plain
+//! names.
 
 mod checkpoints;
-mod file;
+pub(crate) mod file;
 pub(crate) mod reserve;
 #[cfg(test)]
 pub(crate) mod journal;
@@ -15,11 +20,11 @@ use rusqlite::ffi::ErrorCode;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::error::StoreError;
-use crate::migrate;
+use crate::migrate::{self, TRACKS, Track};
 use crate::pause::pause;
 use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
-pub use crate::sqlite::file::SqliteFile;
+pub use crate::sqlite::file::{JOURNAL_ENDING, SqliteFile};
 use crate::sqlite::reserve::Reserve;
 
 /// How long a connection waits for another process's write, such as an operator's command beside
@@ -36,11 +41,11 @@ const STATEMENTS_KEPT: usize = 256;
 /// and larger moves under load, still only 16 MiB beside the file.
 const CHECKPOINT_PAGES: i64 = 4_000;
 
-/// Memory for pages of the connection that writes, in KiB. With SQLite's own 2 MB it would read
-/// most pages of balances and indexes again in each batch, and write some before their time. SQLite
+/// Memory for pages of the projector's connection, in KiB. With SQLite's own 2 MB it would read
+/// most pages of balances and indexes again in each step, and write some before their time. SQLite
 /// goes through all pages that are there after most commits (docs/performance.md), so that more
 /// than those of some thousand accounts cost more than they save.
-const WRITER_CACHE_KIB: i64 = 8 << 10;
+const PROJECTOR_CACHE_KIB: i64 = 8 << 10;
 
 /// The size that the log is cut to once its pages are in the database file. It grows beyond this
 /// during a long read, such as a backup, and would stay that large.
@@ -60,6 +65,42 @@ pub struct Sqlite {
     checkpoints: Option<Checkpoints>,
     /// The room that is kept for when the disk is full.
     reserve: Option<Reserve>,
+    /// The file beside the one that was opened.
+    attached: Option<Part>,
+}
+
+/// A part of a database with a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The journal, and what its writer keeps beside it.
+    Journal,
+    /// The tables that follow it.
+    Tables,
+}
+
+impl Part {
+    /// The name of its file among those of a connection to which it is attached.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Journal => "journal",
+            Self::Tables => "tables",
+        }
+    }
+
+    /// The migrations of its file.
+    const fn track(self) -> &'static Track {
+        match self {
+            Self::Journal => &migrate::JOURNAL,
+            Self::Tables => &migrate::TABLES,
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Journal => Self::Tables,
+            Self::Tables => Self::Journal,
+        }
+    }
 }
 
 /// How a file is opened.
@@ -77,7 +118,9 @@ impl Sqlite {
     /// Opens a file and makes sure that its durability settings hold.
     pub fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
         use rusqlite::OpenFlags;
+        // The file that is attached is named by a URI.
         let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI
             | match access {
                 Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
                 Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -109,30 +152,47 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        Ok(Self { connection, data_version: None, checkpoints: None, reserve: None })
+        Ok(Self {
+            connection,
+            data_version: None,
+            checkpoints: None,
+            reserve: None,
+            attached: None,
+        })
     }
 
-    /// Opens the file for the writer thread, with memory for the pages that it changes. A thread of
-    /// its own moves the log into the file, so that a commit does not wait for that.
+    /// Attaches the file at `path` with a part of the database, only to read, or to lock it too.
+    pub(crate) fn attach(
+        &mut self,
+        part: Part,
+        path: &Path,
+        access: Access,
+    ) -> Result<(), StoreError> {
+        let mode = if access == Access::Read { "ro" } else { "rw" };
+        let (uri, name) = (uri(path, mode), part.name());
+        self.connection.execute("attach $1 as $2", (uri, name)).map_err(failure)?;
+        self.attached = Some(part);
+        Ok(())
+    }
+
+    /// Opens a file for the thread that writes it. A thread of its own moves the log into the file,
+    /// so that a commit does not wait for that.
     pub fn open_to_serve(path: &Path) -> Result<Self, StoreError> {
         let mut opened = Self::open(path, Access::Write)?;
-        let kib = (-WRITER_CACHE_KIB).to_string();
-        set(&opened.connection, "cache_size", &kib, &kib)?;
         set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
         opened.checkpoints = Some(Checkpoints::start(Self::open(path, Access::Write)?, path)?);
         Ok(opened)
     }
 
-    /// Opens the file for the projector. Its commits are on the disk with the next one of the
-    /// journal, or with the next that is moved into the file: what a power cut takes of them
-    /// follows again.
+    /// Opens the file of the tables for the projector, with memory for the pages that it changes.
+    /// Its commits are on the disk when they are moved into the file: what a power cut takes of
+    /// them follows again.
     pub fn open_to_project(path: &Path, reserve: Option<Reserve>) -> Result<Self, StoreError> {
-        let mut opened = Self::open(path, Access::Write)?;
+        let mut opened = Self::open_to_serve(path)?;
         opened.reserve = reserve;
         set(&opened.connection, "synchronous", "normal", "1")?;
-        let kib = (-WRITER_CACHE_KIB).to_string();
+        let kib = (-PROJECTOR_CACHE_KIB).to_string();
         set(&opened.connection, "cache_size", &kib, &kib)?;
-        set(&opened.connection, "wal_autocheckpoint", "0", "0")?;
         Ok(opened)
     }
 
@@ -200,7 +260,13 @@ impl Connection for Sqlite {
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {
-        self.run("begin deferred")
+        self.run("begin deferred")?;
+        if self.attached == Some(Part::Journal) {
+            // The snapshot of the tables is the older one: they follow no row that the journal
+            // does not have.
+            self.query(FIRST_READ, &[], 1, &mut |_| Ok(()))?;
+        }
+        Ok(())
     }
 
     fn begin_point_read(&mut self) -> Result<(), StoreError> {
@@ -305,7 +371,7 @@ impl Connection for Sqlite {
         // SQLite keeps others from writing while it waits for readers, and a server may write to
         // the same file while a command ends. So it does not wait, and is tried again.
         self.connection.busy_timeout(Duration::ZERO).map_err(failure)?;
-        let checkpoint = "pragma wal_checkpoint(truncate)";
+        let checkpoint = "pragma main.wal_checkpoint(truncate)";
         for _ in 0..SETTLE_TRIES {
             let blocked: i64 =
                 self.connection.query_row(checkpoint, [], |row| row.get(0)).map_err(failure)?;
@@ -323,23 +389,22 @@ impl Connection for Sqlite {
 
     fn integrity(&mut self) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        let each = |pragma, each: &mut dyn FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<()>| {
-            let mut statement = self.connection.prepare(pragma)?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                each(row)?;
-            }
-            Ok(())
-        };
-        each("pragma integrity_check", &mut |row| {
-            let line: String = row.get(0)?;
-            if line != "ok" {
-                found.push(line);
-            }
-            Ok(())
-        })
-        .map_err(failure)?;
-        found.extend(migrate::sqlite_differences(&self.connection)?);
+        for (file, tracks) in self.files() {
+            let check = |found: &mut Vec<String>| {
+                let mut statement =
+                    self.connection.prepare(&format!("pragma {file}.integrity_check"))?;
+                let mut rows = statement.query([])?;
+                while let Some(row) = rows.next()? {
+                    let line: String = row.get(0)?;
+                    if line != "ok" {
+                        found.push(line);
+                    }
+                }
+                Ok(())
+            };
+            check(&mut found).map_err(failure)?;
+            found.extend(migrate::sqlite_differences(&self.connection, file, &tracks)?);
+        }
         Ok(found)
     }
 }
@@ -348,7 +413,23 @@ fn lost() -> StoreError {
     StoreError::OutcomeUnknown("the transaction was lost".to_owned())
 }
 
+/// Gives a snapshot of the tables.
+const FIRST_READ: &str = "select count(*) from applied";
+
+/// The URI of a file.
+fn uri(path: &Path, mode: &str) -> String {
+    let escaped = path.to_string_lossy().replace('%', "%25").replace('?', "%3f");
+    format!("file:{}?mode={mode}", escaped.replace('#', "%23"))
+}
+
 impl Sqlite {
+    /// The names of the files, each with the tracks of its tables. A file to which none is attached
+    /// has everything.
+    fn files(&self) -> Vec<(&'static str, Vec<&'static Track>)> {
+        let Some(part) = self.attached else { return vec![("main", TRACKS.to_vec())] };
+        vec![("main", vec![part.other().track()]), (part.name(), vec![part.track()])]
+    }
+
     /// Refuses to write outside a transaction.
     fn in_transaction(&self) -> Result<(), StoreError> {
         if self.connection.is_autocommit() { Err(lost()) } else { Ok(()) }

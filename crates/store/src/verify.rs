@@ -45,7 +45,7 @@ use crate::error::StoreError;
 use crate::events::Outbox;
 use crate::idempotency::Answer;
 use crate::keyring::Keyring;
-use crate::migrate;
+use crate::migrate::{self, Track};
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
 
@@ -295,12 +295,11 @@ impl<'a> Run<'a> {
     }
 }
 
-const SCHEMA: &str = "select version from refinery_schema_history order by version";
-
 /// Every statement of this module, for [`crate::statements`].
 pub(crate) fn statements() -> Vec<String> {
-    let fixed = [SCHEMA, money::ACCOUNTS].map(str::to_owned).into_iter();
-    fixed
+    let schemas = migrate::TRACKS.iter().map(|track| track.applied());
+    schemas
+        .chain([money::ACCOUNTS.to_owned()])
         .chain(rules::statements())
         .chain(parties::statements())
         .chain(payment::statements())
@@ -424,12 +423,16 @@ fn judge(
 
 /// M1: every migration up to the newest known one was applied, and none beyond.
 fn schema_is_known(run: &mut Run<'_>) -> bool {
-    let columns = ("refinery_schema_history", &["version"][..]);
-    let read = run.connection.all(SCHEMA, &[], columns, Row::int);
+    migrate::TRACKS.iter().all(|track| track_is_known(run, track))
+}
+
+fn track_is_known(run: &mut Run<'_>, track: &Track) -> bool {
+    let columns = ("a history of migrations", &["version"][..]);
+    let read = run.connection.all(&track.applied(), &[], columns, Row::int);
     let is_read = read.is_ok();
     let applied = read.unwrap_or_default();
     run.findings.saw(Predicate::M1, applied.len());
-    let known: Vec<_> = (1..=migrate::newest_known()).collect();
+    let known: Vec<_> = (1..=track.newest_known()).collect();
     let is_known = is_read && applied == known;
     run.findings.demand(Predicate::M1, is_known, || {
         let known = known.len();

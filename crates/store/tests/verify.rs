@@ -1467,7 +1467,7 @@ fn what_the_engine_cannot_read_is_named_and_does_not_stop_the_rest() {
     let number = |connection: &rusqlite::Connection, sql: &str| {
         connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
     };
-    let connection = rusqlite::Connection::open(&path).unwrap();
+    let connection = open_files(&path).unwrap();
     let page = number(&connection, "select rootpage from sqlite_schema where name = 'events'");
     let size = number(&connection, "pragma page_size");
     drop(connection);
@@ -1613,7 +1613,7 @@ on_every_engine! {
 /// Everything that a database says: its schema and the rows of each table, each with the name of
 /// what it is in, as far as they can be read.
 fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String)>> {
-    let connection = rusqlite::Connection::open(path)?;
+    let connection = open_files(path)?;
     let mut all = BTreeSet::new();
     let mut add = |table: &str, sql: &str| -> rusqlite::Result<()> {
         let mut statement = connection.prepare(sql)?;
@@ -1626,11 +1626,14 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
         }
         Ok(())
     };
-    add("the schema", "select type, name, tbl_name, sql from sqlite_schema")?;
-    let mut tables = connection.prepare("select name from sqlite_schema where type = 'table'")?;
-    let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
-    for table in tables.collect::<rusqlite::Result<Vec<_>>>()? {
-        add(&table, &format!("select * from {table}"))?;
+    for file in ["main", "journal"] {
+        add("a schema", &format!("select type, name, tbl_name, sql from {file}.sqlite_schema"))?;
+        let names = format!("select name from {file}.sqlite_schema where type = 'table'");
+        let mut tables = connection.prepare(&names)?;
+        let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
+        for table in tables.collect::<rusqlite::Result<Vec<_>>>()? {
+            add(&table, &format!("select * from {file}.{table}"))?;
+        }
     }
     Ok(all)
 }
@@ -1638,9 +1641,9 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
 /// Bits that are flipped, each alone.
 const FLIPS: usize = 250;
 
-/// The table of which `verify` believes what nothing else in the database says again: when a
+/// The tables of which `verify` believes what nothing else in the database says again: when a
 /// migration ran.
-const BELIEVED: &str = "refinery_schema_history";
+const BELIEVED: [&str; 2] = ["refinery_schema_history", "journal_schema_history"];
 
 /// Whether a database is sound, and its tables are what its journal says.
 fn is_proven(path: &std::path::Path) -> bool {
@@ -1656,30 +1659,38 @@ fn every_flipped_bit_that_says_something_else_is_found() {
     let folder = TempDir::new().unwrap();
     let sound = folder.path().join("sound.db");
     build(&SqliteFile::new(&sound));
-    let connection = rusqlite::Connection::open(&sound).unwrap();
+    let connection = open_files(&sound).unwrap();
     connection.query_row("pragma wal_checkpoint(truncate)", [], |_| Ok(())).unwrap();
     drop(connection);
-    let (bytes, before) = (std::fs::read(&sound).unwrap(), contents(&sound).unwrap());
+    let files = ["flipped.db", "flipped.db.journal"].map(|name| folder.path().join(name));
+    let bytes = [&sound, &journal_of(&sound)].map(|file| std::fs::read(file).unwrap());
+    let before = contents(&sound).unwrap();
     let mut random = fastrand::Rng::with_seed(20_251_013);
     let (mut said, mut missed) = (0, Vec::new());
     for _ in 0..FLIPS {
-        let (place, bit) = (random.usize(..bytes.len()), random.u8(..8));
-        let mut flipped = bytes.clone();
-        flipped[place] ^= 1 << bit;
-        let path = folder.path().join("flipped.db");
-        for beside in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(folder.path().join(format!("flipped.db{beside}")));
+        let (place, bit) = (random.usize(..bytes.concat().len()), random.u8(..8));
+        let [mut tables, mut journal] = bytes.clone();
+        match place.checked_sub(tables.len()) {
+            None => tables[place] ^= 1 << bit,
+            Some(place) => journal[place] ^= 1 << bit,
         }
-        std::fs::write(&path, flipped).unwrap();
-        let after = contents(&path);
+        for (file, bytes) in files.iter().zip([tables, journal]) {
+            for beside in ["-wal", "-shm", "-journal"] {
+                let name = format!("{}{beside}", file.display());
+                let _ = std::fs::remove_file(name);
+            }
+            std::fs::write(file, bytes).unwrap();
+        }
+        let [path, _] = &files;
+        let after = contents(path);
         if after.as_ref().is_ok_and(|after| *after == before) {
             continue;
         }
         said += 1;
-        if is_proven(&path) {
+        if is_proven(path) {
             let after = after.unwrap_or_default();
             let gone = before.difference(&after).next().cloned().unwrap_or_default();
-            if gone.0 != BELIEVED {
+            if !BELIEVED.contains(&&*gone.0) {
                 let new = after.difference(&before).next().cloned();
                 missed.push(format!("bit {bit} of byte {place}: {gone:?}\n  is {new:?}"));
             }

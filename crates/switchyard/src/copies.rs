@@ -103,9 +103,8 @@ pub fn make(
         progress.tell(&format!("bringing the copy from schema {is} to {known}"));
         bring_up_to_date(file.path()).map_err(failed)?;
     }
-    if let Some(keyring) = keyring {
-        project(file.path(), keyring).map_err(failed)?;
-    }
+    // Damaged tables may not be able to follow: the report says more about them than this error.
+    let projected = keyring.map_or(Ok(()), |keyring| project(file.path(), keyring));
     let bytes = file.path().metadata().map_err(unwritable)?.len();
     progress.tell(&format!("copied {}, verifying the copy", size(bytes)));
     let engine = SqliteFile::new(file.path());
@@ -115,6 +114,7 @@ pub fn make(
         emit(&verify::json(&report))?;
         return Err(Failure::new(format!("{} is not sound, so no copy was kept", from.display())));
     }
+    projected.map_err(failed)?;
     let summary = summary(&engine).map_err(failed)?;
     Ok(Copy { file, bytes, summary, report })
 }

@@ -5,14 +5,14 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use store::backup::{bring_up_to_date, schema};
+use store::backup::{is_begun, make_journal, make_tables, schema};
 use store::engine::Engine;
 use store::error::StoreError;
-use store::{PostgresServer, SqliteFile};
+use store::{JOURNAL_ENDING, PostgresServer, SqliteFile};
 
 use crate::command::Failure;
 use crate::exit::ConfigError;
-use crate::files::{folder_of, sync_folder};
+use crate::files::{beside, folder_of, sync_folder};
 use crate::scratch::Scratch;
 
 /// The file of the key that servers with a PostgreSQL database have, in the folder that they are
@@ -104,20 +104,39 @@ impl Database {
         }
     }
 
-    /// Makes the file of a database that is not there, with a schema and nothing else. It appears
+    /// Makes the files of a database that is not there, with a schema and nothing else. They appear
     /// whole, so that a file without a schema is never one that a start was interrupted with.
     pub fn create(&self) -> Result<(), Failure> {
         let Self::Sqlite(path) = self else { return Ok(()) };
         if path.symlink_metadata().is_ok() {
             return Ok(());
         }
+        let journal = beside(path, JOURNAL_ENDING);
+        self.make(&journal, make_journal)?;
+        let is_begun = is_begun(&journal);
+        let is_begun = is_begun.map_err(|error| Failure::new(format!("{self}: {error}")))?;
+        // Another process that has begun it has made the tables before.
+        if is_begun && path.symlink_metadata().is_err() {
+            return Err(Failure::new(format!(
+                "{self} is not there, and its journal {} is: put the file back, or, to begin anew, \
+                 move the journal away",
+                journal.display()
+            )));
+        }
+        self.make(path, make_tables)
+    }
+
+    /// Makes a file of the database, unless it is there or another process is first.
+    fn make(&self, path: &Path, make: fn(&Path) -> Result<(), StoreError>) -> Result<(), Failure> {
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
         let failed = |error: &dyn fmt::Display| Failure::new(format!("{self}: {error}"));
         let folder = folder_of(path);
         let file = Scratch::brief(folder).map_err(|error| failed(&error))?;
-        bring_up_to_date(file.path()).map_err(|error| failed(&error))?;
+        make(file.path()).map_err(|error| failed(&error))?;
         match file.keep(path) {
             Ok(()) => sync_folder(folder).map_err(|error| failed(&error)),
-            // Another process was first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(failed(&error)),
         }
@@ -138,7 +157,8 @@ impl Database {
         }
         Err(Failure::new(format!(
             "{self} is empty, and its key {} is there: the data was lost. Restore it with \
-             switchyard restore, or, to begin anew, move both files away",
+             switchyard restore, or, to begin anew, move the key and what is left of the database \
+             away",
             key.display()
         )))
     }

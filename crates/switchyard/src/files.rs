@@ -3,8 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files of SQLite beside a database that is in use or was not closed.
-pub const SIDE_FILES: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// The endings of the files beside that of a database: its journal, and those of SQLite beside the
+/// two while they are in use or were not closed.
+pub const SIDE_FILES: [&str; 6] =
+    [".journal", "-wal", "-shm", "-journal", ".journal-wal", ".journal-shm"];
 
 /// Permissions that only the owner needs.
 #[cfg(unix)]

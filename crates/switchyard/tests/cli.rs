@@ -1354,8 +1354,12 @@ fn an_emptied_database_beside_its_key_is_refused_and_not_filled() {
         }
         assert_eq!(std::fs::read(&database).unwrap(), before, "it was filled");
     }
-    // A key without a database is one that was brought for it.
+    // A journal without its tables is not taken for that of a new database.
     std::fs::remove_file(&database).unwrap();
+    check_refusal(switchyard(path, "--listen 127.0.0.1:0"), 1, "is not there, and its journal");
+    assert!(!database.exists(), "it was made");
+    // A key without a database is one that was brought for it.
+    std::fs::remove_file(path.join("switchyard.db.journal")).unwrap();
     drop(Server::start(path));
 }
 

@@ -2,8 +2,8 @@
 //!
 //! What the system could not write it may take for written the next time that it is asked. So
 //! nothing is acknowledged after a failed flush, and nothing is done that would need the pages in
-//! question: of the log, whose commit is uncertain, or of the database file, for which the
-//! log is kept.
+//! question: of the log, whose commit is uncertain, or of a database file, for which the log is
+//! kept.
 //!
 //! A real server, in which `strace` makes one flush of a file fail. Where that is not installed, or
 //! its users may not trace, there is nothing to run here.
@@ -23,13 +23,14 @@ const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 /// Clients that send at once.
 const CLIENTS: usize = 8;
 
-/// The database file and its log.
-const DATABASE: &str = "flush.db";
-const LOG: &str = "flush.db-wal";
+/// The file of the tables, that of the journal, and its log.
+const TABLES: &str = "flush.db";
+const JOURNAL: &str = "flush.db.journal";
+const LOG: &str = "flush.db.journal-wal";
 
 /// The file whose flush fails, and the number of that flush among those of its thread since the
-/// server was started. The database file is flushed once what is in the log was moved into it.
-const FAULTS: [(&str, u32); 5] = [(LOG, 1), (DATABASE, 1), (LOG, 6), (DATABASE, 2), (LOG, 41)];
+/// server was started. A file is flushed once what is in its log was moved into it.
+const FAULTS: [(&str, u32); 5] = [(LOG, 1), (JOURNAL, 1), (LOG, 6), (TABLES, 1), (LOG, 41)];
 
 /// The exit code that says so: `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -79,7 +80,7 @@ impl Machine {
     }
 
     fn installation(&self) -> Installation {
-        let file = self.folder.path().join(DATABASE);
+        let file = self.folder.path().join(TABLES);
         Installation::new(self.entrance(), &format!("sqlite://{}", file.display()))
     }
 
@@ -142,7 +143,7 @@ async fn a_flush_that_fails_when_the_server_is_stopped_keeps_the_log() -> Result
     let code = code_of(&mut server).await?;
     ensure!(code == Some(0), "nothing was wrong yet: exit code {code:?}");
     // What follows is too little to be moved before the end.
-    machine.break_flush(DATABASE, 1)?;
+    machine.break_flush(JOURNAL, 1)?;
     server.resume()?;
     api.ready().await?;
     let recorder = Recorder::set_up(api).await?;

@@ -102,6 +102,16 @@ impl Place {
     }
 }
 
+/// The files of a database that is in use.
+const FILES: [&str; 6] = [
+    "live.db",
+    "live.db-wal",
+    "live.db-shm",
+    "live.db.journal",
+    "live.db.journal-wal",
+    "live.db.journal-shm",
+];
+
 /// The transaction that an answer tells of.
 fn transaction_in((_, bytes): &Answer) -> Result<Option<Vec<u8>>> {
     let body: Value = serde_json::from_slice(bytes)?;
@@ -183,11 +193,11 @@ async fn a_restored_backup_is_served_and_what_it_lacks_can_be_asked_for_again() 
     let later = feed["nextCursor"].as_str().context("a feed has a cursor")?.to_owned();
     // Under a server that runs, files can be moved away without it noticing.
     let restore = "restore --from backup.db --database-url sqlite://live.db";
-    for name in ["live.db", "live.db-wal", "live.db-shm"] {
+    for name in FILES {
         std::fs::rename(place.path(name), place.path(&format!("away-{name}")))?;
     }
     place.refused(restore, 1, "another server has")?;
-    for name in ["live.db", "live.db-wal", "live.db-shm"] {
+    for name in FILES {
         std::fs::rename(place.path(&format!("away-{name}")), place.path(name))?;
     }
     server.kill()?;
@@ -263,8 +273,14 @@ async fn a_database_of_an_earlier_build_is_refused() -> Result<()> {
 async fn a_copy_of_a_live_file_without_its_log_is_not_taken_for_a_backup() -> Result<()> {
     let place = Place::new()?;
     let (mut server, recorder) = place.served("live.db").await?;
-    let copy = |name: &str| std::fs::copy(place.path("live.db"), place.path(name));
-    // Nothing has left the log yet, not even the schema.
+    let copy = |name: &str| -> Result<()> {
+        for ending in ["", ".journal"] {
+            let from = place.path(&format!("live.db{ending}"));
+            std::fs::copy(from, place.path(&format!("{name}{ending}")))?;
+        }
+        Ok(())
+    };
+    // Nothing but the schema has left the logs yet.
     copy("early.db")?;
     place.refused("verify --database-url sqlite://early.db", 1, "without its log")?;
     let restore = "restore --from early.db --database-url sqlite://new.db";
@@ -275,14 +291,21 @@ async fn a_copy_of_a_live_file_without_its_log_is_not_taken_for_a_backup() -> Re
     load.stop().await?;
     server.kill()?;
     // Half from before a checkpoint, half from after it, as a slow copy reads them.
-    Connection::open(place.path("live.db"))?.execute_batch("pragma wal_checkpoint(truncate)")?;
+    for name in ["live.db", "live.db.journal"] {
+        Connection::open(place.path(name))?.execute_batch("pragma wal_checkpoint(truncate)")?;
+    }
     copy("whole.db")?;
+    // The tables alone are no database.
+    std::fs::copy(place.path("whole.db"), place.path("alone.db"))?;
+    place.refused("verify --database-url sqlite://alone.db", 2, "the database has no journal")?;
+    place.refused(&restore.replace("early.db", "alone.db"), 1, "the database has no journal")?;
     let first = std::fs::read(place.path("early.db"))?;
     let second = std::fs::read(place.path("whole.db"))?;
     ensure!(first.len() < second.len() / 2, "no checkpoint: {} {}", first.len(), second.len());
     let mut torn = second.clone();
     torn[second.len() / 2..].fill(0);
     torn[..first.len()].copy_from_slice(&first);
+    copy("torn.db")?;
     std::fs::write(place.path("torn.db"), torn)?;
     place.refused("verify --database-url sqlite://torn.db", 1, "BROKEN")?;
     place.refused(&restore.replace("early.db", "torn.db"), 1, "is not sound")?;

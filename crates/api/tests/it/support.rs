@@ -221,7 +221,7 @@ impl Server {
     pub async fn tamper(&self, sql: &str, parameters: &[Stored]) -> usize {
         let followed = self.app.store().read(|_| Ok::<_, Error>(())).await;
         followed.expect("tables that have followed");
-        let mut connection = engine(&self.place).prepare(&Keyring::new(&KEY)).expect("a database");
+        let mut connection = engine(&self.place).projector().expect("a database");
         connection.begin().expect("a transaction");
         let rows = connection.execute(sql, parameters).expect("a statement");
         connection.commit().expect("a commit");

@@ -13,7 +13,7 @@ use crate::journal::acknowledged::Acknowledged;
 use crate::journal::tail::{self, Tail};
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
-use crate::outcome::stop;
+use crate::outcome::{settle, stop};
 use crate::pause::pause;
 use crate::record::Remembered;
 use crate::sql::{Connection, LastWriter};
@@ -87,13 +87,23 @@ impl Writer {
                 continue;
             }
             // Units that come while another node has the write lock are part of this batch.
-            let begun = self.connection.begin();
+            let begun = self.begin();
             let units = queue.take_batch();
             metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
             metrics::histogram!("switchyard_commit_batch_units").record(units.len() as f64);
             self.commit_and_answer(units, begun);
+            self.memtable.unpin();
         }
         self.settle();
+    }
+
+    /// Takes the write lock. In a file, all of the batch is read from the snapshot that begins
+    /// here.
+    fn begin(&mut self) -> Begun {
+        if !self.connection.is_remote() {
+            self.memtable.pin();
+        }
+        self.connection.begin()
     }
 
     fn commit_and_answer(&mut self, mut units: Vec<Box<dyn Queued>>, begun: Begun) {
@@ -156,7 +166,7 @@ impl Writer {
         units: &mut [Box<dyn Queued>],
         begun: Option<Begun>,
     ) -> Result<(), (Blame, StoreError)> {
-        let begun = begun.unwrap_or_else(|| self.connection.begin());
+        let begun = begun.unwrap_or_else(|| self.begin());
         let last = begun.map_err(|error| (Blame::Database, error))?;
         let is_known = last == LastWriter::ThisNode && !self.memtable.is_lost();
         if !is_known && let Err(error) = self.catch_up() {
@@ -192,6 +202,8 @@ impl Writer {
             ran += run_in_order(&mut batch, &mut units[ran..]);
         }
         let Finished { sets, at, beside, changes } = batch.finish();
+        // Everything is decided. The projector goes on while the rows are flushed.
+        memtable.unpin();
         let connection = &mut *self.connection;
         if sets.is_empty() && beside.is_none() {
             // Units that only read cost no flush.
@@ -251,14 +263,7 @@ impl Writer {
         self.memtable.close();
         // One that panicked leaves the rest to the next start.
         let _ = self.projector.join();
-        match self.connection.settle() {
-            Ok(()) => {}
-            // Closing the file could move the log once more, and then remove it.
-            Err(StoreError::OutcomeUnknown(what)) => stop(&what),
-            Err(error) => {
-                tracing::warn!(%error, "log not moved into the database; the next start does it");
-            }
-        }
+        settle(&mut *self.connection);
     }
 }
 

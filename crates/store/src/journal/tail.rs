@@ -34,6 +34,9 @@ pub(crate) static APPLIED: Shape = Shape::new(NONE, "applied", &["one", "seq", "
 /// The tables of the journal.
 pub(crate) const SHAPES: [&Shape; 4] = [&JOURNAL, &KEYS, &DATA_KEYS, &APPLIED];
 
+/// Those that are kept beside the tables which follow it, and not with them.
+pub(crate) const SHAPES_OF_JOURNAL: [&Shape; 3] = [&JOURNAL, &KEYS, &DATA_KEYS];
+
 /// The row of `meta` with the id of the database, to which the rows of its journal are bound.
 const DATABASE_NAME: Value = Value::name("database");
 
@@ -417,9 +420,17 @@ pub(super) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
 pub(crate) fn begin(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     const FIRST: u32 = 1;
     keep_database(connection, Uuid::from_bytes(drawn()?))?;
-    let row = vec![Value::Int(1), Value::Int(0), Value::from(&RowHash::NONE.0[..])];
-    connection.write(vec![Write { shape: &APPLIED, change: Change::Insert, rows: vec![row] }])?;
+    begin_tables(connection)?;
     add_key(connection, keyring, FIRST)
+}
+
+/// Says that new tables follow no row yet, inside a transaction.
+pub(crate) fn begin_tables(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    if said_applied(connection)?.is_some() {
+        return Ok(());
+    }
+    let row = vec![Value::Int(1), Value::Int(0), Value::from(&RowHash::NONE.0[..])];
+    connection.write(vec![Write { shape: &APPLIED, change: Change::Insert, rows: vec![row] }])
 }
 
 /// Draws the key of the journal with this number, inside a transaction.

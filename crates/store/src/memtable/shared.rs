@@ -70,6 +70,8 @@ struct State {
     is_lost: bool,
     /// Whether the disk has no room for what the tables are to have.
     is_full: bool,
+    /// Whether the writer reads from a snapshot of the tables, so that nothing is dropped.
+    is_pinned: bool,
     is_closed: bool,
 }
 
@@ -86,6 +88,8 @@ pub struct SharedMemtable {
     state: Mutex<State>,
     /// Notified when there is something for the projector to do.
     work: Condvar,
+    /// Notified when the writer has left its snapshot.
+    unpinned: Condvar,
     projected: watch::Sender<Projected>,
     /// Has the writer run a batch, before which it begins anew.
     begin_anew: OnceLock<BeginAnew>,
@@ -127,10 +131,17 @@ impl SharedMemtable {
         let database = tail::database_of(connection)?;
         let (chain, memtable) = not_projected(connection, keyring, database)?;
         let projected = Projected { seq: memtable.base().seq, restarts: 0 };
-        let state = State { chain, memtable, is_lost: false, is_full: false, is_closed: false };
-        let (state, work) = (Mutex::new(state), Condvar::new());
+        let state = State {
+            chain,
+            memtable,
+            is_lost: false,
+            is_full: false,
+            is_pinned: false,
+            is_closed: false,
+        };
+        let (state, work, unpinned) = (Mutex::new(state), Condvar::new(), Condvar::new());
         let (projected, begin_anew) = (watch::Sender::new(projected), OnceLock::new());
-        Ok(Self { database, state, work, projected, begin_anew })
+        Ok(Self { database, state, work, unpinned, projected, begin_anew })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -192,8 +203,9 @@ impl SharedMemtable {
         }
         let chain = tail::chain_behind(connection, self.database, applied)?;
         let mut state = self.state();
-        // It only ever goes on: the writer may have appended meanwhile.
-        if applied.seq > state.chain.end().seq {
+        // It only ever goes on: the writer may have appended meanwhile. Under a writer with an
+        // older snapshot, nothing is passed over.
+        if applied.seq > state.chain.end().seq && !state.is_pinned {
             state.memtable.restart(applied);
             state.chain = chain;
             self.projected.send_modify(|projected| projected.seq = applied.seq);
@@ -240,6 +252,18 @@ impl SharedMemtable {
     /// afterwards is, in tables that are read after that, as it was committed last.
     pub fn base(&self) -> u64 {
         self.state().memtable.base().seq
+    }
+
+    /// Drops nothing from now on: the writer opens a snapshot of the tables, in which it finds all
+    /// that is not here. Each of its reads has a snapshot of its own otherwise.
+    pub fn pin(&self) {
+        self.state().is_pinned = true;
+    }
+
+    /// Goes on to drop what the tables have.
+    pub fn unpin(&self) {
+        self.state().is_pinned = false;
+        self.unpinned.notify_all();
     }
 
     /// Waits until the tables follow the journal up to a row, or it began anew.
@@ -291,10 +315,15 @@ impl SharedMemtable {
 
     /// Drops a generation: the tables have it.
     pub fn projected(&self, end: End) {
+        let is_sealed =
+            |state: &State| state.memtable.sealed().is_some_and(|sealed| sealed.end() == end);
         let mut state = self.state();
-        if state.memtable.sealed().is_some_and(|sealed| sealed.end() == end) {
-            state.memtable.drop_sealed();
+        if is_sealed(&state) {
             self.projected.send_modify(|projected| projected.seq = end.seq);
+        }
+        self.unpinned.wait_while(&mut state, |state| state.is_pinned);
+        if is_sealed(&state) {
+            state.memtable.drop_sealed();
         }
     }
 

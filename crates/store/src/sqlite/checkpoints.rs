@@ -1,4 +1,4 @@
-//! Moving the log into the database file, beside the connection that writes.
+//! Moving the log of a file into it, beside the connection that writes.
 //!
 //! Within a commit, SQLite's own checkpoint takes as long as thousands of pages do. So a thread
 //! with a connection of its own moves the bulk and flushes the file. The writer moves between two
@@ -143,8 +143,9 @@ fn moved(connection: &rusqlite::Connection, mode: &str) -> Option<Log> {
 
 /// Moves what can be moved at once (`passive`) or all of it (`restart`), or only looks (`noop`).
 fn checkpoint(connection: &rusqlite::Connection, mode: &str) -> Result<Log, StoreError> {
-    let mut statement =
-        connection.prepare_cached(&format!("pragma wal_checkpoint({mode})")).map_err(failure)?;
+    let mut statement = connection
+        .prepare_cached(&format!("pragma main.wal_checkpoint({mode})"))
+        .map_err(failure)?;
     let log = statement.query_row([], |row| Ok(Log { pages: row.get(1)?, moved: row.get(2)? }));
     log.map_err(failure)
 }

@@ -28,7 +28,7 @@ pub fn replay(
     let mut source = engine.auditor()?;
     source.begin_read()?;
     let mut check = Check::new(Predicate::J3);
-    let mut target = scratch.prepare(keyring)?;
+    let mut target = scratch.whole(keyring)?;
     rebuild(&mut *source, &mut *target, keyring)?;
     target.begin_read()?;
     for shape in catalogue::tables().iter().filter(|shape| is_replayed(shape)) {

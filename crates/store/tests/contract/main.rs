@@ -20,6 +20,7 @@ mod events;
 mod histories;
 mod timers;
 mod opening;
+mod files;
 mod moving;
 mod keys;
 
@@ -31,7 +32,7 @@ use store::{PostgresServer, SqliteFile};
 use store::{Store, Threads};
 use testbed::postgres::Database;
 
-use self::support::{Refused, Result, keyring, origin, platform};
+use self::support::{Refused, Result, journal_of, keyring, open_files, origin, platform};
 
 /// A database for one test.
 pub trait Provider: Send + 'static {
@@ -86,20 +87,20 @@ impl Provider for Sqlite {
     }
 
     fn run(&self, sql: &str) {
-        rusqlite::Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
+        open_files(&self.path()).unwrap().execute_batch(sql).unwrap();
     }
 
     fn lose_side_files(&self) {
         for file in std::fs::read_dir(self.directory.path()).unwrap() {
             let path = file.unwrap().path();
-            if path != self.path() {
+            if path != self.path() && path != journal_of(&self.path()) {
                 std::fs::remove_file(path).unwrap();
             }
         }
     }
 
     fn plan(&self, sql: &str) -> String {
-        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let connection = open_files(&self.path()).unwrap();
         let mut plan = connection.prepare(&format!("explain query plan {sql}")).unwrap();
         let unknown = vec![rusqlite::types::Null; plan.parameter_count()];
         let steps = plan.query_map(rusqlite::params_from_iter(unknown), |row| row.get(3)).unwrap();

@@ -124,10 +124,14 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
 /// A sound database with something in every table, closed.
 async fn filled() -> Sqlite {
     // Made once: it takes longer than most of what is done with it.
-    static BYTES: OnceCell<Vec<u8>> = OnceCell::const_new();
-    let bytes = BYTES.get_or_init(async || fill().await.bytes()).await;
+    static BYTES: OnceCell<[Vec<u8>; 2]> = OnceCell::const_new();
+    let files = |place: &Sqlite| [place.path(), journal_of(&place.path())];
+    let fill = async || files(&fill().await).map(|file| std::fs::read(file).unwrap());
+    let bytes = BYTES.get_or_init(fill).await;
     let provider = Sqlite::new();
-    std::fs::write(provider.path(), bytes).unwrap();
+    for (file, bytes) in files(&provider).iter().zip(bytes) {
+        std::fs::write(file, bytes).unwrap();
+    }
     provider
 }
 
@@ -181,7 +185,8 @@ fn text_of(refused: impl std::fmt::Display) -> String {
 
 /// Brings a database to the schema and runs a statement behind the store's back.
 fn prepared<P: Provider>(provider: &P, sql: &str, parameters: &[Value]) {
-    let mut connection = provider.engine().prepare(&keyring()).unwrap();
+    let _schema = provider.engine().whole(&keyring()).unwrap();
+    let mut connection = provider.engine().projector().unwrap();
     connection.begin().unwrap();
     connection.execute(sql, parameters).unwrap();
     connection.commit().unwrap();

@@ -12,7 +12,7 @@ use store::{PostgresServer, SqliteFile};
 use tempfile::TempDir;
 use testbed::postgres::Database;
 
-use crate::support::keyring;
+use crate::support::{journal_of, keyring, open_files};
 
 /// Lets a statement write what the schema refuses, on PostgreSQL.
 const UNCHECKED: &str = "do $$ declare found record; begin \
@@ -63,7 +63,7 @@ impl Place {
     pub fn run(&self, sql: &str) {
         match self {
             Self::Sqlite(folder) => {
-                rusqlite::Connection::open(file(folder)).unwrap().execute_batch(sql).unwrap();
+                open_files(&file(folder)).unwrap().execute_batch(sql).unwrap();
             }
             Self::Postgres(database) => {
                 database.query(&of_postgres(sql)).unwrap();
@@ -117,15 +117,18 @@ impl Kind {
 }
 
 fn damaged_file(build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Report {
-    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    static BYTES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    let files = |folder: &TempDir| [file(folder), journal_of(&file(folder))];
     let bytes = BYTES.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         build(&SqliteFile::new(&file(&folder)));
         // The last connection has moved everything out of the WAL.
-        std::fs::read(file(&folder)).unwrap()
+        files(&folder).map(|file| std::fs::read(file).unwrap())
     });
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(file(&folder), bytes).unwrap();
+    for (file, bytes) in files(&folder).iter().zip(bytes) {
+        std::fs::write(file, bytes).unwrap();
+    }
     damage(&file(&folder), sql);
     let engine = SqliteFile::new(&file(&folder));
     verify(&engine, key).unwrap()
@@ -133,7 +136,7 @@ fn damaged_file(build: fn(&dyn Engine), sql: &str, key: Option<&Keyring>) -> Rep
 
 /// Runs statements that the schema refuses on a file.
 pub fn damage(path: &Path, sql: &str) {
-    let connection = rusqlite::Connection::open(path).unwrap();
+    let connection = open_files(path).unwrap();
     let freely = "pragma foreign_keys = off; pragma ignore_check_constraints = on; \
                   pragma writable_schema = on;";
     connection.execute_batch(freely).unwrap();

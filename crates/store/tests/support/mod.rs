@@ -960,3 +960,18 @@ pub fn advance_quote(
     }
     Ok(())
 }
+
+/// The file of the journal beside that of the tables.
+pub fn journal_of(path: &std::path::Path) -> std::path::PathBuf {
+    path.with_added_extension("journal")
+}
+
+/// Opens the files of a database behind the store's back.
+pub fn open_files(path: &std::path::Path) -> rusqlite::Result<rusqlite::Connection> {
+    let connection = rusqlite::Connection::open(path)?;
+    let journal = journal_of(path);
+    if journal.exists() {
+        connection.execute("attach $1 as journal", [journal.to_str()])?;
+    }
+    Ok(connection)
+}
