@@ -180,8 +180,8 @@ pub fn schema(path: &Path) -> Result<Schema, StoreError> {
     Ok(Schema { is: is + of_journal, known })
 }
 
-/// Makes the files of a database with a schema and nothing else, the journal's first: whoever finds
-/// the tables finds their journal.
+/// Makes the files of a database with a schema and nothing else, the journal's first: where the
+/// tables are found, their journal is too.
 pub fn make_journal(path: &Path) -> Result<(), StoreError> {
     make(path, &migrate::JOURNAL)
 }

@@ -21,13 +21,13 @@ pub(crate) struct Track {
 /// The tables that follow the journal.
 pub(crate) static TABLES: Track = Track {
     history: "refinery_schema_history",
-    migrations: &[("V1__initial", include_str!("../migrations/0001_initial.sql"))],
+    migrations: &[("V1__initial", include_str!("../migrations/tables/0001_initial.sql"))],
 };
 
 /// The journal, and what its writer keeps beside it.
 pub(crate) static JOURNAL: Track = Track {
     history: "journal_schema_history",
-    migrations: &[("V1__initial", include_str!("../migrations/journal_0001_initial.sql"))],
+    migrations: &[("V1__initial", include_str!("../migrations/journal/0001_initial.sql"))],
 };
 
 /// Both tracks.

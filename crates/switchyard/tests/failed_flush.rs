@@ -23,14 +23,15 @@ const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 /// Clients that send at once.
 const CLIENTS: usize = 8;
 
-/// The file of the tables, that of the journal, and its log.
+/// The file of the tables, that of the journal, and their logs.
 const TABLES: &str = "flush.db";
+const TABLES_LOG: &str = "flush.db-wal";
 const JOURNAL: &str = "flush.db.journal";
 const LOG: &str = "flush.db.journal-wal";
 
 /// The file whose flush fails, and the number of that flush among those of its thread since the
-/// server was started. A file is flushed once what is in its log was moved into it.
-const FAULTS: [(&str, u32); 5] = [(LOG, 1), (JOURNAL, 1), (LOG, 6), (TABLES, 1), (LOG, 41)];
+/// server was started. The log of the tables is flushed before it is moved into their file.
+const FAULTS: [(&str, u32); 5] = [(LOG, 1), (TABLES_LOG, 1), (LOG, 6), (TABLES_LOG, 2), (LOG, 41)];
 
 /// The exit code that says so: `EX_IOERR`.
 const EXIT_IO_ERROR: i32 = 74;
@@ -139,20 +140,22 @@ async fn a_flush_that_fails_when_the_server_is_stopped_keeps_the_log() -> Result
     let mut server = installation.start()?;
     let api = Api::new(&[server.base()])?;
     api.ready().await?;
-    server.terminate()?;
-    let code = code_of(&mut server).await?;
-    ensure!(code == Some(0), "nothing was wrong yet: exit code {code:?}");
-    // What follows is too little to be moved before the end.
-    machine.break_flush(JOURNAL, 1)?;
-    server.resume()?;
-    api.ready().await?;
     let recorder = Recorder::set_up(api).await?;
-    recorder.ask(&recorder.transfer("the last".to_owned())).await?;
-    server.terminate()?;
-    machine.ends(&mut server, "the last flush failed").await?;
-    installation.verify()?;
-    server.resume()?;
-    recorder.api().ready().await?;
+    for file in [TABLES, JOURNAL] {
+        server.terminate()?;
+        let code = code_of(&mut server).await?;
+        ensure!(code == Some(0), "nothing was wrong yet: exit code {code:?}");
+        // What follows is too little to be moved before the end.
+        machine.break_flush(file, 1)?;
+        server.resume()?;
+        recorder.api().ready().await?;
+        recorder.ask(&recorder.transfer(format!("the last of {file}"))).await?;
+        server.terminate()?;
+        machine.ends(&mut server, &format!("the last flush of {file} failed")).await?;
+        installation.verify()?;
+        server.resume()?;
+        recorder.api().ready().await?;
+    }
     recorder.settled().await?;
     recorder.check().await?;
     Ok(())

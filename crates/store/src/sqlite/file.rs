@@ -1,7 +1,7 @@
 //! The embedded engine: a SQLite database in two files, the tables and the journal beside them.
 //!
-//! In one file, a database can be moved: a backup is one, and so is the target of a copy. Whatever
-//! opens it to write moves the journal out first.
+//! In one file, a database can be moved: a backup is one, and so is the target of a copy. The
+//! first who opens it to write moves the journal out.
 
 use std::fs::File;
 use std::io;
@@ -233,7 +233,7 @@ impl Engine for SqliteFile {
         let _tables;
         let mut journal;
         if path.exists() || self.is_new()? {
-            // Whoever finds the tables finds their journal.
+            // Where the tables are found, their journal is too.
             journal = Sqlite::open_to_serve(&path)?;
             migrate::sqlite(&mut journal, &[&JOURNAL])?;
             _tables = self.prepare_tables()?;

@@ -124,8 +124,11 @@ fn not_portable(sql: &str) -> Option<&str> {
 
 #[test]
 fn every_statement_is_portable() {
-    let migration = include_str!("../../migrations/0001_initial.sql");
-    let lines = migration.lines().map(|line| line.split("--").next().unwrap_or_default());
+    let migrations = concat!(
+        include_str!("../../migrations/journal/0001_initial.sql"),
+        include_str!("../../migrations/tables/0001_initial.sql"),
+    );
+    let lines = migrations.lines().map(|line| line.split("--").next().unwrap_or_default());
     let migration = lines.collect::<Vec<_>>().join("\n");
     for sql in store::statements().into_iter().chain([migration]) {
         assert_eq!(not_portable(&sql), None, "{sql}");

@@ -51,16 +51,19 @@ pub fn clock_and_chance(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Migrations are numbered 1, 2, 3 and so on. One number may have two files when the engines
-/// differ: `.sqlite.sql` and `.postgres.sql`.
+/// Migrations of a folder are numbered 1, 2, 3 and so on. One number may have two files when the
+/// engines differ: `.sqlite.sql` and `.postgres.sql`.
 pub fn migrations(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut steps: BTreeMap<u32, Vec<&File>> = BTreeMap::new();
+    let mut folders: BTreeMap<&str, BTreeMap<u32, Vec<&File>>> = BTreeMap::new();
     let is_migration =
         |file: &&File| file.path.starts_with("crates/store/") && file.path.contains("/migrations/");
     for file in tree.with_extension("sql").filter(is_migration) {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         match number(file) {
-            Some(number) => steps.entry(number).or_default().push(file),
+            Some(number) => {
+                folders.entry(folder).or_default().entry(number).or_default().push(file);
+            }
             None => findings.push(Finding::new(
                 &file.path,
                 1,
@@ -69,7 +72,13 @@ pub fn migrations(tree: &Tree) -> Vec<Finding> {
             )),
         }
     }
-    for (expected, (number, files)) in (1..).zip(&steps) {
+    folders.values().for_each(|steps| track(steps, &mut findings));
+    findings
+}
+
+/// The findings of one folder.
+fn track(steps: &BTreeMap<u32, Vec<&File>>, findings: &mut Vec<Finding>) {
+    for (expected, (number, files)) in (1..).zip(steps) {
         if *number != expected {
             findings.push(Finding::new(
                 &files[0].path,
@@ -83,7 +92,7 @@ pub fn migrations(tree: &Tree) -> Vec<Finding> {
     let engine = |file: &File| {
         ["sqlite", "postgres"].iter().find(|e| file.path.ends_with(&format!(".{e}.sql"))).copied()
     };
-    for (number, files) in &steps {
+    for (number, files) in steps {
         let mut engines: Vec<_> = files.iter().map(|file| engine(file)).collect();
         engines.sort_unstable();
         let is_pair = engines == [Some("postgres"), Some("sqlite")];
@@ -96,7 +105,6 @@ pub fn migrations(tree: &Tree) -> Vec<Finding> {
             ));
         }
     }
-    findings
 }
 
 /// The number that the file's name starts with, with or without a `V` before it.
@@ -150,5 +158,7 @@ mod tests {
         check_migrations(&["V1__a.sql", "V1__b.sql"], &["V1__a.sql"]);
         check_migrations(&["V1__a.sqlite.sql", "V1__a.postgres.sql"], &[]);
         check_migrations(&["V1__a.sqlite.sql"], &["V1__a.sqlite.sql"]);
+        check_migrations(&["one/0001_initial.sql", "other/0001_initial.sql"], &[]);
+        check_migrations(&["one/0001_a.sql", "other/0002_b.sql"], &["other/0002_b.sql"]);
     }
 }
