@@ -23,8 +23,8 @@ use crate::memtable::shared::SharedMemtable;
 use crate::record::{Record, load, newest};
 use crate::sql::Connection;
 
-/// How often a list is read whose tables were too old: once more if another process has appended,
-/// and again if the database went back.
+/// How often it is read from tables that are too old: a list once more if another process has
+/// appended, and both again if the database went back.
 const READS_MAX: u32 = 5;
 
 /// Reads that may wait before new ones are refused.
@@ -84,11 +84,22 @@ impl Readers {
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
-        let begin = |connection: &mut dyn Connection| connection.begin_point_read();
-        let memtable = Arc::clone(&self.memtable);
-        let get =
-            move |view: &mut View<'_>| newest::<R>(view.connection, view.keyring, &memtable, &key);
-        self.run(begin, get).await
+        for _ in 0..READS_MAX {
+            let begin = |connection: &mut dyn Connection| connection.begin_point_read();
+            let restarts = self.memtable.restarts();
+            let (memtable, key) = (Arc::clone(&self.memtable), key.clone());
+            let get = move |view: &mut View<'_>| {
+                newest::<R>(view.connection, view.keyring, &memtable, &key)
+            };
+            match self.run(begin, get).await {
+                // Another session with the database may be the first that sees an older one.
+                Err(StoreError::Conflict(_)) if self.memtable.went_back_since(restarts) => {
+                    self.memtable.restarted(restarts).await?;
+                }
+                found => return found,
+            }
+        }
+        Err(self.memtable.went_back())
     }
 
     /// Runs `read` on one snapshot, which is newer than this call.
@@ -117,9 +128,15 @@ impl Readers {
                     None => read(view).map(Attempt::Read),
                 }
             };
+            let restarts = self.memtable.restarts();
             match self.run::<_, E, _>(begin, read_once).await? {
                 Attempt::Read(found) => return Ok(found),
                 Attempt::Again(later, again) => (end, read) = (later, again),
+            }
+            // The tables had followed before this snapshot.
+            if attempt > 0 {
+                self.memtable.went_back();
+                self.memtable.restarted(restarts).await?;
             }
         }
         Err(self.memtable.went_back().into())

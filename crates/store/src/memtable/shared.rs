@@ -275,6 +275,24 @@ impl SharedMemtable {
         waited.map_or(Err(StoreError::Busy), |_| Ok(()))
     }
 
+    /// How often it began anew.
+    pub fn restarts(&self) -> u64 {
+        self.projected.borrow().restarts
+    }
+
+    /// Whether the tables were found to have gone back since it began anew that often.
+    pub fn went_back_since(&self, restarts: u64) -> bool {
+        self.is_lost() || self.restarts() != restarts
+    }
+
+    /// Waits until it has begun anew more than that often.
+    pub async fn restarted(&self, restarts: u64) -> Result<(), StoreError> {
+        let mut projected = self.projected.subscribe();
+        let is_over = |now: &Projected| now.restarts != restarts;
+        let waited = timeout(WAIT_MAX, projected.wait_for(is_over)).await;
+        waited.map_or(Err(StoreError::Busy), |_| Ok(()))
+    }
+
     /// Refuses work while the tables are too far behind.
     pub fn has_room(&self, is_job: bool) -> Result<(), StoreError> {
         let max = if is_job { BYTES_FOR_JOBS } else { BYTES_FOR_REQUESTS };
