@@ -87,7 +87,7 @@ pub use crate::postgres::PostgresServer;
 use crate::projector::Projector;
 use crate::reader::{Readers, View};
 use crate::record::Record;
-pub use crate::sqlite::{JOURNAL_ENDING, SqliteFile};
+pub use crate::sqlite::{SqliteFile, journal_of};
 use crate::unit::Unit;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each

@@ -24,7 +24,7 @@ use crate::migrate::{self, TRACKS, Track};
 use crate::pause::pause;
 use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
-pub use crate::sqlite::file::{JOURNAL_ENDING, SqliteFile};
+pub use crate::sqlite::file::{SqliteFile, journal_of};
 use crate::sqlite::reserve::Reserve;
 
 /// How long a connection waits for another process's write, such as an operator's command beside

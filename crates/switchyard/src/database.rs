@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use store::backup::{is_begun, make_journal, make_tables, schema};
 use store::engine::Engine;
 use store::error::StoreError;
-use store::{JOURNAL_ENDING, PostgresServer, SqliteFile};
+use store::{PostgresServer, SqliteFile, journal_of};
 
 use crate::command::Failure;
 use crate::exit::ConfigError;
-use crate::files::{beside, folder_of, sync_folder};
+use crate::files::{folder_of, sync_folder};
 use crate::scratch::Scratch;
 
 /// The file of the key that servers with a PostgreSQL database have, in the folder that they are
@@ -111,7 +111,7 @@ impl Database {
         if path.symlink_metadata().is_ok() {
             return Ok(());
         }
-        let journal = beside(path, JOURNAL_ENDING);
+        let journal = journal_of(path);
         self.make(&journal, make_journal)?;
         let is_begun = is_begun(&journal);
         let is_begun = is_begun.map_err(|error| Failure::new(format!("{self}: {error}")))?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use store::JOURNAL_ENDING;
+use store::journal_of;
 
 use crate::command::{Failure, emit, print};
 use crate::config::{Config, EXIT_OK, KeySource, Restore};
@@ -36,7 +36,7 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
              --key-file"
         )));
     };
-    let is_bare = is_without_log(from) || is_without_log(&beside(from, JOURNAL_ENDING));
+    let is_bare = is_without_log(from) || is_without_log(&journal_of(from));
     let copy = copies::make(from, to, Some(&keyring), Older::Upgraded, &mut progress)?;
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     let mut described = copies::described(to, bytes, summary, &copy.report);

@@ -25,10 +25,10 @@ const READERS: usize = 4;
 
 /// The ending of the journal's name behind that of the database. SQLite would remove one that ends
 /// in `-journal`.
-pub const JOURNAL_ENDING: &str = ".journal";
+const JOURNAL_ENDING: &str = ".journal";
 
-/// The ending of a journal's name that is not whole yet.
-const UNFINISHED_ENDING: &str = ".journal.unfinished";
+/// The ending behind the name of a journal that is not whole yet.
+const UNFINISHED_ENDING: &str = ".unfinished";
 
 /// The endings of the files of SQLite beside one that is in use.
 const LOG_ENDINGS: [&str; 2] = ["-wal", "-shm"];
@@ -49,9 +49,10 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The file of the journal of the database in the file at `path`.
-pub(crate) fn journal_of(path: &Path) -> PathBuf {
-    beside(path, JOURNAL_ENDING)
+/// The file of the journal of the database in the file at `path`: beside that file itself, also
+/// where the path is a link to it.
+pub fn journal_of(path: &Path) -> PathBuf {
+    beside(&path.canonicalize().unwrap_or_else(|_| path.to_owned()), JOURNAL_ENDING)
 }
 
 /// Whether a file has the journal and the tables.
@@ -154,7 +155,7 @@ impl SqliteFile {
             io::ErrorKind::StorageFull => StoreError::DiskFull,
             _ => StoreError::Engine(format!("{}: {error}", path.display())),
         };
-        let unfinished = beside(&self.path, UNFINISHED_ENDING);
+        let unfinished = beside(path, UNFINISHED_ENDING);
         let remove = |ending| match std::fs::remove_file(beside(&unfinished, ending)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),
             _ => Ok(()),

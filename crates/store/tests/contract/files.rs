@@ -149,6 +149,23 @@ async fn another_databases_journal_is_refused() {
     assert!(error.contains("tables and journal do not belong together"), "{error}");
 }
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_to_the_tables_leads_to_their_journal() {
+    let opened = open::<Sqlite>();
+    put(&opened, 1).await;
+    let place = opened.close();
+    let elsewhere = Sqlite::new();
+    std::os::unix::fs::symlink(place.path(), elsewhere.path()).unwrap();
+    let opened = open_again(elsewhere);
+    assert!(has(&opened, 1).await);
+    put(&opened, 2).await;
+    assert!(!journal_of(&opened.close().path()).exists(), "it has a journal of its own");
+    let opened = open_again(place);
+    assert!(has(&opened, 2).await);
+    prove(&opened.close());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_were_lost_are_made_again_from_the_journal() {
     let opened = open::<Sqlite>();
