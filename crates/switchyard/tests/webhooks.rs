@@ -36,7 +36,7 @@ const KILLS: usize = 10;
 
 /// Events at least: some hundred between two faults. A build for tests signs 150 of them a second,
 /// so that more events only take longer.
-const EVENTS: usize = 4_000;
+const EVENTS: usize = 3_000;
 
 /// Answers to clients between two faults.
 const BETWEEN: u64 = 60;
