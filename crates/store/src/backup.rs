@@ -183,17 +183,18 @@ pub fn schema(path: &Path) -> Result<Schema, StoreError> {
 /// Makes the files of a database with a schema and nothing else, the journal's first: where the
 /// tables are found, their journal is too.
 pub fn make_journal(path: &Path) -> Result<(), StoreError> {
-    make(path, &migrate::JOURNAL)
+    migrated(path, &[&migrate::JOURNAL])
 }
 
 /// The same for the file of the tables.
 pub fn make_tables(path: &Path) -> Result<(), StoreError> {
-    make(path, &migrate::TABLES)
+    migrated(path, &[&migrate::TABLES])
 }
 
-fn make(path: &Path, track: &Track) -> Result<(), StoreError> {
+/// Brings a file that has these tracks to this program's schema.
+fn migrated(path: &Path, tracks: &[&Track]) -> Result<(), StoreError> {
     let mut file = Sqlite::open(path, Access::Write)?;
-    migrate::sqlite(&mut file, &[track])?;
+    migrate::sqlite(&mut file, tracks)?;
     file.settle()?;
     drop(file);
     finish(path)
@@ -206,11 +207,7 @@ pub fn is_begun(journal: &Path) -> Result<bool, StoreError> {
 
 /// Brings a copy that an older program made to this program's schema.
 pub fn bring_up_to_date(path: &Path) -> Result<(), StoreError> {
-    let mut copy = Sqlite::open(path, Access::Write)?;
-    migrate::sqlite(&mut copy, &TRACKS)?;
-    copy.settle()?;
-    drop(copy);
-    finish(path)
+    migrated(path, &TRACKS)
 }
 
 /// Lets the tables of a copy follow its journal to the end.

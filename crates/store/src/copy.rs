@@ -19,7 +19,7 @@ use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::outcome::settle;
 use crate::server_key;
-use crate::sql::{Change, Connection, Row, Shape, Value, Write};
+use crate::sql::{Change, Connection, Row, Shape, Value, Write, transaction};
 use crate::verify::{self, Report};
 
 pub use self::proof::{AccountProof, Contents, Proof, TableProof};
@@ -220,8 +220,7 @@ impl Copying {
         self.replace_mark(void, |_| Ok(()))?;
         for shape in catalogue::tables().iter().rev() {
             let limit = catalogue::rows_at_once(shape);
-            let clear = |target: &mut dyn Connection| Ok(catalogue::clear(target, shape, limit)?);
-            while transaction(&mut *self.target, clear)? > 0 {}
+            while transaction(&mut *self.target, |it| catalogue::clear(it, shape, limit))? > 0 {}
         }
         Ok(())
     }
@@ -260,7 +259,7 @@ impl Copying {
             return self.replace_mark(void, |_| Ok(()));
         };
         let kept = self.kept;
-        transaction(&mut *self.target, |target| {
+        transaction(&mut *self.target, |target| -> Result<_, CopyError> {
             met(target.execute(DROP_MARK, &[COPY_MARK_NAME, kept])?)?;
             Ok(engine::keep_key_check(target, keyring)?)
         })?;
@@ -276,7 +275,7 @@ impl Copying {
     ) -> Result<(), CopyError> {
         let kept = mark.to_value()?;
         let parameters = [kept.clone(), COPY_MARK_NAME, self.kept.clone()];
-        transaction(&mut *self.target, |target| {
+        transaction(&mut *self.target, |target| -> Result<_, CopyError> {
             met(target.execute(REPLACE_MARK, &parameters)?)?;
             Ok(work(target)?)
         })?;
@@ -307,24 +306,6 @@ impl Copying {
 /// The mark must be as this copy left it.
 fn met(changed: usize) -> Result<(), CopyError> {
     if changed == 1 { Ok(()) } else { Err(CopyError::TargetInUse) }
-}
-
-/// Commits what `work` does, or leaves nothing of it.
-fn transaction<T>(
-    target: &mut dyn Connection,
-    work: impl FnOnce(&mut dyn Connection) -> Result<T, CopyError>,
-) -> Result<T, CopyError> {
-    target.begin()?;
-    match work(target) {
-        Ok(done) => {
-            target.commit()?;
-            Ok(done)
-        }
-        Err(error) => {
-            target.rollback()?;
-            Err(error)
-        }
-    }
 }
 
 /// Takes up the mark of an earlier copy, or puts that of a new one into an empty target. Gives the

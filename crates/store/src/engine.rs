@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Connection, Row, Value, transaction};
 
 /// A kind of database.
 pub trait Engine: Send + Sync {
@@ -117,20 +117,12 @@ pub(crate) fn check_key(
     if compare_key(connection, keyring)? {
         return Ok(());
     }
-    connection.begin()?;
-    // Another server may have been first.
-    let kept = compare_key(connection, keyring).and_then(|is_known| {
-        if is_known {
+    transaction(connection, |connection| {
+        // Another server may have been first.
+        if compare_key(connection, keyring)? {
             return Ok(());
         }
         keep_key_check(connection, keyring)?;
         begins(connection)
-    });
-    match kept {
-        Ok(()) => connection.commit(),
-        Err(error) => {
-            connection.rollback()?;
-            Err(error)
-        }
-    }
+    })
 }

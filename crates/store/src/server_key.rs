@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::{KEY_LENGTH, Keyring};
 use crate::origin::Origin;
-use crate::sql::{Connection, Value};
+use crate::sql::{Connection, Value, transaction};
 
 /// A key of 256 bits.
 pub type Key = [u8; KEY_LENGTH];
@@ -131,12 +131,6 @@ pub fn replace(
         Step::NewOnly => seal(new, &secret),
     };
     let connection = &mut *engine.prepare(&Keyring::new(&secret))?;
-    connection.begin()?;
-    match keep(connection, sealed).and_then(|()| connection.commit()) {
-        Ok(()) => connection.settle(),
-        Err(error) => {
-            connection.rollback()?;
-            Err(error)
-        }
-    }
+    transaction(connection, |connection| keep(connection, sealed))?;
+    connection.settle()
 }

@@ -468,6 +468,24 @@ impl dyn Connection + '_ {
     }
 }
 
+/// Commits what `work` does, or leaves nothing of it.
+pub(crate) fn transaction<C: Connection + ?Sized, T, E: From<StoreError>>(
+    connection: &mut C,
+    work: impl FnOnce(&mut C) -> Result<T, E>,
+) -> Result<T, E> {
+    connection.begin()?;
+    match work(connection) {
+        Ok(done) => {
+            connection.commit()?;
+            Ok(done)
+        }
+        Err(error) => {
+            connection.rollback()?;
+            Err(error)
+        }
+    }
+}
+
 /// One connection of an engine. Synchronous: no other network call fits between its statements.
 /// An engine that lost its connection makes a new one at the next [`Connection::begin`] or
 /// [`Connection::begin_read`].

@@ -268,11 +268,8 @@ impl SharedMemtable {
 
     /// Waits until the tables follow the journal up to a row, or it began anew.
     pub async fn follow(&self, seq: u64) -> Result<(), StoreError> {
-        let mut projected = self.projected.subscribe();
-        let before = projected.borrow().restarts;
-        let is_over = |now: &Projected| now.seq >= seq || now.restarts != before;
-        let waited = timeout(WAIT_MAX, projected.wait_for(is_over)).await;
-        waited.map_or(Err(StoreError::Busy), |_| Ok(()))
+        let before = self.restarts();
+        self.wait_for(|now| now.seq >= seq || now.restarts != before).await
     }
 
     /// How often it began anew.
@@ -287,8 +284,11 @@ impl SharedMemtable {
 
     /// Waits until it has begun anew more than that often.
     pub async fn restarted(&self, restarts: u64) -> Result<(), StoreError> {
+        self.wait_for(|now| now.restarts != restarts).await
+    }
+
+    async fn wait_for(&self, is_over: impl FnMut(&Projected) -> bool) -> Result<(), StoreError> {
         let mut projected = self.projected.subscribe();
-        let is_over = |now: &Projected| now.restarts != restarts;
         let waited = timeout(WAIT_MAX, projected.wait_for(is_over)).await;
         waited.map_or(Err(StoreError::Busy), |_| Ok(()))
     }

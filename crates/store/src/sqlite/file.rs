@@ -15,7 +15,7 @@ use crate::leases::Lease;
 use crate::migrate::{self, JOURNAL, TABLES, TRACKS};
 use crate::outcome::settle;
 use crate::record::Record as _;
-use crate::sql::{Connection, Row};
+use crate::sql::{Connection, Row, transaction};
 use crate::sqlite::reserve::Reserve;
 use crate::sqlite::{Access, Part, Sqlite};
 
@@ -43,7 +43,7 @@ pub struct SqliteFile {
 }
 
 /// The path with something behind its name.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(ending);
     PathBuf::from(path)
@@ -119,7 +119,7 @@ impl SqliteFile {
             migrate::sqlite(&mut tables, &[&TABLES])?;
         }
         // Another process may be at it, or have been.
-        let was_whole = transaction(&mut tables, |tables| {
+        let was_whole = transaction(&mut tables, |tables| -> Result<_, StoreError> {
             tail::begin_tables(tables)?;
             let is_whole = is_whole(tables)?;
             if is_whole {
@@ -164,7 +164,7 @@ impl SqliteFile {
         let mut journal = Sqlite::open(&unfinished, Access::Write)?;
         migrate::sqlite(&mut journal, &[&JOURNAL])?;
         journal.attach(Part::Tables, &self.path, Access::Read)?;
-        transaction(&mut journal, |journal| {
+        transaction(&mut journal, |journal| -> Result<_, StoreError> {
             for table in tables_of_journal() {
                 let copy = format!(
                     "insert or replace into main.{table} select * from {}.{table}",
@@ -204,21 +204,6 @@ fn refuse_other(tables: &mut Sqlite, path: &Path) -> Result<(), StoreError> {
         "the file has a journal, and {} is that of another database: move that one away",
         path.display()
     )))
-}
-
-/// Commits what `work` does, or leaves nothing of it.
-fn transaction<T>(
-    file: &mut Sqlite,
-    work: impl FnOnce(&mut Sqlite) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    file.begin()?;
-    match work(file) {
-        Ok(done) => file.commit().map(|()| done),
-        Err(error) => {
-            file.rollback()?;
-            Err(error)
-        }
-    }
 }
 
 /// Puts the names in the folder of a file on the disk.

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use crate::error::StoreError;
+use crate::sqlite::file::beside;
 
 /// The ending of the file's name behind that of the database.
 pub const ENDING: &str = ".reserve";
@@ -24,9 +25,7 @@ pub struct Reserve(PathBuf);
 impl Reserve {
     /// The reserve of the database in the file at `path`.
     pub fn beside(path: &std::path::Path) -> Self {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ENDING);
-        Self(PathBuf::from(name))
+        Self(beside(path, ENDING))
     }
 
     /// Takes room of the disk, unless it is taken.
