@@ -103,10 +103,10 @@ impl Track {
     }
 }
 
-/// How often migrations are tried on a database that others migrate at the same time. Each is in
-/// one transaction with its row of the history, so what one has done the others find done: at
-/// worst, another server is faster with each.
-const TRIES_MAX: usize = 5;
+/// How often more than it has migrations a track is tried on a database that others migrate at the
+/// same time. Each migration is in one transaction with its row of the history, so what one has
+/// done the others find done: at worst, another server is faster with each.
+const TRIES_MORE: usize = 4;
 
 /// Brings a SQLite file that has these tracks to this program's schema. Refuses one that another
 /// build made.
@@ -217,7 +217,7 @@ fn postgres_track(connection: &mut Postgres, track: &Track) -> Result<(), StoreE
                         .to_owned(),
                 ));
             }
-            Err(StoreError::Conflict(what)) if tries < TRIES_MAX => {
+            Err(StoreError::Conflict(what)) if tries < track.migrations.len() + TRIES_MORE => {
                 tracing::debug!(what, "another server migrates too: trying again");
                 tries += 1;
             }
