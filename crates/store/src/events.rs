@@ -13,23 +13,23 @@ use domain::time::Timestamp;
 use domain::transaction::Transaction;
 use uuid::Uuid;
 
-use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
+use crate::journal::bodies::{self, Found};
 use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::keyring::Keyring;
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Row, Shape, Value};
+use crate::sql::{Connection, Row, Shape, Value};
 use crate::unit::Unit;
 
 /// The table of events.
 pub(crate) static EVENTS: Shape = Shape::new(
     22,
     "events",
-    &["platform", "ordinal", "kind", "resource", "number", "at", "sealed"],
+    &["platform", "ordinal", "kind", "resource", "number", "at", "seq"],
 )
 .with_key(2, 2)
-.with_seal(seal);
+.with_body_in_journal();
 
 /// Where an event stands among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,54 +66,75 @@ pub(crate) struct Header {
     pub(crate) at: Timestamp,
 }
 
+/// A row of an event: all but its body, which is in a row of the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) header: Header,
+    /// The number of that row.
+    pub(crate) seq: u64,
+}
+
+/// The outcome of looking for an event's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The event.
+    Event(Event),
+    /// The person whom it is about was erased, and it was not rendered anew yet.
+    Erased,
+    /// The journal does not have it, or another one.
+    Missing(String),
+}
+
 impl Header {
-    /// Reads the plain columns of a row.
+    /// Reads all columns but the last.
     pub(crate) fn read(row: &mut Row) -> Result<Self, StoreError> {
         let place = Place { platform: row.id()?, ordinal: row.int()? };
         let kind = row.named(EventKind::from_name)?;
         Ok(Self { place, kind, resource: row.uuid()?, number: row.count()?, at: row.time()? })
     }
 
-    /// The sealed body belongs to all plain columns, so that none can be changed alone.
-    pub(crate) fn context(self) -> Vec<u8> {
-        let platform = self.place.platform.uuid();
-        let parts: [&[u8]; 6] = [
-            platform.as_bytes(),
-            &self.place.ordinal.to_be_bytes(),
-            self.resource.as_bytes(),
-            &self.number.to_be_bytes(),
-            &self.at.millis().to_be_bytes(),
-            self.kind.name().as_bytes(),
-        ];
-        parts.concat()
-    }
-
-    /// Opens the body, which stands behind the plain columns.
-    pub(crate) fn open(self, row: &mut Row, keyring: &Keyring) -> Result<Numbered, StoreError> {
-        let body = keyring.open(EVENTS.table, &self.context(), &row.bytes()?)?;
-        let body = decompress(&body).ok_or(StoreError::Sealed { place: EVENTS.table })?;
-        let Self { place: Place { platform, ordinal }, kind, resource, number, at } = self;
-        let id = event_id(resource, number);
-        let event = Event { id, platform, kind, resource, number, at, body };
-        Ok(Numbered { ordinal, event })
+    /// The event with this body.
+    fn with(self, body: Vec<u8>) -> Event {
+        let Self { place: Place { platform, .. }, kind, resource, number, at } = self;
+        Event { id: event_id(resource, number), platform, kind, resource, number, at, body }
     }
 }
 
-pub(crate) fn read(values: Vec<Value>, keyring: &Keyring) -> Result<Numbered, StoreError> {
-    read_row(&mut Row::new(EVENTS.table, EVENTS.columns, values), keyring)
+impl Listed {
+    /// Reads a row.
+    pub(crate) fn read(row: &mut Row) -> Result<Self, StoreError> {
+        let (header, seq) = (Header::read(row)?, row.int()?);
+        let seq = u64::try_from(seq).map_err(|_| row.corrupt("not the number of a row"))?;
+        Ok(Self { header, seq })
+    }
+
+    /// The event, from the row as the journal has it. The table must not say anything else.
+    fn opened(self, found: Found) -> Opened {
+        let values = match found {
+            Found::There(values) => values,
+            Found::Erased => return Opened::Erased,
+            Found::Missing(what) => return Opened::Missing(what),
+        };
+        let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
+        match (Header::read(row), row.bytes()) {
+            (Ok(header), Ok(body)) if header == self.header => Opened::Event(header.with(body)),
+            _ => Opened::Missing(format!("row {} of the journal says something else", self.seq)),
+        }
+    }
 }
 
-fn read_row(row: &mut Row, keyring: &Keyring) -> Result<Numbered, StoreError> {
-    Header::read(row)?.open(row, keyring)
-}
-
-/// Compresses and seals the body, which stands behind the plain columns.
-fn seal(row: &mut [Value], keyring: &Keyring) {
-    let header = Header::read(&mut Row::new(EVENTS.table, EVENTS.columns, row.to_vec()));
-    let (Ok(header), Some(Value::Bytes(body))) = (header, row.last_mut()) else {
-        panic!("the values of an event are not those of its table");
-    };
-    *body = keyring.seal(EVENTS.table, &header.context(), &compress(body));
+/// Opens events, in their order.
+pub(crate) fn open(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    listed: &[Listed],
+) -> Result<Vec<Opened>, StoreError> {
+    let wanted = listed.iter().map(|Listed { header, seq }| {
+        let Place { platform, ordinal } = header.place;
+        (*seq, vec![platform.into(), ordinal.into()])
+    });
+    let found = bodies::find(connection, keyring, &EVENTS, &wanted.collect::<Vec<_>>())?;
+    Ok(listed.iter().zip(found).map(|(listed, found)| listed.opened(found)).collect())
 }
 
 /// The change to an event about a customer.
@@ -227,14 +248,14 @@ impl Record for Outbox {
     }
 }
 
-pub(crate) const AT_PLACE: &str = "select platform, ordinal, kind, resource, number, at, sealed \
+pub(crate) const AT_PLACE: &str = "select platform, ordinal, kind, resource, number, at, seq \
     from events where platform = $1 and ordinal = $2";
 
-pub(crate) const FEED: &str = "select platform, ordinal, kind, resource, number, at, sealed \
+pub(crate) const FEED: &str = "select platform, ordinal, kind, resource, number, at, seq \
     from events where platform = $1 and ordinal > $2 and ordinal <= $3 order by ordinal limit $4";
 
 pub(crate) const FEED_OF_KIND: &str = "select platform, ordinal, kind, resource, number, at, \
-    sealed from events where platform = $1 and kind = $2 and ordinal > $3 and ordinal <= $4 \
+    seq from events where platform = $1 and kind = $2 and ordinal > $3 and ordinal <= $4 \
     order by ordinal limit $5";
 
 pub(crate) const WHEN: &str = "select at from events where platform = $1 and ordinal = $2";
@@ -251,16 +272,23 @@ pub struct Feed {
 }
 
 impl View<'_> {
-    /// The event that stands at a place.
+    /// The event that stands at a place. It has no body if that told of a person who was erased.
     pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
-        let keyring = self.keyring;
         let key = [place.platform.into(), place.ordinal.into()];
         let columns = (EVENTS.table, EVENTS.columns);
-        self.connection.first(AT_PLACE, &key, columns, |row| Ok(read_row(row, keyring)?.event))
+        let listed = self.connection.first(AT_PLACE, &key, columns, Listed::read)?;
+        let Some(listed) = listed else { return Ok(None) };
+        match open(self.connection, self.keyring, &[listed])?.pop() {
+            Some(Opened::Event(event)) => Ok(Some(event)),
+            Some(Opened::Erased) => Ok(Some(listed.header.with(Vec::new()))),
+            Some(Opened::Missing(what)) => Err(missing(listed, what)),
+            None => Ok(None),
+        }
     }
 
     /// A platform's events behind a number, all or those of a kind, in the order in which they were
-    /// committed.
+    /// committed. It ends before one that told of a person who was erased a moment ago, until that
+    /// was rendered anew.
     pub fn feed(
         &mut self,
         platform: PlatformId,
@@ -271,7 +299,6 @@ impl View<'_> {
         let head = self.get::<Outbox>(&platform)?.map_or(0, |outbox| outbox.head);
         let (platform, range) = (Value::from(platform), [after, head, i64::from(limit)]);
         let [after_value, head_value, limit_value] = range.map(Value::from);
-        let (keyring, columns) = (self.keyring, (EVENTS.table, EVENTS.columns));
         let mut parameters = vec![platform, after_value, head_value, limit_value];
         let sql = match kind {
             None => FEED,
@@ -280,10 +307,23 @@ impl View<'_> {
                 FEED_OF_KIND
             }
         };
-        let read = |row: &mut Row| read_row(row, keyring);
-        let events = self.connection.all(sql, &parameters, columns, read)?;
-        let last = events.last().filter(|_| events.len() == limit as usize);
-        let until = last.map_or(head.max(after), |numbered: &Numbered| numbered.ordinal);
+        let columns = (EVENTS.table, EVENTS.columns);
+        let all = self.connection.all(sql, &parameters, columns, Listed::read)?;
+        let last = all.last().filter(|_| all.len() == limit as usize);
+        let mut until = last.map_or(head.max(after), |listed| listed.header.place.ordinal);
+        let opened = open(self.connection, self.keyring, &all)?;
+        let mut events = Vec::with_capacity(all.len());
+        for (listed, opened) in all.into_iter().zip(opened) {
+            let ordinal = listed.header.place.ordinal;
+            match opened {
+                Opened::Event(event) => events.push(Numbered { ordinal, event }),
+                Opened::Missing(what) => return Err(missing(listed, what)),
+                Opened::Erased => {
+                    until = ordinal - 1;
+                    break;
+                }
+            }
+        }
         Ok(Feed { events, until, head })
     }
 
@@ -307,6 +347,12 @@ impl View<'_> {
         }
         Ok(before)
     }
+}
+
+/// The body of an event is not where its row says.
+fn missing(Listed { header, .. }: Listed, what: String) -> StoreError {
+    let Header { number, resource, .. } = header;
+    StoreError::Corrupt { place: format!("event {number} of {resource}"), what }
 }
 
 impl Unit<'_, '_> {

@@ -10,6 +10,7 @@
 //! are built into tests only, until one server leads alone.
 
 pub(crate) mod acknowledged;
+pub(crate) mod bodies;
 #[cfg(test)]
 mod append;
 pub(crate) mod change_set;

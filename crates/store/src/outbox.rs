@@ -9,7 +9,7 @@ use domain::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
-use crate::events::{self, EVENTS, Outbox};
+use crate::events::{self, EVENTS, Listed, Opened, Outbox};
 use crate::reader::View;
 use crate::record::Record;
 use crate::sql::{Row, Value};
@@ -30,7 +30,7 @@ pub(crate) const DUE: &str = "select d.id, d.platform, d.kind, d.resource, d.num
     (select b.due_at from deliveries b where b.resource = d.resource \
     and b.status = 'PENDING' and b.ordinal < d.ordinal and b.plan <> 'ASKED' \
     order by b.ordinal desc limit 1), \
-    e.platform, e.ordinal, e.kind, e.resource, e.number, e.at, e.sealed \
+    e.platform, e.ordinal, e.kind, e.resource, e.number, e.at, e.seq \
     from deliveries d left join events e on e.platform = d.platform and e.ordinal = d.ordinal \
     where d.platform = $1 and d.status = 'PENDING' and d.due_at <= $2 \
     and (d.due_at <= $3 or d.plan <> 'ASKED' and d.updated_at <= $4) \
@@ -114,7 +114,8 @@ impl View<'_> {
         let parameters =
             [platform.into(), until.into(), now.into(), untouched.into(), limit.into()];
         let width = Delivery::COLUMNS.len() + 2 + EVENTS.columns.len();
-        let (mut found, mut count, keyring) = (Vec::new(), 0, self.keyring);
+        let (mut found, mut listed) = (Vec::new(), Vec::new());
+        let (mut count, keyring) = (0, self.keyring);
         self.connection.query(DUE, &parameters, width, &mut |mut values| {
             count += 1;
             if matches!(values.get(ORDINAL), Some(Value::Int(it)) if known.contains(it)) {
@@ -125,13 +126,24 @@ impl View<'_> {
             let delivery = Delivery::read(&mut row, keyring)?;
             let predecessor = row.int_or_null()?.zip(row.time_or_null()?);
             let is_there = event.first().is_some_and(|value| *value != Value::Null);
-            // One that cannot be read is given up, and delays no other.
-            let event = if is_there { events::read(event, keyring).ok() } else { None };
-            let event = event.map(|numbered| numbered.event);
-            found.push(DueDelivery { delivery, predecessor, event });
+            let event = &mut Row::new(EVENTS.table, EVENTS.columns, event);
+            let event = if is_there { Listed::read(event).ok() } else { None };
+            listed.extend(event);
+            found.push((DueDelivery { delivery, predecessor, event: None }, event.is_some()));
             Ok(())
         })?;
-        Ok((found, count >= limit))
+        let mut opened = events::open(self.connection, keyring, &listed)?.into_iter();
+        let deliveries = found.into_iter().filter_map(|(due, is_listed)| {
+            // One that cannot be read is given up, and delays no other. One about a person who was
+            // erased a moment ago is due once it was rendered anew.
+            let event = match is_listed.then(|| opened.next()).flatten() {
+                Some(Opened::Event(event)) => Some(event),
+                Some(Opened::Erased) => return None,
+                Some(Opened::Missing(_)) | None => None,
+            };
+            Some(DueDelivery { event, ..due })
+        });
+        Ok((deliveries.collect(), count >= limit))
     }
 
     /// The first pending deliveries about a resource, in the order in which they are attempted.

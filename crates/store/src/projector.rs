@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use crate::catalogue;
 use crate::error::StoreError;
-use crate::journal::change_set::TableChange;
 use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
-use crate::memtable::shared::{RecordKey, SharedMemtable, Values, keyed, size};
+use crate::memtable::shared::{RecordKey, SharedMemtable, Values, size};
 use crate::memtable::{Generation, Memtable};
 use crate::outcome::{settle, stop};
 use crate::pause::pause;
@@ -66,14 +65,14 @@ fn writes<'a>(
     Ok(writes)
 }
 
-/// The writes that make the changes of rows of the journal, in their order.
+/// The writes that leave records as they are said to be, the last time that they are.
 pub fn writes_of(
-    changes: impl Iterator<Item = TableChange>,
+    records: impl IntoIterator<Item = (RecordKey, Option<Values>)>,
     keyring: &Keyring,
 ) -> Result<Vec<Write>, StoreError> {
     let mut memtable = Memtable::new(End::START, size);
     let end = End { seq: 1, hash: RowHash::NONE };
-    memtable.publish(end, changes.map(keyed).collect::<Result<Vec<_>, _>>()?);
+    memtable.publish(end, records);
     memtable.seal();
     memtable.sealed().map_or(Ok(Vec::new()), |sealed| writes(sealed.records(), keyring))
 }

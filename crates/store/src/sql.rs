@@ -313,6 +313,9 @@ pub struct Shape {
     pub record_key: usize,
     /// How its rows are sealed.
     pub seal: Seal,
+    /// Whether the last value of a row stands in the journal alone: the table has the number of
+    /// its row there.
+    pub is_body_in_journal: bool,
     texts: OnceLock<Texts>,
 }
 
@@ -333,7 +336,9 @@ impl Shape {
     /// A table whose primary key is its first column, and in which nothing is sealed.
     pub const fn new(number: u16, table: &'static str, columns: &'static [&'static str]) -> Self {
         let seal: Seal = |_, _| {};
-        Self { number, table, columns, key: 1, record_key: 1, seal, texts: OnceLock::new() }
+        let (key, record_key, is_body_in_journal) = (1, 1, false);
+        let texts = OnceLock::new();
+        Self { number, table, columns, key, record_key, seal, is_body_in_journal, texts }
     }
 
     /// The table with a primary key of so many columns, of which so many name a record.
@@ -347,6 +352,13 @@ impl Shape {
     #[must_use]
     pub const fn with_seal(mut self, seal: Seal) -> Self {
         self.seal = seal;
+        self
+    }
+
+    /// The table with rows whose last value stands in the journal alone.
+    #[must_use]
+    pub const fn with_body_in_journal(mut self) -> Self {
+        self.is_body_in_journal = true;
         self
     }
 

@@ -111,7 +111,7 @@ predicates! {
     T10 "whatever is under way has a timer: no money is stuck",
     E1 "every step but CREATED has its event, and every event its step",
     E2 "the id of an event is the one that its resource and number give, and no other event's",
-    E3 "every event opens with the key",
+    E3 "every event is in the journal as its row says, and opens with the key",
     E4 "events happened when their steps did, in their order",
     E5 "every claim, every decision about an identity and the end of every import has one event",
     E6 "the events of every platform are numbered from 1 without a gap, and all are counted",

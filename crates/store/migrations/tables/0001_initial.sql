@@ -186,7 +186,7 @@ create table postings (
 ) {strict}{grows};
 
 -- A platform's events in the order in which they were committed. The id of an event follows from its
--- resource and number, which no other event has. The body is compressed, then sealed.
+-- resource and number, which no other event has. The body stands in the journal, in row `seq`.
 create table events (
     platform {bytes} not null,
     ordinal {int8} not null,
@@ -194,9 +194,9 @@ create table events (
     resource {bytes} not null,
     number {int8} not null,
     at {int8} not null,
-    sealed {bytes} not null,
+    seq {int8} not null,
     primary key (platform, ordinal)
-) {wide}{grows};
+) {strict}{grows};
 create index events_by_kind on events (platform, kind, ordinal);
 
 -- How many events a platform has (`head`), up to which they have deliveries (`taken`), how many it

@@ -401,7 +401,8 @@ impl Prepared {
 
 /// The journal lacks something.
 fn no(what: &str) -> StoreError {
-    StoreError::Engine(format!("the journal of the database has no {what}: run switchyard verify"))
+    let what = format!("it has no {what}: run switchyard verify");
+    StoreError::Corrupt { place: "the journal of the database".to_owned(), what }
 }
 
 /// Random bytes.

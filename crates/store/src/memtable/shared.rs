@@ -17,7 +17,7 @@ use crate::catalogue;
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, TableChange};
 use crate::journal::tail::{self, Rows};
-use crate::journal::{Chain, End};
+use crate::journal::{Chain, End, number};
 use crate::keyring::Keyring;
 use crate::sql::{Connection, Value};
 
@@ -44,10 +44,17 @@ pub struct RecordKey {
 /// The columns of all rows of a record, one behind the other, nothing sealed.
 pub type Values = Arc<Vec<Value>>;
 
-/// The record that a change is about, as it is then; nothing of one that goes.
-pub fn keyed(change: TableChange) -> Result<(RecordKey, Option<Values>), StoreError> {
-    let TableChange { table, kind, values } = change;
-    let columns = values.iter().take(catalogue::table(table)?.record_key).cloned().collect();
+/// The record that a change of the row `seq` is about, as its table has it then; nothing of one that
+/// goes.
+pub fn keyed(seq: u64, change: TableChange) -> Result<(RecordKey, Option<Values>), StoreError> {
+    let TableChange { table, kind, mut values } = change;
+    let shape = catalogue::table(table)?;
+    if shape.is_body_in_journal
+        && let Some(body) = values.last_mut()
+    {
+        *body = number(seq)?.into();
+    }
+    let columns = values.iter().take(shape.record_key).cloned().collect();
     let values = (kind != Kind::Remove).then(|| Arc::new(values));
     Ok((RecordKey { table, columns }, values))
 }
@@ -109,7 +116,7 @@ fn not_projected(
     let mut memtable = Memtable::new(applied, size);
     tail::each(connection, keyring, Rows::behind(applied.seq), &mut |row, sets| {
         chain.take(&row).map_err(|broken| StoreError::Engine(broken.to_string()))?;
-        let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| keyed(row.change));
+        let changes = sets.into_iter().flat_map(|set| set.rows).map(|set_row| keyed(row.seq, set_row.change));
         memtable.publish(chain.end(), changes.collect::<Result<Vec<_>, _>>()?);
         Ok(())
     })?;
@@ -166,7 +173,9 @@ impl SharedMemtable {
         chain: Chain,
         changes: Vec<TableChange>,
     ) -> Result<(), StoreError> {
-        let changes = changes.into_iter().map(keyed).collect::<Result<Vec<_>, _>>()?;
+        let seq = chain.end().seq;
+        let changes = changes.into_iter().map(|change| keyed(seq, change));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let mut state = self.state();
         if before == state.chain.end() {
             state.chain = chain;

@@ -11,8 +11,10 @@ use uuid::Uuid;
 
 use super::payment::read_steps;
 use super::{Findings, Predicate, Run, shown};
+use crate::catalogue::{self, Chunk};
 use crate::error::StoreError;
-use crate::events::{EVENTS, Header};
+use crate::events::{self, EVENTS, Header, Listed, Opened};
+use crate::keyring::Keyring;
 use crate::sql::{Row, Value};
 
 /// Each transaction, before its events.
@@ -23,11 +25,8 @@ const STEPS: &str = "select id as resource, 0 as number, 0 as ordinal, platform,
 const STEP_COLUMNS: &[&str] =
     &["resource", "number", "ordinal", "platform", "kind", "at", "direction", "history"];
 
-const BODIES: &str = "select platform, ordinal, kind, resource, number, at, sealed from events \
-    order by platform, ordinal";
-
 pub(super) fn statements() -> impl Iterator<Item = String> {
-    [STEPS, BODIES].map(str::to_owned).into_iter()
+    std::iter::once(STEPS.to_owned())
 }
 
 /// An event without its body.
@@ -179,30 +178,68 @@ fn check_payment(findings: &mut Findings, payment: &Payment) {
 /// E1 to E3: every event can be read and opens, and its body says the id that its resource and
 /// number give.
 fn check_bodies(run: &mut Run<'_>) -> Result<(), StoreError> {
-    let Run { connection, keyring, findings, .. } = run;
-    connection.query(BODIES, &[], EVENTS.columns.len(), &mut |values| {
-        let platform = shown(values.first());
-        let row = &mut Row::new(EVENTS.table, EVENTS.columns, values);
-        let header = match Header::read(row) {
-            Ok(header) => header,
-            Err(error) => {
-                findings.unreadable(Predicate::E1, format!("an event of {platform}"), &error);
-                return Ok(());
+    let mut after: Option<Vec<Value>> = None;
+    loop {
+        // Events that stand beside each other are in few rows of the journal.
+        let limit = catalogue::rows_at_once(&EVENTS);
+        let Chunk { rows, last } =
+            catalogue::chunk(run.connection, &EVENTS, after.as_deref(), limit)?;
+        let mut listed = Vec::with_capacity(rows.len());
+        for values in rows {
+            let platform = shown(values.first());
+            match Listed::read(&mut Row::new(EVENTS.table, EVENTS.columns, values)) {
+                Ok(found) => listed.push(found),
+                Err(error) => {
+                    let name = format!("an event of {platform}");
+                    run.findings.unreadable(Predicate::E1, name, &error);
+                }
             }
-        };
-        let Header { number, resource, .. } = header;
-        let Some(keyring) = keyring else { return Ok(()) };
-        findings.saw(Predicate::E2, 1);
-        findings.saw(Predicate::E3, 1);
-        let Ok(event) = header.open(row, keyring).map(|numbered| numbered.event) else {
-            findings.broke(Predicate::E3, format!("event {number} of {resource} does not open"));
+        }
+        if let Some(keyring) = run.keyring {
+            open_bodies(run, keyring, &listed)?;
+        }
+        after = last;
+        if after.is_none() {
             return Ok(());
+        }
+    }
+}
+
+/// E2 and E3 of some events.
+fn open_bodies(
+    run: &mut Run<'_>,
+    keyring: &Keyring,
+    listed: &[Listed],
+) -> Result<(), StoreError> {
+    let opened = match events::open(run.connection, keyring, listed) {
+        Err(error @ (StoreError::Sealed { .. } | StoreError::Corrupt { .. })) => {
+            run.findings.broke(Predicate::E3, format!("the journal of the events: {error}"));
+            return Ok(());
+        }
+        opened => opened?,
+    };
+    for (Listed { header, .. }, opened) in listed.iter().zip(opened) {
+        let Header { number, resource, .. } = header;
+        run.findings.saw(Predicate::E2, 1);
+        run.findings.saw(Predicate::E3, 1);
+        let event = match opened {
+            Opened::Event(event) => event,
+            // The person's erasure was stopped before its end.
+            Opened::Erased => {
+                let what = format!("event {number} of {resource} was erased and has no other body");
+                run.findings.broke(Predicate::E3, what);
+                continue;
+            }
+            Opened::Missing(what) => {
+                run.findings.broke(Predicate::E3, format!("event {number} of {resource}: {what}"));
+                continue;
+            }
         };
         let id = format!("\"id\":\"{}\"", event.id);
         let says_it = event.body.windows(id.len()).any(|window| window == id.as_bytes());
-        findings.demand(Predicate::E2, says_it, || {
+        run.findings.demand(Predicate::E2, says_it, || {
             format!("event {number} of {resource} has an id that is not its own")
         });
-        Ok(())
-    })
+    }
+    Ok(())
 }

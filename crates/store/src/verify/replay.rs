@@ -7,10 +7,10 @@ use super::{Check, Predicate, shown};
 use crate::catalogue;
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::journal::change_set::TableChange;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::leases::Lease;
+use crate::memtable::shared::{RecordKey, Values, keyed};
 use crate::projector;
 use crate::record::Record as _;
 use crate::sql::{Connection, Shape, Value};
@@ -54,29 +54,31 @@ fn rebuild(
     target: &mut dyn Connection,
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
-    let mut changes = Vec::new();
+    let mut records = Vec::new();
     let applied = tail::applied(source)?;
     tail::each(source, keyring, tail::Rows::behind(0), &mut |row, sets| {
         // The tables follow a moment later.
         if row.seq > applied.seq {
             return Ok(());
         }
-        changes.extend(sets.into_iter().flat_map(|set| set.rows).map(|row| row.change));
-        if changes.len() >= CHANGES_AT_ONCE {
-            project(target, std::mem::take(&mut changes), keyring)?;
+        for change in sets.into_iter().flat_map(|set| set.rows).map(|row| row.change) {
+            records.push(keyed(row.seq, change)?);
+        }
+        if records.len() >= CHANGES_AT_ONCE {
+            project(target, std::mem::take(&mut records), keyring)?;
         }
         Ok(())
     })?;
-    project(target, changes, keyring)
+    project(target, records, keyring)
 }
 
 fn project(
     target: &mut dyn Connection,
-    changes: Vec<TableChange>,
+    records: Vec<(RecordKey, Option<Values>)>,
     keyring: &Keyring,
 ) -> Result<(), StoreError> {
     target.begin()?;
-    target.write(projector::writes_of(changes.into_iter(), keyring)?)?;
+    target.write(projector::writes_of(records, keyring)?)?;
     target.commit()
 }
 

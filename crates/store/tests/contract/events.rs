@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use domain::delivery::{Attempt, Delivery, Event as Happened, Outcome, delivery_id};
 use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
-use store::events::{Endpoint, Outbox, Place};
+use store::events::{Endpoint, Numbered, Outbox, Place};
 use store::outbox::{DueBy, DueDelivery, Pending};
 use uuid::Uuid;
 
@@ -193,4 +193,62 @@ pub async fn every_event_is_found_at_its_place_and_time<P: Provider>() {
     let end = at(EVENTS as i64 + 1);
     let last = opened.read(move |view| Ok(view.last_before(platform_id(1), end)?)).await;
     assert_eq!(last, EVENTS as i64);
+}
+
+/// Events of the first platform about an identity, the second of a person who is erased later.
+fn about_persons() -> [Event; 3] {
+    [1, 2, 3].map(|person| {
+        let resource = Uuid::from_u128(person);
+        let body = format!("{{\"person\":{person}}}").into_bytes();
+        let (id, platform, at) = (event_id(resource, 1), platform_id(1), at(10));
+        Event { id, platform, kind: EventKind::KycStatus, resource, number: 1, at, body }
+    })
+}
+
+pub async fn an_event_about_an_erased_person_comes_with_another_body<P: Provider>() {
+    let platform = platform_id(1);
+    let opened = open_with_platform::<P>().await;
+    opened
+        .write(move |unit| {
+            let outbox = unit.outbox(platform)?;
+            unit.put(Outbox { endpoint: Endpoint::Open, ..outbox });
+            Ok(about_persons().into_iter().try_for_each(|it| unit.add_event(it).map(drop))?)
+        })
+        .await;
+    opened
+        .write(|unit| {
+            unit.erase_key(Uuid::from_u128(2));
+            Ok(())
+        })
+        .await;
+    let found = async || {
+        opened
+            .read(move |view| {
+                let by = DueBy { now: at(10), untouched_since: None };
+                let due = view.due_deliveries(platform, by, &HashSet::new(), 9)?.0;
+                let due: Vec<_> = due.into_iter().map(|it| it.event.unwrap().body).collect();
+                let feed = view.feed(platform, 0, None, 9)?;
+                let second = view.event(Place { platform, ordinal: 2 })?.unwrap();
+                Ok((feed.events, feed.until, second, due))
+            })
+            .await
+    };
+    let [first, second, third] = about_persons();
+    let (events, until, found_second, due) = found().await;
+    assert_eq!((events.len(), until), (1, 1));
+    assert_eq!(found_second, Event { body: Vec::new(), ..second.clone() });
+    assert_eq!(due, [first.body.clone(), third.body.clone()]);
+    let anew = Event { body: b"{}".to_vec(), ..second };
+    let numbered = Numbered { ordinal: 2, event: anew.clone() };
+    opened
+        .write(move |unit| {
+            unit.change_event(&numbered);
+            Ok(())
+        })
+        .await;
+    let (events, until, found_second, due) = found().await;
+    let events: Vec<_> = events.into_iter().map(|it| it.event).collect();
+    assert_eq!((events, until), (vec![first.clone(), anew.clone(), third.clone()], 3));
+    assert_eq!(found_second, anew);
+    assert_eq!(due, [first.body, anew.body, third.body]);
 }

@@ -292,6 +292,7 @@ macro_rules! suite {
                     tokens_are_found_by_their_client_id
                     events_come_in_their_order;
                 events: events_come_page_by_page every_event_is_found_at_its_place_and_time
+                    an_event_about_an_erased_person_comes_with_another_body
                     deliveries_are_due_behind_those_before_them;
                 histories: every_read_sees_what_was_acknowledged;
                 timers: timers_are_set_moved_and_cleared due_timers_come_in_order
