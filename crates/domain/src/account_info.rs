@@ -78,6 +78,22 @@ impl AccountInfo {
         }
     }
 
+    /// A description that was checked when it was new. It is not checked again: rules may have become
+    /// stricter, and what was stored must stay readable. `None` if it is none of ours.
+    pub fn restore(
+        account_type: &'static AccountType,
+        fields: BTreeMap<String, FieldValue>,
+        rails: &[String],
+        beneficiary: Option<BeneficiaryDraft>,
+    ) -> Option<Self> {
+        let rails = rails.iter().map(|name| Rail::from_name(name)).collect::<Option<_>>()?;
+        let beneficiary = match beneficiary {
+            Some(draft) => Some(Beneficiary::restore(draft)?),
+            None => None,
+        };
+        Some(Self { account_type, fields, rails, beneficiary })
+    }
+
     /// The description once its holder is erased: a valid one of the same type and rails, with
     /// nothing but what every account of the type has, and nothing of that known.
     #[must_use]

@@ -112,7 +112,7 @@ impl Stored {
     fn info(
         account_type: &str,
         fields: BTreeMap<String, StoredValue>,
-        rails: Vec<String>,
+        rails: &[String],
         beneficiary: Option<StoredBeneficiary>,
     ) -> Option<AccountInfo> {
         let value = |value| match value {
@@ -122,7 +122,7 @@ impl Stored {
         let fields = fields.into_iter().map(|(name, field)| (name, value(field))).collect();
         let account_type = AccountType::from_name(account_type)?;
         let beneficiary = beneficiary.map(StoredBeneficiary::into_draft);
-        AccountInfo::new(account_type, fields, Some(rails), beneficiary).ok()
+        AccountInfo::restore(account_type, fields, rails, beneficiary)
     }
 }
 
@@ -210,7 +210,7 @@ impl Record for ExternalAccount {
             status,
             currency,
             platform_account_id: stored.platform_account_id,
-            info: Stored::info(&account_type, fields, rails, beneficiary)
+            info: Stored::info(&account_type, fields, &rails, beneficiary)
                 .ok_or_else(|| row.corrupt("not the data of an account"))?,
             is_removed: stored.removed,
             crypto_network: stored.crypto_network,

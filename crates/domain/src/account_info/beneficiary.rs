@@ -22,6 +22,11 @@ impl BeneficiaryType {
             Self::Business => "BUSINESS",
         }
     }
+
+    /// The type with this name.
+    fn from_name(name: &str) -> Option<Self> {
+        [Self::Individual, Self::Business].into_iter().find(|it| it.name() == name)
+    }
 }
 
 /// The beneficiary of an account. It was checked.
@@ -116,6 +121,24 @@ impl Beneficiary {
             phone_number,
             country_of_residence,
             address,
+        })
+    }
+
+    /// A beneficiary that was checked when it was new. `None` if it is none of ours.
+    pub(super) fn restore(draft: BeneficiaryDraft) -> Option<Self> {
+        let country = |code: Option<String>| code.map(|it| Country::parse(&it)).transpose().ok();
+        Some(Self {
+            kind: BeneficiaryType::from_name(draft.beneficiary_type.as_deref()?)?,
+            full_name: draft.full_name,
+            legal_name: draft.legal_name,
+            birth_date: draft.birth_date.map(|date| Date::parse(&date)).transpose().ok()?,
+            nationality: country(draft.nationality)?,
+            registration_number: draft.registration_number,
+            tax_id: draft.tax_id,
+            email: draft.email,
+            phone_number: draft.phone_number,
+            country_of_residence: country(draft.country_of_residence)?,
+            address: draft.address.map(|it| Address::new(&it)).transpose().ok()?,
         })
     }
 
