@@ -23,13 +23,10 @@ use crate::sql::{Connection, Row, Shape, Value};
 use crate::unit::Unit;
 
 /// The table of events.
-pub(crate) static EVENTS: Shape = Shape::new(
-    22,
-    "events",
-    &["platform", "ordinal", "kind", "resource", "number", "at", "seq"],
-)
-.with_key(2, 2)
-.with_body_in_journal();
+pub(crate) static EVENTS: Shape =
+    Shape::new(22, "events", &["platform", "ordinal", "kind", "resource", "number", "at", "seq"])
+        .with_key(2, 2)
+        .with_body_in_journal(true);
 
 /// Where an event stands among all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

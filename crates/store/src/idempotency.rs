@@ -1,21 +1,28 @@
 //! First answers to requests with an idempotency key (design decision 9).
 
-use std::sync::Arc;
-
 use domain::id::PlatformId;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use crate::compressed::{compress, decompress};
 use crate::error::StoreError;
+use crate::journal::bodies::{self, Found};
 use crate::keyring::{Keyring, Purpose};
 use crate::reader::View;
 use crate::record::{Record, record_table};
-use crate::sql::{Row, Value};
+use crate::sql::{Connection, Row, Value};
 
 /// The identity of a request with a key: a keyed hash of platform, method, path and key. It has 128
 /// bits: among 10^12 keys, two are the same with a chance of one in 10^14.
 pub type Scope = [u8; 16];
+
+/// The bytes of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// As they were given.
+    Here(Vec<u8>),
+    /// In the row of the journal with this number.
+    InRow(u64),
+}
 
 /// The first answer to a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +36,46 @@ pub struct Answer {
     /// The customer whom it is about.
     pub owner: Option<Uuid>,
     /// The bytes of the body.
-    pub body: Vec<u8>,
+    pub body: Body,
+}
+
+impl Answer {
+    /// Status and bytes, if it was given then or later.
+    pub(crate) fn given_since(
+        &self,
+        since: Timestamp,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+        if self.at < since {
+            return Ok(None);
+        }
+        let body = match &self.body {
+            Body::Here(body) => body.clone(),
+            Body::InRow(seq) => {
+                let wanted = [(*seq, vec![Value::from(&self.scope[..])])];
+                let found = bodies::find(connection, keyring, Self::shape(), &wanted)?.pop();
+                let corrupt = |what: String| StoreError::Corrupt {
+                    place: "a stored answer".to_owned(),
+                    what,
+                };
+                body_of(found.unwrap_or(Found::Erased)).map_err(corrupt)?
+            }
+        };
+        Ok(Some((self.status, body)))
+    }
+}
+
+/// The body of an answer as the journal has it, or why there is none.
+pub(crate) fn body_of(found: Found) -> Result<Vec<u8>, String> {
+    match found {
+        Found::There(mut values) => match values.pop() {
+            Some(Value::Bytes(body)) => Ok(body),
+            _ => Err("the journal has another one".to_owned()),
+        },
+        Found::Erased => Err("it was erased with its customer, and has no other body".to_owned()),
+        Found::Missing(what) => Err(what),
+    }
 }
 
 /// The name of the data key of all answers of a day that are about no customer. It goes with them.
@@ -67,7 +113,8 @@ pub fn nonce(keyring: &Keyring, signer: &str, nonce: &str) -> Scope {
 impl Record for Answer {
     type Key = Scope;
     const TABLE: &'static str = "idempotency";
-    const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "owner", "sealed"];
+    const COLUMNS: &'static [&'static str] = &["scope", "at", "status", "owner", "seq"];
+    const IS_BODY_IN_JOURNAL: bool = true;
     /// Hardly any answer is given again, and a repeat that comes later than the next few hundred
     /// requests may read it.
     const CACHED_MAX: usize = 2_048;
@@ -91,18 +138,28 @@ impl Record for Answer {
             self.at.into(),
             i64::from(self.status).into(),
             Value::or_null(self.owner),
-            compress(&self.body).into(),
+            match &self.body {
+                Body::Here(body) => Value::from(&body[..]),
+                Body::InRow(seq) => Value::Int(seq.cast_signed()),
+            },
         ]
     }
 
-    fn read(row: &mut Row, keyring: &Keyring) -> Result<Self, StoreError> {
+    fn read(row: &mut Row, _: &Keyring) -> Result<Self, StoreError> {
+        Self::read_row(row)
+    }
+}
+
+impl Answer {
+    /// Reads a row, in which nothing is sealed.
+    pub(crate) fn read_row(row: &mut Row) -> Result<Self, StoreError> {
         let scope = read_scope(row)?;
         let (at, status) = (row.time()?, row.int()?);
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
         let owner = row.uuid_or_null()?;
-        let body = row.sealed(keyring)?;
-        let body = decompress(&body).ok_or(StoreError::Sealed { place: Self::TABLE })?;
-        Ok(Self { scope, at, status, owner, body })
+        let seq = row.int()?;
+        let seq = u64::try_from(seq).map_err(|_| row.corrupt("not the number of a row"))?;
+        Ok(Self { scope, at, status, owner, body: Body::InRow(seq) })
     }
 }
 
@@ -117,12 +174,6 @@ pub(crate) const DAYS: &str =
 pub(crate) const OUTDATED: &str =
     "select scope from idempotency where at < $1 order by at limit $2";
 
-/// Status and bytes of an answer that was given then or later.
-pub(crate) fn given_since(answer: Option<Arc<Answer>>, since: Timestamp) -> Option<(u16, Vec<u8>)> {
-    let answer = answer.filter(|answer| answer.at >= since);
-    answer.map(|answer| (answer.status, answer.body.clone()))
-}
-
 impl View<'_> {
     /// Status and bytes of the first answer to a request, if one was given since then.
     pub fn answer(
@@ -130,7 +181,8 @@ impl View<'_> {
         scope: &Scope,
         since: Timestamp,
     ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        Ok(given_since(self.get::<Answer>(scope)?, since))
+        let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
+        answer.given_since(since, self.connection, self.keyring)
     }
 
     /// The requests whose answers were given before then, oldest first, up to a limit.

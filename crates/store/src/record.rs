@@ -32,6 +32,8 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
     /// How many of them are the primary key. If it is more than one, a record is all rows whose
     /// first column is its key, one behind the other, and never loses one.
     const KEY_COLUMNS: usize = 1;
+    /// Whether its last value stands in the journal alone ([`Shape::with_body_in_journal`]).
+    const IS_BODY_IN_JOURNAL: bool = false;
     /// How many rows the writer thread remembers ([`crate::cache`]).
     const CACHED_MAX: usize = cache::CACHED_MAX;
 
@@ -423,6 +425,7 @@ macro_rules! record_table {
                 $crate::sql::Shape::new(number, Self::TABLE, Self::COLUMNS)
                     .with_key(Self::KEY_COLUMNS, 1)
                     .with_seal(<Self as $crate::record::Record>::seal)
+                    .with_body_in_journal(Self::IS_BODY_IN_JOURNAL)
             })
         }
     };

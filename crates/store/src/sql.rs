@@ -355,10 +355,10 @@ impl Shape {
         self
     }
 
-    /// The table with rows whose last value stands in the journal alone.
+    /// The table, whose last value may stand in the journal alone.
     #[must_use]
-    pub const fn with_body_in_journal(mut self) -> Self {
-        self.is_body_in_journal = true;
+    pub const fn with_body_in_journal(mut self, is_body_in_journal: bool) -> Self {
+        self.is_body_in_journal = is_body_in_journal;
         self
     }
 

@@ -27,13 +27,13 @@ use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::{Answer, Scope, given_since};
+use crate::idempotency::{Answer, Body, Scope};
 use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
-use crate::record::{Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, newest};
+use crate::record::{Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load};
 use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
 
@@ -231,9 +231,10 @@ impl<'a> Batch<'a> {
         Ok(found)
     }
 
-    /// The record of a key as it was committed last.
-    fn newest<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
-        let found = newest::<R>(self.connection, self.keyring, self.memtable, key)?;
+    /// The record of a key that the memtable does not have, from the tables of the snapshot that
+    /// all of the batch is read from: they have what the memtable had dropped when it began.
+    fn load<R: Record>(&mut self, key: &R::Key) -> Result<Found<R>, StoreError> {
+        let found = load::<R>(self.connection, self.keyring, key)?;
         R::remembered(self.cache).insert(key.clone(), found.clone());
         Ok(found)
     }
@@ -311,7 +312,7 @@ impl Unit<'_, '_> {
             R::wanted(&mut self.batch.wanted).insert(key.clone());
             return self.wait();
         }
-        self.batch.newest::<R>(key)
+        self.batch.load::<R>(key)
     }
 
     /// The rows with these keys, in their order, as the units before this one left them. Rows that
@@ -374,7 +375,8 @@ impl Unit<'_, '_> {
     /// about the first customer whom the unit has met.
     pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
         let owner = self.owner;
-        self.put_row(Answer { scope, at, status, owner, body: body.to_vec() });
+        let body = Body::Here(body.to_vec());
+        self.put_row(Answer { scope, at, status, owner, body });
     }
 
     /// Gives a request another answer: the first one was about a customer who is erased.
@@ -386,7 +388,8 @@ impl Unit<'_, '_> {
     ) -> Result<(), StoreError> {
         if let Some(answer) = self.get::<Answer>(&scope)? {
             let at = answer.at;
-            self.put_row(Answer { scope, at, status, owner: None, body: body.to_vec() });
+            let body = Body::Here(body.to_vec());
+            self.put_row(Answer { scope, at, status, owner: None, body });
         }
         Ok(())
     }
@@ -410,7 +413,9 @@ impl Unit<'_, '_> {
         scope: &Scope,
         since: Timestamp,
     ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
-        Ok(given_since(self.get::<Answer>(scope)?, since))
+        let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
+        // Hardly any request is repeated, so that one at a time is read.
+        answer.given_since(since, self.batch.connection, self.batch.keyring)
     }
 
     /// Erases a data key: what it has sealed in the journal is unreadable from this commit on.

@@ -850,14 +850,17 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["J1"], "delete from journal where seq = (select max(seq) from journal)"),
     corrupter(&["J1"], "update applied set seq = 1"),
     corrupter(&["J1"], "delete from applied"),
-    corrupter(&["J1", "J2", "E3"], "update meta set value = $nothing where name = 'database'"),
-    corrupter(&["J1", "E3"], "delete from meta where name = 'database'"),
-    corrupter(&["J2", "E3"], "delete from journal_keys"),
-    corrupter(&["J2", "E3"], "update journal_keys set sealed = x'00'"),
-    corrupter(&["J2", "E3"], "delete from data_keys where owner = $ada"),
-    corrupter(&["J2", "E3"], "update data_keys set sealed = x'00' where owner = $ada"),
     corrupter(
-        &["J2", "E3"],
+        &["J1", "J2", "E3", "I1"],
+        "update meta set value = $nothing where name = 'database'",
+    ),
+    corrupter(&["J1", "E3", "I1"], "delete from meta where name = 'database'"),
+    corrupter(&["J2", "E3", "I1"], "delete from journal_keys"),
+    corrupter(&["J2", "E3", "I1"], "update journal_keys set sealed = x'00'"),
+    corrupter(&["J2", "E3", "I1"], "delete from data_keys where owner = $ada"),
+    corrupter(&["J2", "E3", "I1"], "update data_keys set sealed = x'00' where owner = $ada"),
+    corrupter(
+        &["J2", "E3", "I1"],
         "update data_keys set sealed = (select sealed from data_keys where owner = $elsewhere) \
          where owner = $ada",
     ),
@@ -1155,7 +1158,8 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["W3", "P1"], "update platforms set mode = 'LIVE' where name = 'Platform 1'"),
     // An answer that may not be repeated, and one that cannot be.
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
-    corrupter(&["I1"], "update idempotency set sealed = zeroblob(64) where status = 201"),
+    corrupter(&["I1"], "update idempotency set seq = seq + 1 where status = 201"),
+    corrupter(&["I1"], "update idempotency set scope = x'00' where status = 201"),
     // A payee without a payer, a payer without a payee, and money that stays between them.
     corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
     corrupter(
@@ -1407,7 +1411,7 @@ fn no_predicate_is_without_a_corrupter(kind: Kind) {
 fn without_a_key_what_is_sealed_is_skipped(kind: Kind) {
     let sql = "update customers set sealed = zeroblob(64); \
                update events set seq = 0; \
-               update idempotency set sealed = zeroblob(64); \
+               update idempotency set seq = 0; \
                update quotes set sealed = zeroblob(64)";
     let report = damaged(kind, sql, None);
     assert!(report.is_sound());

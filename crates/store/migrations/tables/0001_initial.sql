@@ -225,13 +225,13 @@ create table timers (
 create index timers_by_due on timers (platform, due_at);
 
 -- First answers by idempotency key; `scope` is a keyed hash of platform, method, path and key. The
--- bytes of an answer are compressed, then sealed. `owner` is the customer whom it is about.
+-- bytes of an answer stand in the journal, in row `seq`. `owner` is the customer whom it is about.
 create table idempotency (
     scope {bytes} not null primary key,
     at {int8} not null,
     status {int8} not null,
     owner {bytes},
-    sealed {bytes} not null
+    seq {int8} not null
 ) {strict}{grows};
 create index idempotency_by_time on idempotency (at);
 

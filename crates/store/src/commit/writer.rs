@@ -169,7 +169,11 @@ impl Writer {
         let begun = begun.unwrap_or_else(|| self.begin());
         let last = begun.map_err(|error| (Blame::Database, error))?;
         let is_known = last == LastWriter::ThisNode && !self.memtable.is_lost();
-        if !is_known && let Err(error) = self.catch_up() {
+        let caught_up = match is_known && self.is_snapshot_admitted() {
+            true => Ok(()),
+            false => self.catch_up(),
+        };
+        if let Err(error) = caught_up {
             self.connection.rollback().map_err(|error| (Blame::Database, error))?;
             return Err((Blame::Database, error));
         }
@@ -223,6 +227,14 @@ impl Writer {
             self.end = before;
         }
         Ok(changes)
+    }
+
+    /// Whether the snapshot of a file has all that the memtable has dropped, so that every record of
+    /// it counts that the memtable does not have. Elsewhere each fetch checks it.
+    fn is_snapshot_admitted(&mut self) -> bool {
+        let connection = &mut *self.connection;
+        let base = self.memtable.base();
+        connection.is_remote() || tail::applied(connection).is_ok_and(|it| it.seq >= base)
     }
 
     /// Takes what other processes have written since the last batch, in the transaction of this

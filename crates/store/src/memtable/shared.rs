@@ -50,6 +50,7 @@ pub fn keyed(seq: u64, change: TableChange) -> Result<(RecordKey, Option<Values>
     let TableChange { table, kind, mut values } = change;
     let shape = catalogue::table(table)?;
     if shape.is_body_in_journal
+        && kind != Kind::Remove
         && let Some(body) = values.last_mut()
     {
         *body = number(seq)?.into();
@@ -116,7 +117,8 @@ fn not_projected(
     let mut memtable = Memtable::new(applied, size);
     tail::each(connection, keyring, Rows::behind(applied.seq), &mut |row, sets| {
         chain.take(&row).map_err(|broken| StoreError::Engine(broken.to_string()))?;
-        let changes = sets.into_iter().flat_map(|set| set.rows).map(|set_row| keyed(row.seq, set_row.change));
+        let changes =
+            sets.into_iter().flat_map(|set| set.rows).map(|set_row| keyed(row.seq, set_row.change));
         memtable.publish(chain.end(), changes.collect::<Result<Vec<_>, _>>()?);
         Ok(())
     })?;

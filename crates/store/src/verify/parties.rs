@@ -114,7 +114,7 @@ pub(super) fn whole<R: Record>() -> String {
 
 /// Reads every row of a table as the rest of the program does, if there is a key, and hands it to
 /// `each` with its name. One that cannot be read breaks `unreadable`, and one that does not open
-/// breaks S2, or I1 for an answer.
+/// breaks S2.
 pub(super) fn read_all<R: Record>(
     run: &mut Run<'_>,
     unreadable: Predicate,
@@ -130,7 +130,7 @@ pub(super) fn read_all<R: Record>(
         findings.saw(Predicate::S2, usize::from(is_sealed));
         match R::read(&mut Row::new(R::TABLE, R::COLUMNS, values), keyring) {
             Ok(read) => each(findings, parties, &name, &read),
-            Err(StoreError::Sealed { .. }) if unreadable != Predicate::I1 => {
+            Err(StoreError::Sealed { .. }) => {
                 findings.broke(Predicate::S2, format!("{name} does not open"));
             }
             Err(error) => findings.unreadable(unreadable, name, &error),

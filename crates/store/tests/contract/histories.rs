@@ -184,8 +184,10 @@ impl Model {
             assert_eq!(found.platform_customer_id, *name);
         }
         for (key, made) in &self.answers {
-            let found = store.get::<Answer>([*key; 16]).await.unwrap().unwrap();
-            assert_eq!(found.body, made.to_be_bytes());
+            let (scope, made) = ([*key; 16], made.to_be_bytes().to_vec());
+            assert!(store.get::<Answer>(scope).await.unwrap().is_some());
+            let found = store.read(move |view| view.answer(&scope, at(0))).await.unwrap();
+            assert_eq!(found.unwrap().1, made);
         }
     }
 }

@@ -18,7 +18,7 @@ use ledger::movements;
 use store::books::{LedgerAccount, Notified};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
-use store::idempotency::Answer;
+use store::idempotency::Scope;
 use store::reader::View;
 use store::record::Record;
 use store::unit::Unit;
@@ -237,13 +237,25 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
-        let answer =
-            Answer { scope: [number; 16], at: at(1), status, owner: None, body: body.into() };
-        check(open_with_platform::<P>().await, answer, |unit, answer| {
-            unit.keep_answer(answer.scope, answer.at, answer.status, &answer.body);
+        an_answer_comes_back::<P>([number; 16], status, body).await;
+    }
+}
+
+async fn an_answer_comes_back<P: Provider>(scope: Scope, status: u16, body: &'static [u8]) {
+    let opened = open_with_platform::<P>().await;
+    opened
+        .write(move |unit| {
+            unit.keep_answer(scope, at(1), status, body);
+            Ok(())
         })
         .await;
-    }
+    let expected = Some((status, body.to_vec()));
+    // Remembered by the writer, then from the journal.
+    assert_eq!(opened.write(move |unit| Ok(unit.answer(&scope, at(1))?)).await, expected);
+    let opened = opened.reopen();
+    assert_eq!(opened.read(move |view| Ok(view.answer(&scope, at(1))?)).await, expected);
+    assert_eq!(opened.write(move |unit| Ok(unit.answer(&scope, at(1))?)).await, expected);
+    assert_eq!(opened.write(move |unit| Ok(unit.answer(&scope, at(2))?)).await, None);
 }
 
 /// An answer that says what the event of its unit says.
