@@ -23,10 +23,15 @@ use crate::uma_address::UmaAddress;
 const OTHER: &str = "$erased@erased.invalid";
 
 /// A resource about a person, who can be erased.
-pub trait Erase {
+pub trait Erase: PartialEq + Sized {
     /// The resource without what is known of the person. Once erased, it stays as it is.
     #[must_use]
     fn erased(&self) -> Self;
+
+    /// Whether it tells of the person: erasure would change it.
+    fn tells_of_person(&self) -> bool {
+        self.erased() != *self
+    }
 }
 
 /// The name of an erased customer at its platform: its id, which tells customers apart.
@@ -132,8 +137,7 @@ impl Erase for Transaction {
                 ..uma.clone()
             }
         });
-        let platform_customer_id =
-            draft.owner.customer().map_or_else(|| draft.platform_customer_id.clone(), name_of);
+        let platform_customer_id = erased_name(draft);
         let draft = transaction::Draft {
             platform_customer_id,
             source: draft.source.as_ref().map(erased_source),
@@ -147,10 +151,20 @@ impl Erase for Transaction {
         Self::restore(draft, self.history().to_vec(), failure, reason, rail)
             .expect("its states are as they were")
     }
+
+    /// Each change of a payment asks, and nearly always the name says so.
+    fn tells_of_person(&self) -> bool {
+        erased_name(self.draft()) != self.draft().platform_customer_id || self.erased() != *self
+    }
 }
 
 fn own_address(owner: Option<CustomerId>) -> UmaAddress {
     owner.map_or_else(|| address(OTHER), address_of)
+}
+
+/// The name of an erased transaction's customer at its platform.
+fn erased_name(draft: &transaction::Draft) -> String {
+    draft.owner.customer().map_or_else(|| draft.platform_customer_id.clone(), name_of)
 }
 
 fn erased_source(source: &Source) -> Source {

@@ -150,7 +150,7 @@ async fn redact(app: &App, customer: &Customer) -> Result<Erased, Error> {
 }
 
 /// Takes the person out of some records. `also` sees each one that is changed, as it was.
-async fn all<R: Writable + Erase + PartialEq>(
+async fn all<R: Writable + Erase>(
     app: &App,
     keys: &[R::Key],
     also: fn(&mut Unit<'_, '_>, &R) -> Result<(), StoreError>,

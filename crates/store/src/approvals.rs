@@ -1,6 +1,7 @@
 //! Approvals in the store.
 
 use domain::approval::{Approval, Remark, Status};
+use domain::erasure::Erase as _;
 use domain::id::TransactionId;
 use domain::platform::COUNTERPARTY_FIELDS;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
-use crate::record::{Record, record_table, tells_of_person};
+use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
 /// The parts of an approval that are kept inside the sealed column.
@@ -33,7 +34,7 @@ impl Record for Approval {
 
     /// A reason can name the payee, whose payment it is about.
     fn data_key(&self, unit: Option<Uuid>) -> Option<Uuid> {
-        unit.filter(|_| tells_of_person(self))
+        unit.filter(|_| self.tells_of_person())
     }
 
     fn values(&self) -> Vec<Value> {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use domain::delivery::{Attempt, Delivery, Draft, Outcome, Plan, Progress, Status};
+use domain::erasure::Erase as _;
 use domain::event::EventKind;
 use domain::id::{DeliveryId, PlatformId};
 use domain::time::Timestamp;
@@ -13,7 +14,7 @@ use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::list::{Conditions, Ids, Page, PageRequest, Query, Way, split_by};
 use crate::reader::View;
-use crate::record::{Record, record_table, tells_of_person};
+use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
 
 /// An attempt as it is kept inside the sealed column.
@@ -110,7 +111,7 @@ impl Record for Delivery {
     /// An answer can tell of the person whom the event is about. The resource of the event stands
     /// for the person.
     fn data_key(&self, _: Option<Uuid>) -> Option<Uuid> {
-        tells_of_person(self).then(|| self.draft().resource)
+        self.tells_of_person().then(|| self.draft().resource)
     }
 
     fn values(&self) -> Vec<Value> {

@@ -81,14 +81,9 @@ pub trait Record: Numbered + Clone + Send + Sync + 'static {
     fn shape() -> &'static Shape;
 }
 
-/// Whether a record tells of a person: erasure would change it.
-pub(crate) fn tells_of_person<R: Erase + PartialEq>(record: &R) -> bool {
-    record.erased() != *record
-}
-
 /// The customer of a record, unless it tells nothing of the person, or nothing any more.
-pub(crate) fn of_person<R: Record + Erase + PartialEq>(record: &R) -> Option<Uuid> {
-    record.owner().filter(|_| tells_of_person(record))
+pub(crate) fn of_person<R: Record + Erase>(record: &R) -> Option<Uuid> {
+    record.owner().filter(|_| record.tells_of_person())
 }
 
 /// The row of a key as it was read; `None` if the table has none with that key.
