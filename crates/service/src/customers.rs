@@ -10,13 +10,10 @@ use domain::id::{CustomerId, Owner, PlatformId};
 use domain::kyc::{Event, Kyc};
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Status};
 use domain::uma_address::UmaAddress;
-use store::error::StoreError;
+use ledger::account::Side;
 use store::keyring::{Keyring, Purpose};
-use store::list::PageRequest;
-use store::reader::View;
-use store::transactions::TransactionFilter;
+use store::open_payments::OpenPayments;
 use store::unit::Unit;
 
 use crate::app::App;
@@ -271,20 +268,24 @@ pub async fn delete<R: Render<Customer>>(
 ) -> Result<Reply, Error> {
     let now = app.now(keyed.ahead);
     let platform = keyed.platform;
-    let under_way = app.store().read(move |view| under_way(view, platform, id)).await?;
     once(app, keyed, render, move |unit| {
         let customer = owners::customer(unit, platform, id)?;
         if customer.is_deleted {
             return Err(Error::Customer(CustomerError::Deleted { id }));
         }
-        if under_way {
-            return Err(Error::Conflict(format!("{id} has payments under way")));
+        let under_way = || Err(Error::Conflict(format!("{id} has payments under way")));
+        if unit.get::<OpenPayments>(&id)?.is_some() {
+            return under_way();
         }
         // Money is only in what the platform supports: nothing else can be taken in, and what has
         // money cannot be turned off.
         let supported = owners::platform(unit, platform)?;
         for currency in supported.currencies.iter().map(|it| it.currency) {
-            if !platforms::is_empty(unit, Owner::Customer(id), currency)? {
+            let balance = platforms::balance_of(unit, Owner::Customer(id), currency)?;
+            if balance.debits_pending() != 0 || balance.credits_pending() != 0 {
+                return under_way();
+            }
+            if balance.available(Side::Credit) != 0 {
                 let what = format!("{id} has money in {currency}; move it out first");
                 return Err(Error::Conflict(what));
             }
@@ -295,28 +296,4 @@ pub async fn delete<R: Render<Customer>>(
         Ok(deleted)
     })
     .await
-}
-
-/// Whether a payment of the customer is being made, or one to the customer waits for its money or
-/// for the platform's decision. Quotes that were not executed do not count: they will be refused.
-fn under_way(
-    view: &mut View<'_>,
-    platform: PlatformId,
-    id: CustomerId,
-) -> Result<bool, StoreError> {
-    let first = PageRequest { limit: 1, ..PageRequest::ALL };
-    for (status, direction) in
-        [(Status::Processing, None), (Status::Pending, Some(Direction::Incoming))]
-    {
-        let filter = TransactionFilter {
-            owner: Some(Owner::Customer(id)),
-            status: Some(status),
-            direction,
-            ..TransactionFilter::default()
-        };
-        if !view.transactions(platform, &filter, first)?.rows.is_empty() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

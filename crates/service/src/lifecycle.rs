@@ -19,6 +19,7 @@ use crate::presenter::Subject;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     let event = event_of(app, unit, &transaction)?;
+    unit.count_payment(None, &transaction)?;
     unit.put(transaction);
     unit.add_event(event)?;
     Ok(())
@@ -35,6 +36,7 @@ pub fn begin_asking(
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
     let event = notification(app, &platform, &transaction, subject);
+    unit.count_payment(None, &transaction)?;
     unit.put(transaction);
     unit.request_approval(event)?;
     Ok(())
@@ -48,12 +50,15 @@ pub fn advance(
     event: Event,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let was_under_way = transaction.status() == Status::Processing;
+    let before = transaction.clone();
     let moved = transaction.apply(event, now)?;
     let transaction = moved.now().clone();
+    unit.count_payment(Some(&before), &transaction)?;
     let event = event_of(app, unit, &transaction)?;
     unit.add_event(event)?;
-    if was_under_way && matches!(transaction.status(), Status::Completed | Status::Failed) {
+    if before.status() == Status::Processing
+        && matches!(transaction.status(), Status::Completed | Status::Failed)
+    {
         notify_peer(unit, &transaction, now)?;
     }
     unit.put_moved(moved);

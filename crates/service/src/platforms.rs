@@ -15,6 +15,7 @@ use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use ledger::account::{AccountKey, Balance};
+use store::error::StoreError;
 use store::leases::{Lease, LeaseName};
 use store::unit::Unit;
 
@@ -283,15 +284,11 @@ async fn change(
         .await
 }
 
-/// Whether an owner's account in a currency has a balance or anything on its way.
-pub(crate) fn is_empty(
+/// The balance of an owner's account in a currency.
+pub(crate) fn balance_of(
     unit: &mut Unit<'_, '_>,
     owner: Owner,
     currency: Currency,
-) -> Result<bool, Error> {
-    let account = AccountKey::Internal(InternalAccountId::of(owner, currency));
-    let balance: Balance = unit.balance(&account)?;
-    Ok(balance.available(ledger::account::Side::Credit) == 0
-        && balance.debits_pending() == 0
-        && balance.credits_pending() == 0)
+) -> Result<Balance, StoreError> {
+    unit.balance(&AccountKey::Internal(InternalAccountId::of(owner, currency)))
 }

@@ -38,6 +38,7 @@ pub mod identity_checks;
 pub mod bulk_imports;
 pub mod books;
 mod entries;
+pub mod open_payments;
 pub mod events;
 pub mod deliveries;
 pub mod outbox;

@@ -392,6 +392,7 @@ tables! {
     19 bulk_parts: domain::bulk_import::Part,
     20 outboxes: crate::events::Outbox,
     21 deliveries: domain::delivery::Delivery,
+    24 open_payments: crate::open_payments::OpenPayments,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

@@ -32,6 +32,7 @@ use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
 use crate::leases::Lease;
 use crate::memtable::shared::SharedMemtable;
+use crate::open_payments::OpenPayments;
 use crate::origin::Origin;
 use crate::record::{Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load};
 use crate::sql::{Change, Connection, Write};
@@ -269,6 +270,7 @@ macro_rules! writable {
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
     Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
+    OpenPayments,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its

@@ -46,6 +46,7 @@ use crate::error::StoreError;
 use crate::events::Outbox;
 use crate::keyring::Keyring;
 use crate::migrate::{self, Track};
+use crate::open_payments::OpenPayments;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
 
@@ -99,6 +100,7 @@ predicates! {
     H1 "every pending posting is resolved at most once",
     H2 "what an account counts as pending is what its unresolved postings say",
     H3 "money is set aside for a payment exactly while it is under way",
+    H4 "every customer counts the payments under way that hold no money in its accounts",
     T1 "every step is an arrow of its machine, and the last one is the status",
     T2 "nothing follows a final status",
     T3 "a quote and its transaction name each other, and their statuses fit",
@@ -377,7 +379,7 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Part>(run, Predicate::C5)?;
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
-    Ok(())
+    all::<OpenPayments>(run, Predicate::H4)
 }
 
 /// Checks every predicate in the transaction that the connection is in, and gives the accounts as

@@ -1142,6 +1142,10 @@ const CORRUPTERS: &[Corrupter] = &[
     // Events that were not counted.
     corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
     corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
+    // A customer with more payments under way than it counts, with fewer, and with a count of none.
+    corrupter(&["H4"], "delete from open_payments"),
+    corrupter(&["H4"], "update open_payments set count = count + 1"),
+    corrupter(&["H4"], "insert into open_payments (customer, count) values ($refused, 0)"),
     // An event without a delivery, and a delivery without an event.
     corrupter(&["W1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),

@@ -172,6 +172,12 @@ create table ledger_accounts (
     notified_minor {int8} not null
 ) {strict}{grows};
 
+-- How many payments under way a customer has that hold no money in its accounts.
+create table open_payments (
+    customer {bytes} not null primary key,
+    count {int8} not null
+) {strict};
+
 -- Never updated, never deleted. A pending posting ends by a later row that resolves it, and has no
 -- entries of its own (`store::entries` says what they look like).
 create table postings (

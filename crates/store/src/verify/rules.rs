@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use domain::approval::{Outcome, Status};
 use domain::customer::KycStatus;
 
-use super::Predicate::{self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, I1, P1, S4, T10, U1, W1};
+use super::Predicate::{
+    self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, H4, I1, P1, S4, T10, U1, W1,
+};
 use super::{Run, shown};
 use crate::error::StoreError;
 use crate::sql::{Row, Value};
@@ -53,6 +55,12 @@ const AWAITED: &str = "(select id, quote as subject, 'EXPIRE_QUOTE' as kind from
     and (route is null or route <> 'HERE' or direction = 'INCOMING' \
     or not exists (select 1 from postings where transaction_id = t.id)))";
 
+/// The payments under way of each customer that hold no money in an account of this server.
+const UNCOVERED: &str = "(select owner, count(*) as payments from transactions \
+    where owner_kind = 'CUSTOMER' and (direction = 'INCOMING' and status = 'PENDING' \
+    or status = 'PROCESSING' and (direction = 'INCOMING' or source_account is null \
+    or source_account in (select id from external_accounts))) group by owner)";
+
 /// Whether the payee `g` and the payer `p` within this server are two sides of one payment.
 const SIDES_FIT: &str = "p.receiving_currency = g.receiving_currency \
     and p.receiving_minor = g.receiving_minor \
@@ -65,7 +73,7 @@ const SIDES_FIT: &str = "p.receiving_currency = g.receiving_currency \
     when g.status = 'FAILED' then p.status in ('FAILED', 'REFUNDED') else false end";
 
 /// Texts that stand for their names in statements, outer ones first.
-fn fragments() -> [(&'static str, String); 7] {
+fn fragments() -> [(&'static str, String); 8] {
     let quoted = |names: &mut dyn Iterator<Item = &'static str>| {
         names.map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
     };
@@ -88,6 +96,7 @@ fn fragments() -> [(&'static str, String); 7] {
         ("{counted}", COUNTED.to_owned()),
         ("{other_events}", OTHER_EVENTS.to_owned()),
         ("{awaited}", AWAITED.to_owned()),
+        ("{uncovered}", UNCOVERED.to_owned()),
         ("{sides_fit}", SIDES_FIT.to_owned()),
         ("{decided}", format!("case a.status {decided} end")),
         ("{open}", open),
@@ -335,6 +344,14 @@ const RULES: &[Rule] = &[
         "Transaction:{} waits for an approval that was not requested",
         "select subject from timers where kind = 'DECIDE_PAYMENT' \
          and subject not in (select transaction_id from approvals)",
+    ),
+    rule(
+        H4,
+        "open_payments",
+        "Customer:{} has another number of payments under way than it counts",
+        "select coalesce(t.owner, c.customer) from {uncovered} t \
+         full join open_payments c on c.customer = t.owner \
+         where coalesce(t.payments, 0) <> coalesce(c.count, 0) or c.count < 1",
     ),
     rule(
         E4,

@@ -850,6 +850,7 @@ pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
 /// Adds a transaction and its event.
 pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     unit.add_event(event(&transaction))?;
+    unit.count_payment(None, &transaction)?;
     unit.put(transaction);
     Ok(())
 }
@@ -884,6 +885,7 @@ pub fn advance(
         let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
         let moved = Transaction::clone(&transaction).apply(step.clone(), now).unwrap();
         unit.add_event(event(moved.now()))?;
+        unit.count_payment(Some(&transaction), moved.now())?;
         unit.put_moved(moved);
     }
     Ok(())
