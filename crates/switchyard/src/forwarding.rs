@@ -12,8 +12,9 @@
 //! - A request is forwarded once at most, and executed only by the process that has the lease: it
 //!   is sealed for the name of that process, and the answer for that request. The process has said
 //!   its name before (`GET /peer`).
-//! - Each forwarded request has an idempotency key: its client's, or one drawn here. So a request
-//!   that may have been executed by the leader can be executed here, and has one effect.
+//! - Each forwarded request of the API has an idempotency key: its client's, or one drawn here. So
+//!   a request that may have been executed by the leader can be executed here, and has one effect.
+//!   Pages and messages of other institutions have none: one that may have been executed gets 503.
 //! - A leader that hangs delays requests for a second. One that is gone or has no room delays none.
 
 mod peer;
@@ -33,9 +34,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
+use futures_util::{StreamExt as _, future, stream};
 use http::header::{
     AUTHORIZATION, CONNECTION, EXPECT, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{Method, StatusCode, Uri};
@@ -59,15 +61,21 @@ use crate::health;
 /// answer takes some ten milliseconds, so many are more than one server commits.
 const FORWARDED_MAX: usize = 256;
 
-/// The longest body that is forwarded; longer ones are few and executed here. It is kept until
-/// there is an answer, for the execution here.
-const BODY_MAX: u64 = 64 * 1024;
+/// The longest body that is forwarded: as long as any is taken. It is kept until there is an answer,
+/// for the execution here.
+const BODY_MAX: usize = api::bulk::FORM_BYTES_MAX;
+
+/// The same for pages and messages of other institutions.
+const OTHER_BODY_MAX: usize = 64 * 1024;
+
+/// Bytes of a body for which a request counts as one more, so that those under way take 64 MiB.
+const BYTES_OF_SLOT: usize = 256 * 1024;
 
 /// The longest answer that is taken: more than any change is answered with.
 const ANSWER_MAX: usize = 1024 * 1024;
 
 /// The longest sealed request: a body and a head as long as the edge takes it.
-const SEALED_MAX: usize = BODY_MAX as usize + 64 * 1024;
+const SEALED_MAX: usize = BODY_MAX + 64 * 1024;
 
 /// Where a server takes requests of others, sealed.
 const PATH: &str = "/peer";
@@ -202,6 +210,8 @@ struct Forwarder {
     this: Box<dyn ThisServer>,
     client: Client<HttpConnector, Body>,
     slots: Semaphore,
+    /// Requests of other servers that are read.
+    reading: Semaphore,
     /// The leader that was asked last.
     peer: Mutex<Option<Peer>>,
 }
@@ -227,23 +237,23 @@ impl Forwarder {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
-        let slots = Semaphore::new(FORWARDED_MAX);
-        Self { name, this: Box::new(this), client, slots, peer: Mutex::default() }
+        let [slots, reading] = [(); 2].map(|()| Semaphore::new(FORWARDED_MAX));
+        Self { name, this: Box::new(this), client, slots, reading, peer: Mutex::default() }
     }
 
     fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
         self.peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request is to be forwarded. One without credentials is refused before its body is
-    /// read.
+    /// Whether a request is to be forwarded. One of the API without credentials is refused before
+    /// its body is read, and one whose body is too long for any when it was.
     fn is_forwarded(&self, request: &Request) -> bool {
         let changes = matches!(*request.method(), Method::POST | Method::PATCH | Method::DELETE);
-        let is_short = request.body().size_hint().exact().is_some_and(|length| length <= BODY_MAX);
+        let is_of_api = is_of_api(request.uri());
+        let fits = request.body().size_hint().lower() <= body_max(is_of_api) as u64;
         changes
-            && is_short
-            && api_path(request.uri()).is_some()
-            && request.headers().contains_key(AUTHORIZATION)
+            && fits
+            && (!is_of_api || request.headers().contains_key(AUTHORIZATION))
             && self.this.elsewhere().is_some()
     }
 
@@ -333,9 +343,15 @@ async fn execute(
     State((forwarder, local)): State<(Arc<Forwarder>, Router)>,
     request: Request,
 ) -> Response {
-    let Ok(sealed) = to_bytes(request.into_body(), SEALED_MAX).await else {
+    // Anybody may be the sender of what is not opened yet.
+    let length = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
+    let Ok(slot) = forwarder.reading.try_acquire_many(slots_for(length)) else {
+        return unavailable();
+    };
+    let Ok(sealed) = to_bytes(request.into_body(), SEALED_MAX.min(length)).await else {
         return StatusCode::BAD_REQUEST.into_response();
     };
+    drop(slot);
     let this = &forwarder.this;
     let opened = sealed::open(this.keyring(), &forwarder.name, this.now(), &sealed);
     let Some((number, request)) = opened else {
@@ -356,20 +372,20 @@ impl Forwarder {
     /// Forwards a request, or executes it here.
     async fn forward_or_run(self: &Arc<Self>, request: Request, next: Next) -> Response {
         let (mut parts, body) = request.into_parts();
-        let body = match to_bytes(body, BODY_MAX as usize).await {
+        let is_of_api = is_of_api(&parts.uri);
+        let body = match whole(body, body_max(is_of_api)).await {
             Ok(body) => body,
             // The handler that reads it says what is wrong with it.
-            Err(error) => {
-                let body = Body::new(Broken(Some(error)));
-                return next.run(Request::from_parts(parts, body)).await;
-            }
+            Err(body) => return next.run(Request::from_parts(parts, body)).await,
         };
         let again = |parts, body| Request::from_parts(parts, Body::from(body));
         // Only now: the leader may have changed since the request began.
-        let (Some(leader), Ok(slot)) = (self.destination(), self.slots.try_acquire()) else {
+        let (Some(leader), Ok(slot)) =
+            (self.destination(), self.slots.try_acquire_many(slots_for(body.len())))
+        else {
             return next.run(again(parts, body)).await;
         };
-        let is_keyed = parts.headers.contains_key(IDEMPOTENCY_KEY);
+        let is_keyed = !is_of_api || parts.headers.contains_key(IDEMPOTENCY_KEY);
         if !is_keyed {
             let key = format!("forwarded-{:032x}", u128::from_le_bytes(self.this.draw()));
             let key = HeaderValue::try_from(key).expect("digits are a header value");
@@ -380,6 +396,7 @@ impl Forwarder {
         let label = match outcome {
             Outcome::Answered(_) => "answered",
             Outcome::NotSent => "here",
+            Outcome::Unknown if !is_of_api => "unknown",
             Outcome::Refused | Outcome::Unknown => "again",
         };
         metrics::counter!("switchyard_forwarded_requests_total", "outcome" => label).increment(1);
@@ -391,6 +408,7 @@ impl Forwarder {
                 }
                 next.run(again(parts, body)).await
             }
+            Outcome::Unknown if !is_of_api => unavailable(),
             // With the key that it was sent with: it may have been executed.
             Outcome::Refused | Outcome::Unknown => {
                 let mut response = next.run(again(parts, body)).await;
@@ -403,9 +421,41 @@ impl Forwarder {
     }
 }
 
-/// The part of a path of the API after its version.
-fn api_path(uri: &Uri) -> Option<&str> {
-    uri.path().strip_prefix('/')?.strip_prefix(api::VERSION)?.strip_prefix('/')
+/// Whether a request is one of the API, which takes idempotency keys.
+fn is_of_api(uri: &Uri) -> bool {
+    let path = uri.path().strip_prefix('/').and_then(|path| path.strip_prefix(api::VERSION));
+    path.is_some_and(|path| path.starts_with('/'))
+}
+
+/// For how many requests one with a body of this length counts.
+fn slots_for(length: usize) -> u32 {
+    u32::try_from(1 + length / BYTES_OF_SLOT).unwrap_or(u32::MAX)
+}
+
+/// The longest body that is forwarded.
+fn body_max(is_of_api: bool) -> usize {
+    if is_of_api { BODY_MAX } else { OTHER_BODY_MAX }
+}
+
+/// The answer to a request that may or may not have been executed.
+fn unavailable() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")]).into_response()
+}
+
+/// The bytes of a body. The error is one that is too long, or broke off, as it would be read here.
+async fn whole(body: Body, max: usize) -> Result<Bytes, Body> {
+    let (mut bytes, mut rest) = (Vec::new(), body.into_data_stream());
+    while let Some(chunk) = rest.next().await {
+        match chunk {
+            Ok(chunk) => bytes.extend(chunk),
+            Err(error) => return Err(Body::new(Broken(Some(error)))),
+        }
+        if bytes.len() > max {
+            let read = stream::once(future::ready(Ok::<_, axum::Error>(Bytes::from(bytes))));
+            return Err(Body::from_stream(read.chain(rest)));
+        }
+    }
+    Ok(bytes.into())
 }
 
 fn uri_at(leader: &Leader, target: &str) -> Option<Uri> {

@@ -157,7 +157,7 @@ async fn between(State(garbles): State<Arc<AtomicBool>>, request: Request, next:
 async fn seen(server: &str, request: Request) -> Value {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, usize::MAX).await.map_err(|error| error.to_string());
-    let body = body.map(|body| String::from_utf8_lossy(&body).into_owned());
+    let body = body.map(|body| String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned());
     let headers: serde_json::Map<_, _> = parts
         .headers
         .iter()
@@ -260,28 +260,56 @@ async fn a_change_is_forwarded_as_it_came_and_so_is_its_answer() {
 }
 
 #[tokio::test]
-async fn reads_and_long_bodies_are_executed_here() {
+async fn reads_and_bodies_that_are_too_long_are_executed_here() {
     let site = Site::known().await;
     let reached = site.reached.load(Ordering::SeqCst);
-    let length = usize::try_from(BODY_MAX).expect("a length") + 1;
-    let long = change("/customers").map(|_| Body::from(vec![b'x'; length]));
-    let unknown = change("/customers").map(|_| Body::new(Broken(None)));
+    let long = change("/customers").map(|_| Body::from(vec![b'x'; BODY_MAX + 1]));
+    let half = || Ok::<_, axum::Error>(Bytes::from(vec![b'x'; BODY_MAX / 2 + 1]));
+    let chunks = stream::iter([half(), half()]);
+    let chunked = change("/customers").map(|_| Body::from_stream(chunks));
     let mut anonymous = change("/customers");
     anonymous.headers_mut().remove(AUTHORIZATION);
-    for request in [
-        ask(Method::GET, &path("/customers")),
-        ask(Method::POST, "/invitations/1"),
-        ask(Method::POST, &format!("/{}x/customers", api::VERSION)),
-        long,
-        unknown,
-        anonymous,
-    ] {
+    for request in [ask(Method::GET, &path("/customers")), long, chunked, anonymous] {
         let (headers, _) = site.is_executed_here(request).await;
         assert_eq!(headers["idempotency-key"], Value::Null);
     }
     site.give_up_lease();
     site.is_executed_here(change("/customers")).await;
     assert_eq!(site.reached.load(Ordering::SeqCst), reached);
+}
+
+#[tokio::test]
+async fn bodies_are_forwarded_whatever_is_said_of_their_length() {
+    let site = Site::known().await;
+    let chunks = stream::iter(["[1,", "2]"].map(|it| Ok::<_, axum::Error>(Bytes::from(it))));
+    let chunked = change("/customers").map(|_| Body::from_stream(chunks));
+    let (_, body, _) = site.ask(chunked).await;
+    assert_eq!((&body["server"], &body["body"]), (&json!("other"), &json!("[1,2]")));
+    let long = change("/customers").map(|_| Body::from(vec![b'x'; BODY_MAX]));
+    assert_eq!(site.ask(long).await.1["server"], "other");
+}
+
+#[tokio::test]
+async fn pages_and_messages_of_others_are_forwarded_once() {
+    let site = Site::known().await;
+    let page = |target: &str| {
+        let mut request = ask(Method::POST, target);
+        request.headers_mut().remove(AUTHORIZATION);
+        request
+    };
+    for target in ["/kyc/1", &format!("/{}x/customers", api::VERSION)] {
+        let (_, body, _) = site.ask(page(target)).await;
+        assert_eq!(body["server"], "other");
+        assert_eq!(body["headers"].get("idempotency-key"), None);
+    }
+    let long = page("/kyc/1").map(|_| Body::from(vec![b'x'; OTHER_BODY_MAX + 1]));
+    site.is_executed_here(long).await;
+    site.garbles.store(true, Ordering::SeqCst);
+    let (status, _, headers) = site.ask(page("/kyc/1")).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "it may have been executed");
+    assert!(headers.contains_key(RETRY_AFTER));
+    // For a moment, nothing is forwarded.
+    site.is_executed_here(page("/kyc/1")).await;
 }
 
 /// A request that was sealed for the server of this name.
