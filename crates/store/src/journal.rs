@@ -6,22 +6,13 @@
 //! a row that it does not have.
 //!
 //! A batch appends its rows in one transaction (`tail`), and the tables follow a moment later
-//! (`projector`). The fenced append of one leader (`append`) and the commit path over it (`commit`)
-//! are built into tests only, until one server leads alone.
+//! (`projector`).
 
 pub(crate) mod acknowledged;
 pub(crate) mod bodies;
-#[cfg(test)]
-mod append;
 pub(crate) mod change_set;
-#[cfg(test)]
-mod commit;
-#[cfg(test)]
-mod contract;
 pub(crate) mod data_keys;
 mod frames;
-#[cfg(test)]
-mod memory;
 pub(crate) mod tail;
 
 use std::fmt;
@@ -30,8 +21,6 @@ use domain::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-#[cfg(test)]
-pub use self::append::*;
 use crate::error::StoreError;
 
 /// SHA-256 of a row.

@@ -100,14 +100,6 @@ impl<K: Hash + Eq + Clone, V> Memtable<K, V> {
         entries.next().map(Option::as_ref)
     }
 
-    /// Whether the record of a key, or its absence, counts that was read from the tables in a
-    /// snapshot with this `applied`, if others may have published since it was looked for here. If
-    /// not, it is read again.
-    #[cfg(test)]
-    pub fn admit(&self, key: &K, applied: u64) -> bool {
-        self.get(key).is_none() && self.base.seq <= applied
-    }
-
     /// Seals what was published, for the projector: up to which row. Nothing if there is nothing
     /// new, or a generation is sealed that was not dropped.
     pub fn seal(&mut self) -> Option<End> {
@@ -286,7 +278,8 @@ mod tests {
                 assert_eq!(self.tables.1.get(&key).copied(), truth, "a miss is in the tables");
             }
             let (applied, records) = &self.snapshot;
-            if self.memtable.admit(&key, *applied) {
+            let base = self.memtable.base().seq;
+            if self.memtable.get(&key).is_none() && base <= *applied {
                 assert_eq!(records.get(&key).copied(), truth, "what is admitted is the newest");
             }
         }

@@ -13,8 +13,6 @@ mod address;
 mod client;
 pub(crate) mod connection;
 mod failure;
-#[cfg(test)]
-pub(crate) mod journal;
 mod refusals;
 mod soundness;
 mod texts;

@@ -9,8 +9,6 @@
 mod checkpoints;
 pub(crate) mod file;
 pub(crate) mod reserve;
-#[cfg(test)]
-pub(crate) mod journal;
 
 use std::path::Path;
 use std::time::Duration;
