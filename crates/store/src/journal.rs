@@ -13,6 +13,7 @@ pub(crate) mod bodies;
 pub(crate) mod change_set;
 pub(crate) mod data_keys;
 mod frames;
+pub(crate) mod lost_commit;
 pub(crate) mod tail;
 
 use std::fmt;

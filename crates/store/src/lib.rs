@@ -79,8 +79,8 @@ use crate::commit::{GroupCommit, Priority, Subscribers};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
-use crate::journal::data_keys;
 use crate::journal::tail::{self, Tail};
+use crate::journal::{data_keys, lost_commit};
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
@@ -105,6 +105,7 @@ pub fn statements() -> Vec<String> {
         tail::FOLLOW,
         tail::ENDS,
         tail::ROW,
+        lost_commit::CONFIRM,
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,

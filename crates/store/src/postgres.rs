@@ -1,11 +1,11 @@
-//! PostgreSQL: the same units of work on a database that several nodes share.
+//! PostgreSQL: the same units of work on a database that several servers share.
 //!
 //! - All that a batch reads or writes of a table is one statement over arrays, and statements that
 //!   do not depend on an answer are pipelined (`client`).
-//! - Nodes write one after the other: a batch locks one row first, so none sees half of another's
-//!   (`write_lock`, `docs/decisions/0010`). A number in that row shows whether another node wrote.
-//! - Each commit leaves its number. When the answer to a commit is lost, the next transaction sees
-//!   whether it happened.
+//! - Servers write one after the other: a batch locks one row first, so none sees half of another's
+//!   (`write_lock`, `docs/decisions/0010`). The last row of the journal shows whether another wrote.
+//! - When the answer to a commit is lost, the next transaction looks for the row that it appended
+//!   (`journal::lost_commit`).
 //!
 //! It uses no triggers, functions, notifications or advisory locks.
 
@@ -81,7 +81,7 @@ impl Engine for PostgresServer {
         migrate::postgres(&mut migrator)?;
         let mut connection = self.connection(Purpose::REQUESTS);
         connection.connect()?;
-        connection.write_as_new_node()?;
+        connection.write_with_lock();
         Ok(Box::new(connection))
     }
 

@@ -442,15 +442,6 @@ pub struct Write {
     pub rows: Vec<Vec<Value>>,
 }
 
-/// The connection that wrote last before a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LastWriter {
-    /// This connection: what it remembers of the database is still so.
-    ThisNode,
-    /// Perhaps another process, or another node.
-    Unknown,
-}
-
 impl dyn Connection + '_ {
     /// Reads the rows of a query, whose columns are those of a table or named like them.
     pub(crate) fn all<T>(
@@ -502,8 +493,9 @@ pub(crate) fn transaction<C: Connection + ?Sized, T, E: From<StoreError>>(
 /// An engine that lost its connection makes a new one at the next [`Connection::begin`] or
 /// [`Connection::begin_read`].
 pub trait Connection: Send {
-    /// Starts a transaction that will write, and takes the write lock until its end.
-    fn begin(&mut self) -> Result<LastWriter, StoreError>;
+    /// Starts a transaction that will write, and takes the write lock until its end: here, or with
+    /// the first statement.
+    fn begin(&mut self) -> Result<(), StoreError>;
 
     /// Starts a transaction that only reads, from one snapshot.
     fn begin_read(&mut self) -> Result<(), StoreError>;
@@ -511,8 +503,8 @@ pub trait Connection: Send {
     /// Gets ready for one statement that reads, which is a snapshot without a transaction.
     fn begin_point_read(&mut self) -> Result<(), StoreError>;
 
-    /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that only the next
-    /// start can find out whether it is.
+    /// Makes the transaction durable. [`StoreError::OutcomeUnknown`] means that it may be: only the
+    /// next start can find out, or across a network the next transaction.
     fn commit(&mut self) -> Result<(), StoreError>;
 
     /// Leaves the transaction without a trace.

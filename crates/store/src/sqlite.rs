@@ -20,7 +20,7 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use crate::error::StoreError;
 use crate::migrate::{self, TRACKS, Track};
 use crate::pause::pause;
-use crate::sql::{Change, Connection, LastWriter, Shape, Value, Write, collect_values};
+use crate::sql::{Change, Connection, Shape, Value, Write, collect_values};
 use crate::sqlite::checkpoints::Checkpoints;
 pub use crate::sqlite::file::{SqliteFile, journal_of};
 use crate::sqlite::reserve::Reserve;
@@ -57,8 +57,6 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(15);
 /// A connection to a database file.
 pub struct Sqlite {
     connection: rusqlite::Connection,
-    /// The value of the pragma of this name when this connection wrote last.
-    data_version: Option<i64>,
     /// The thread that moves the log into the database file, if this connection does not.
     checkpoints: Option<Checkpoints>,
     /// The room that is kept for when the disk is full.
@@ -150,13 +148,7 @@ impl Sqlite {
             let bytes = LOG_BYTES_KEPT.to_string();
             set(&connection, "journal_size_limit", &bytes, &bytes)?;
         }
-        Ok(Self {
-            connection,
-            data_version: None,
-            checkpoints: None,
-            reserve: None,
-            attached: None,
-        })
+        Ok(Self { connection, checkpoints: None, reserve: None, attached: None })
     }
 
     /// Attaches the file at `path` with a part of the database, only to read, or to lock it too.
@@ -192,19 +184,6 @@ impl Sqlite {
         let kib = (-PROJECTOR_CACHE_KIB).to_string();
         set(&opened.connection, "cache_size", &kib, &kib)?;
         Ok(opened)
-    }
-
-    /// Finds out, in a transaction, whether another process has written since the last one.
-    fn last_writer(&mut self) -> Result<LastWriter, StoreError> {
-        // It changes with every commit of another connection, and only with those.
-        let version: i64 = self
-            .connection
-            .prepare_cached("pragma data_version")
-            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-            .map_err(failure)?;
-        let is_own = self.data_version == Some(version);
-        self.data_version = Some(version);
-        Ok(if is_own { LastWriter::ThisNode } else { LastWriter::Unknown })
     }
 
     /// The driver's connection, for migrations.
@@ -248,13 +227,8 @@ fn set(
 }
 
 impl Connection for Sqlite {
-    fn begin(&mut self) -> Result<LastWriter, StoreError> {
-        self.run("begin immediate")?;
-        self.last_writer().or_else(|error| {
-            // A connection that was refused a transaction must not be in one.
-            self.rollback()?;
-            Err(error)
-        })
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.run("begin immediate")
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {

@@ -30,7 +30,7 @@ use crate::external_accounts::Fingerprint;
 use crate::idempotency::{Answer, Body, Scope};
 use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
-use crate::leases::Lease;
+use crate::leases::{Lease, LeaseName};
 use crate::memtable::shared::SharedMemtable;
 use crate::open_payments::OpenPayments;
 use crate::origin::Origin;
@@ -190,14 +190,14 @@ impl<'a> Batch<'a> {
         scopes: impl Iterator<Item = Scope>,
     ) -> Result<(), StoreError> {
         if self.connection.is_remote() {
+            // Jobs look first whether this server still leads.
+            self.wanted.leases.insert(LeaseName::Jobs);
             for scope in scopes {
                 if self.known::<Answer>(&scope)?.is_none() {
                     self.wanted.idempotency.insert(scope);
                 }
             }
-            if !self.wanted.idempotency.is_empty() {
-                self.fetch()?;
-            }
+            self.fetch()?;
         }
         Ok(())
     }

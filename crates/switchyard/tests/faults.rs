@@ -530,7 +530,7 @@ impl Rival {
 
     /// Makes the deadlock, and gives back the lock that it brought.
     async fn deadlock(&self) -> Result<()> {
-        let sql = "savepoint before; select from write_lock order by node for update; \
+        let sql = "savepoint before; select from write_lock for update; \
                    rollback to before";
         Ok(self.session.batch_execute(sql).await?)
     }

@@ -40,11 +40,9 @@ create table leases (
     address {bytes}
 ) {strict};
 
--- The write lock, where several servers write: each locks the row of node 0 first, which has the
--- epoch of the last commit. Each node has the epoch of its own last one. SQLite locks the file
+-- The write lock, where several servers write: each locks this row first. SQLite locks the file
 -- instead.
 create table write_lock (
-    node {int8} not null primary key,
-    epoch {int8} not null
+    one {int8} not null primary key check (one = 1)
 ) {strict};
-insert into write_lock (node, epoch) values (0, 0);
+insert into write_lock (one) values (1);

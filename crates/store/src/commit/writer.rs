@@ -16,7 +16,7 @@ use crate::memtable::shared::SharedMemtable;
 use crate::outcome::{settle, stop};
 use crate::pause::pause;
 use crate::record::Remembered;
-use crate::sql::{Connection, LastWriter};
+use crate::sql::Connection;
 use crate::unit::{Batch, Changes, Finished, Ran};
 
 /// How often a batch that lost against another transaction is tried again.
@@ -28,8 +28,8 @@ const CONFLICTS_TIME: Duration = Duration::from_secs(8);
 /// The first pause after a conflict, doubled each time: about as long as a commit takes.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(4);
 
-/// The write lock, if it was taken before the units were.
-type Begun = Result<LastWriter, StoreError>;
+/// The last row of the journal once the write lock was taken, if that was before the units were.
+type Begun = Result<End, StoreError>;
 
 /// Where the reason lies that a batch was not committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,8 @@ impl Writer {
         if !self.connection.is_remote() {
             self.memtable.pin();
         }
-        self.connection.begin()
+        self.connection.begin()?;
+        tail::end(&mut *self.connection)
     }
 
     fn commit_and_answer(&mut self, mut units: Vec<Box<dyn Queued>>, begun: Begun) {
@@ -167,12 +168,12 @@ impl Writer {
         begun: Option<Begun>,
     ) -> Result<(), (Blame, StoreError)> {
         let begun = begun.unwrap_or_else(|| self.begin());
-        let last = begun.map_err(|error| (Blame::Database, error))?;
-        let is_known = last == LastWriter::ThisNode && !self.memtable.is_lost();
-        let caught_up = match is_known && self.is_snapshot_admitted() {
-            true => Ok(()),
-            false => self.catch_up(),
-        };
+        let caught_up = begun.and_then(|end| {
+            // Leases pass beside the journal.
+            self.cache.leases.clear();
+            let is_known = end == self.end && !self.memtable.is_lost();
+            if is_known && self.is_snapshot_admitted()? { Ok(()) } else { self.catch_up(end) }
+        });
         if let Err(error) = caught_up {
             self.connection.rollback().map_err(|error| (Blame::Database, error))?;
             return Err((Blame::Database, error));
@@ -231,25 +232,18 @@ impl Writer {
 
     /// Whether the snapshot of a file has all that the memtable has dropped, so that every record of
     /// it counts that the memtable does not have. Elsewhere each fetch checks it.
-    fn is_snapshot_admitted(&mut self) -> bool {
+    fn is_snapshot_admitted(&mut self) -> Result<bool, StoreError> {
         let connection = &mut *self.connection;
-        let base = self.memtable.base();
-        connection.is_remote() || tail::applied(connection).is_ok_and(|it| it.seq >= base)
+        Ok(connection.is_remote() || tail::applied(connection)?.seq >= self.memtable.base())
     }
 
     /// Takes what other processes have written since the last batch, in the transaction of this
     /// one.
-    fn catch_up(&mut self) -> Result<(), StoreError> {
+    fn catch_up(&mut self, end: End) -> Result<(), StoreError> {
         let (connection, keyring) = (&mut *self.connection, &*self.keyring);
-        // Leases pass beside the journal.
-        self.cache.leases.clear();
         // Tables that went back, as a server's do that was killed, follow again.
         let base = self.memtable.base();
         let is_lost = self.memtable.is_lost() || tail::applied(connection)?.seq < base;
-        let end = tail::end(connection)?;
-        if end == self.end && !is_lost {
-            return Ok(());
-        }
         self.cache.clear();
         self.subscribers.callers.changed();
         self.tail.read_again(connection, keyring)?;

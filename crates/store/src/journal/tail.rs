@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::change_set::{ChangeSet, TableChange, from_frames, to_frames};
 use super::data_keys::{self, DATA_KEYS};
 use super::frames::{self, Keys, Place};
-use super::{Chain, End, Row, RowHash, number};
+use super::{Chain, End, Row, RowHash, lost_commit, number};
 use crate::catalogue;
 use crate::engine::{self, SET_META};
 use crate::error::StoreError;
@@ -394,7 +394,8 @@ impl Prepared {
         connection: &mut dyn Connection,
     ) -> Result<Vec<Appended>, StoreError> {
         connection.write(self.writes)?;
-        connection.commit()?;
+        let end = self.rows.last().map(|(chain, _)| chain.end());
+        lost_commit::commit(connection, end)?;
         Ok(self.rows)
     }
 }

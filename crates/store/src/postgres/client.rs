@@ -149,12 +149,11 @@ impl Client {
         Self { session: None, address, purpose, server: 0, before: &[] }
     }
 
-    /// Makes sure that there is a session, as far as that can be seen without asking. Returns
-    /// whether it is a new one, perhaps on another server.
-    pub(super) fn connect(&mut self) -> Result<bool, StoreError> {
+    /// Makes sure that there is a session, as far as that can be seen without asking.
+    pub(super) fn connect(&mut self) -> Result<(), StoreError> {
         self.before = &[];
         if self.session.as_ref().is_some_and(Session::is_open) {
-            return Ok(false);
+            return Ok(());
         }
         self.session = None;
         let count = self.address.servers.len();
@@ -164,7 +163,7 @@ impl Client {
                 Ok(session) => {
                     self.session = Some(session);
                     self.server = number;
-                    return Ok(true);
+                    return Ok(());
                 }
                 Err(error) => errors.push(error),
             }
@@ -175,11 +174,6 @@ impl Client {
     /// Whether there is a session, as far as is known.
     pub(super) fn has_session(&self) -> bool {
         self.session.is_some()
-    }
-
-    /// Drops the session: its transaction is over as soon as the server notices.
-    pub(super) fn disconnect(&mut self) {
-        self.session = None;
     }
 
     /// Begins a transaction with the next statements, which saves a round trip.

@@ -9,22 +9,23 @@ use tokio_postgres::types::Type;
 use super::address::Address;
 use super::client::{Answer, Client, Purpose, Query};
 use super::texts::{self, ROWS_MAX, Texts};
-use super::write_lock::{self, BEGIN, COMMIT, Epochs};
+use super::write_lock::{BEGIN, COMMIT, COMMIT_TIME};
 use super::{failure, refusals, soundness};
 use crate::error::StoreError;
-use crate::sql::{
-    Connection, Keys, LEADERSHIP, LastWriter, Row, Shape, Value, Write, collect_values,
-};
+use crate::sql::{Connection, Keys, LEADERSHIP, Row, Shape, Value, Write, collect_values};
 
 /// Reads from one snapshot.
 const SNAPSHOT: &[&str] = &["begin isolation level repeatable read read only"];
 
-/// Reads from one snapshot, and keeps every node from writing until its end.
-const SNAPSHOT_ALONE: &[&str] = &["begin isolation level repeatable read", write_lock::HOLD];
+/// Reads from one snapshot, and keeps every server from writing until its end. A lock of the table
+/// takes no snapshot: that is taken once all others have committed.
+const SNAPSHOT_ALONE: &[&str] =
+    &["begin isolation level repeatable read", "lock table write_lock in exclusive mode"];
 
-/// Begins to write beside the nodes. Its commit waits for no disk and no standby: rows that the
+/// Begins to write without the lock. Its commit waits for no disk and no standby: rows that the
 /// server loses follow the journal again.
-const BEGIN_BESIDE: [&str; 2] = [BEGIN, "set local synchronous_commit = off"];
+const BEGIN_BESIDE: &[&str] =
+    &["begin isolation level read committed read write", "set local synchronous_commit = off"];
 
 const ROLLBACK: &str = "rollback";
 
@@ -38,9 +39,20 @@ enum State {
     Free,
     /// One that reads.
     Reads,
-    /// One that writes; the epoch of the commit before it.
-    Writes(i64),
+    /// One that writes with the write lock.
+    Writes,
     /// One that writes without the write lock.
+    WritesBeside,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// To read.
+    Reads,
+    /// To write with the write lock.
+    Writes,
+    /// To write without it: tables that follow the journal, which have a fence of their own.
     WritesBeside,
 }
 
@@ -50,12 +62,7 @@ pub(crate) struct Postgres {
     state: State,
     /// How it begins to read.
     snapshot: &'static [&'static str],
-    /// Its number among those that write with the lock.
-    node: Option<i64>,
-    /// Whether it writes without the lock.
-    writes_beside: bool,
-    /// The last commit epoch that it has seen in this session.
-    seen: Option<i64>,
+    is_for: Use,
     /// By the address of the shape: a table can have several.
     texts: HashMap<usize, Arc<Texts>>,
 }
@@ -66,26 +73,22 @@ impl Postgres {
             client: Client::new(address, purpose),
             state: State::Free,
             snapshot: SNAPSHOT,
-            node: None,
-            writes_beside: false,
-            seen: None,
+            is_for: Use::Reads,
             texts: HashMap::new(),
         }
     }
 
-    /// Lets it write, as a node of its own.
-    pub(super) fn write_as_new_node(&mut self) -> Result<(), StoreError> {
-        self.node = Some(write_lock::new_node()?);
-        Ok(())
+    /// Lets it write, with the write lock.
+    pub(super) fn write_with_lock(&mut self) {
+        self.is_for = Use::Writes;
     }
 
-    /// Lets it write beside the nodes, without their lock: tables that follow the journal, which
-    /// have a fence of their own.
+    /// Lets it write without the write lock: tables that follow the journal.
     pub(super) fn write_beside(&mut self) {
-        self.writes_beside = true;
+        self.is_for = Use::WritesBeside;
     }
 
-    /// Keeps every node from writing while it reads.
+    /// Keeps every server from writing while it reads.
     pub(super) fn lock_snapshots(&mut self) {
         self.snapshot = SNAPSHOT_ALONE;
     }
@@ -96,13 +99,9 @@ impl Postgres {
         self.client.migrate(runner)?.map(drop).map_err(|error| refusals::of_migration(&error))
     }
 
-    /// Makes sure that there is a session. In a new one nothing was seen: the server may be another
-    /// one, which lacks some commits.
+    /// Makes sure that there is a session.
     pub(super) fn connect(&mut self) -> Result<(), StoreError> {
-        if self.client.connect()? {
-            self.seen = None;
-        }
-        Ok(())
+        self.client.connect()
     }
 
     /// The leadership lease, as it is stored.
@@ -127,7 +126,7 @@ impl Postgres {
     /// a commit of its own.
     fn in_transaction(&self) -> Result<(), StoreError> {
         match self.state {
-            State::Writes(_) | State::WritesBeside => Ok(()),
+            State::Writes | State::WritesBeside => Ok(()),
             State::Free | State::Reads => {
                 Err(StoreError::Unavailable("the transaction was lost".to_owned()))
             }
@@ -217,29 +216,19 @@ fn values_of(row: &ServerRow, columns: usize) -> Result<Vec<Value>, StoreError> 
 }
 
 impl Connection for Postgres {
-    fn begin(&mut self) -> Result<LastWriter, StoreError> {
+    fn begin(&mut self) -> Result<(), StoreError> {
         self.rollback()?;
         self.connect()?;
-        if self.writes_beside {
-            self.client.run(&BEGIN_BESIDE.map(Query::plain))?;
-            self.state = State::WritesBeside;
-            return Ok(LastWriter::Unknown);
-        }
-        let only_reads = || StoreError::Engine("this connection only reads".to_owned());
-        let node = self.node.ok_or_else(only_reads)?;
-        match write_lock::take(&mut self.client, &[BEGIN], node) {
-            Ok(Epochs { last, .. }) => {
-                self.state = State::Writes(last);
-                let is_seen = self.seen.replace(last) == Some(last);
-                Ok(if is_seen { LastWriter::ThisNode } else { LastWriter::Unknown })
+        let (begin, state) = match self.is_for {
+            Use::Writes => (BEGIN, State::Writes),
+            Use::WritesBeside => (BEGIN_BESIDE, State::WritesBeside),
+            Use::Reads => {
+                return Err(StoreError::Engine("this connection only reads".to_owned()));
             }
-            Err(error) => {
-                if !failure::is_lost(&error) {
-                    self.client.run(&[Query::plain(ROLLBACK)])?;
-                }
-                Err(error)
-            }
-        }
+        };
+        self.client.begin_with_next(begin);
+        self.state = state;
+        Ok(())
     }
 
     fn begin_read(&mut self) -> Result<(), StoreError> {
@@ -255,26 +244,23 @@ impl Connection for Postgres {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        if self.state == State::WritesBeside {
-            self.state = State::Free;
-            return self.client.run(&[Query::plain(COMMIT)]).map(drop);
+        let state = std::mem::replace(&mut self.state, State::Free);
+        if self.client.forget_beginning() {
+            return Ok(());
         }
-        let (State::Writes(last), Some(node)) = (self.state, self.node) else {
-            return self.rollback();
-        };
-        let epoch = last + 1;
-        let committed = write_lock::commit(&mut self.client, node, epoch);
-        self.state = State::Free;
-        match committed {
-            Ok(()) => self.seen = Some(epoch),
-            Err(error) if !failure::is_lost(&error) => return Err(error),
-            // The session is a new one then, in which nothing was seen yet.
-            Err(error) => {
-                self.seen = None;
-                write_lock::find_out(&mut self.client, node, epoch, error)?;
+        match state {
+            State::Free => Ok(()),
+            State::Reads | State::WritesBeside => {
+                self.client.run(&[Query::plain(COMMIT)]).map(drop)
+            }
+            State::Writes => {
+                let committed = self.client.commit(COMMIT_TIME, &[Query::plain(COMMIT)]);
+                committed.map_err(|error| match failure::is_lost(&error) {
+                    true => StoreError::OutcomeUnknown(error.to_string()),
+                    false => error,
+                })
             }
         }
-        Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use domain::platform::Platform;
 use domain::transaction::{self, Status, Transaction};
 use store::Store;
 use store::error::StoreError;
-use store::sql::{Connection, LastWriter};
+use store::sql::Connection;
 use store::unit::Unit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -37,7 +37,7 @@ enum Moment {
 }
 
 impl Tamper for Gate {
-    fn begin(&self, inner: &mut dyn Connection) -> Result<LastWriter, StoreError> {
+    fn begin(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
         let _ = self.began.send(());
         inner.begin()
     }

@@ -17,7 +17,7 @@ use store::customers::CustomerFilter;
 use store::error::StoreError;
 use store::idempotency::Answer;
 use store::list::PageRequest;
-use store::sql::{Connection, LastWriter, Write};
+use store::sql::{Connection, Write};
 use store::timers::TimerKind;
 use store::transactions::TransactionFilter;
 use store::unit::Unit;
@@ -278,7 +278,7 @@ impl Faults {
 }
 
 impl Tamper for Faults {
-    fn begin(&self, inner: &mut dyn Connection) -> StdResult<LastWriter, StoreError> {
+    fn begin(&self, inner: &mut dyn Connection) -> StdResult<(), StoreError> {
         self.at(Moment::Begin)?;
         inner.begin()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, LastWriter, Shape, Value, Write};
+use store::sql::{Connection, Shape, Value, Write};
 use store::{Store, Threads};
 
 use crate::Provider;
@@ -15,7 +15,7 @@ use crate::support::keyring;
 /// A replacement for reading, writing and committing.
 pub trait Tamper: Send + Sync + 'static {
     /// Takes the write lock.
-    fn begin(&self, inner: &mut dyn Connection) -> Result<LastWriter, StoreError> {
+    fn begin(&self, inner: &mut dyn Connection) -> Result<(), StoreError> {
         inner.begin()
     }
 
@@ -91,7 +91,7 @@ impl Engine for Tampered {
 }
 
 impl Connection for TamperedConnection {
-    fn begin(&mut self) -> Result<LastWriter, StoreError> {
+    fn begin(&mut self) -> Result<(), StoreError> {
         self.tamper.begin(&mut *self.inner)
     }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use store::engine::Engine;
 use store::error::StoreError;
 use store::keyring::Keyring;
-use store::sql::{Connection, LastWriter, Shape, Value, Write};
+use store::sql::{Connection, Shape, Value, Write};
 use store::verify::{Report, verify};
 use store::{PostgresServer, SqliteFile};
 use tempfile::TempDir;
@@ -204,7 +204,7 @@ impl Connection for DamagedConnection {
         self.begin_read()
     }
 
-    fn begin(&mut self) -> Result<LastWriter, StoreError> {
+    fn begin(&mut self) -> Result<(), StoreError> {
         self.connection.begin()
     }
 
