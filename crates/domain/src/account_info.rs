@@ -78,8 +78,8 @@ impl AccountInfo {
         }
     }
 
-    /// A description that was checked when it was new. It is not checked again: rules may have become
-    /// stricter, and what was stored must stay readable. `None` if it is none of ours.
+    /// A description that was checked when it was new. It is not checked again: rules may have
+    /// become stricter, and what was stored must stay readable. `None` if it is none of ours.
     pub fn restore(
         account_type: &'static AccountType,
         fields: BTreeMap<String, FieldValue>,

@@ -269,7 +269,8 @@ pub struct Feed {
 }
 
 impl View<'_> {
-    /// The event that stands at a place. It has no body if that told of a person who was erased.
+    /// The event that stands at a place. It has no body if that was about a
+    /// person who was erased.
     pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
         let key = [place.platform.into(), place.ordinal.into()];
         let columns = (EVENTS.table, EVENTS.columns);
@@ -284,8 +285,8 @@ impl View<'_> {
     }
 
     /// A platform's events behind a number, all or those of a kind, in the order in which they were
-    /// committed. It ends before one that told of a person who was erased a moment ago, until that
-    /// was rendered anew.
+    /// committed. It ends before one about a person who was erased a moment ago, until that was
+    /// rendered anew.
     pub fn feed(
         &mut self,
         platform: PlatformId,

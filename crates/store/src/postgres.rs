@@ -2,8 +2,9 @@
 //!
 //! - All that a batch reads or writes of a table is one statement over arrays, and statements that
 //!   do not depend on an answer are pipelined (`client`).
-//! - Servers write one after the other: a batch locks one row first, so none sees half of another's
-//!   (`write_lock`, `docs/decisions/0010`). The last row of the journal shows whether another wrote.
+//! - Servers write one after the other: a batch locks one row first, so none sees half of
+//!   another's (`write_lock`, `docs/decisions/0010`). The last row of the journal shows whether
+//!   another wrote.
 //! - When the answer to a commit is lost, the next transaction looks for the row that it appended
 //!   (`journal::lost_commit`).
 //!

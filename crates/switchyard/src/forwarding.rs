@@ -61,8 +61,8 @@ use crate::health;
 /// answer takes some ten milliseconds, so many are more than one server commits.
 const FORWARDED_MAX: usize = 256;
 
-/// The longest body that is forwarded: as long as any is taken. It is kept until there is an answer,
-/// for the execution here.
+/// The longest body that is forwarded: as long as any is taken. It is kept until there is an
+/// answer, for the execution here.
 const BODY_MAX: usize = api::bulk::FORM_BYTES_MAX;
 
 /// The same for pages and messages of other institutions.

@@ -230,8 +230,8 @@ impl Writer {
         Ok(changes)
     }
 
-    /// Whether the snapshot of a file has all that the memtable has dropped, so that every record of
-    /// it counts that the memtable does not have. Elsewhere each fetch checks it.
+    /// Whether the snapshot of a file has all that the memtable has dropped, so that every record
+    /// of it counts that the memtable does not have. Elsewhere each fetch checks it.
     fn is_snapshot_admitted(&mut self) -> Result<bool, StoreError> {
         let connection = &mut *self.connection;
         Ok(connection.is_remote() || tail::applied(connection)?.seq >= self.memtable.base())

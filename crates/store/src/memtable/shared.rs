@@ -44,8 +44,8 @@ pub struct RecordKey {
 /// The columns of all rows of a record, one behind the other, nothing sealed.
 pub type Values = Arc<Vec<Value>>;
 
-/// The record that a change of the row `seq` is about, as its table has it then; nothing of one that
-/// goes.
+/// The record that a change of the row `seq` is about, as its table has it then; nothing of one
+/// that goes.
 pub fn keyed(seq: u64, change: TableChange) -> Result<(RecordKey, Option<Values>), StoreError> {
     let TableChange { table, kind, mut values } = change;
     let shape = catalogue::table(table)?;

@@ -45,7 +45,7 @@ enum State {
     WritesBeside,
 }
 
-/// What a connection is for.
+/// The use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     /// To read.
