@@ -269,8 +269,7 @@ pub struct Feed {
 }
 
 impl View<'_> {
-    /// The event that stands at a place. It has no body if that was about a
-    /// person who was erased.
+    /// The event that stands at a place. It has no body if that was about a person who was erased.
     pub fn event(&mut self, place: Place) -> Result<Option<Event>, StoreError> {
         let key = [place.platform.into(), place.ordinal.into()];
         let columns = (EVENTS.table, EVENTS.columns);

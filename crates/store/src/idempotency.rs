@@ -59,22 +59,25 @@ impl Answer {
                     place: "a stored answer".to_owned(),
                     what,
                 };
-                body_of(found.unwrap_or(Found::Erased)).map_err(corrupt)?
+                self.body_of(found.unwrap_or(Found::Erased)).map_err(corrupt)?
             }
         };
         Ok(Some((self.status, body)))
     }
-}
 
-/// The body of an answer as the journal has it, or why there is none.
-pub(crate) fn body_of(found: Found) -> Result<Vec<u8>, String> {
-    match found {
-        Found::There(mut values) => match values.pop() {
-            Some(Value::Bytes(body)) => Ok(body),
-            _ => Err("the journal has another one".to_owned()),
-        },
-        Found::Erased => Err("it was erased with its customer, and has no other body".to_owned()),
-        Found::Missing(what) => Err(what),
+    /// The body, from the row as the journal has it, or why there is none. The table must not say
+    /// anything else.
+    pub(crate) fn body_of(&self, found: Found) -> Result<Vec<u8>, String> {
+        match found {
+            Found::There(mut values) => match values.pop() {
+                Some(Value::Bytes(body)) if self.values().starts_with(&values) => Ok(body),
+                _ => Err("the journal has another one".to_owned()),
+            },
+            Found::Erased => {
+                Err("it was erased with its customer, and has no other body".to_owned())
+            }
+            Found::Missing(what) => Err(what),
+        }
     }
 }
 

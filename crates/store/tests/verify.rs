@@ -1164,6 +1164,7 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["I1"], "update idempotency set status = 302 where status = 201"),
     corrupter(&["I1"], "update idempotency set seq = seq + 1 where status = 201"),
     corrupter(&["I1"], "update idempotency set scope = x'00' where status = 201"),
+    corrupter(&["I1"], "update idempotency set at = at + 1 where status = 201"),
     // A payee without a payer, a payer without a payee, and money that stays between them.
     corrupter(&["U1"], "update transactions set outgoing = $nothing where id = $uma_here_in"),
     corrupter(

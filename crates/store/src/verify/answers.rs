@@ -4,7 +4,7 @@
 use super::{Predicate, Run, shown};
 use crate::catalogue;
 use crate::error::StoreError;
-use crate::idempotency::{Answer, Body, body_of};
+use crate::idempotency::{Answer, Body};
 use crate::journal::bodies;
 use crate::keyring::Keyring;
 use crate::record::Record as _;
@@ -64,8 +64,8 @@ fn open(
     let wanted: Vec<_> = wanted.collect();
     let found = bodies::find(run.connection, keyring, Answer::shape(), &wanted);
     let Some(found) = run.findings.readable(Predicate::I1, found)? else { return Ok(()) };
-    for ((name, _), found) in answers.iter().zip(found) {
-        if let Err(what) = body_of(found) {
+    for ((name, answer), found) in answers.iter().zip(found) {
+        if let Err(what) = answer.body_of(found) {
             run.findings.broke(Predicate::I1, format!("{name} does not open: {what}"));
         }
     }
