@@ -36,6 +36,9 @@ const DEPOSITS: u128 = 2_100;
 /// The transfer that is under way.
 const UNDER_WAY: u128 = 9_001;
 
+/// The deposit that is under way.
+const ON_ITS_WAY: u128 = 9_002;
+
 fn parties(unit: &mut Unit<'_, '_>) {
     unit.put(platform(1));
     unit.put(token(1, 1));
@@ -111,6 +114,8 @@ fn under_way(unit: &mut Unit<'_, '_>) -> Result {
     let id = transaction_id(UNDER_WAY);
     unit.pend(id, &posting, id.created_at())?;
     unit.set_timer(timer(uuid(UNDER_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
+    begin(unit, deposit(ON_ITS_WAY, 1, 1, 30, "USD"))?;
+    unit.set_timer(timer(uuid(ON_ITS_WAY), TimerKind::AskRail, at(9_200), at(9_100)));
     let in_time =
         domain::transaction::Source::RealtimeFunding { currency: currency("USD"), network: None };
     let (quote, transaction) = quote(1, 1, in_time, AccountRef::External(account_id(1)));
