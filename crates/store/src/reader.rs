@@ -180,7 +180,7 @@ fn behind(
     end: u64,
     is_first: bool,
 ) -> Result<Option<u64>, StoreError> {
-    let (last, applied) = tail::ends(view.connection)?;
+    let tail::Ends { last, applied } = tail::ends(view.connection)?;
     if is_first && last > memtable.end().seq {
         memtable.catch_up(view.connection, view.keyring)?;
         return Ok(Some(last).filter(|last| applied < *last));

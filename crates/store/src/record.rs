@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::cache::{self, BatchCache};
 use crate::error::StoreError;
 use crate::journal::change_set::{Kind, RowChange, TableChange};
-use crate::journal::tail;
+use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
 use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
 use crate::sql::{Connection, Keys, Row, Shape, Value, is_sealed};
@@ -203,36 +203,49 @@ pub(crate) fn committed<R: Record>(
     values.map(read).transpose().map(Some)
 }
 
+/// How often a record is looked for while rows are appended meanwhile. Each takes one round trip,
+/// which is shorter than a commit.
+const LOOKS_MAX: u32 = 20;
+
 /// The record of a key as it was committed last, by whatever process: of the memtable, or of tables
 /// that are read afterwards. They have all that the memtable had dropped when the record was not
-/// found there, unless they went back.
+/// found there, unless they went back. The end of the journal is read with them: if it is not the
+/// one that the memtable had then, the record may be in the rows between.
 pub(crate) fn newest<R: Record>(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     memtable: &SharedMemtable,
     key: &R::Key,
 ) -> Result<Found<R>, StoreError> {
-    if tail::ends(connection)?.0 > memtable.end().seq {
-        memtable.catch_up(connection, keyring)?;
-    }
-    // Before the look: it only grows.
-    let base = memtable.base();
-    if let Some(found) = committed::<R>(memtable, keyring, key)? {
-        return Ok(found);
-    }
-    let keys = Keys { shape: R::shape(), keys: vec![key.clone().into()] };
-    let (mut applied, mut records) = (0, Vec::new());
-    connection.fetch_all(&[tail::applied_keys(), keys], &mut |place, values| {
-        match place {
-            0 => applied = tail::read_applied(values)?.seq,
-            _ => join(&mut records, values),
+    for _ in 0..LOOKS_MAX {
+        // Before the look: they only grow.
+        let (base, end) = (memtable.base(), memtable.end().seq);
+        let known = committed::<R>(memtable, keyring, key)?;
+        let keys = || Keys { shape: R::shape(), keys: vec![key.clone().into()] };
+        let wanted: Vec<_> = known.is_none().then(keys).into_iter().collect();
+        let (mut ends, mut records) = (Ends::default(), Vec::new());
+        connection.fetch_all(Ends::QUERY, &wanted, &mut |place, values| {
+            match place {
+                0 => ends = Ends::read(values)?,
+                _ => join(&mut records, values),
+            }
+            Ok(())
+        })?;
+        if ends.last > end {
+            if ends.last > memtable.end().seq {
+                memtable.catch_up(connection, keyring)?;
+            }
+            continue;
         }
-        Ok(())
-    })?;
-    if applied < base {
-        return Err(memtable.went_back());
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        if ends.applied < base {
+            return Err(memtable.went_back());
+        }
+        return records.pop().map(|values| read::<R>(values, keyring).map(Arc::new)).transpose();
     }
-    records.pop().map(|values| read::<R>(values, keyring).map(Arc::new)).transpose()
+    Err(StoreError::Busy)
 }
 
 /// Reads a record that was fetched, and remembers it.
@@ -340,7 +353,7 @@ macro_rules! tables {
                 keyring: &Keyring,
                 cache: &mut Remembered,
             ) -> Result<u64, StoreError> {
-                let (mut wanted, mut records) = (vec![tail::applied_keys()], Vec::new());
+                let (mut wanted, mut records) = (Vec::new(), Vec::new());
                 let mut applied = 0;
                 $(if !self.$field.is_empty() {
                     let keys = self.$field.iter().cloned().map(Into::into).collect();
@@ -351,10 +364,10 @@ macro_rules! tables {
                         cache.$field.insert(key.clone(), None);
                     }
                 })*
-                connection.fetch_all(&wanted, &mut |place, values| {
-                    // The first one was read first: rows are as new, or newer.
+                connection.fetch_all(Ends::QUERY, &wanted, &mut |place, values| {
+                    // They were read first: rows are as new, or newer.
                     match place.checked_sub(1) {
-                        None => applied = tail::read_applied(values)?.seq,
+                        None => applied = Ends::read(values)?.applied,
                         Some(place) => join(&mut records[place].1, values),
                     }
                     Ok(())

@@ -531,14 +531,17 @@ pub trait Connection: Send {
         each: &mut dyn FnMut(Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// Does [`Connection::fetch`] for several tables: in one round trip, where there is a network.
-    /// `each` gets the place of the table in `wanted` with each row.
+    /// Runs a query of so many columns, and then [`Connection::fetch`] for several tables: in one
+    /// round trip, where there is a network. `each` gets 0 with the rows of the query, and the
+    /// place of the table in `wanted`, from 1, with the others.
     fn fetch_all(
         &mut self,
+        (sql, columns): (&str, usize),
         wanted: &[Keys],
         each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        for (place, Keys { shape, keys }) in wanted.iter().enumerate() {
+        self.query(sql, &[], columns, &mut |values| each(0, values))?;
+        for (place, Keys { shape, keys }) in (1..).zip(wanted) {
             self.fetch(shape, keys, &mut |values| each(place, values))?;
         }
         Ok(())

@@ -207,24 +207,14 @@ pub(crate) fn applied(connection: &mut dyn Connection) -> Result<End, StoreError
 
 /// The same, if the database says it.
 pub(crate) fn said_applied(connection: &mut dyn Connection) -> Result<Option<End>, StoreError> {
-    let (sql::Keys { shape, keys }, mut applied) = (applied_keys(), None);
-    connection.fetch(shape, &keys, &mut |values| {
-        applied = Some(read_applied(values)?);
+    let mut applied = None;
+    connection.fetch(&APPLIED, &[Value::Int(1)], &mut |values| {
+        let row = &mut sql::Row::new(APPLIED.table, APPLIED.columns, values);
+        row.int()?;
+        applied = Some(End { seq: counted(row)?, hash: hash(row)? });
         Ok(())
     })?;
     Ok(applied)
-}
-
-/// How the row is fetched that says how far the tables follow, together with others.
-pub(crate) fn applied_keys() -> sql::Keys {
-    sql::Keys { shape: &APPLIED, keys: vec![Value::Int(1)] }
-}
-
-/// Reads that row.
-pub(crate) fn read_applied(values: Vec<Value>) -> Result<End, StoreError> {
-    let row = &mut sql::Row::new(APPLIED.table, APPLIED.columns, values);
-    row.int()?;
-    Ok(End { seq: counted(row)?, hash: hash(row)? })
 }
 
 /// Says that the tables follow the row `to`, inside a transaction. Whether they stood at `from`:
@@ -239,11 +229,34 @@ pub(crate) fn follow(
     Ok(connection.execute(FOLLOW, &parameters)? == 1)
 }
 
-/// The number of the last row, and of the last that the tables follow, in one snapshot.
-pub(crate) fn ends(connection: &mut dyn Connection) -> Result<(u64, u64), StoreError> {
-    let columns = ("journal", &["last", "applied"][..]);
-    let ends = |row: &mut sql::Row| Ok((counted(row)?, counted(row)?));
-    Ok(connection.first(ENDS, &[], columns, ends)?.unwrap_or_default())
+/// The numbers of the last row, and of the last that the tables follow, in one snapshot.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ends {
+    pub(crate) last: u64,
+    pub(crate) applied: u64,
+}
+
+impl Ends {
+    const COLUMNS: &'static [&'static str] = &["last", "applied"];
+
+    /// How they are fetched together with other rows.
+    pub(crate) const QUERY: (&'static str, usize) = (ENDS, Self::COLUMNS.len());
+
+    /// Reads them.
+    pub(crate) fn read(values: Vec<Value>) -> Result<Self, StoreError> {
+        let row = &mut sql::Row::new(JOURNAL.table, Self::COLUMNS, values);
+        Ok(Self { last: counted(row)?, applied: counted(row)? })
+    }
+}
+
+/// The ends, by themselves.
+pub(crate) fn ends(connection: &mut dyn Connection) -> Result<Ends, StoreError> {
+    let mut ends = Ends::default();
+    connection.fetch_all(Ends::QUERY, &[], &mut |_, values| {
+        ends = Ends::read(values)?;
+        Ok(())
+    })?;
+    Ok(ends)
 }
 
 /// The last row, without its body.

@@ -181,12 +181,17 @@ impl Postgres {
         self.client.run(&queries.collect::<Vec<_>>()).map(drop)
     }
 
-    /// The rows of several tables, in one round trip. Each comes with the place of its table.
-    fn rows_of_all(&mut self, wanted: &[Keys]) -> Result<Vec<(usize, ServerRow)>, StoreError> {
+    /// The rows of a query and of several tables, in one round trip. Each comes with the place of
+    /// its table, from 1.
+    fn rows_of_all(
+        &mut self,
+        sql: &str,
+        wanted: &[Keys],
+    ) -> Result<Vec<(usize, ServerRow)>, StoreError> {
         let texts = wanted.iter().map(|Keys { shape, .. }| self.texts(shape));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        let (mut queries, mut places) = (Vec::new(), Vec::new());
-        for (place, (Keys { keys, .. }, texts)) in wanted.iter().zip(&texts).enumerate() {
+        let (mut queries, mut places) = (vec![Query::plain(sql)], vec![0]);
+        for (place, (Keys { keys, .. }, texts)) in (1..).zip(wanted.iter().zip(&texts)) {
             for keys in keys.chunks(ROWS_MAX) {
                 queries.push(Query::new(&texts.fetch, [keys]));
                 places.push(place);
@@ -304,12 +309,14 @@ impl Connection for Postgres {
 
     fn fetch_all(
         &mut self,
+        (sql, columns): (&str, usize),
         wanted: &[Keys],
         each: &mut dyn FnMut(usize, Vec<Value>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let rows = self.rows_of_all(wanted);
+        let rows = self.rows_of_all(sql, wanted);
         for (place, row) in self.after(rows)? {
-            each(place, values_of(&row, wanted[place].shape.columns.len())?)?;
+            let columns = place.checked_sub(1).map_or(columns, |at| wanted[at].shape.columns.len());
+            each(place, values_of(&row, columns)?)?;
         }
         Ok(())
     }
