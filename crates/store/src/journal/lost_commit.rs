@@ -8,8 +8,8 @@ use crate::error::StoreError;
 use crate::pause::pause;
 use crate::sql::{Connection, Value};
 
-/// How long a lost commit is looked for: longer than a failover takes, and no longer than a caller
-/// waits who can ask again. One more look may take some seconds.
+/// How long a lost commit is looked for, from its beginning: longer than a failover takes, and no
+/// longer than a caller waits who can ask again. One more look may take some seconds.
 const FIND_TIME: Duration = Duration::from_secs(8);
 
 /// The pause between two tries.
@@ -22,14 +22,14 @@ pub(crate) const CONFIRM: &str = "update meta set value = value where name = $1"
 /// finds out whether they are there: [`StoreError::Conflict`] says that they are not, and
 /// [`StoreError::Unavailable`] that it cannot be seen.
 pub(super) fn commit(connection: &mut dyn Connection, end: Option<End>) -> Result<(), StoreError> {
+    #[expect(clippy::disallowed_methods, reason = "it is how long we wait, not what is true")]
+    let start = Instant::now();
     let lost = match connection.commit() {
         Err(StoreError::OutcomeUnknown(lost)) if connection.is_remote() => lost,
         committed => return committed,
     };
     let Some(end) = end else { return Err(not_there()) };
     tracing::warn!(error = lost, row = end.seq, "answer to a commit lost, looking for its row");
-    #[expect(clippy::disallowed_methods, reason = "it is how long we wait, not what is true")]
-    let start = Instant::now();
     loop {
         match is_there(connection, end) {
             Ok(true) => return Ok(()),
