@@ -8,6 +8,7 @@ use domain::time::Timestamp;
 use domain::transaction::{Direction, Event, Status, Transaction};
 use ports::rail::PaymentRail;
 use ports::rails::Leg;
+use store::open_payments::is_counted;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 
@@ -19,7 +20,7 @@ use crate::presenter::Subject;
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
     let event = event_of(app, unit, &transaction)?;
-    unit.count_payment(None, &transaction)?;
+    unit.count_payment(false, &transaction)?;
     unit.put(transaction);
     unit.add_event(event)?;
     Ok(())
@@ -36,7 +37,7 @@ pub fn begin_asking(
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
     let event = notification(app, &platform, &transaction, subject);
-    unit.count_payment(None, &transaction)?;
+    unit.count_payment(false, &transaction)?;
     unit.put(transaction);
     unit.request_approval(event)?;
     Ok(())
@@ -50,15 +51,14 @@ pub fn advance(
     event: Event,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
-    let before = transaction.clone();
+    let was_under_way = transaction.status() == Status::Processing;
+    let was_counted = is_counted(&transaction);
     let moved = transaction.apply(event, now)?;
     let transaction = moved.now().clone();
-    unit.count_payment(Some(&before), &transaction)?;
+    unit.count_payment(was_counted, &transaction)?;
     let event = event_of(app, unit, &transaction)?;
     unit.add_event(event)?;
-    if before.status() == Status::Processing
-        && matches!(transaction.status(), Status::Completed | Status::Failed)
-    {
+    if was_under_way && matches!(transaction.status(), Status::Completed | Status::Failed) {
         notify_peer(unit, &transaction, now)?;
     }
     unit.put_moved(moved);

@@ -41,33 +41,26 @@ impl Record for OpenPayments {
 /// Whether a payment is counted: it is being made, or its payee waits for its money or for the
 /// platform's decision. One from an account has money set aside there while it is under way, by
 /// which it is seen.
-fn is_counted(payment: &Transaction) -> bool {
-    let draft = payment.draft();
+pub fn is_counted(payment: &Transaction) -> bool {
+    let (draft, status) = (payment.draft(), payment.status());
     let is_incoming = draft.direction == Direction::Incoming;
-    let is_under_way = match payment.status() {
-        Status::Processing => true,
-        Status::Pending => is_incoming,
-        Status::Created
-        | Status::Completed
-        | Status::Rejected
-        | Status::Failed
-        | Status::Refunded
-        | Status::Expired => false,
-    };
     let holds_money =
         matches!(draft.source, Some(Source::Account { account: AccountRef::Internal(_), .. }));
-    is_under_way && (is_incoming || !holds_money)
+    match is_incoming {
+        true => status == Status::Processing || status == Status::Pending,
+        false => status == Status::Processing && !holds_money,
+    }
 }
 
 impl Unit<'_, '_> {
-    /// Counts a payment that this unit adds, or changes from how it was `before`.
+    /// Counts a payment that this unit adds or changes, and that was counted before or not.
     pub fn count_payment(
         &mut self,
-        before: Option<&Transaction>,
-        now: &Transaction,
+        was_counted: bool,
+        payment: &Transaction,
     ) -> Result<(), StoreError> {
-        let change = i64::from(is_counted(now)) - i64::from(before.is_some_and(is_counted));
-        let Some(customer) = now.draft().owner.customer().filter(|_| change != 0) else {
+        let change = i64::from(is_counted(payment)) - i64::from(was_counted);
+        let Some(customer) = payment.draft().owner.customer().filter(|_| change != 0) else {
             return Ok(());
         };
         let known = self.get::<OpenPayments>(&customer)?;

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::change_set::{TableChange, from_frames};
-use super::frames::{self, Keys, Opened, Place};
+use super::change_set::TableChange;
+use super::frames::{Keys, Opened};
 use super::tail::{self, JOURNAL};
-use super::{End, Row, data_keys, number};
+use super::{Row, data_keys, number};
+use uuid::Uuid;
+
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::sql::{self, Connection, Shape, Value};
@@ -58,19 +60,18 @@ pub(crate) fn find(
         })?;
         keys.data = data_keys::of_rows(connection, keyring, rows.iter())?;
         for row in rows {
-            let previous = End { seq: row.seq.saturating_sub(1), hash: row.previous };
-            opened.insert(row.seq, open(&keys, Place { database, previous }, shape, &row));
+            opened.insert(row.seq, open(&keys, database, shape, &row));
         }
     }
     Ok(wanted.iter().map(|wanted| found(&opened, wanted)).collect())
 }
 
 /// The changes of a row to a table.
-fn open(keys: &Keys, place: Place, shape: &Shape, row: &Row) -> Result<Changes, String> {
-    let frames = frames::open(keys, place, &row.body).map_err(|error| error.to_string())?;
+fn open(keys: &Keys, database: Uuid, shape: &Shape, row: &Row) -> Result<Changes, String> {
+    let frames = tail::frames_of(keys, database, row)?;
     let has_erased = frames.iter().any(|frame| matches!(frame, Opened::Erased(_)));
-    let sets = from_frames(frames).ok_or("the body has no change sets")?;
-    let changes = sets.into_iter().flat_map(|set| set.rows).map(|row| row.change);
+    let changes =
+        tail::change_sets(frames)?.into_iter().flat_map(|set| set.rows).map(|row| row.change);
     let changes = changes.filter(|change| change.table == shape.number);
     let keyed = |TableChange { values, .. }: TableChange| {
         (values.iter().take(shape.key).cloned().collect(), values)

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::change_set::{ChangeSet, TableChange, from_frames, to_frames};
 use super::data_keys::{self, DATA_KEYS};
-use super::frames::{self, Keys, Place};
+use super::frames::{self, Keys, Opened, Place};
 use super::{Chain, End, Row, RowHash, lost_commit, number};
 use crate::catalogue;
 use crate::engine::{self, SET_META};
@@ -124,10 +124,19 @@ fn head(row: &mut sql::Row) -> Result<Row, StoreError> {
 
 /// The change sets of a row, or why they cannot be read.
 pub(crate) fn open(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<ChangeSet>, String> {
+    change_sets(frames_of(keys, database, row)?)
+}
+
+/// The frames of a row, or why they cannot be read.
+pub(super) fn frames_of(keys: &Keys, database: Uuid, row: &Row) -> Result<Vec<Opened>, String> {
     let previous = End { seq: row.seq.saturating_sub(1), hash: row.previous };
     let opened = frames::open(keys, Place { database, previous }, &row.body);
-    let opened = opened.map_err(|error| error.to_string())?;
-    from_frames(opened).ok_or_else(|| "the body has no change sets".to_owned())
+    opened.map_err(|error| error.to_string())
+}
+
+/// The change sets of frames.
+pub(super) fn change_sets(frames: Vec<Opened>) -> Result<Vec<ChangeSet>, String> {
+    from_frames(frames).ok_or_else(|| "the body has no change sets".to_owned())
 }
 
 /// Rows of the journal that are read together, with the data keys that they need.

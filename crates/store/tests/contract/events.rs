@@ -7,6 +7,7 @@ use domain::event::{Event, EventKind, event_id};
 use domain::id::PlatformId;
 use store::events::{Endpoint, Numbered, Outbox, Place};
 use store::outbox::{DueBy, DueDelivery, Pending};
+use store::unit::Unit;
 use uuid::Uuid;
 
 use crate::support::*;
@@ -54,16 +55,17 @@ fn outbox() -> [Event; 4] {
     [about(7, 1), about(7, 2), about(7, 3), about(8, 1)]
 }
 
+/// Adds events of the first platform, which has an endpoint.
+fn deliver(unit: &mut Unit<'_, '_>, events: impl IntoIterator<Item = Event>) -> Result {
+    let outbox = unit.outbox(platform_id(1))?;
+    unit.put(Outbox { endpoint: Endpoint::Open, ..outbox });
+    Ok(events.into_iter().try_for_each(|event| unit.add_event(event).map(drop))?)
+}
+
 pub async fn deliveries_are_due_behind_those_before_them<P: Provider>() {
     let platform = platform_id(1);
     let opened = open_with_platform::<P>().await;
-    opened
-        .write(move |unit| {
-            let outbox = unit.outbox(platform)?;
-            unit.put(Outbox { endpoint: Endpoint::Open, ..outbox });
-            Ok(self::outbox().into_iter().try_for_each(|event| unit.add_event(event).map(drop))?)
-        })
-        .await;
+    opened.write(|unit| deliver(unit, outbox())).await;
     let due = opened.read(|view| Ok(view.due()?)).await;
     assert_eq!((due[0].outbox.taken, due[0].next_at), (4, Some(at(10))));
     let due = async |now: i64, untouched_since: Option<i64>, limit| {
@@ -208,13 +210,7 @@ fn about_persons() -> [Event; 3] {
 pub async fn an_event_about_an_erased_person_comes_with_another_body<P: Provider>() {
     let platform = platform_id(1);
     let opened = open_with_platform::<P>().await;
-    opened
-        .write(move |unit| {
-            let outbox = unit.outbox(platform)?;
-            unit.put(Outbox { endpoint: Endpoint::Open, ..outbox });
-            Ok(about_persons().into_iter().try_for_each(|it| unit.add_event(it).map(drop))?)
-        })
-        .await;
+    opened.write(|unit| deliver(unit, about_persons())).await;
     opened
         .write(|unit| {
             unit.erase_key(Uuid::from_u128(2));

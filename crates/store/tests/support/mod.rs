@@ -46,6 +46,7 @@ use store::Store;
 use store::books::BookError;
 use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::open_payments::is_counted;
 use store::origin::{Actor, Origin};
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
@@ -850,7 +851,7 @@ pub fn events_of(view: &mut View<'_>, resource: Uuid) -> Result<Vec<Event>> {
 /// Adds a transaction and its event.
 pub fn begin(unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result {
     unit.add_event(event(&transaction))?;
-    unit.count_payment(None, &transaction)?;
+    unit.count_payment(false, &transaction)?;
     unit.put(transaction);
     Ok(())
 }
@@ -885,7 +886,7 @@ pub fn advance(
         let transaction = unit.get::<Transaction>(&transaction_id(number))?.unwrap();
         let moved = Transaction::clone(&transaction).apply(step.clone(), now).unwrap();
         unit.add_event(event(moved.now()))?;
-        unit.count_payment(Some(&transaction), moved.now())?;
+        unit.count_payment(is_counted(&transaction), moved.now())?;
         unit.put_moved(moved);
     }
     Ok(())
