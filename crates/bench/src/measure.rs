@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use self::clients::{Clients, page_millis, pages};
+use self::clients::{Clients, page_millis, pages, reading_pages};
 use crate::child::{Server, Starter};
 use crate::conditions::Condition;
 use crate::load::{Pace, Phase};
@@ -165,7 +165,7 @@ const ON_SMALL: &[Row] = &[
 ];
 
 /// Figures of a server on a large database, some of it in turn with one on a small database.
-const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages];
+const ON_LARGE: &[Row] = &[Row::StartLarge, Row::Growth, Row::Pages, Row::PagesUnderLoad];
 
 const DELIVERIES: &[Row] = &[Row::Deliveries];
 const DISK: &[Row] = &[Row::Disk];
@@ -427,6 +427,9 @@ impl Run<'_> {
             self.pages(&[&small, &server])?;
             small.stop()?;
         }
+        if self.wants(&[Row::PagesUnderLoad]) {
+            self.pages_under_load(&server)?;
+        }
         if self.wants(&[Row::Growth]) {
             self.growth(&server)?;
         }
@@ -460,7 +463,7 @@ impl Run<'_> {
         let names = asked.each_ref().map(|(_, pages)| pages.iter().map(|(name, _)| name));
         let [of_small, of_large] = names;
         ensure!(of_small.eq(of_large), "the two databases do not have the same pages");
-        let mut worst: Option<(f64, Vec<Side>)> = None;
+        let mut slowest: Option<(f64, Vec<Side>)> = None;
         for index in 0..asked[0].1.len() {
             let mut millis = [Vec::new(), Vec::new()];
             for _ in 0..self.plan.rounds {
@@ -483,15 +486,31 @@ impl Run<'_> {
                 let transactions = sizes[at];
                 self.report.pages.push(PageTime { page: name.clone(), transactions, millis });
             }
-            if worst.as_ref().is_none_or(|(worst, _)| ratio > *worst) {
+            if slowest.as_ref().is_none_or(|(slowest, _)| times[1] > *slowest) {
                 let side = |at: usize| {
                     Side::new(&format!("{name}, {} payments", sizes[at]), times[at], "ms")
                 };
-                worst = Some((ratio, vec![side(1), side(0)]));
+                slowest = Some((times[1], vec![side(1), side(0)]));
             }
         }
-        let (ratio, sides) = worst.context("no page was read")?;
-        self.figure(Row::Pages, ratio, sides, format!("of {} lists", asked[0].1.len()));
+        let (millis, sides) = slowest.context("no page was read")?;
+        self.figure(Row::Pages, millis, sides, format!("of {} lists", asked[0].1.len()));
+        Ok(())
+    }
+
+    /// One client reads the newest payments again and again while others pay.
+    fn pages_under_load(&mut self, server: &Server) -> Result<()> {
+        let clients = Clients::of(server)?;
+        let (mut p50, mut p99) = (Vec::new(), Vec::new());
+        for _ in 0..self.plan.rounds {
+            let pay = || clients.pay(server, &self.plan.closed());
+            let (paid, read) = reading_pages(server, pay)?;
+            self.said("transfer-out, beside pages", paid);
+            p50.push(read.millis_at(50.0));
+            p99.push(read.millis_at(99.0));
+        }
+        let note = format!("p50 {:.2} ms", median(p50));
+        self.figure(Row::PagesUnderLoad, median(p99), Vec::new(), note);
         Ok(())
     }
 

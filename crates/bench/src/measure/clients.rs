@@ -1,5 +1,6 @@
 //! The clients of a measured server: the loads that they send, and the pages that they read.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,7 +9,7 @@ use domain::id::Owner;
 use super::Load;
 use crate::child::{self, Server};
 use crate::http::Client;
-use crate::load::{self, Phase};
+use crate::load::{self, Outcome, Phase};
 use crate::row_locks::{Booked, RowLocks};
 use crate::samples::{Sample, median};
 use crate::sessions::{self, Exchanges, Payer, Posts, Reads};
@@ -172,4 +173,30 @@ pub(super) fn page_millis(mut sides: [(&mut Client, &str); 2]) -> Result<[f64; 2
         }
     }
     Ok(millis.map(median))
+}
+
+/// Does something while a client reads the first page of payments again and again. Returns how long
+/// each page took.
+pub(super) fn reading_pages<T>(
+    server: &Server,
+    meanwhile: impl FnOnce() -> Result<T>,
+) -> Result<(T, Outcome)> {
+    let path = format!("/transactions?limit={PAGE_ROWS}");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| -> Result<Outcome> {
+            let (mut client, mut took) = (server.client(), Vec::new());
+            let began = now();
+            while !is_over.load(Ordering::Relaxed) {
+                let one = now();
+                client.fetch(&path)?;
+                took.push(one.elapsed());
+            }
+            Outcome::counted(began.elapsed(), took)
+        });
+        let done = meanwhile();
+        is_over.store(true, Ordering::Relaxed);
+        let read = reader.join().expect("the reader does not panic")?;
+        Ok((done?, read))
+    })
 }
