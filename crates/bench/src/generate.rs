@@ -37,6 +37,7 @@ use service::once::Keyed;
 use service::platforms::{self, ConfigChange, NewPlatform};
 use service::transfers::{self, Transfer};
 use service::{App, Error, balances, funding, lifecycle, owners};
+use store::error::StoreError;
 use store::idempotency::scope;
 use store::timers::TimerKind;
 use store::unit::Unit;
@@ -54,6 +55,10 @@ const FUNDS_MINOR: i64 = 100_000_000_000;
 /// Units of work that are under way at once: two group commits, so that one is ready when the
 /// other is committed.
 const UNITS_AHEAD: usize = 1_024;
+
+/// Units after which the tables must follow those before: a store whose tables are far behind its
+/// journal refuses more.
+const FOLLOWED_EVERY: usize = 8_192;
 
 /// Between two payments, so that 10^7 of them are three weeks of a busy platform.
 const INTERVAL_MILLIS: i64 = 200;
@@ -226,12 +231,16 @@ impl Filling {
 struct Units<T> {
     app: App,
     under_way: VecDeque<JoinHandle<Result<T, Error>>>,
+    /// The tables follow what was committed a while ago.
+    following: Option<JoinHandle<Result<(), StoreError>>>,
+    begun: usize,
     done: Vec<T>,
 }
 
 impl<T: Send + 'static> Units<T> {
     fn new(app: &App) -> Self {
-        Self { app: app.clone(), under_way: VecDeque::new(), done: Vec::new() }
+        let under_way = VecDeque::new();
+        Self { app: app.clone(), under_way, following: None, begun: 0, done: Vec::new() }
     }
 
     /// Puts a unit into the commit queue, and waits for the oldest if too many are under way.
@@ -247,6 +256,13 @@ impl<T: Send + 'static> Units<T> {
         {
             self.done.push(oldest.await??);
         }
+        self.begun += 1;
+        if self.begun.is_multiple_of(FOLLOWED_EVERY) {
+            let next = tokio::spawn(followed(self.app.clone()));
+            if let Some(before) = self.following.replace(next) {
+                before.await??;
+            }
+        }
         Ok(())
     }
 
@@ -256,6 +272,17 @@ impl<T: Send + 'static> Units<T> {
             self.done.push(unit.await??);
         }
         Ok(self.done)
+    }
+}
+
+/// Waits until the tables follow what is committed now.
+async fn followed(app: App) -> Result<(), StoreError> {
+    loop {
+        match app.store().read(|_| Ok::<_, StoreError>(())).await {
+            // It waits for some seconds only.
+            Err(StoreError::Busy) => {}
+            done => return done,
+        }
     }
 }
 
