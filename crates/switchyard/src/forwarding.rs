@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use api::error::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
@@ -346,7 +347,7 @@ async fn execute(
     // Anybody may be the sender of what is not opened yet.
     let length = usize::try_from(request.body().size_hint().lower()).unwrap_or(usize::MAX);
     let Ok(slot) = forwarder.reading.try_acquire_many(slots_for(length)) else {
-        return unavailable();
+        return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")]).into_response();
     };
     let Ok(sealed) = to_bytes(request.into_body(), SEALED_MAX.min(length)).await else {
         return StatusCode::BAD_REQUEST.into_response();
@@ -408,7 +409,7 @@ impl Forwarder {
                 }
                 next.run(again(parts, body)).await
             }
-            Outcome::Unknown if !is_of_api => unavailable(),
+            Outcome::Unknown if !is_of_api => outcome_unknown(),
             // With the key that it was sent with: it may have been executed.
             Outcome::Refused | Outcome::Unknown => {
                 let mut response = next.run(again(parts, body)).await;
@@ -438,8 +439,10 @@ fn body_max(is_of_api: bool) -> usize {
 }
 
 /// The answer to a request that may or may not have been executed.
-fn unavailable() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")]).into_response()
+fn outcome_unknown() -> Response {
+    let message = "the server that executes changes did not answer in time, and may have executed \
+                   this one: look at its effect before you send it again";
+    ApiError::new(Code::ServiceUnavailable, message).into_response()
 }
 
 /// The bytes of a body. The error is one that is too long, or broke off, as it would be read here.

@@ -305,8 +305,9 @@ async fn pages_and_messages_of_others_are_forwarded_once() {
     let long = page("/kyc/1").map(|_| Body::from(vec![b'x'; OTHER_BODY_MAX + 1]));
     site.is_executed_here(long).await;
     site.garbles.store(true, Ordering::SeqCst);
-    let (status, _, headers) = site.ask(page("/kyc/1")).await;
+    let (status, body, headers) = site.ask(page("/kyc/1")).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "it may have been executed");
+    assert_eq!(body["code"], "SERVICE_UNAVAILABLE");
     assert!(headers.contains_key(RETRY_AFTER));
     // For a moment, nothing is forwarded.
     site.is_executed_here(page("/kyc/1")).await;
