@@ -19,7 +19,6 @@ mod soundness;
 mod texts;
 mod tls;
 mod values;
-mod write_lock;
 
 use std::fmt;
 use std::str::FromStr as _;

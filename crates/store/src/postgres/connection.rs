@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::Row as ServerRow;
 use tokio_postgres::types::Type;
@@ -9,10 +10,21 @@ use tokio_postgres::types::Type;
 use super::address::Address;
 use super::client::{Answer, Client, Purpose, Query};
 use super::texts::{self, ROWS_MAX, Texts};
-use super::write_lock::{BEGIN, COMMIT, COMMIT_TIME};
 use super::{failure, refusals, soundness};
 use crate::error::StoreError;
 use crate::sql::{Connection, Keys, LEADERSHIP, Row, Shape, Value, Write, collect_values};
+
+/// Begins to write: the write lock is one row that each transaction which writes locks first, so
+/// that batches of all servers run one after the other. Behind it, each statement sees everything
+/// that was committed before.
+const BEGIN: &[&str] =
+    &["begin isolation level read committed read write", "select one from write_lock for update"];
+
+const COMMIT: &str = "commit";
+
+/// How long a commit may take: one that waits for a standby far away is no reason to ask whether it
+/// happened. A lost one is looked for a little longer (`journal::lost_commit`).
+const COMMIT_TIME: Duration = Duration::from_secs(6);
 
 /// Reads from one snapshot.
 const SNAPSHOT: &[&str] = &["begin isolation level repeatable read read only"];
