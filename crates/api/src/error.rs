@@ -260,6 +260,7 @@ impl From<StoreError> for ApiError {
             | StoreError::NotFetched
             | StoreError::Corrupt { .. }
             | StoreError::Sealed { .. }
+            | StoreError::Refused(_)
             | StoreError::Engine(_)
             | StoreError::Panicked(_) => {
                 tracing::error!(%error, "a request failed");

@@ -42,6 +42,9 @@ pub enum StoreError {
         /// Table.
         place: &'static str,
     },
+    /// The database does not take a value, such as one that a constraint of a table refuses.
+    #[error("the database refuses a value: {0}")]
+    Refused(String),
     /// Any other failure of the engine.
     #[error("database: {0}")]
     Engine(String),

@@ -106,6 +106,8 @@ pub fn statements() -> Vec<String> {
         tail::ENDS,
         tail::ROW,
         lost_commit::CONFIRM,
+        projector::MARK,
+        projector::BACK_TO_MARK,
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,

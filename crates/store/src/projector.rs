@@ -30,6 +30,11 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// that there is.
 const RESERVE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
+/// What is written behind it can be taken back, and the transaction goes on.
+pub(crate) const MARK: &str = "savepoint accepted";
+
+pub(crate) const BACK_TO_MARK: &str = "rollback to savepoint accepted";
+
 /// The rows of a table that are to be written, and the keys of those that go.
 #[derive(Default)]
 struct Rows {
@@ -111,7 +116,7 @@ impl Projector {
             }
             let Some((base, generation)) = memtable.next() else { continue };
             let connection = &mut *self.connection;
-            match step(connection, &self.keyring, &memtable, (base, &generation)) {
+            match project_generation(connection, &self.keyring, &memtable, (base, &generation)) {
                 Ok(()) => {
                     (fails, is_full) = (false, false);
                     memtable.projected(generation.end());
@@ -136,23 +141,40 @@ impl Projector {
 pub fn project(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     let memtable = SharedMemtable::open(connection, keyring)?;
     while let Some((base, generation)) = memtable.next() {
-        step(connection, keyring, &memtable, (base, &generation))?;
+        project_generation(connection, keyring, &memtable, (base, &generation))?;
         memtable.projected(generation.end());
     }
     Ok(())
 }
 
-/// Writes a generation to tables that follow the journal as far as its base, or further.
-fn step(
+/// Writes a generation, but for records that the database refuses because of a bug: they must not
+/// keep all others away. `verify --replay` names them.
+fn project_generation(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     memtable: &SharedMemtable,
     (base, generation): (End, &Generation<RecordKey, Values>),
 ) -> Result<(), StoreError> {
+    let (ends, records) = ((base, generation.end()), generation.records().collect::<Vec<_>>());
+    match step(connection, memtable, ends, |connection| write(connection, keyring, &records)) {
+        Err(StoreError::Refused(_)) => step(connection, memtable, ends, |connection| {
+            write_accepted(connection, keyring, &records)
+        }),
+        written => written,
+    }
+}
+
+/// Writes something to tables that follow the journal as far as a base, or further.
+fn step(
+    connection: &mut dyn Connection,
+    memtable: &SharedMemtable,
+    (base, end): (End, End),
+    write: impl FnOnce(&mut dyn Connection) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     connection.begin()?;
-    let written = follow(connection, memtable, base, generation.end()).and_then(|is_new| {
+    let written = follow(connection, memtable, base, end).and_then(|is_new| {
         if is_new {
-            connection.write(writes(generation.records(), keyring)?)?;
+            write(connection)?;
         }
         connection.commit()
     });
@@ -161,6 +183,41 @@ fn step(
         Err(_) => connection.rollback()?,
     }
     written
+}
+
+/// Records of a generation, each as it is at its end.
+type Records<'a> = [(&'a RecordKey, Option<&'a Values>)];
+
+fn write(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    records: &Records<'_>,
+) -> Result<(), StoreError> {
+    connection.write(writes(records.iter().copied(), keyring)?)
+}
+
+/// Writes the records that the database accepts. It is asked for all, for halves of those that it
+/// refuses, and for halves of these.
+fn write_accepted(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    records: &Records<'_>,
+) -> Result<(), StoreError> {
+    connection.execute(MARK, &[])?;
+    let what = match write(connection, keyring, records) {
+        Err(StoreError::Refused(what)) => what,
+        written => return written,
+    };
+    connection.execute(BACK_TO_MARK, &[])?;
+    if let [(key, _)] = records {
+        let table = catalogue::table(key.table)?.table;
+        tracing::error!(table, what, "table refused a record, and lacks it");
+        metrics::counter!("switchyard_refused_records_total").increment(1);
+        return Ok(());
+    }
+    let (first, second) = records.split_at(records.len() / 2);
+    write_accepted(connection, keyring, first)?;
+    write_accepted(connection, keyring, second)
 }
 
 /// Says that the tables follow a row; false if they do already.

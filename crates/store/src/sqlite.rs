@@ -453,6 +453,9 @@ pub(crate) fn failure(error: rusqlite::Error) -> StoreError {
         _ if error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_FSYNC) => {
             StoreError::OutcomeUnknown(error.to_string())
         }
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+            StoreError::Refused(error.to_string())
+        }
         _ => StoreError::Engine(error.to_string()),
     }
 }

@@ -279,6 +279,7 @@ impl Findings {
             | StoreError::Conflict(_)
             | StoreError::OutcomeUnknown(_)
             | StoreError::Sealed { .. }
+            | StoreError::Refused(_)
             | StoreError::Engine(_)
             | StoreError::Panicked(_) => self.broke(predicate, format!("{row} cannot be read")),
         }
@@ -303,7 +304,7 @@ impl<'a> Run<'a> {
         pass: impl FnOnce(&mut Run<'a>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         match pass(self) {
-            Err(StoreError::Engine(what)) => {
+            Err(StoreError::Engine(what) | StoreError::Refused(what)) => {
                 self.findings.broke(Predicate::M2, format!("reading stopped: {what}"));
                 Ok(())
             }

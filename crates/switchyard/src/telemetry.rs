@@ -157,6 +157,12 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     ),
     (
         Kind::Counter,
+        "switchyard_refused_records_total",
+        Unit::Count,
+        "Records that a table refused because of a bug, and lacks; verify --replay names them.",
+    ),
+    (
+        Kind::Counter,
         "switchyard_missing_commits_total",
         Unit::Count,
         "Commits that the database had acknowledged to this server and does not have any more: it \

@@ -161,7 +161,7 @@ impl Postgres {
         match self.client.run(&[Query::plain(soundness::BEFORE_INDEX), check]) {
             Ok(_) => Ok(None),
             // The transaction goes on.
-            Err(StoreError::Engine(what)) => {
+            Err(StoreError::Engine(what) | StoreError::Refused(what)) => {
                 self.client.run(&[Query::plain(soundness::AFTER_DAMAGE)])?;
                 Ok(Some(what))
             }

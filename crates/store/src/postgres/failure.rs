@@ -11,6 +11,9 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 use super::values::WrongType;
 use crate::error::StoreError;
 
+/// Classes of errors about a value: what it is, what a constraint allows, and what an index takes.
+const REFUSALS: [&str; 3] = ["22", "23", "54"];
+
 /// Nothing came back in time.
 pub(super) fn silence() -> StoreError {
     StoreError::Unavailable("it does not answer in time".to_owned())
@@ -37,7 +40,7 @@ impl From<Error> for StoreError {
             return meaning(said);
         }
         match error.source() {
-            Some(cause) if cause.is::<WrongType>() => Self::Engine(format!("{error}: {cause}")),
+            Some(cause) if cause.is::<WrongType>() => Self::Refused(format!("{error}: {cause}")),
             _ => Self::Unavailable(text(&error)),
         }
     }
@@ -95,6 +98,8 @@ pub(super) fn meaning(said: &DbError) -> StoreError {
         StoreError::Conflict(format!("{text}; pg_locks shows which session holds the lock"))
     } else if *code == SqlState::DISK_FULL {
         StoreError::DiskFull
+    } else if REFUSALS.iter().any(|class| code.code().starts_with(class)) {
+        StoreError::Refused(text)
     } else {
         StoreError::Engine(text)
     }

@@ -173,7 +173,9 @@ pub(super) fn of_server(server: &Server, error: StoreError) -> StoreError {
 /// The error without its kind, which the whole line names once.
 fn text(error: StoreError) -> String {
     match error {
-        StoreError::Unavailable(what) | StoreError::Engine(what) => what,
+        StoreError::Unavailable(what) | StoreError::Refused(what) | StoreError::Engine(what) => {
+            what
+        }
         other => other.to_string(),
     }
 }

@@ -6,18 +6,21 @@ use std::result::Result;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 
+use domain::customer::Customer;
 use domain::platform::Platform;
 use domain::transaction::{self, Status, Transaction};
-use store::Store;
 use store::error::StoreError;
+use store::reader::View;
 use store::sql::Connection;
 use store::unit::Unit;
+use store::verify::replay;
+use store::{SqliteFile, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::records::{answer_like_event, said_in};
 use crate::support::*;
 use crate::tampered::{self, Tamper};
-use crate::{Provider, open_with_platform};
+use crate::{Opened, Provider, open_with_platform};
 
 /// Holds commits until they are let go, each with its outcome.
 struct Gate {
@@ -361,4 +364,40 @@ pub async fn a_batch_whose_connection_is_lost_at_the_commit_runs_again<P: Provid
 pub async fn a_commit_in_a_session_that_ended_is_made_once<P: Provider>() {
     let provider = open_with_platform::<P>().await.close();
     both_are_added(&provider, opened(&provider, Moment::After), "true").await;
+}
+
+/// Customers who are in their table.
+async fn customers_of<P: Provider>(opened: &Opened<P>) -> Vec<bool> {
+    let read = |view: &mut View<'_>| {
+        (1..=4).map(|it| Ok(view.get::<Customer>(&customer_id(it))?.is_some())).collect()
+    };
+    opened.read(read).await
+}
+
+pub async fn a_record_that_a_table_refuses_keeps_no_other_away<P: Provider>() {
+    let opened = open_with_platform::<P>().await;
+    assert_eq!(customers_of(&opened).await, [false; 4]);
+    // No table has such an index. It stands for a bug.
+    opened.provider.run("create unique index bug on customers (platform)");
+    let begin = |unit: &mut Unit<'_, '_>| {
+        unit.put(platform(2));
+        (1..=4).for_each(|it| unit.put(customer(it, 1 + u128::from(it == 4))));
+        Ok(())
+    };
+    opened.write(begin).await;
+    assert_eq!(customers_of(&opened).await, [true, false, false, true]);
+    let is_there = |view: &mut View<'_>| Ok(view.get::<Platform>(&platform_id(2))?.is_some());
+    assert!(opened.read(is_there).await, "what stood beside them");
+    let replayed = || {
+        let folder = tempfile::tempdir().unwrap();
+        let scratch = SqliteFile::new(&folder.path().join("replay.db"));
+        replay(&*opened.provider.engine(), &keyring(), &scratch).unwrap()
+    };
+    assert!(!replayed().holds());
+    // A record that is changed later is written whole.
+    opened.provider.run("drop index bug");
+    opened.write(begin).await;
+    assert_eq!(customers_of(&opened).await, [true; 4]);
+    let replayed = replayed();
+    assert!(replayed.holds(), "{replayed:?}");
 }
