@@ -14,6 +14,7 @@ use crate::journal::change_set::{self, ChangeSet, TableChange};
 use crate::journal::tail::{self, Rows, Tail};
 use crate::keyring::Keyring;
 use crate::origin::Origin;
+use crate::outcome::settle;
 use crate::sql::{Connection, Value};
 
 /// The fate of an object.
@@ -63,9 +64,17 @@ pub(crate) fn keep_with(
     origin: Origin,
     work: impl FnOnce(&mut dyn Connection) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
+    keep_in(&mut *engine.prepare(keyring)?, keyring, origin, work)
+}
+
+/// The same, by a connection that writes to the whole database.
+pub(crate) fn keep_in<E: From<StoreError>>(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    origin: Origin,
+    work: impl FnOnce(&mut dyn Connection) -> Result<(), E>,
+) -> Result<(), E> {
     let Origin { actor, request, at } = origin;
-    let mut connection = engine.prepare(keyring)?;
-    let connection = &mut *connection;
     connection.begin()?;
     let sets = vec![ChangeSet { actor, request, rows: Vec::new() }];
     let kept = work(connection).and_then(|()| {
@@ -73,10 +82,13 @@ pub(crate) fn keep_with(
         let mut tail = Tail::open(connection, keyring)?;
         let chain = tail.chain(connection)?;
         let prepared = tail.prepare(connection, keyring, chain, (sets, at), &BTreeSet::new())?;
-        prepared.commit(connection)
+        Ok(prepared.commit(connection)?)
     });
     match kept {
-        Ok(_) => connection.settle(),
+        Ok(_) => {
+            settle(connection);
+            Ok(())
+        }
         Err(error) => {
             connection.rollback()?;
             Err(error)

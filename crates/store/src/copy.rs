@@ -6,18 +6,20 @@
 //!   copy goes on. While it stands there, no server opens the target.
 //! - No other process has the source open meanwhile. Still, the proof uses nothing that was read
 //!   for the copy: it reads both sides again, each from one snapshot.
-//! - Only a proven target gets the check of the key, without which no server opens it.
+//! - Only a proven target gets the check of the key, without which no server opens it. Its journal
+//!   gets an entry with that, which says who has moved it.
 
 mod proof;
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit;
 use crate::catalogue::{self, Chunk};
 use crate::engine::{self, COPY_MARK_NAME, Engine, KEEP_META};
 use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
-use crate::outcome::settle;
+use crate::origin::Origin;
 use crate::server_key;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write, transaction};
 use crate::verify::{self, Report};
@@ -105,11 +107,12 @@ pub(crate) fn statements() -> Vec<String> {
 }
 
 /// Copies everything from `source` into `target` and proves that it is there; the target can be
-/// opened only if the proof holds. `on_step` gets each step.
+/// opened only if the proof holds. `origin` is who has it moved. `on_step` gets each step.
 pub fn copy(
     source: &dyn Engine,
     target: &dyn Engine,
     keyring: &Keyring,
+    origin: Origin,
     on_step: &mut dyn FnMut(Step),
 ) -> Result<Proof, CopyError> {
     let mut source = source.alone().map_err(|error| match error {
@@ -134,7 +137,7 @@ pub fn copy(
     }
     source.rollback()?;
     let proof = proof::prove(source, &mut *target.auditor()?, keyring, ledger, on_step)?;
-    copying.finish(proof.holds().then_some(keyring))?;
+    copying.finish(proof.holds().then_some((keyring, origin)))?;
     source.rollback()?;
     Ok(proof)
 }
@@ -253,18 +256,16 @@ impl Copying {
 
     /// Ends the copy: with the key's check, the target is a database; without it, the next copy
     /// starts over.
-    fn finish(mut self, keyring: Option<&Keyring>) -> Result<(), CopyError> {
-        let Some(keyring) = keyring else {
+    fn finish(mut self, proven: Option<(&Keyring, Origin)>) -> Result<(), CopyError> {
+        let Some((keyring, origin)) = proven else {
             let void = Mark { source: Vec::new(), ..self.mark.clone() };
             return self.replace_mark(void, |_| Ok(()));
         };
         let kept = self.kept;
-        transaction(&mut *self.target, |target| -> Result<_, CopyError> {
+        audit::keep_in(&mut *self.target, keyring, origin, |target| {
             met(target.execute(DROP_MARK, &[COPY_MARK_NAME, kept])?)?;
             Ok(engine::keep_key_check(target, keyring)?)
-        })?;
-        settle(&mut *self.target);
-        Ok(())
+        })
     }
 
     /// Commits another mark with `work`.

@@ -7,6 +7,7 @@ use crate::command::{Failure, aligned, emit, print};
 use crate::config::{Config, EXIT_FAILURE, EXIT_OK, Migrate};
 use crate::copies::checked;
 use crate::database::Database;
+use crate::operator;
 use crate::progress::{Progress, seconds};
 use crate::telemetry::log_change;
 use crate::verify::{self, human};
@@ -26,7 +27,8 @@ pub fn run(config: &Config, options: &Migrate) -> Result<u8, Failure> {
     let keyring = wiring::keyring(from, &config.key)?.ok_or_else(wiring::missing_key)?;
     let mut resumed_rows = 0;
     let mut on_step = |step| tell(step, &mut resumed_rows, &mut progress);
-    let proof = match copy(&*from.engine(), &*to.engine(), &keyring, &mut on_step) {
+    let origin = operator::origin("migrate");
+    let proof = match copy(&*from.engine(), &*to.engine(), &keyring, origin, &mut on_step) {
         Ok(proof) => proof,
         Err(error) => {
             if let CopyError::SourceUnsound(report) = &error {

@@ -126,13 +126,16 @@ fn open(config: &Config, command: &str) -> Result<Opened, Failure> {
 
 /// Keeps in the journal that a command did something to a whole database.
 pub(crate) fn keep(command: &str, database: &Database, keyring: &Keyring) -> Result<(), Failure> {
-    let at = wiring::default_env().clock.now();
-    let origin = Origin { actor: actor(command), request: None, at };
-    audit::keep(&*database.engine(), keyring, origin).map_err(|error| {
+    audit::keep(&*database.engine(), keyring, origin(command)).map_err(|error| {
         Failure::new(format!(
             "{command} is done, but the journal of {database} could not take note of it: {error}"
         ))
     })
+}
+
+/// The origin of what a command does to a whole database.
+pub(crate) fn origin(command: &str) -> Origin {
+    Origin { actor: actor(command), request: None, at: wiring::default_env().clock.now() }
 }
 
 /// The actor of what a command changes.

@@ -509,7 +509,9 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
         paste("switchyard audit --database-url sqlite://back.db --key-file switchyard.db.key")?;
     let whole: Vec<_> =
         moved.lines().filter(|line| line.ends_with("  the whole database")).collect();
-    ensure!(whole.len() == 1 && whole[0].contains("  restore ("), "{moved}");
+    let commands: Vec<_> = ["restore", "migrate", "migrate"].map(|it| format!("  {it} (")).into();
+    ensure!(whole.len() == commands.len(), "{moved}");
+    ensure!(whole.iter().zip(&commands).all(|(line, command)| line.contains(command)), "{moved}");
     ensure!(held(&folder.path().join("back.db"))? == held(&folder.path().join("switchyard.db"))?);
     Ok(())
 }

@@ -161,7 +161,7 @@ async fn fill() -> Sqlite {
 
 fn moved(from: &dyn Engine, to: &dyn Engine) -> std::result::Result<(Proof, Vec<Step>), CopyError> {
     let mut steps = Vec::new();
-    let proof = copy(from, to, &keyring(), &mut |step| steps.push(step))?;
+    let proof = copy(from, to, &keyring(), origin(), &mut |step| steps.push(step))?;
     Ok((proof, steps))
 }
 
@@ -176,7 +176,7 @@ fn interrupted(from: &dyn Engine, to: &dyn Engine, chunks: usize) {
             }
         }
     };
-    let run = catch_unwind(AssertUnwindSafe(|| copy(from, to, &keyring(), &mut on_step)));
+    let run = catch_unwind(AssertUnwindSafe(|| copy(from, to, &keyring(), origin(), &mut on_step)));
     assert!(run.is_err(), "it ended before it was interrupted");
 }
 
@@ -219,7 +219,14 @@ pub async fn everything_moves_there_and_back<P: Provider>() {
 
     let (home, _) = moved(&*there.engine(), &*back.engine()).unwrap();
     assert!(home.holds(), "{home:?}");
-    let digests = |proof: &Proof| proof.tables.iter().map(|it| it.target).collect::<Vec<_>>();
+    // The journal says who moved it.
+    let [journal, longer] =
+        [&out, &home].map(|it| it.tables.iter().find(|it| it.table == "journal").unwrap().target);
+    assert_eq!(longer.rows, journal.rows + 1);
+    let digests = |proof: &Proof| {
+        let tables = proof.tables.iter().filter(|it| it.table != "journal");
+        tables.map(|it| it.target).collect::<Vec<_>>()
+    };
     assert_eq!(digests(&out), digests(&home));
     assert_eq!(out.accounts, home.accounts);
 
@@ -274,7 +281,7 @@ pub async fn what_was_damaged_on_its_way_is_found_and_never_opened<P: Provider>(
     let (source, target) = (filled().await, P::new());
     let damage = "update ledger_accounts set credits_posted = credits_posted + 1 \
                   where must_stay_covered = 1";
-    let proof = copy(&*source.engine(), &*target.engine(), &keyring(), &mut |step| {
+    let proof = copy(&*source.engine(), &*target.engine(), &keyring(), origin(), &mut |step| {
         if matches!(step, Step::Copied { table: "timers", .. }) {
             target.run(damage);
         }
@@ -326,7 +333,7 @@ fn renewed(unit: &mut Unit<'_, '_>, second: i64) -> Result {
 pub async fn a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused<P: Provider>() {
     let target = Sqlite::new();
     let check = |source: &P, keyring: &Keyring| {
-        copy(&*source.engine(), &*target.engine(), keyring, &mut |_| {}).unwrap_err()
+        copy(&*source.engine(), &*target.engine(), keyring, origin(), &mut |_| {}).unwrap_err()
     };
     let opened = open::<P>();
     let refused = {
@@ -340,7 +347,7 @@ pub async fn a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused<
         let copying = tokio::task::spawn_blocking({
             let source = opened.provider.engine();
             let target = target.engine();
-            move || copy(&*source, &*target, &keyring(), &mut |_| {}).unwrap_err()
+            move || copy(&*source, &*target, &keyring(), origin(), &mut |_| {}).unwrap_err()
         });
         tokio::select! {
             refused = copying => refused.unwrap(),
@@ -371,7 +378,7 @@ pub async fn a_source_that_is_used_empty_unsound_or_sealed_otherwise_is_refused<
 async fn no_server_opens_a_file_that_is_being_moved() {
     let (source, target) = (filled().await, Sqlite::new());
     let mut refused = None;
-    copy(&*source.engine(), &*target.engine(), &keyring(), &mut |step| {
+    copy(&*source.engine(), &*target.engine(), &keyring(), origin(), &mut |step| {
         if step == Step::CheckingSource {
             refused = source.engine().alone().err();
         }
