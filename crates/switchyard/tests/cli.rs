@@ -887,6 +887,9 @@ fn the_operator_replaces_keys_beside_the_server() {
         "the key is not the one of this database",
     );
 
+    let same = format!("key rotate --new-key-file {}", key_file.display());
+    check_refusal(switchyard(path, &same), 2, "is the one that opens");
+
     // Another file is named for the new key, and is made.
     let next = path.join("next.key");
     let (code, out, err) = run(path, &format!("key rotate --new-key-file {}", next.display()));

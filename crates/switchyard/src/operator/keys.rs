@@ -6,10 +6,9 @@ use adapters::entropy::SystemEntropy;
 use ports::entropy::Entropy as _;
 use serde_json::json;
 use store::keyring::Keyring;
-use store::origin::Origin;
 use store::server_key::{self, Key, Step};
 
-use super::{Done, actor, keep};
+use super::{Done, keep, origin};
 use crate::command::Failure;
 use crate::config::{Config, KeyCommand, KeySource, RotateKey};
 use crate::keyfile::{self, KEY_BYTES};
@@ -43,6 +42,15 @@ fn rotate(
     let path = match (&options.new_key_file, &config.key) {
         (Some(path), _) => {
             let new = keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?;
+            if new == *old {
+                return Err(Failure::new(format!(
+                    "the key in {} is the one that opens {} now: name a file with another key, or \
+                     one that is not there yet",
+                    path.display(),
+                    config.database
+                ))
+                .as_usage());
+            }
             replace(config, (old, old, &new), Step::NewOnly)?;
             path
         }
@@ -85,9 +93,7 @@ fn done(config: &Config, path: &Path) -> Done {
 
 /// Gives the journal another key.
 fn rotate_journal(config: &Config, keyring: &Keyring, name: &str) -> Result<Done, Failure> {
-    let at = wiring::default_env().clock.now();
-    let origin = Origin { actor: actor(name), request: None, at };
-    server_key::replace_journal_key(&*config.database.engine(), keyring, origin)
+    server_key::replace_journal_key(&*config.database.engine(), keyring, origin(name))
         .map_err(|error| wiring::failed(&config.database, error))?;
     let database = config.database.to_string();
     let text = format!("the journal of {database} is sealed with a new key from now on\n");
