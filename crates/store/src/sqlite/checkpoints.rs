@@ -20,14 +20,15 @@ use crate::sqlite::{Sqlite, failure, wait_for_lock};
 
 /// Pages that wait to be moved before the thread is woken. Most pages are written again by one of
 /// the next commits, and are moved once for all of them.
-const MOVED_TOGETHER: i64 = 2_000;
+const MOVED_TOGETHER: i64 = 500;
 
-/// Pages of the log from which it is begun anew: 64 MiB, as much as it may keep of the disk.
-const RESTARTED_FROM: i64 = 16_000;
+/// Pages of the log from which it is begun anew: 8 MiB. The pages of a longer one take the disk so
+/// long when they are flushed that commits wait.
+const RESTARTED_FROM: i64 = 2_000;
 
 /// Pages of the log from which the writer waits for readers, 512 MiB, and again whenever it is
 /// twice as long. Where reads overlap for ever, the log would never be moved whole otherwise.
-const WAITED_FROM: i64 = 8 * RESTARTED_FROM;
+const WAITED_FROM: i64 = 64 * RESTARTED_FROM;
 
 /// How long it waits each time. Lists are read in less.
 const WAIT: Duration = Duration::from_millis(500);
