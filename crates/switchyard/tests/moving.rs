@@ -421,8 +421,11 @@ async fn what_goes_to_postgres_and_comes_back_is_the_same() -> Result<()> {
     let (code, out, err) = place.run(&format!("migrate --from sqlite://live.db --to {url}"))?;
     ensure!(code == 1 && err.contains("name one that is empty"), "{code} {out}{err}");
     let back = place.done(&format!("migrate --from {url} --to sqlite://back.db"))?;
-    ensure!(digests(&there)?.len() > 10, "{there}");
-    ensure!(digests(&there)? == digests(&back)?, "{there}{back}");
+    let (mut out, mut home) = (digests(&there)?, digests(&back)?);
+    ensure!(out.len() > 10, "{there}");
+    // The journal has one row more: who has moved it.
+    ensure!(out.remove("journal").is_some() && home.remove("journal").is_some(), "{there}");
+    ensure!(out == home, "{there}{back}");
     place.done("verify --database-url sqlite://back.db")?;
 
     // Clients find everything in PostgreSQL, and what they do there is a reason not to move.
