@@ -30,7 +30,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// that there is.
 const RESERVE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// What is written behind it can be taken back, and the transaction goes on.
+/// Lets what is written behind it be taken back, while the transaction goes on.
 pub(crate) const MARK: &str = "savepoint accepted";
 
 pub(crate) const BACK_TO_MARK: &str = "rollback to savepoint accepted";
