@@ -62,6 +62,7 @@ mod outcome;
 mod compressed;
 mod journal;
 mod memtable;
+mod point_reads;
 mod projector;
 mod pause;
 mod postgres;
@@ -184,7 +185,7 @@ impl Store {
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
         let keyring = Arc::new(keyring);
         let projector = engine.projector()?;
-        let connections = (0..engine.readers()).map(|_| engine.reader());
+        let connections = (1..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
         let (breaker, breaker_thread) = CircuitBreaker::start(engine.prober()?)?;
         let subscribers = Subscribers::default();
@@ -196,8 +197,13 @@ impl Store {
             subscribers.clone(),
             Arc::clone(&breaker),
         )?;
-        let (readers, mut threads) =
-            Readers::start(connections, &keyring, memtable, Arc::clone(&breaker))?;
+        let (readers, mut threads) = Readers::start(
+            engine.reader()?,
+            connections,
+            &keyring,
+            memtable,
+            Arc::clone(&breaker),
+        )?;
         threads.extend([writer_thread, breaker_thread]);
         Ok((Self { commits, readers, breaker, keyring, subscribers }, Threads(threads)))
     }

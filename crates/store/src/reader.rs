@@ -3,24 +3,25 @@
 //!
 //! There are two ways to read, and both see everything that was committed before the call, also by
 //! another process. `get` looks for one record in the memtable, and in the tables if it is not
-//! there. `read` waits until the tables have followed, and looks into them alone.
+//! there (`point_reads`). `read` waits until the tables have followed, and looks into them alone.
 //!
-//! A list may take long and a point read never does. Lists leave one connection free, so that
-//! authentication and readiness do not wait behind them.
+//! A list may take long and a point read never does. Point reads have a connection of their own, so
+//! that authentication and readiness do not wait behind lists.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
-use crate::record::{Record, load, newest};
+use crate::point_reads::PointReads;
+use crate::record::{self, Record, load};
 use crate::sql::Connection;
 
 /// How often it is read from tables that are too old: a list once more if another process has
@@ -54,15 +55,16 @@ impl View<'_> {
 #[derive(Clone)]
 pub(crate) struct Readers {
     queue: mpsc::Sender<Job>,
-    /// One permit for each connection that a list may use.
-    lists: Arc<Semaphore>,
+    points: PointReads,
+    keyring: Arc<Keyring>,
     memtable: Arc<SharedMemtable>,
     breaker: Arc<CircuitBreaker>,
 }
 
 impl Readers {
-    /// Starts one thread for each connection.
+    /// Starts one thread for each connection, the first for point reads.
     pub(crate) fn start(
+        point_reads: Box<dyn Connection>,
         connections: Vec<Box<dyn Connection>>,
         keyring: &Arc<Keyring>,
         memtable: Arc<SharedMemtable>,
@@ -70,7 +72,12 @@ impl Readers {
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
-        let lists = Arc::new(Semaphore::new(connections.len().saturating_sub(1).max(1)));
+        let (points, point_thread) = PointReads::start(
+            point_reads,
+            Arc::clone(keyring),
+            Arc::clone(&memtable),
+            Arc::clone(&breaker),
+        )?;
         let threads = connections.into_iter().enumerate().map(|(number, connection)| {
             let (waiting, keyring) = (Arc::clone(&waiting), Arc::clone(keyring));
             std::thread::Builder::new()
@@ -78,25 +85,22 @@ impl Readers {
                 .spawn(move || run(connection, &keyring, &waiting))
                 .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
         });
-        let threads = threads.collect::<Result<_, _>>()?;
-        Ok((Self { queue, lists, memtable, breaker }, threads))
+        let mut threads = threads.collect::<Result<Vec<_>, _>>()?;
+        threads.push(point_thread);
+        let keyring = Arc::clone(keyring);
+        Ok((Self { queue, points, keyring, memtable, breaker }, threads))
     }
 
     /// The row with this key, as it is now.
     pub(crate) async fn get<R: Record>(&self, key: R::Key) -> Result<Option<Arc<R>>, StoreError> {
         for _ in 0..READS_MAX {
-            let begin = |connection: &mut dyn Connection| connection.begin_point_read();
             let restarts = self.memtable.restarts();
-            let (memtable, key) = (Arc::clone(&self.memtable), key.clone());
-            let get = move |view: &mut View<'_>| {
-                newest::<R>(view.connection, view.keyring, &memtable, &key)
-            };
-            match self.run(begin, get).await {
+            match self.points.find(R::shape(), key.clone().into()).await {
                 // Another session with the database may be the first that sees an older one.
                 Err(StoreError::Conflict(_)) if self.memtable.went_back_since(restarts) => {
                     self.memtable.restarted(restarts).await?;
                 }
-                found => return found,
+                found => return record::found(found?, &self.keyring),
             }
         }
         Err(self.memtable.went_back())
@@ -117,19 +121,14 @@ impl Readers {
                 self.breaker.check()?;
                 return Err(error.into());
             }
-            // The semaphore is never closed.
-            let permit = Arc::clone(&self.lists).acquire_owned().await.ok();
-            let begin = |connection: &mut dyn Connection| connection.begin_read();
             let memtable = Arc::clone(&self.memtable);
-            let read_once = move |view: &mut View<'_>| {
-                let _permit = permit;
-                match behind(view, &memtable, end, attempt == 0)? {
+            let read_once =
+                move |view: &mut View<'_>| match behind(view, &memtable, end, attempt == 0)? {
                     Some(end) => Ok(Attempt::Again(end, read)),
                     None => read(view).map(Attempt::Read),
-                }
-            };
+                };
             let restarts = self.memtable.restarts();
-            match self.run::<_, E, _>(begin, read_once).await? {
+            match self.run::<_, E, _>(read_once).await? {
                 Attempt::Read(found) => return Ok(found),
                 Attempt::Again(later, again) => (end, read) = (later, again),
             }
@@ -142,7 +141,7 @@ impl Readers {
         Err(self.memtable.went_back().into())
     }
 
-    async fn run<T, E, F>(&self, begin: Begin, read: F) -> Result<T, E>
+    async fn run<T, E, F>(&self, read: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
@@ -153,7 +152,7 @@ impl Readers {
         let breaker = Arc::clone(&self.breaker);
         let job: Job = Box::new(move |view| {
             // The caller need not wait for the end of the transaction.
-            let _ = reply.send(from_snapshot(view, &breaker, begin, read));
+            let _ = reply.send(from_snapshot(view, &breaker, read));
             let _ = view.connection.rollback();
         });
         self.queue.try_send(job).map_err(StoreError::from)?;
@@ -189,19 +188,15 @@ fn behind(
     Ok(Some(end.min(last)).filter(|end| applied < *end))
 }
 
-/// Starts a read.
-type Begin = fn(&mut dyn Connection) -> Result<(), StoreError>;
-
 /// Reads, and opens the breaker if the connection was lost.
 fn from_snapshot<T, E: From<StoreError>>(
     view: &mut View<'_>,
     breaker: &CircuitBreaker,
-    begin: Begin,
     read: impl FnOnce(&mut View<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
     // A read that came just before it opened would wait for another time-out.
     breaker.check()?;
-    let result = match begin(view.connection) {
+    let result = match view.connection.begin_read() {
         Ok(()) => read(view),
         Err(error) => Err(error.into()),
     };

@@ -13,6 +13,7 @@ use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
 use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
+use crate::point_reads;
 use crate::sql::{Connection, Keys, Row, Shape, Value, is_sealed};
 
 /// The number of a record's table.
@@ -196,56 +197,32 @@ pub(crate) fn committed<R: Record>(
 ) -> Result<Option<Found<R>>, StoreError> {
     let name = RecordKey { table: R::NUMBER, columns: vec![key.clone().into()] };
     let Some(values) = memtable.get(&name) else { return Ok(None) };
+    read_plain::<R>(values, keyring).map(Some)
+}
+
+/// The record of values in which nothing is sealed; nothing of one that is gone.
+fn read_plain<R: Record>(
+    values: Option<Values>,
+    keyring: &Keyring,
+) -> Result<Found<R>, StoreError> {
     let read = |values: Values| {
         let row = &mut Row::plain(R::TABLE, R::COLUMNS, values.to_vec());
         R::read(row, keyring).map(Arc::new)
     };
-    values.map(read).transpose().map(Some)
+    values.map(read).transpose()
 }
 
-/// How often a record is looked for while rows are appended meanwhile. Each takes one round trip,
-/// which is shorter than a commit.
-const LOOKS_MAX: u32 = 20;
-
-/// The record of a key as it was committed last, by whatever process: of the memtable, or of tables
-/// that are read afterwards. They have all that the memtable had dropped when the record was not
-/// found there, unless they went back. The end of the journal is read with them: if it is not the
-/// one that the memtable had then, the record may be in the rows between.
-pub(crate) fn newest<R: Record>(
-    connection: &mut dyn Connection,
+/// A record that was found by its key.
+pub(crate) fn found<R: Record>(
+    found: point_reads::Found,
     keyring: &Keyring,
-    memtable: &SharedMemtable,
-    key: &R::Key,
 ) -> Result<Found<R>, StoreError> {
-    for _ in 0..LOOKS_MAX {
-        // Before the look: they only grow.
-        let (base, end) = (memtable.base(), memtable.end().seq);
-        let known = committed::<R>(memtable, keyring, key)?;
-        let keys = || Keys { shape: R::shape(), keys: vec![key.clone().into()] };
-        let wanted: Vec<_> = known.is_none().then(keys).into_iter().collect();
-        let (mut ends, mut records) = (Ends::default(), Vec::new());
-        connection.fetch_all(Ends::QUERY, &wanted, &mut |place, values| {
-            match place {
-                0 => ends = Ends::read(values)?,
-                _ => join(&mut records, values),
-            }
-            Ok(())
-        })?;
-        if ends.last > end {
-            if ends.last > memtable.end().seq {
-                memtable.catch_up(connection, keyring)?;
-            }
-            continue;
+    match found {
+        point_reads::Found::InMemtable(values) => read_plain(values, keyring),
+        point_reads::Found::InTable(values) => {
+            values.map(|values| read(values, keyring).map(Arc::new)).transpose()
         }
-        if let Some(found) = known {
-            return Ok(found);
-        }
-        if ends.applied < base {
-            return Err(memtable.went_back());
-        }
-        return records.pop().map(|values| read::<R>(values, keyring).map(Arc::new)).transpose();
     }
-    Err(StoreError::Busy)
 }
 
 /// Reads a record that was fetched, and remembers it.
