@@ -385,7 +385,9 @@ pub async fn a_record_that_a_table_refuses_keeps_no_other_away<P: Provider>() {
         Ok(())
     };
     opened.write(begin).await;
-    assert_eq!(customers_of(&opened).await, [true, false, false, true]);
+    // It refuses two of the first platform's three, whichever come later.
+    let found = customers_of(&opened).await;
+    assert_eq!((found[..3].iter().filter(|it| **it).count(), found[3]), (1, true), "{found:?}");
     let is_there = |view: &mut View<'_>| Ok(view.get::<Platform>(&platform_id(2))?.is_some());
     assert!(opened.read(is_there).await, "what stood beside them");
     let replayed = || {
