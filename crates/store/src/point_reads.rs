@@ -1,10 +1,10 @@
 //! Point reads: records by their keys. A thread with a connection of its own reads all that wait
 //! at once: in one round trip, where there is a network.
 //!
-//! A record is looked for in the memtable, and then in the tables. They are read after the look, so
-//! that they have all that the memtable had dropped then, unless they went back. The end of the
-//! journal is read before them: if the memtable was not as far at the look, rows have come in
-//! between, and all is looked for again.
+//! A record that is not in the memtable is read from its table, together with the end of the
+//! journal. Rows that the memtable lacks up to there are taken, and it is looked into once more: a
+//! record that is there now is newer. One that is not is as its table had it, if the memtable has
+//! dropped nothing that the tables did not have when they were read: else all is looked for again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
-use crate::memtable::shared::{RecordKey, SharedMemtable, Values};
+use crate::memtable::shared::{Look, RecordKey, SharedMemtable, Values};
 use crate::sql::{Connection, Keys, Shape, Value};
 
 /// Reads that may wait before new ones are refused.
@@ -26,8 +26,8 @@ const QUEUE_MAX: usize = 4_096;
 /// Reads that are answered together: some milliseconds of work in a database that is near.
 const TOGETHER_MAX: usize = 256;
 
-/// How often records are looked for while rows are appended meanwhile. Each look takes one round
-/// trip, which is shorter than a commit.
+/// How often records are looked for while the memtable drops what the tables have. Each look takes
+/// one round trip, which is shorter than a step of the projector.
 const LOOKS_MAX: u32 = 20;
 
 /// The values of a record as it was committed last.
@@ -131,43 +131,56 @@ impl Reader {
 
     /// The records, each at its place.
     fn find(&mut self, points: &[Point]) -> Result<Vec<Found>, StoreError> {
+        let names = || points.iter().map(|point| &point.name);
         for _ in 0..LOOKS_MAX {
-            // Before the look: they only grow.
-            let (base, end) = (self.memtable.base(), self.memtable.end().seq);
-            let known: Vec<_> = points.iter().map(|it| self.memtable.get(&it.name)).collect();
-            let unknown = points.iter().zip(&known).filter(|(_, known)| known.is_none());
+            let before = self.memtable.look(names());
+            let unknown = points.iter().zip(&before.found).filter(|(_, known)| known.is_none());
             let wanted = wanted(unknown.map(|(point, _)| point));
-            let (mut ends, mut records) = (Ends::default(), HashMap::<_, Vec<Value>>::new());
-            self.connection.fetch_all(Ends::QUERY, &wanted, &mut |place, values| {
-                match place.checked_sub(1).and_then(|place| wanted.get(place)) {
-                    None => ends = Ends::read(values)?,
-                    // A record may have several rows.
-                    Some(Keys { shape, .. }) => {
-                        let columns = values.iter().take(shape.record_key).cloned().collect();
-                        let name = RecordKey { table: shape.number, columns };
-                        records.entry(name).or_default().extend(values);
-                    }
-                }
-                Ok(())
-            })?;
-            if ends.last > end {
-                if ends.last > self.memtable.end().seq {
-                    self.memtable.catch_up(&mut *self.connection, &self.keyring)?;
-                }
-                continue;
-            }
-            if !wanted.is_empty() && ends.applied < base {
+            let (ends, records) = self.fetch(&wanted)?;
+            if !wanted.is_empty() && ends.applied < before.base {
                 return Err(self.memtable.went_back());
             }
-            let found = points.iter().zip(known).map(|(point, known)| match known {
-                Some(values) => Found::InMemtable(values),
-                None => Found::InTable(records.get(&point.name).cloned()),
+            if ends.last > self.memtable.end().seq {
+                self.memtable.catch_up(&mut *self.connection, &self.keyring)?;
+            }
+            let Look { found, base } = self.memtable.look(names());
+            let all = points.iter().zip(before.found).zip(found);
+            let found = all.map(|((point, before), now)| match (before, now) {
+                (_, Some(values)) => Some(Found::InMemtable(values)),
+                (None, None) if base <= ends.applied => {
+                    Some(Found::InTable(records.get(&point.name).cloned()))
+                }
+                // The tables have it since, or may have another one.
+                (_, None) => None,
             });
-            return Ok(found.collect());
+            if let Some(found) = found.collect() {
+                return Ok(found);
+            }
         }
         Err(StoreError::Busy)
     }
+
+    /// The ends of the journal, and after that rows of tables.
+    fn fetch(&mut self, wanted: &[Keys]) -> Result<(Ends, Records), StoreError> {
+        let (mut ends, mut records) = (Ends::default(), Records::new());
+        self.connection.fetch_all(Ends::QUERY, wanted, &mut |place, values| {
+            match place.checked_sub(1).and_then(|place| wanted.get(place)) {
+                None => ends = Ends::read(values)?,
+                // A record may have several rows.
+                Some(Keys { shape, .. }) => {
+                    let columns = values.iter().take(shape.record_key).cloned().collect();
+                    let name = RecordKey { table: shape.number, columns };
+                    records.entry(name).or_default().extend(values);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((ends, records))
+    }
 }
+
+/// Records as their tables have them.
+type Records = HashMap<RecordKey, Vec<Value>>;
 
 /// The keys of points, each once, by their tables.
 fn wanted<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Keys> {

@@ -103,6 +103,14 @@ pub struct SharedMemtable {
     begin_anew: OnceLock<BeginAnew>,
 }
 
+/// The finds of a look into the memtable, all of one moment.
+pub struct Look {
+    /// The records, each at its place, as [`SharedMemtable::get`] gives them.
+    pub found: Vec<Option<Option<Values>>>,
+    /// The row up to which everything was dropped.
+    pub base: u64,
+}
+
 /// Has the writer run a batch.
 pub type BeginAnew = Box<dyn Fn() + Send + Sync>;
 
@@ -257,6 +265,13 @@ impl SharedMemtable {
     /// gone.
     pub fn get(&self, key: &RecordKey) -> Option<Option<Values>> {
         self.state().memtable.get(key).map(Option::<&Values>::cloned)
+    }
+
+    /// The records of keys.
+    pub fn look<'a>(&self, keys: impl Iterator<Item = &'a RecordKey>) -> Look {
+        let state = self.state();
+        let get = |key| state.memtable.get(key).map(Option::<&Values>::cloned);
+        Look { found: keys.map(get).collect(), base: state.memtable.base().seq }
     }
 
     /// The row up to which everything was dropped: the tables have it. A record that is not here
