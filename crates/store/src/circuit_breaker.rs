@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::engine::knows_key;
 use crate::error::StoreError;
 use crate::sql::Connection;
+use crate::threads;
 
 /// The pause between two probes of a database that is away.
 const PROBE_PAUSE: Duration = Duration::from_millis(200);
@@ -38,10 +39,7 @@ impl CircuitBreaker {
         let is_open = Arc::<AtomicBool>::default();
         let (opened, openings) = channel();
         let prober = Prober { connection, is_open: Arc::clone(&is_open), openings };
-        let thread = std::thread::Builder::new()
-            .name("circuit-breaker".to_owned())
-            .spawn(move || prober.run())
-            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        let thread = threads::start("circuit-breaker", move || prober.run())?;
         metrics::gauge!("switchyard_database_reachable").set(1);
         Ok((Arc::new(Self { is_open, opened }), thread))
     }

@@ -29,6 +29,7 @@ use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::{Actor, Origin};
 use crate::sql::Connection;
+use crate::threads;
 use crate::unit::{Unit, WakeUps};
 
 /// How urgent a unit of work is.
@@ -169,10 +170,7 @@ impl GroupCommit {
             // A queue that is full or closed has a batch without it, or needs none.
             let _ = weak.upgrade().map(|queue| queue.try_send((Priority::Request, nothing())));
         }));
-        let thread = std::thread::Builder::new()
-            .name("group-commit".to_owned())
-            .spawn(move || writer.run(Queue::new(waiting)))
-            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        let thread = threads::start("group-commit", move || writer.run(Queue::new(waiting)))?;
         Ok((Self { queue, memtable, breaker }, thread))
     }
 

@@ -68,6 +68,7 @@ mod pause;
 mod postgres;
 mod sealed;
 mod sqlite;
+mod threads;
 
 use std::sync::Arc;
 
@@ -90,6 +91,7 @@ use crate::projector::Projector;
 use crate::reader::{Readers, View};
 use crate::record::Record;
 pub use crate::sqlite::{SqliteFile, journal_of};
+pub use crate::threads::Threads;
 use crate::unit::Unit;
 
 /// Every statement whose text is fixed, and examples of the others, for the tests that hold each
@@ -160,19 +162,6 @@ pub struct Store {
     breaker: Arc<CircuitBreaker>,
     keyring: Arc<Keyring>,
     subscribers: Subscribers,
-}
-
-/// The threads of a store, which finish once every [`Store`] handle is dropped.
-pub struct Threads(Vec<std::thread::JoinHandle<()>>);
-
-impl Threads {
-    /// Waits until everything that was queued is done and the connections are closed.
-    pub fn join(self) {
-        for thread in self.0 {
-            // A thread that panicked has nothing left to close.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl Store {

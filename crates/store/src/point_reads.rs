@@ -19,6 +19,7 @@ use crate::journal::tail::Ends;
 use crate::keyring::Keyring;
 use crate::memtable::shared::{Look, RecordKey, SharedMemtable, Values};
 use crate::sql::{Connection, Keys, Shape, Value};
+use crate::threads;
 
 /// Reads that may wait before new ones are refused.
 const QUEUE_MAX: usize = 4_096;
@@ -62,10 +63,7 @@ impl PointReads {
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let reader = Reader { connection, keyring, memtable, breaker: Arc::clone(&breaker) };
-        let thread = std::thread::Builder::new()
-            .name("point-reads".to_owned())
-            .spawn(move || reader.run(waiting))
-            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        let thread = threads::start("point-reads", move || reader.run(waiting))?;
         Ok((Self { queue, breaker }, thread))
     }
 

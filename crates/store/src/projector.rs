@@ -21,6 +21,7 @@ use crate::memtable::{Generation, Memtable};
 use crate::outcome::{settle, stop};
 use crate::pause::pause;
 use crate::sql::{Change, Connection, Value, Write};
+use crate::threads;
 
 /// The pause after a step that failed: some steps long. A database that is away or full comes back
 /// in seconds.
@@ -97,10 +98,7 @@ impl Projector {
         memtable: Arc<SharedMemtable>,
     ) -> Result<JoinHandle<()>, StoreError> {
         let projector = Self { connection, keyring, memtable };
-        std::thread::Builder::new()
-            .name("projector".to_owned())
-            .spawn(move || projector.run())
-            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
+        threads::start("projector", move || projector.run())
     }
 
     fn run(mut self) {

@@ -23,6 +23,7 @@ use crate::memtable::shared::SharedMemtable;
 use crate::point_reads::PointReads;
 use crate::record::{self, Record, load};
 use crate::sql::Connection;
+use crate::threads;
 
 /// How often it is read from tables that are too old: a list once more if another process has
 /// appended, and both again if the database went back.
@@ -80,10 +81,8 @@ impl Readers {
         )?;
         let threads = connections.into_iter().enumerate().map(|(number, connection)| {
             let (waiting, keyring) = (Arc::clone(&waiting), Arc::clone(keyring));
-            std::thread::Builder::new()
-                .name(format!("reader-{number}"))
-                .spawn(move || run(connection, &keyring, &waiting))
-                .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))
+            let work = move || run(connection, &keyring, &waiting);
+            threads::start(format!("reader-{number}"), work)
         });
         let mut threads = threads.collect::<Result<Vec<_>, _>>()?;
         threads.push(point_thread);

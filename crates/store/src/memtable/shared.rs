@@ -88,6 +88,11 @@ impl State {
     fn has_work(&self) -> bool {
         self.memtable.end() != self.memtable.base()
     }
+
+    /// The record of a key, as [`SharedMemtable::get`] gives it.
+    fn get(&self, key: &RecordKey) -> Option<Option<Values>> {
+        self.memtable.get(key).map(Option::<&Values>::cloned)
+    }
 }
 
 /// The records that are committed and that the tables do not have yet.
@@ -264,14 +269,14 @@ impl SharedMemtable {
     /// The record of a key; nothing if it is not here, and the tables say. `Some(None)` if it is
     /// gone.
     pub fn get(&self, key: &RecordKey) -> Option<Option<Values>> {
-        self.state().memtable.get(key).map(Option::<&Values>::cloned)
+        self.state().get(key)
     }
 
     /// The records of keys.
     pub fn look<'a>(&self, keys: impl Iterator<Item = &'a RecordKey>) -> Look {
         let state = self.state();
-        let get = |key| state.memtable.get(key).map(Option::<&Values>::cloned);
-        Look { found: keys.map(get).collect(), base: state.memtable.base().seq }
+        let found = keys.map(|key| state.get(key)).collect();
+        Look { found, base: state.memtable.base().seq }
     }
 
     /// The row up to which everything was dropped: the tables have it. A record that is not here

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::error::StoreError;
 use crate::outcome::stop;
 use crate::sqlite::{Sqlite, failure, wait_for_lock};
+use crate::threads;
 
 /// Pages that wait to be moved before the thread is woken. Most pages are written again by one of
 /// the next commits, and are moved once for all of them.
@@ -70,14 +71,11 @@ impl Checkpoints {
         // process. A process opens few databases.
         let file = Box::leak(Box::new(file));
         let ready = Arc::clone(&is_ready);
-        let thread = std::thread::Builder::new()
-            .name("checkpoints".to_owned())
-            .spawn(move || {
-                while woken.recv().is_ok() {
-                    ready.store(move_log(&connection.connection, file), Ordering::Relaxed);
-                }
-            })
-            .map_err(|error| StoreError::Engine(format!("cannot start a thread: {error}")))?;
+        let thread = threads::start("checkpoints", move || {
+            while woken.recv().is_ok() {
+                ready.store(move_log(&connection.connection, file), Ordering::Relaxed);
+            }
+        })?;
         Ok(Self {
             waits_at: Cell::new(WAITED_FROM),
             is_ready,
