@@ -254,7 +254,11 @@ impl From<StoreError> for ApiError {
             | StoreError::Unavailable(_)
             | StoreError::Conflict(_) => {
                 tracing::warn!(%error, "a request was turned away");
-                Self::new(Code::ServiceUnavailable, error.to_string())
+                let refusal = Self::new(Code::ServiceUnavailable, error.to_string());
+                match error {
+                    StoreError::DiskFull => refusal.with("reason", "STORAGE_FULL"),
+                    _ => refusal,
+                }
             }
             StoreError::OutcomeUnknown(_)
             | StoreError::NotFetched

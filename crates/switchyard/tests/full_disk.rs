@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
-use testbed::instance::{Installation, write_script};
-use testbed::recorder::{Api, Load, Outcome, Recorder, http, within_deadline};
+use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, write_script};
+use testbed::recorder::{Api, Load, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 
@@ -137,9 +137,19 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
         // How long the log has room for one more is unknown.
         let is_refused = async || {
             let probe = recorder.transfer(format!("probe {round} {}", probes.len()));
-            let outcome = recorder.api().ask(&probe).await;
+            let url = format!("{}/2025-10-13{}", server.base(), probe.path);
+            let request = client.post(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
+            let request = request.header("idempotency-key", &probe.key).json(&probe.body);
+            let answer = request.send().await?;
             probes.push(probe);
-            Ok(outcome == Outcome::Unavailable(503))
+            if answer.status().as_u16() != 503 {
+                return Ok(false);
+            }
+            ensure!(answer.headers().contains_key("retry-after"), "{:?}", answer.headers());
+            let body: serde_json::Value = answer.json().await?;
+            ensure!(body["code"] == "SERVICE_UNAVAILABLE", "{body}");
+            // Some were in the queue when others found the disk full.
+            Ok(body["details"]["reason"] == "STORAGE_FULL")
         };
         within_deadline("a change is refused", is_refused).await?;
         recorder.api().get("/transactions?limit=1").await.context("what is there can be read")?;

@@ -132,7 +132,8 @@ codes! {
     InternalError = 500 "INTERNAL_ERROR",
     /// This server is not connected to the partner that this needs; `details.missing` names it.
     NotImplemented = 501 "NOT_IMPLEMENTED",
-    /// The server is too busy or its disk is full; try again after `Retry-After`.
+    /// The server is too busy, or its disk is full (`details.reason` is `STORAGE_FULL`); try again
+    /// after `Retry-After`.
     ServiceUnavailable = 503 "SERVICE_UNAVAILABLE",
 }
 
