@@ -21,7 +21,10 @@ pub(crate) struct Track {
 /// The tables that follow the journal.
 pub(crate) static TABLES: Track = Track {
     history: "refinery_schema_history",
-    migrations: &[("V1__initial", include_str!("../migrations/tables/0001_initial.sql"))],
+    migrations: &[
+        ("V1__initial", include_str!("../migrations/tables/0001_initial.sql")),
+        ("V2__estimates", include_str!("../migrations/tables/0002_estimates.sql")),
+    ],
 };
 
 /// The journal, and what its writer keeps beside it.
@@ -34,13 +37,14 @@ pub(crate) static JOURNAL: Track = Track {
 pub(crate) static TRACKS: [&Track; 2] = [&TABLES, &JOURNAL];
 
 /// The meaning of the migrations' tokens in SQLite.
-const SQLITE_TOKENS: [(&str, &str); 6] = [
+const SQLITE_TOKENS: [(&str, &str); 7] = [
     ("{int8}", "integer"),
     ("{bytes}", "blob"),
     ("{text}", "text"),
     ("{strict}", "strict, without rowid"),
     ("{wide}", "strict"),
     ("{grows}", ""),
+    ("{postgres}", "-- "),
 ];
 
 /// Their meaning in PostgreSQL. Text is compared byte by byte, as SQLite does it, whatever language
@@ -50,7 +54,7 @@ const SQLITE_TOKENS: [(&str, &str); 6] = [
 /// Tables that grow are analyzed once they have twice the rows. Out of the box a tenth is enough,
 /// which in a young table is each minute. It takes seconds of a core, and no plan of ours changes
 /// by it (docs/performance.md).
-const POSTGRES_TOKENS: [(&str, &str); 6] = [
+const POSTGRES_TOKENS: [(&str, &str); 7] = [
     ("{int8}", "bigint"),
     ("{bytes}", "bytea"),
     ("{text}", "text collate \"C\""),
@@ -60,6 +64,7 @@ const POSTGRES_TOKENS: [(&str, &str); 6] = [
         "{grows}",
         "with (autovacuum_analyze_scale_factor = 1, autovacuum_analyze_threshold = 100000)",
     ),
+    ("{postgres}", ""),
 ];
 
 /// A text with the meanings of its tokens.

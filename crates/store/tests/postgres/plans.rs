@@ -1,5 +1,5 @@
-//! Asks: does the writer thread find rows by their keys, whatever the tables looked like when the
-//! server planned its statements?
+//! Asks: does the writer thread find rows by their keys, and do lists go along their indexes,
+//! whatever the tables looked like when the server planned its statements?
 
 use std::time::Duration;
 
@@ -60,4 +60,70 @@ async fn no_table_is_read_from_end_to_end_to_change_a_row() {
     served.assert_paid(1..PAYMENTS + 1).await;
     served.close();
     assert_eq!(scans(&database), before);
+}
+
+/// The tables that have lists or feeds.
+const LISTED: [&str; 7] =
+    ["tokens", "customers", "external_accounts", "quotes", "transactions", "events", "deliveries"];
+
+/// Whether a statement reads a list or a feed along an index. An address has one customer, whom no
+/// order is wanted of.
+fn is_of_a_list(sql: &str) -> bool {
+    (sql.contains(" and id between ") || sql.contains(" and kind = $2 and ordinal > "))
+        && !sql.contains("where uma_address = ")
+}
+
+/// Many rows of one platform, which are all alike, as the server knows after it has looked at them.
+/// Nothing is vacuumed yet, so that it takes reading an index alone to be as expensive as reading
+/// the table as well.
+fn fill(database: &Database, table: &str, rows: u32) {
+    let values = format!(
+        "select string_agg(case when column_name = 'id' \
+         then 'decode(lpad(to_hex(number), 32, ''0''), ''hex'')' \
+         when column_name = 'ordinal' then 'number' \
+         when data_type = 'bytea' then '''\\x01''::bytea' when data_type = 'bigint' then '1' \
+         else '''A''' end, ', ' order by ordinal_position) \
+         from information_schema.columns where table_name = '{table}'"
+    );
+    let values = database.query(&values).unwrap();
+    let fill = format!(
+        "truncate {table}; \
+         insert into {table} select {} from generate_series(1, {rows}) as number; analyze {table}",
+        values.trim()
+    );
+    database.query(&fill).unwrap();
+}
+
+/// The plan of a statement in a session of ours (docs/postgresql.md).
+fn plan(database: &Database, sql: &str) -> String {
+    let last = sql.rsplit('$').next().unwrap();
+    let digits = last.find(|c: char| !c.is_ascii_digit()).unwrap_or(last.len());
+    let unknown = vec!["null"; last[..digits].parse().unwrap()].join(", ");
+    let plan = format!(
+        "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
+         set enable_hashjoin = off; set enable_mergejoin = off; set jit = off; \
+         set enable_hashagg = off; set max_parallel_workers_per_gather = 0; \
+         prepare statement as {sql}; explain (costs off) execute statement({unknown})"
+    );
+    database.query(&plan).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_go_along_their_indexes_however_alike_rows_are() {
+    let database = Database::fresh();
+    Served::open(&database.url()).close();
+    let mut lists = store::statements();
+    lists.retain(|sql| is_of_a_list(sql));
+    assert!(lists.len() > 50, "{}", lists.len());
+    for rows in [2_000, 50_000] {
+        for table in LISTED {
+            fill(&database, table, rows);
+        }
+        for sql in &lists {
+            let plan = plan(&database, sql);
+            let is_along_an_index = plan.contains("Index")
+                && ["_pkey", "Seq Scan", "Filter: "].iter().all(|wrong| !plan.contains(wrong));
+            assert!(is_along_an_index, "{rows} rows: {sql}\n{plan}");
+        }
+    }
 }
