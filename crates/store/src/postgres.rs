@@ -47,13 +47,21 @@ const LEASE_RENEWED_WITHIN: Duration = Duration::from_secs(4);
 #[derive(Clone)]
 pub struct PostgresServer {
     address: Arc<Address>,
+    /// The use of connections that read.
+    reads: Purpose,
 }
 
 impl PostgresServer {
     /// The database that a `postgres://` URL names, with the parameters that libpq knows. An error
     /// says what is wrong with the URL and never repeats it.
     pub fn new(url: &str) -> Result<Self, StoreError> {
-        Ok(Self { address: Arc::new(Address::from_str(url)?) })
+        Ok(Self { address: Arc::new(Address::from_str(url)?), reads: Purpose::REQUESTS })
+    }
+
+    /// The same for a command, whose reads take as long as there is data: no client waits for them.
+    #[must_use]
+    pub fn for_a_command(self) -> Self {
+        Self { reads: Purpose::COMMANDS, ..self }
     }
 
     /// A connection that connects when it is used first: a start needs few of the readers.
@@ -92,7 +100,7 @@ impl Engine for PostgresServer {
     }
 
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.connection(Purpose::REQUESTS)))
+        Ok(Box::new(self.connection(self.reads)))
     }
 
     fn prober(&self) -> Result<Box<dyn Connection>, StoreError> {

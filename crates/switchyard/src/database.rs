@@ -222,6 +222,14 @@ impl Database {
         }
     }
 
+    /// The same for a command, for whose reads no client waits.
+    pub fn for_a_command(&self) -> Self {
+        match self {
+            Self::Sqlite(path) => Self::Sqlite(path.clone()),
+            Self::Postgres(server) => Self::Postgres(server.clone().for_a_command()),
+        }
+    }
+
     /// The way to it.
     pub fn engine(&self) -> Box<dyn Engine> {
         match self {

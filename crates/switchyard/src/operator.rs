@@ -120,7 +120,8 @@ pub async fn token(config: &Config, command: &TokenCommand) -> Result<u8, Failur
 
 /// Opens the database for a command, which acts for the person who runs it.
 fn open(config: &Config, command: &str) -> Result<Opened, Failure> {
-    let opened = wiring::open(&config.database, &config.key, wiring::default_env())?;
+    let database = config.database.for_a_command();
+    let opened = wiring::open(&database, &config.key, wiring::default_env())?;
     Ok(Opened { app: opened.app.acting_for(actor(command), None), ..opened })
 }
 

@@ -78,6 +78,10 @@ impl Purpose {
         goes_by_keys: false,
     };
 
+    /// For reads of a command. They find rows as requests do, and some go through a whole table.
+    pub(super) const COMMANDS: Self =
+        Self { goes_by_keys: true, lock: Self::REQUESTS.lock, ..Self::WHOLE };
+
     /// For changes of tables, which take as long as there is data. A dump or an operator may have a
     /// table in use for long. All sessions that come later queue behind the change, so it waits
     /// briefly and is refused then.

@@ -1,9 +1,13 @@
 //! Asks: does the writer thread find rows by their keys, and do lists go along their indexes,
-//! whatever the tables looked like when the server planned its statements?
+//! whatever the tables looked like when the server planned its statements? Does what goes through a
+//! whole table have the time for it?
 
 use std::time::Duration;
 
+use store::PostgresServer;
+use store::engine::Engine as _;
 use store::error::StoreError;
+use store::sql::Value;
 use store::timers::TimerKind;
 use testbed::postgres::Database;
 use testbed::wait;
@@ -126,4 +130,23 @@ async fn lists_go_along_their_indexes_however_alike_rows_are() {
             assert!(is_along_an_index, "{rows} rows: {sql}\n{plan}");
         }
     }
+}
+
+#[test]
+fn a_command_has_time_to_read_a_whole_table() {
+    let database = Database::fresh();
+    let server = PostgresServer::new(&database.url()).unwrap();
+    let time_of = |server: &PostgresServer| {
+        let (mut reader, mut time) = (server.reader().unwrap(), None);
+        reader.begin_read().unwrap();
+        let shown = "select current_setting('statement_timeout')";
+        let mut keep = |values: Vec<Value>| {
+            time = values.into_iter().next();
+            Ok(())
+        };
+        reader.query(shown, &[], 1, &mut keep).unwrap();
+        time
+    };
+    assert_eq!(time_of(&server), Some(Value::name("5s")));
+    assert_eq!(time_of(&server.for_a_command()), Some(Value::name("1h")));
 }
