@@ -225,7 +225,7 @@ impl Database {
     /// The same for a command, for whose reads no client waits.
     pub fn for_a_command(&self) -> Self {
         match self {
-            Self::Sqlite(path) => Self::Sqlite(path.clone()),
+            Self::Sqlite(_) => self.clone(),
             Self::Postgres(server) => Self::Postgres(server.clone().for_a_command()),
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
-use testbed::instance::{CLIENT_ID, CLIENT_SECRET, Installation, write_script};
+use testbed::instance::{Installation, write_script};
 use testbed::recorder::{Api, Load, Recorder, http, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
@@ -137,10 +137,7 @@ async fn a_full_disk_refuses_changes_and_loses_none() -> Result<()> {
         // How long the log has room for one more is unknown.
         let is_refused = async || {
             let probe = recorder.transfer(format!("probe {round} {}", probes.len()));
-            let url = format!("{}/2025-10-13{}", server.base(), probe.path);
-            let request = client.post(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
-            let request = request.header("idempotency-key", &probe.key).json(&probe.body);
-            let answer = request.send().await?;
+            let answer = recorder.api().send(&probe).await?;
             probes.push(probe);
             if answer.status().as_u16() != 503 {
                 return Ok(false);

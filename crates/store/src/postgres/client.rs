@@ -79,8 +79,7 @@ impl Purpose {
     };
 
     /// For reads of a command. They find rows as requests do, and some go through a whole table.
-    pub(super) const COMMANDS: Self =
-        Self { goes_by_keys: true, lock: Self::REQUESTS.lock, ..Self::WHOLE };
+    pub(super) const COMMANDS: Self = Self { statement: Self::WHOLE.statement, ..Self::REQUESTS };
 
     /// For changes of tables, which take as long as there is data. A dump or an operator may have a
     /// table in use for long. All sessions that come later queue behind the change, so it waits

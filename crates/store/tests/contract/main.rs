@@ -32,7 +32,9 @@ use store::{PostgresServer, SqliteFile};
 use store::{Store, Threads};
 use testbed::postgres::Database;
 
-use self::support::{Refused, Result, journal_of, keyring, open_files, origin, platform};
+use self::support::{
+    Refused, Result, journal_of, keyring, open_files, origin, plan_on_server, platform,
+};
 
 /// A database for one test.
 pub trait Provider: Send + 'static {
@@ -141,18 +143,8 @@ impl Provider for Postgres {
     fn lose_side_files(&self) {}
 
     fn plan(&self, sql: &str) -> String {
-        let parameters = sql.split('$').skip(1).map(|part| {
-            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-            part[..digits].parse().unwrap()
-        });
-        let unknown = vec!["null"; parameters.max().unwrap_or(0)].join(", ");
         // Without these settings, the planner would scan and sort a table that has no rows.
-        let plan = format!(
-            "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
-             set enable_bitmapscan = off; set enable_sort = off; prepare statement as {sql}; \
-             explain (costs off) execute statement({unknown})"
-        );
-        self.0.query(&plan).unwrap()
+        plan_on_server(&self.0, "enable_seqscan enable_bitmapscan enable_sort", sql)
     }
 }
 

@@ -51,6 +51,7 @@ use store::origin::{Actor, Origin};
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
+use testbed::postgres::Database;
 use uuid::Uuid;
 
 /// Text that must never stand in a plain column.
@@ -977,4 +978,20 @@ pub fn open_files(path: &std::path::Path) -> rusqlite::Result<rusqlite::Connecti
         connection.execute("attach $1 as journal", [journal.to_str()])?;
     }
     Ok(connection)
+}
+
+/// The plan of a statement on a server, made once for all values of its parameters, without what is
+/// `off`.
+pub fn plan_on_server(database: &Database, off: &str, sql: &str) -> String {
+    let parameters = sql.split('$').skip(1).map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse().unwrap()
+    });
+    let unknown = vec!["null"; parameters.max().unwrap_or(0)].join(", ");
+    let off: String = off.split(' ').map(|name| format!("set {name} = off; ")).collect();
+    let plan = format!(
+        "set plan_cache_mode = force_generic_plan; set max_parallel_workers_per_gather = 0; {off} \
+         prepare statement as {sql}; explain (costs off) execute statement({unknown})"
+    );
+    database.query(&plan).unwrap()
 }

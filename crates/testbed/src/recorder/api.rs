@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use reqwest::Response;
 use serde_json::{Value, json};
 
 use super::{DEADLINE, RETRY_AFTER, pause};
@@ -89,16 +90,28 @@ impl Api {
         self.ask_at(self.next(), ask).await
     }
 
-    /// Asks one of the [servers](Self::servers) once, counted from 0.
-    pub(super) async fn ask_at(&self, server: usize, ask: &Ask) -> Outcome {
+    /// Asks the next server once, for a test that looks at all of the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer.
+    pub async fn send(&self, ask: &Ask) -> reqwest::Result<Response> {
+        self.send_to(self.next(), ask).await
+    }
+
+    async fn send_to(&self, server: usize, ask: &Ask) -> reqwest::Result<Response> {
         let url = format!("{}/{VERSION}{}", self.bases[server], ask.path);
         let request = self.http.post(url).basic_auth(CLIENT_ID, Some(CLIENT_SECRET));
         let request = match ask.key.as_str() {
             "" => request,
             key => request.header("idempotency-key", key),
         };
-        let request = request.json(&ask.body);
-        let answer = match request.send().await {
+        request.json(&ask.body).send().await
+    }
+
+    /// Asks one of the [servers](Self::servers) once, counted from 0.
+    pub(super) async fn ask_at(&self, server: usize, ask: &Ask) -> Outcome {
+        let answer = match self.send_to(server, ask).await {
             Ok(answer) => answer,
             Err(error) if error.is_connect() => return Outcome::Unreached,
             Err(_) => return Outcome::Lost,
