@@ -38,14 +38,15 @@ pub const FILE_ROWS_MAX: usize = 10_000;
 /// A CSV file, as a form.
 #[derive(ToSchema)]
 pub struct BulkFile {
-    /// UTF-8 with a header row, separated by commas (RFC 4180). Every row has `umaAddress`,
+    /// UTF-8 with a header row, separated by commas (RFC 4180), or by the separator of a first line
+    /// such as `sep=;`. Empty columns and rows at the end are left out. Every row has `umaAddress`,
     /// `platformCustomerId` and `customerType`; a person also `fullName`, `birthDate`,
     /// `addressLine1`, `city`, `state`, `postalCode` (where the country has postal codes) and
     /// `country`; a business `businessLegalName` and the same address. Optional: `addressLine2`,
-    /// `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other columns are ignored, but
-    /// a name that is nearly one of these is refused. A stray quote, a column given twice and
-    /// another separator fail the whole file, and no customer is made. A quote stands around a
-    /// whole field, or is doubled inside one. At most 10000 rows and 4 MiB.
+    /// `email`, `phoneNumber`, `nationality`, `businessRegistrationNumber`, `businessTaxId`. Other
+    /// columns are ignored, but a name that is nearly one of these is refused. A stray quote, a
+    /// column given twice and another separator fail the whole file, and no customer is made. A
+    /// quote stands around a whole field, or is doubled inside one. At most 10000 rows and 4 MiB.
     #[schema(value_type = String, format = Binary, content_media_type = "text/csv")]
     #[expect(dead_code, reason = "it is only a schema: the form is read as a stream")]
     file: Vec<u8>,
@@ -196,13 +197,18 @@ const OF_BUSINESS: &Columns = &[
 ];
 
 const OPTIONAL_OF_INDIVIDUAL: &Columns =
-    &[("nationality", "nationality"), ("addressLine2", "address.line2")];
+    &[("nationality", "nationality"), ("addressLine2", "address.line2"), EMAIL, PHONE_NUMBER];
 
 const OPTIONAL_OF_BUSINESS: &Columns = &[
     ("addressLine2", "address.line2"),
     ("businessRegistrationNumber", "businessInfo.registrationNumber"),
     ("businessTaxId", "businessInfo.taxId"),
+    EMAIL,
+    PHONE_NUMBER,
 ];
+
+const EMAIL: (&str, &str) = ("email", "email");
+const PHONE_NUMBER: (&str, &str) = ("phoneNumber", "phoneNumber");
 
 /// Every column that is read.
 fn known_columns() -> Vec<&'static str> {
@@ -376,8 +382,10 @@ async fn upload(form: Result<Multipart, MultipartRejection>) -> Result<Vec<u8>, 
     file.ok_or_else(missing)
 }
 
-/// Takes a file with many customers in. They are made one part of the file after another; the
-/// platform is notified with `BULK_UPLOAD` when all were.
+/// Import customers from a CSV file.
+///
+/// The rows are taken one part of the file after another; the platform is notified with
+/// `BULK_UPLOAD` when all were.
 #[utoipa::path(post, path = "/customers/bulk/csv",
     operation_id = "importCustomers", tag = "Customers",
     request_body(content = BulkFile, content_type = "multipart/form-data"),
@@ -393,6 +401,7 @@ pub async fn create(
         Err(refusal) if refusal.code == Code::RequestTimeout => return refusal.into_response(),
         Err(refusal) => return request.refuse(refusal).await,
     };
+    request.has_body(&bytes);
     // Thousands of rows are checked, which would keep a thread of the runtime from others.
     let file = match tokio::task::spawn_blocking(move || read(&bytes)).await {
         Ok(file) => file,
@@ -412,7 +421,9 @@ pub async fn create(
     request.run(202, body, work).await
 }
 
-/// Shows how far an import has come, and which rows were refused.
+/// Get a customer import.
+///
+/// Says how far an import has come, and which rows were refused.
 #[utoipa::path(get, path = "/customers/bulk/jobs/{jobId}",
     operation_id = "getCustomerImport", tag = "Customers",
     params(("jobId" = String, Path, description = "System id of the import.")),

@@ -265,7 +265,7 @@ fn known_field(checks: &mut Checks, field: &str, asked: &str) -> Option<&'static
     known
 }
 
-/// Shows the platform's configuration.
+/// Get the platform configuration.
 #[utoipa::path(get, path = "/config",
     operation_id = "getPlatformConfig", tag = "Platform",
     responses((status = 200, description = "The configuration.", body = ConfigBody)))]
@@ -273,7 +273,9 @@ pub async fn get(caller: Caller) -> Result<Response, ApiError> {
     Ok(ok(&ConfigBody::from(&*caller.platform)))
 }
 
-/// Changes the platform's configuration. It holds at once.
+/// Update the platform configuration.
+///
+/// Changes hold at once.
 #[utoipa::path(patch, path = "/config",
     operation_id = "updatePlatformConfig", tag = "Platform", request_body = UpdateConfig,
     responses((status = 200, description = "The whole configuration.", body = ConfigBody)))]

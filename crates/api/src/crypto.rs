@@ -115,7 +115,9 @@ impl Withdrawal {
     }
 }
 
-/// Estimates what a withdrawal to a wallet would cost. Nothing is promised and nothing moves.
+/// Estimate a withdrawal fee.
+///
+/// The likely cost of a withdrawal to a wallet. Nothing is promised and nothing moves.
 #[utoipa::path(post, path = "/crypto/estimate-withdrawal-fee",
     operation_id = "estimateWithdrawalFee", tag = "Transfers",
     request_body = EstimateWithdrawalFee,

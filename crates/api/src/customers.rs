@@ -5,7 +5,8 @@ mod requests;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::country::Country;
-use domain::customer::{BeneficialOwner, Customer, Identity, KycStatus};
+use domain::currency::Currency;
+use domain::customer::{BeneficialOwner, Contact, Customer, Identity, KycStatus};
 use domain::id::CustomerId;
 use domain::uma_address::UmaAddress;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,18 @@ pub struct IndividualBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     address: Option<AddressBody>,
+    /// E-mail address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    email: Option<String>,
+    /// Phone number, E.164.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    phone_number: Option<String>,
+    /// The currencies that the customer uses, if its platform named them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    currencies: Vec<&'static str>,
     /// Whether it was deleted.
     is_deleted: bool,
     /// When it was made.
@@ -102,6 +115,18 @@ pub struct BusinessBody {
     business_info: BusinessInfoBody,
     /// The persons behind it.
     beneficial_owners: Vec<BeneficialOwnerBody>,
+    /// E-mail address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    email: Option<String>,
+    /// Phone number, E.164.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    phone_number: Option<String>,
+    /// The currencies that the customer uses, if its platform named them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    currencies: Vec<&'static str>,
     /// Whether it was deleted.
     is_deleted: bool,
     /// When it was made.
@@ -134,6 +159,8 @@ impl From<&Customer> for CustomerBody {
         let platform_customer_id = customer.platform_customer_id.clone();
         let uma_address = customer.uma_address.to_string();
         let status = customer.kyc.status().name();
+        let Contact { email, phone_number, currencies } = customer.identity.contact().clone();
+        let currencies = currencies.into_iter().map(Currency::code).collect();
         let is_deleted = customer.is_deleted;
         let created_at = customer.created_at.to_string();
         let updated_at = customer.updated_at.to_string();
@@ -147,6 +174,9 @@ impl From<&Customer> for CustomerBody {
                 birth_date: person.birth_date.map(|date| date.to_string()),
                 nationality: person.nationality.map(Country::code),
                 address: person.address.as_ref().map(AddressBody::from),
+                email,
+                phone_number,
+                currencies,
                 is_deleted,
                 created_at,
                 updated_at,
@@ -163,6 +193,9 @@ impl From<&Customer> for CustomerBody {
                     tax_id: business.tax_id.clone(),
                 },
                 beneficial_owners: business.beneficial_owners.iter().map(owner_body).collect(),
+                email,
+                phone_number,
+                currencies,
                 is_deleted,
                 created_at,
                 updated_at,
@@ -230,7 +263,9 @@ fn id(text: &str) -> Result<CustomerId, ApiError> {
     })
 }
 
-/// Makes a customer. Its internal accounts, one per supported currency, exist from now on.
+/// Create a customer.
+///
+/// Its internal accounts, one per supported currency, exist from now on.
 #[utoipa::path(post, path = "/customers",
     operation_id = "createCustomer", tag = "Customers", request_body = CreateCustomer,
     responses(
@@ -286,7 +321,9 @@ pub struct ListCustomers {
     cursor: Option<String>,
 }
 
-/// Lists the platform's customers, newest first.
+/// List customers.
+///
+/// The newest come first.
 #[utoipa::path(get, path = "/customers",
     operation_id = "listCustomers", tag = "Customers", params(ListCustomers),
     responses((status = 200, description = "A page of customers.", body = List<CustomerBody>)))]
@@ -336,7 +373,9 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |customer| customer.id.uuid(), body)))
 }
 
-/// Shows a customer, deleted or not.
+/// Get a customer.
+///
+/// A deleted one too.
 #[utoipa::path(get, path = "/customers/{customerId}",
     operation_id = "getCustomer", tag = "Customers",
     params(("customerId" = String, Path, description = "System id of the customer.")),
@@ -350,7 +389,7 @@ pub async fn get(
     Ok(ok(&body(&customer)))
 }
 
-/// Changes a customer.
+/// Update a customer.
 #[utoipa::path(patch, path = "/customers/{customerId}",
     operation_id = "updateCustomer", tag = "Customers",
     request_body = UpdateCustomer,
@@ -382,7 +421,9 @@ pub async fn update(
     request.run(200, body, work).await
 }
 
-/// Deletes a customer that has no money and no payment under way. Its records stay readable.
+/// Delete a customer.
+///
+/// It must have no money and no payment under way. Its records stay readable.
 #[utoipa::path(delete, path = "/customers/{customerId}",
     operation_id = "deleteCustomer", tag = "Customers",
     params(("customerId" = String, Path, description = "System id of the customer.")),

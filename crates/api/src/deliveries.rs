@@ -183,7 +183,9 @@ fn resource(checks: &mut Checks, text: Option<&str>) -> Option<Uuid> {
     uuid
 }
 
-/// Lists the deliveries of the platform's events, the newest events first.
+/// List webhook deliveries.
+///
+/// The deliveries of the platform's events, the newest events first.
 #[utoipa::path(get, path = "/webhooks/deliveries",
     operation_id = "listWebhookDeliveries", tag = "Webhooks", params(ListDeliveries),
     responses((status = 200, description = "A page of deliveries.",
@@ -224,6 +226,8 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |row| row.id().uuid(), body)))
 }
 
+/// Retry a webhook delivery.
+///
 /// Sends the event of a delivery again, whatever became of it before.
 #[utoipa::path(post, path = "/webhooks/deliveries/{deliveryId}/retry",
     operation_id = "retryWebhookDelivery", tag = "Webhooks",
@@ -272,6 +276,8 @@ pub struct ReplayBody {
     events: usize,
 }
 
+/// Replay events.
+///
 /// Sends the events of a time again, each with the id and the bytes that it always had.
 #[utoipa::path(post, path = "/webhooks/replay",
     operation_id = "replayEvents", tag = "Webhooks", request_body = ReplayRequest,

@@ -127,8 +127,10 @@ pub struct ListEvents {
     cursor: Option<String>,
 }
 
-/// Shows the platform's events in the order in which they happened. A client that asks again with
-/// the cursor of the last answer misses none.
+/// List events.
+///
+/// In the order in which they happened. A client that asks again with the cursor of the last answer
+/// misses none.
 #[utoipa::path(get, path = "/events",
     operation_id = "listEvents", tag = "Webhooks", params(ListEvents),
     responses((status = 200, description = "Events, oldest first.", body = FeedBody)))]

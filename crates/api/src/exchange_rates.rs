@@ -17,7 +17,7 @@ use service::pricing::corridor;
 use utoipa::ToSchema;
 
 use crate::auth::Caller;
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 use crate::extract::{Acting, ok};
 use crate::page::All;
 use crate::query;
@@ -100,16 +100,23 @@ fn wanted(platform: &Platform, query: &str) -> Result<Wanted, ApiError> {
         let message = format!("must have at most {DESTINATIONS_MAX} currencies");
         checks.refuse("destinationCurrency", message);
     }
-    let sending_amount = query::value(query, "sendingAmount").map(|text| {
-        let in_range = |amount: &i64| (0..=AMOUNT_MAX).contains(amount);
-        let amount = text.parse().ok().filter(in_range);
-        amount.ok_or_else(|| format!("must be a whole number from 0 to {AMOUNT_MAX}"))
-    });
-    let sending_amount = sending_amount.and_then(|amount| checks.take("sendingAmount", amount));
+    let given = query::value(query, "sendingAmount");
+    let range = format!("must be a whole number from 0 to {AMOUNT_MAX}");
+    let in_range = |amount: &i64| (0..=AMOUNT_MAX).contains(amount);
+    let sending_amount = given.as_ref().map(|text| text.parse().ok().filter(in_range));
+    if sending_amount == Some(None) {
+        // Digits alone are too many: the number is an amount, above the largest.
+        let is_amount = given
+            .is_some_and(|text| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()));
+        if is_amount && checks.is_clean() {
+            return Err(ApiError::new(Code::InvalidAmount, range).at("sendingAmount"));
+        }
+        checks.refuse("sendingAmount", range);
+    }
     checks.finish(Some(Wanted {
         sources: source.map_or_else(supported, |source| vec![source]),
         destinations: if destinations.is_empty() { supported() } else { destinations },
-        sending_amount: sending_amount.unwrap_or(SENDING_AMOUNT_DEFAULT),
+        sending_amount: sending_amount.flatten().unwrap_or(SENDING_AMOUNT_DEFAULT),
     }))
 }
 
@@ -121,7 +128,9 @@ fn rails(currency: Currency) -> Vec<Option<Rail>> {
     if rails.is_empty() { vec![None] } else { rails.into_iter().map(Some).collect() }
 }
 
-/// Lists what payments would cost now, one entry per corridor and rail.
+/// List exchange rates.
+///
+/// The cost of payments now, one entry per corridor and rail.
 #[utoipa::path(get, path = "/exchange-rates",
     operation_id = "listExchangeRates", tag = "Exchange rates",
     params(

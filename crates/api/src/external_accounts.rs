@@ -20,14 +20,13 @@ use service::error::AccountError;
 use service::external_accounts::{self, NewExternalAccount};
 use store::error::StoreError;
 use store::external_accounts::AccountsOf;
-use store::list::PageRequest;
 use store::reader::View;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, ErrorBody, Problem};
 use crate::extract::{Acting, Json, Once, ok, respond};
-use crate::page::{All, Cursors, List};
+use crate::page::{Cursors, List};
 use crate::strict;
 use crate::validate::{Checks, schema_of};
 use crate::wire::{AddressBody, currency};
@@ -429,7 +428,9 @@ fn info_body(info: &AccountInfo) -> Map<String, Value> {
     body
 }
 
-/// Adds an external account: of a customer when `customerId` is given, else of the platform.
+/// Add an external account.
+///
+/// Of a customer when `customerId` is given, else of the platform.
 #[utoipa::path(post, path = "/customers/external-accounts",
     operation_id = "createCustomerExternalAccount", tag = "External accounts",
     request_body = CreateExternalAccount,
@@ -447,7 +448,9 @@ pub async fn create_of_customer(
     create(app, request, body).await
 }
 
-/// Adds an external account of the platform itself.
+/// Add a platform external account.
+///
+/// An account of the platform itself.
 #[utoipa::path(post, path = "/platform/external-accounts",
     operation_id = "createPlatformExternalAccount", tag = "External accounts",
     request_body = CreatePlatformExternalAccount,
@@ -512,7 +515,9 @@ fn with_default(
     Ok(Row { is_default: default == Some(account.id), account })
 }
 
-/// Lists the external accounts of the platform's customers, newest first.
+/// List external accounts of customers.
+///
+/// The newest come first.
 #[utoipa::path(get, path = "/customers/external-accounts",
     operation_id = "listCustomerExternalAccounts", tag = "External accounts",
     params(ListCustomerExternalAccounts),
@@ -556,26 +561,36 @@ pub async fn list_of_customers(
 pub struct ListPlatformExternalAccounts {
     /// In this currency.
     currency: Option<String>,
+    /// Rows of a page; all rows when left out.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
 }
 
-/// Lists the platform's own external accounts, newest first.
+/// List platform external accounts.
+///
+/// The platform's own, newest first: all of them unless `limit` says how many a page has.
 #[utoipa::path(get, path = "/platform/external-accounts",
     operation_id = "listPlatformExternalAccounts", tag = "External accounts",
     params(ListPlatformExternalAccounts),
-    responses((status = 200, description = "The accounts.", body = All<ExternalAccountBody>)))]
+    responses((status = 200, description = "A page of accounts.",
+        body = List<ExternalAccountBody>)))]
 pub async fn list_of_platform(
     Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListPlatformExternalAccounts>,
 ) -> Result<Response, ApiError> {
-    let wanted = query.currency.as_deref().map(currency).transpose()?;
+    let mut checks = Checks::new();
     let platform = caller.platform.id;
+    let cursors = Cursors::new(&app, platform, "platform external accounts");
+    let page = cursors.request_all(&mut checks, query.limit.as_deref(), query.cursor.as_deref());
+    checks.done()?;
+    let wanted = query.currency.as_deref().map(currency).transpose()?;
     let page = app
         .store()
-        .read(move |view| {
-            view.external_accounts(platform, &AccountsOf::Platform, wanted, PageRequest::ALL)
-        })
+        .read(move |view| view.external_accounts(platform, &AccountsOf::Platform, wanted, page))
         .await?;
-    let body = |account: &std::sync::Arc<ExternalAccount>| ExternalAccountBody::new(account, false);
-    Ok(ok(&All { data: page.rows.iter().map(body).collect() }))
+    let body = |account: &ExternalAccount| ExternalAccountBody::new(account, false);
+    Ok(ok(&cursors.list(page, |account| account.id.uuid(), body)))
 }

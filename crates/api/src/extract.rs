@@ -1,25 +1,26 @@
 //! How requests are read: strictly, and with every mistake named at once.
 
 use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use service::App;
 use service::Error;
 use service::once::{Keyed, Reply, once};
-use store::idempotency::scope;
+use store::idempotency::{Digest, Scope, digest, scope};
 use store::origin::Actor;
 
 use crate::RequestId;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, Names, Problem, json_response};
 use crate::strict::{self, BODY, Read};
-use crate::validate::Schema;
+use crate::validate::{Schema, is_amount};
 use crate::wire::json;
 
 /// Bytes of a body: the largest request of this API, a business with all its owners, needs a
@@ -41,8 +42,9 @@ where
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         content_type(request.headers())?;
+        let digests = request.extensions().get::<Digests>().cloned();
         let bytes = read(request.into_body()).await?;
-        Ok(Self(parse(&bytes)))
+        Ok(Self(parse(&bytes, digests.as_ref())))
     }
 }
 
@@ -59,23 +61,45 @@ where
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let bytes = read(body).await?;
+        let digests = parts.extensions.get::<Digests>();
         if bytes.is_empty() {
+            if let Some(digests) = digests {
+                digests.take(b"{}");
+            }
             return Ok(Self(Ok(T::default())));
         }
         content_type(&parts.headers)?;
-        Ok(Self(parse(&bytes)))
+        Ok(Self(parse(&bytes, digests)))
     }
 }
 
 /// Parses and checks a body.
-fn parse<T: DeserializeOwned + Schema>(bytes: &[u8]) -> Result<T, ApiError> {
+fn parse<T: DeserializeOwned + Schema>(
+    bytes: &[u8],
+    digests: Option<&Digests>,
+) -> Result<T, ApiError> {
     let refuse = |problems| ApiError::fields(Code::InvalidInput, problems);
-    let Read { object: mut value, beyond } =
-        strict::object(bytes).map_err(|problem| refuse(vec![problem]))?;
+    let read = strict::object(bytes);
+    if let Some(digests) = digests {
+        match &read {
+            // Spaces and the order of fields make no other body.
+            Ok(Read { object, beyond }) if beyond.is_empty() => digests.take(&json(object)),
+            Ok(_) | Err(_) => digests.take(bytes),
+        }
+    }
+    let Read { object: mut value, beyond } = read.map_err(|problem| refuse(vec![problem]))?;
     T::NULLS.apply(&mut value);
+    let code = match beyond.iter().all(|problem| is_amount(&problem.field)) {
+        true => Code::InvalidAmount,
+        false => Code::InvalidInput,
+    };
     match T::check(&value) {
         Ok(()) if beyond.is_empty() => {}
-        Ok(()) => return Err(refuse(beyond)),
+        Ok(()) => return Err(ApiError::fields(code, beyond)),
+        // An amount beyond 64 bits is one above the largest, and no other mistake.
+        Err(refusal) if refusal.code == code => {
+            return Err(ApiError { code, ..refusal.and(beyond) });
+        }
         Err(refusal) => return Err(refusal.and(beyond)),
     }
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -161,7 +185,24 @@ impl FromRequestParts<App> for Acting {
 pub struct Once {
     app: App,
     keyed: Keyed,
+    digests: Option<Digests>,
     names: Names,
+}
+
+/// The digest of the body of a request with a key: left here by the extractor of the body, which
+/// runs behind that of [`Once`]. An extension of the request.
+#[derive(Clone)]
+struct Digests {
+    app: App,
+    scope: Scope,
+    of_body: Arc<OnceLock<Digest>>,
+}
+
+impl Digests {
+    /// Takes the digest of the body.
+    fn take(&self, body: &[u8]) {
+        self.of_body.get_or_init(|| digest(self.app.store().keyring(), &self.scope, body));
+    }
 }
 
 /// Characters of an idempotency key.
@@ -178,7 +219,13 @@ impl FromRequestParts<App> for Once {
             .map(|key| scope(app.store().keyring(), platform, parts.method.as_str(), &path, key));
         let ahead = caller.platform.ahead;
         let Ok(Acting(app)) = Acting::from_request_parts(parts, app).await;
-        Ok(Self { app, keyed: Keyed { scope, platform, ahead }, names: &[] })
+        let digests =
+            scope.map(|scope| Digests { app: app.clone(), scope, of_body: Arc::default() });
+        if let Some(digests) = &digests {
+            parts.extensions.insert(digests.clone());
+        }
+        let keyed = Keyed { scope, body: None, platform, ahead };
+        Ok(Self { app, keyed, digests, names: &[] })
     }
 }
 
@@ -207,9 +254,17 @@ impl Once {
         Self { names, ..self }
     }
 
-    /// The scope of the request.
+    /// The scope of the request, with the digest of its body once that was read.
     pub fn keyed(&self) -> Keyed {
-        self.keyed
+        let body = self.digests.as_ref().and_then(|digests| digests.of_body.get().copied());
+        Keyed { body, ..self.keyed }
+    }
+
+    /// Says that these bytes are what the request has for a body, in whatever form it came.
+    pub fn has_body(&self, bytes: &[u8]) {
+        if let Some(digests) = &self.digests {
+            digests.take(bytes);
+        }
     }
 
     /// Answers a request whose content was refused before any use case: a first answer like any
@@ -222,7 +277,7 @@ impl Once {
         let answer = refusal.render();
         let render = move |_: &Result<(), Error>| answer.clone();
         let work = |_: &mut store::unit::Unit<'_, '_>| Ok(());
-        respond(once(&self.app, self.keyed, render, work).await)
+        respond(once(&self.app, self.keyed(), render, work).await)
     }
 
     /// Does `work` in one unit, once.
@@ -238,7 +293,7 @@ impl Once {
         F: FnMut(&mut store::unit::Unit<'_, '_>) -> Result<T, Error> + Send + 'static,
     {
         let render = self.renderer(status, body);
-        respond(once(&self.app, self.keyed, render, work).await)
+        respond(once(&self.app, self.keyed(), render, work).await)
     }
 
     /// Turns a result into status and bytes, with the request's names in a refusal.
@@ -268,9 +323,13 @@ pub fn respond(reply: Result<Reply, Error>) -> Response {
     match reply {
         Ok(reply) => {
             let mut response = json_response(reply.status, reply.body);
-            if reply.replayed {
-                let replayed = axum::http::HeaderValue::from_static("true");
-                response.headers_mut().insert("idempotent-replayed", replayed);
+            for (says, name) in [
+                (reply.replayed, "idempotent-replayed"),
+                (reply.differs, "idempotency-body-mismatch"),
+            ] {
+                if says {
+                    response.headers_mut().insert(name, HeaderValue::from_static("true"));
+                }
             }
             response
         }

@@ -1,16 +1,20 @@
 //! Internal accounts: balances held here (specification 2.10, 4.10; contract 6.6).
 
+use std::sync::Arc;
+
 use axum::extract::Query;
 use axum::response::Response;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, InternalAccountId, Owner};
+use domain::internal_account::Status;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use ledger::account::{AccountKey, Side};
 use ports::rail::Deposit;
 use ports::rails::Rails;
 use serde::{Deserialize, Serialize};
+use service::owners::Holder;
 use service::presenter::ChangedAccount;
 use store::books::LedgerAccount;
 use store::error::StoreError;
@@ -23,7 +27,7 @@ use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::extract::{Acting, ok};
 use crate::instructions::{InstructionsBody, of_rails};
-use crate::page::{All, Cursors, List};
+use crate::page::{Cursors, List};
 use crate::validate::Checks;
 use crate::wire::{AmountBody, Text, currency};
 
@@ -35,8 +39,12 @@ pub struct InternalAccountBody {
     /// System id.
     #[schema(value_type = String, example = "InternalAccount:019542f5-b3e7-7d02-8000-000000000348")]
     id: Text<InternalAccountId>,
+    /// Whether its money moves.
+    status: &'static str,
     /// The available balance.
     balance: AmountBody,
+    /// The balance with what is set aside for payments under way, and what is on its way here.
+    total_balance: AmountBody,
     /// How to pay in.
     funding_payment_instructions: Vec<InstructionsBody>,
     /// When it was made.
@@ -57,7 +65,9 @@ pub struct AccountView {
     id: InternalAccountId,
     currency: Currency,
     owner: Owner,
+    status: Status,
     available: i64,
+    total: i64,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -67,39 +77,44 @@ impl AccountView {
     /// was ever posted to it.
     pub fn read(
         view: &mut View<'_>,
-        owner: Owner,
-        owner_created_at: Timestamp,
+        holder: &Holder,
+        platform: &Platform,
         currency: Currency,
     ) -> Result<Self, StoreError> {
-        let id = InternalAccountId::of(owner, currency);
+        let id = InternalAccountId::of(holder.owner(), currency);
         let row = view.ledger_account(&AccountKey::Internal(id))?;
-        Ok(Self::new(id, owner, owner_created_at, currency, row.as_deref()))
+        Ok(Self::new(holder, platform, currency, row.as_deref()))
     }
 
     /// The same account as a unit of work leaves it.
     pub fn after(
         unit: &mut Unit<'_, '_>,
-        owner: Owner,
-        owner_created_at: Timestamp,
+        holder: &Holder,
+        platform: &Platform,
         currency: Currency,
     ) -> Result<Self, StoreError> {
-        let id = InternalAccountId::of(owner, currency);
+        let id = InternalAccountId::of(holder.owner(), currency);
         let row = unit.get::<LedgerAccount>(&AccountKey::Internal(id))?;
-        Ok(Self::new(id, owner, owner_created_at, currency, row.as_deref()))
+        Ok(Self::new(holder, platform, currency, row.as_deref()))
     }
 
-    pub(crate) fn new(
-        id: InternalAccountId,
-        owner: Owner,
-        created_at: Timestamp,
+    fn new(
+        holder: &Holder,
+        platform: &Platform,
         currency: Currency,
         row: Option<&LedgerAccount>,
     ) -> Self {
+        let (owner, created_at) = (holder.owner(), holder.created_at(platform));
         Self {
-            id,
+            id: InternalAccountId::of(owner, currency),
             currency,
             owner,
+            status: match holder {
+                Holder::Platform(_) => Status::Open,
+                Holder::Customer(customer) => Status::of(customer),
+            },
             available: row.map_or(0, |row| row.balance.available(Side::Credit)),
+            total: row.map_or(0, |row| row.balance.total(Side::Credit)),
             created_at,
             updated_at: row.map_or(created_at, |row| row.updated_at),
         }
@@ -113,7 +128,9 @@ impl InternalAccountBody {
         let is_platforms = matches!(account.owner, Owner::Platform(_));
         Self {
             id: Text(account.id),
+            status: account.status.name(),
             balance: AmountBody::new(account.available, account.currency),
+            total_balance: AmountBody::new(account.total, account.currency),
             funding_payment_instructions: of_rails(
                 rails,
                 &Deposit {
@@ -147,14 +164,7 @@ impl ChangedAccountBody {
     pub fn new(rails: &Rails, changed: &ChangedAccount) -> Self {
         let ChangedAccount { platform, owner, change } = changed;
         let currency = change.account.currency().expect("only a currency's account has a balance");
-        let created_at = owner.created_at(platform);
-        let account = AccountView::new(
-            change.account,
-            owner.owner(),
-            created_at,
-            currency,
-            Some(&change.row),
-        );
+        let account = AccountView::new(owner, platform, currency, Some(&change.row));
         Self {
             account: InternalAccountBody::new(rails, &account),
             old_balance: AmountBody::new(change.before, currency),
@@ -176,31 +186,51 @@ fn reference(id: InternalAccountId) -> String {
 pub struct ListPlatformAccounts {
     /// In this currency.
     currency: Option<String>,
+    /// Rows of a page; all rows when left out.
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 100)]
+    limit: Option<String>,
+    /// The `nextCursor` of the page before.
+    cursor: Option<String>,
 }
 
-/// Lists the platform's own accounts, one per supported currency.
+/// List platform internal accounts.
+///
+/// The platform's own, one per supported currency: all of them unless `limit` says how many a page
+/// has.
 #[utoipa::path(get, path = "/platform/internal-accounts",
     operation_id = "listPlatformInternalAccounts", tag = "Internal accounts",
     params(ListPlatformAccounts),
-    responses((status = 200, description = "The accounts.", body = All<InternalAccountBody>)))]
+    responses((status = 200, description = "A page of accounts.",
+        body = List<InternalAccountBody>)))]
 pub async fn list_of_platform(
     Acting(app): Acting,
     caller: Caller,
     Query(query): Query<ListPlatformAccounts>,
 ) -> Result<Response, ApiError> {
-    let wanted = query.currency.as_deref().map(currency).transpose()?;
+    let mut checks = Checks::new();
     let platform = caller.platform;
-    let (owner, created_at) = (Owner::Platform(platform.id), platform.created_at);
+    let cursors = Cursors::new(&app, platform.id, "platform internal accounts");
+    let page = cursors.request_all(&mut checks, query.limit.as_deref(), query.cursor.as_deref());
+    checks.done()?;
+    let wanted = query.currency.as_deref().map(currency).transpose()?;
     let currencies = shown(&platform, wanted);
-    let accounts = app
+    let (holder, of) = (Holder::Platform(platform.id), platform.clone());
+    let page = app
         .store()
         .read(move |view| {
-            let read = |currency| AccountView::read(view, owner, created_at, currency);
-            currencies.into_iter().map(read).collect::<Result<Vec<_>, StoreError>>()
+            let after = page.after.map(|last| InternalAccountId::from_uuid(last).currency());
+            let behind = after.and_then(|last| position(&currencies, last)).map_or(0, |at| at + 1);
+            let total = Some(currencies.len() as u64);
+            let mut rest = currencies.into_iter().skip(behind);
+            let read = |currency| AccountView::read(view, &holder, &of, currency).map(Arc::new);
+            let rows = rest.by_ref().take(page.limit as usize).map(read);
+            let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+            Ok::<_, StoreError>(store::list::Page { rows, has_more: rest.next().is_some(), total })
         })
         .await?;
-    let body = |account| InternalAccountBody::new(app.env().rails(platform.mode), account);
-    Ok(ok(&All { data: accounts.iter().map(body).collect() }))
+    let rails = app.env().rails(platform.mode);
+    let body = |account: &AccountView| InternalAccountBody::new(rails, account);
+    Ok(ok(&cursors.list(page, |account| account.id.uuid(), body)))
 }
 
 fn shown(platform: &Platform, wanted: Option<Currency>) -> Vec<Currency> {
@@ -224,8 +254,9 @@ pub struct ListCustomerAccounts {
     cursor: Option<String>,
 }
 
-/// Lists the accounts of the platform's customers, one per customer and supported currency, newest
-/// customers first.
+/// List internal accounts of customers.
+///
+/// One per customer and supported currency, newest customers first.
 #[utoipa::path(get, path = "/customers/internal-accounts",
     operation_id = "listCustomerInternalAccounts", tag = "Internal accounts",
     params(ListCustomerAccounts),
@@ -245,7 +276,7 @@ pub async fn list_of_customers(
     checks.done()?;
     let wanted = query.currency.as_deref().map(currency).transpose()?;
     let currencies = shown(&platform, wanted);
-    let id = platform.id;
+    let (id, of) = (platform.id, platform.clone());
     let accounts = app
         .store()
         .read(move |view| {
@@ -263,8 +294,8 @@ pub async fn list_of_customers(
             };
             let mut accounts = Vec::new();
             for customer in &customers.rows {
-                let customer: &Customer = customer;
                 let owner = Owner::Customer(customer.id);
+                let holder = Holder::Customer(Arc::clone(customer));
                 for currency in &currencies {
                     let is_seen = after.is_some_and(|after| {
                         after.owner_uuid() == owner.uuid()
@@ -272,12 +303,7 @@ pub async fn list_of_customers(
                                 >= position(&currencies, Some(*currency))
                     });
                     if !is_seen && accounts.len() <= page.limit as usize {
-                        accounts.push(AccountView::read(
-                            view,
-                            owner,
-                            customer.created_at,
-                            *currency,
-                        )?);
+                        accounts.push(AccountView::read(view, &holder, &of, *currency)?);
                     }
                 }
             }
@@ -286,7 +312,7 @@ pub async fn list_of_customers(
             let has_more = accounts.len() > page.limit as usize
                 || (customers.has_more && !currencies.is_empty());
             accounts.truncate(page.limit as usize);
-            let rows = accounts.into_iter().map(std::sync::Arc::new).collect();
+            let rows = accounts.into_iter().map(Arc::new).collect();
             let total = customers.total.map(|customers| customers * currencies.len() as u64);
             let total = total.filter(|total| *total <= COUNT_MAX);
             Ok::<_, StoreError>(store::list::Page { rows, has_more, total })

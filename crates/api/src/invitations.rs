@@ -178,7 +178,9 @@ fn invitee(body: ClaimInvitation) -> Result<UmaAddress, ApiError> {
     })
 }
 
-/// Makes an invitation for a customer's friend. The code is a secret of the invitee.
+/// Create an invitation.
+///
+/// It is for a customer's friend. The code is a secret of the invitee.
 #[utoipa::path(post, path = "/invitations",
     operation_id = "createInvitation", tag = "Invitations", request_body = CreateInvitation,
     responses(
@@ -201,7 +203,9 @@ pub async fn create(
     request.run(201, body, move |unit| invitations::create(unit, platform, &new, &code, now)).await
 }
 
-/// Shows an invitation to any platform of the same mode that has its code.
+/// Get an invitation.
+///
+/// Any platform of the same mode that has its code may.
 #[utoipa::path(get, path = "/invitations/{invitationCode}",
     operation_id = "getInvitation", tag = "Invitations",
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),
@@ -219,8 +223,10 @@ pub async fn get(
     Ok(ok(&InvitationBody::new(&invitation, &app.env().public_url, app.now(made_by.ahead))))
 }
 
-/// Claims an invitation for a customer of the platform that asks. Any platform that has the code
-/// may; the inviter's platform is notified with `INVITATION_CLAIMED`.
+/// Claim an invitation.
+///
+/// For a customer of the platform that asks. Any platform that has the code may; the inviter's
+/// platform is notified with `INVITATION_CLAIMED`.
 #[utoipa::path(post, path = "/invitations/{invitationCode}/claim",
     operation_id = "claimInvitation", tag = "Invitations",
     request_body = ClaimInvitation,
@@ -249,7 +255,9 @@ pub async fn claim(
         .await
 }
 
-/// Takes an invitation back. Only the platform that made it may.
+/// Cancel an invitation.
+///
+/// Only the platform that made it may.
 #[utoipa::path(post, path = "/invitations/{invitationCode}/cancel",
     operation_id = "cancelInvitation", tag = "Invitations",
     params(("invitationCode" = String, Path, description = "Code of the invitation.")),

@@ -74,8 +74,10 @@ impl TryFrom<MakeKycLink> for LinkRequest {
     }
 }
 
-/// Gives a link by which a customer proves who it is. While such a link is open, asking again gives
-/// the same one. The customer cannot move money before its identity is approved.
+/// Get an identity check link.
+///
+/// A customer proves by it who it is. While such a link is open, asking again gives the same one.
+/// The customer cannot move money before its identity is approved.
 #[utoipa::path(get, path = "/customers/kyc-link",
     operation_id = "getKycLink", tag = "Customers", params(MakeKycLink),
     responses(

@@ -1,6 +1,7 @@
 //! The OpenAPI document: collected from the routes, with what the derive cannot say.
 
 mod examples;
+mod guide;
 pub mod origin;
 mod schemas;
 mod sets;
@@ -285,7 +286,6 @@ impl Document {
         document["info"] = json!({
             "title": "Switchyard",
             "version": crate::VERSION,
-            "description": include_str!("getting_started.md"),
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         });
         document["servers"] = json!([{
@@ -318,6 +318,7 @@ impl Document {
             }
         }
         texts::clean(&mut document);
+        guide::write(&mut document);
         examples::write(&mut document);
         document
     }
@@ -379,13 +380,40 @@ fn common_parts(method: &str, path: &str, operation: &mut Value) {
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
-            "description": "Repeating a key returns the first answer, byte for byte, with \
-                `Idempotent-Replayed: true`, whatever the body.",
+            "description": "A text of your own for each payment, at best a new UUID. Repeating it \
+                returns the first answer, byte for byte, with `Idempotent-Replayed: true`, \
+                whatever the body; with another body than the first one the answer has \
+                `Idempotency-Body-Mismatch: true` too.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 255 },
         });
         match operation["parameters"].as_array_mut() {
             Some(parameters) => parameters.push(key),
             None => operation["parameters"] = json!([key]),
+        }
+        replay_headers(operation);
+    }
+}
+
+/// Headers of an answer that was given before.
+const REPLAY_HEADERS: [(&str, &str); 2] = [
+    ("Idempotent-Replayed", "`true` on the first answer to a key, when it is given again."),
+    (
+        "Idempotency-Body-Mismatch",
+        "`true` when the request that is answered so had another body than the first one: it was \
+         not executed.",
+    ),
+];
+
+/// Describes the headers of a repeated answer. Those of a refusal are the same.
+fn replay_headers(operation: &mut Value) {
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if status.starts_with('2') {
+            for (name, description) in REPLAY_HEADERS {
+                response["headers"][name] = json!({
+                    "description": description,
+                    "schema": { "type": "string", "enum": ["true"] },
+                });
+            }
         }
     }
 }

@@ -108,6 +108,18 @@ impl<'a> Cursors<'a> {
         PageRequest { limit: limit.unwrap_or(LIMIT_DEFAULT), after, order }
     }
 
+    /// Which page of a short list a client wants: all of it, unless it says how many rows.
+    pub fn request_all(
+        &self,
+        checks: &mut Checks,
+        limit: Option<&str>,
+        cursor: Option<&str>,
+    ) -> PageRequest {
+        let page = self.request(checks, limit, cursor, Order::Descending);
+        let limit = limit.map_or(PageRequest::ALL.limit, |_| page.limit);
+        PageRequest { limit, ..page }
+    }
+
     /// Which part of a list that is numbered without holes a client wants: how many rows, and
     /// behind which number.
     pub fn numbered(

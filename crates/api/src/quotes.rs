@@ -218,6 +218,8 @@ fn body(app: &App) -> impl Fn(&Quoted) -> QuoteBody + Send + use<> {
     move |quoted| QuoteBody::new(&app, &quoted.platform, &quoted.quote)
 }
 
+/// Create a quote.
+///
 /// Prices a payment and locks the rate until the quote expires. Nothing is debited before it is
 /// executed or, funded in real time, before its deposit arrives.
 #[utoipa::path(post, path = "/quotes",
@@ -322,7 +324,9 @@ pub struct ListQuotes {
     cursor: Option<String>,
 }
 
-/// Lists the platform's quotes, newest first.
+/// List quotes.
+///
+/// The newest come first.
 #[utoipa::path(get, path = "/quotes",
     operation_id = "listQuotes", tag = "Quotes", params(ListQuotes),
     responses((status = 200, description = "A page of quotes.", body = List<QuoteBody>)))]
@@ -357,7 +361,7 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |quote| quote.id().uuid(), body)))
 }
 
-/// Shows a quote.
+/// Get a quote.
 #[utoipa::path(get, path = "/quotes/{quoteId}",
     operation_id = "getQuote", tag = "Quotes",
     params(("quoteId" = String, Path, description = "System id of the quote.")),
@@ -372,7 +376,9 @@ pub async fn get(
     Ok(ok(&QuoteBody::new(&app, &caller.platform, &quote)))
 }
 
-/// Executes a quote: the source is debited and the transfer starts. A second call is refused.
+/// Execute a quote.
+///
+/// The source is debited and the transfer starts. A second call is refused.
 #[utoipa::path(post, path = "/quotes/{quoteId}/execute",
     operation_id = "executeQuote", tag = "Quotes",
     params(("quoteId" = String, Path, description = "System id of the quote.")),

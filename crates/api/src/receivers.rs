@@ -171,8 +171,10 @@ impl Sender {
     }
 }
 
-/// Looks up who has a UMA address and how it can be paid. The answer is kept for 15 minutes, for
-/// a quote to the address.
+/// Look up a UMA address.
+///
+/// Says who has it and how it can be paid. The answer is kept for 15 minutes, for a quote to the
+/// address.
 #[utoipa::path(get, path = "/receiver/uma/{receiverUmaAddress}",
     operation_id = "lookUpUmaAddress", tag = "Receivers",
     params(
@@ -202,7 +204,9 @@ pub async fn look_up_address(
     Ok(ok(&LookupBody::from(&looked)))
 }
 
-/// Looks up how an external account can be paid.
+/// Look up an external account.
+///
+/// Says how it can be paid.
 #[utoipa::path(get, path = "/receiver/external-account/{accountId}",
     operation_id = "lookUpExternalAccount", tag = "Receivers",
     params(

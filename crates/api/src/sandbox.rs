@@ -137,7 +137,9 @@ fn only_sandbox(platform: &Platform) -> Result<(), ApiError> {
     }
 }
 
-/// Makes a deposit to an internal account, which is credited at once.
+/// Fund an internal account.
+///
+/// Makes a deposit to it, which is credited at once.
 #[utoipa::path(post, path = "/sandbox/internal-accounts/{accountId}/fund",
     operation_id = "fundInternalAccount", tag = "Sandbox",
     request_body = FundInternalAccount,
@@ -174,14 +176,15 @@ pub async fn fund(
     request
         .run(200, shape, move |unit| {
             let account = funding::deposit(&app, unit, platform.id, id, amount, transaction, now)?;
-            let created_at: Timestamp = account.owner.created_at(&platform);
-            Ok(AccountView::after(unit, account.owner.owner(), created_at, account.currency)?)
+            Ok(AccountView::after(unit, &account.owner, &platform, account.currency)?)
         })
         .await
 }
 
-/// Makes the deposit that a quote which is funded in real time waits for. Another amount than the
-/// quote's makes it fail, as a real deposit would.
+/// Send the deposit of a quote.
+///
+/// For a quote that is funded in real time and waits for it. Another amount than the quote's makes
+/// it fail, as a real deposit would.
 #[utoipa::path(post, path = "/sandbox/send",
     operation_id = "sendQuoteDeposit", tag = "Sandbox", request_body = SendForQuote,
     responses(
@@ -227,7 +230,9 @@ pub async fn send(
     request.run(200, body, work).await
 }
 
-/// Shows the platform's clock.
+/// Get the sandbox clock.
+///
+/// The platform's own.
 #[utoipa::path(get, path = "/sandbox/clock",
     operation_id = "getSandboxClock", tag = "Sandbox",
     responses((status = 200, description = "The clock.", body = ClockBody)))]
@@ -236,9 +241,11 @@ pub async fn clock(Acting(app): Acting, caller: Caller) -> Result<Response, ApiE
     Ok(ok(&ClockBody::new(&caller.platform, app.server_now())))
 }
 
-/// Moves the platform's clock on, never back; it goes on from there. Everything due by then has
-/// happened when this is answered: quotes expire, payments settle. Only what takes longer than
-/// five seconds goes on behind the answer, and webhooks follow it. No other platform is affected.
+/// Advance the sandbox clock.
+///
+/// It goes on from there, and never back. Everything due by then has happened when this is
+/// answered: quotes expire, payments settle. Only what takes longer than five seconds goes on
+/// behind the answer, and webhooks follow it. No other platform is affected.
 #[utoipa::path(post, path = "/sandbox/clock",
     operation_id = "advanceSandboxClock", tag = "Sandbox", request_body = AdvanceClock,
     responses((status = 200, description = "The clock.", body = ClockBody)))]
@@ -265,6 +272,8 @@ pub async fn advance_clock(
     response
 }
 
+/// Receive a UMA payment.
+///
 /// Makes another institution pay a customer. The payment takes the way of a real one: the platform
 /// decides, then the money comes over Lightning.
 #[utoipa::path(post, path = "/sandbox/uma/receive",
@@ -323,6 +332,8 @@ pub async fn receive(
     request.run(200, body, work).await
 }
 
+/// Send a test webhook from the sandbox.
+///
 /// Sends an event of the type `TEST` to the platform's endpoint, once, and shows what it answered.
 #[utoipa::path(post, path = "/sandbox/webhooks/test",
     operation_id = "sendSandboxTestWebhook", tag = "Sandbox",

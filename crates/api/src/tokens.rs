@@ -133,7 +133,9 @@ pub struct ListTokens {
     cursor: Option<String>,
 }
 
-/// Lists the platform's tokens, newest first.
+/// List API tokens.
+///
+/// The newest come first.
 #[utoipa::path(get, path = "/tokens",
     operation_id = "listTokens", tag = "Tokens", params(ListTokens),
     responses((status = 200, description = "A page of tokens.", body = List<TokenBody>)))]
@@ -169,11 +171,13 @@ fn with_secret(reply: Reply, new: &NewToken) -> Reply {
         return reply;
     }
     let body = json(&TokenBody::new(&new.token, Some(new.secret.clone())));
-    Reply { body, replayed: false, ..reply }
+    Reply { body, replayed: false, differs: false, ..reply }
 }
 
-/// Creates a token. Its secret is in this answer and nowhere else: a repeat under the same
-/// `Idempotency-Key` gets the same token without `clientSecret`.
+/// Create an API token.
+///
+/// Its secret is in this answer and nowhere else: a repeat under the same `Idempotency-Key` gets
+/// the same token without `clientSecret`.
 #[utoipa::path(post, path = "/tokens",
     operation_id = "createToken", tag = "Tokens", request_body = CreateToken,
     responses((status = 201, description = "The token with its secret.", body = TokenBody)))]
@@ -221,7 +225,9 @@ fn id(text: &str) -> Result<TokenId, ApiError> {
     TokenId::parse(text).map_err(|_| ApiError::new(Code::TokenNotFound, "there is no such token"))
 }
 
-/// Shows a token, without its secret.
+/// Get an API token.
+///
+/// Without its secret.
 #[utoipa::path(get, path = "/tokens/{tokenId}",
     operation_id = "getToken", tag = "Tokens",
     params(("tokenId" = String, Path, description = "System id of the token.")),
@@ -239,7 +245,9 @@ pub async fn get(
     Ok(ok(&TokenBody::new(&token, None)))
 }
 
-/// Deletes a token: from the answer on it authenticates no client.
+/// Delete an API token.
+///
+/// From the answer on it authenticates no client.
 #[utoipa::path(delete, path = "/tokens/{tokenId}",
     operation_id = "deleteToken", tag = "Tokens",
     params(("tokenId" = String, Path, description = "System id of the token.")),

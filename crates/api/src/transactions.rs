@@ -83,7 +83,7 @@ pub(crate) fn account_if(checks: &mut Checks, field: &str, text: Option<&str>) -
     checks.id(field, text).map(ExternalAccountId::uuid)
 }
 
-/// Lists the platform's transactions.
+/// List transactions.
 #[utoipa::path(get, path = "/transactions",
     operation_id = "listTransactions", tag = "Transactions", params(ListTransactions),
     responses((status = 200, description = "A page of transactions.",
@@ -135,7 +135,7 @@ pub async fn list(
     Ok(ok(&cursors.list(page, |row| row.id().uuid(), |row| TransactionBody::new(row, rails))))
 }
 
-/// Shows a transaction.
+/// Get a transaction.
 #[utoipa::path(get, path = "/transactions/{transactionId}",
     operation_id = "getTransaction", tag = "Transactions",
     params(("transactionId" = String, Path, description = "System id of the transaction.")),
@@ -196,8 +196,9 @@ pub struct RejectTransaction {
 
 schema_of!(ApproveTransaction, RejectTransaction);
 
-/// Approves an incoming payment that waits for the platform's decision, within 5 seconds after it
-/// was made.
+/// Approve an incoming payment.
+///
+/// It waits for the platform's decision, which must come within 5 seconds after it was made.
 #[utoipa::path(post, path = "/transactions/{transactionId}/approve",
     operation_id = "approveTransaction", tag = "Transactions",
     request_body = Option<ApproveTransaction>,
@@ -232,8 +233,9 @@ pub async fn approve(
     request.run(200, body, work).await
 }
 
-/// Rejects an incoming payment that waits for the platform's decision, within 5 seconds after it
-/// was made.
+/// Reject an incoming payment.
+///
+/// It waits for the platform's decision, which must come within 5 seconds after it was made.
 #[utoipa::path(post, path = "/transactions/{transactionId}/reject",
     operation_id = "rejectTransaction", tag = "Transactions",
     request_body = Option<RejectTransaction>,

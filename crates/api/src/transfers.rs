@@ -132,8 +132,10 @@ impl TryFrom<Parts> for Transfer {
     }
 }
 
-/// Pays out of an internal account to an external one. The money is set aside at once; the
-/// transaction is `COMPLETED` when the rail has delivered it.
+/// Pay out to an external account.
+///
+/// The money of an internal account is set aside at once; the transaction is `COMPLETED` when the
+/// rail has delivered it.
 #[utoipa::path(post, path = "/transfer-out",
     operation_id = "createTransferOut", tag = "Transfers", request_body = TransferOut,
     responses(
@@ -158,8 +160,9 @@ pub async fn transfer_out(
     .await
 }
 
-/// Pulls money from an external account into an internal one. It is available when the transaction
-/// is `COMPLETED`.
+/// Pull money from an external account.
+///
+/// It goes to an internal account, and is available when the transaction is `COMPLETED`.
 #[utoipa::path(post, path = "/transfer-in",
     operation_id = "createTransferIn", tag = "Transfers", request_body = TransferIn,
     responses(

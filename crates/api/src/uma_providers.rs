@@ -78,7 +78,7 @@ pub struct ListProviders {
     sort_order: Option<String>,
 }
 
-/// Lists the institutions.
+/// List UMA institutions.
 #[utoipa::path(get, path = "/uma-providers",
     operation_id = "listUmaProviders", tag = "Receivers", params(ListProviders),
     responses((status = 200, description = "A page of institutions.",

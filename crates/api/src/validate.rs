@@ -144,6 +144,11 @@ pub(crate) fn is_name(text: &str) -> bool {
 const AMOUNTS: [&str; 5] =
     ["amount", "lockedCurrencyAmount", "currencyAmount", "amountToSend", "receivingCurrencyAmount"];
 
+/// Whether the field at a path holds an amount to be moved.
+pub(crate) fn is_amount(field: &str) -> bool {
+    AMOUNTS.contains(&field.rsplit('.').next().unwrap_or_default())
+}
+
 /// Characters of one fact about a person.
 pub const FACT_MAX: usize = 500;
 
@@ -180,14 +185,13 @@ impl Checker {
             .iter_errors(value)
             .map(|error| {
                 let problem = problem(&error);
-                let name = problem.field.rsplit('.').next().unwrap_or_default();
                 let is_range = matches!(
                     error.kind(),
                     ValidationErrorKind::Required { .. }
                         | ValidationErrorKind::Minimum { .. }
                         | ValidationErrorKind::Maximum { .. }
                 );
-                only_amounts &= is_range && AMOUNTS.contains(&name);
+                only_amounts &= is_range && is_amount(&problem.field);
                 only_addresses &= matches!(error.kind(),
                     ValidationErrorKind::Format { format } if format == UMA_ADDRESS);
                 problem

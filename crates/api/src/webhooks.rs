@@ -81,7 +81,9 @@ impl From<Tested> for TestBody {
     }
 }
 
-/// Shows what deliveries are signed with.
+/// Get the signing keys.
+///
+/// Deliveries are signed with them.
 #[utoipa::path(get, path = "/webhooks/keys",
     operation_id = "getWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The keys.", body = KeysBody)))]
@@ -89,7 +91,9 @@ pub async fn keys(Acting(app): Acting, caller: Caller) -> Response {
     ok(&KeysBody::new(&app, &caller.platform))
 }
 
-/// Replaces the keys. Deliveries are signed with both for a day.
+/// Rotate the signing keys.
+///
+/// Deliveries are signed with the old and the new ones for a day.
 #[utoipa::path(post, path = "/webhooks/keys/rotate",
     operation_id = "rotateWebhookKeys", tag = "Webhooks",
     responses((status = 200, description = "The new keys, and those before.", body = KeysBody)))]
@@ -102,6 +106,8 @@ pub async fn rotate(Acting(app): Acting, caller: Caller, request: Once) -> Respo
     request.run(200, shape, move |unit| webhooks::rotate_keys(unit, &app, platform)).await
 }
 
+/// Send a test webhook.
+///
 /// Sends an event of the type `TEST` to the platform's endpoint, once, and shows what it answered.
 #[utoipa::path(post, path = "/webhooks/test",
     operation_id = "sendTestWebhook", tag = "Webhooks",

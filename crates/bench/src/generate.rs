@@ -19,7 +19,7 @@ use api::transactions::TransactionBody;
 use domain::account_info::{AccountInfo, BeneficiaryDraft, FieldValue, types};
 use domain::clock::Ahead;
 use domain::currency::Currency;
-use domain::customer::{Identity, Individual, KycStatus};
+use domain::customer::{Contact, Identity, Individual, KycStatus};
 use domain::id::{
     ExternalAccountId, Id, InternalAccountId, Kind, Owner, PlatformId, TransactionId,
 };
@@ -349,6 +349,7 @@ fn customer(number: u64) -> NewCustomer {
             birth_date: None,
             nationality: None,
             address: None,
+            contact: Contact::default(),
         }),
     }
 }

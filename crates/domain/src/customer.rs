@@ -3,6 +3,7 @@
 use crate::account_info::{FieldError, birth_error};
 use crate::address::Address;
 use crate::country::Country;
+use crate::currency::Currency;
 use crate::id::{CustomerId, ExternalAccountId, IdentityCheckId, PlatformId};
 use crate::kyc::{self, Kyc};
 use crate::patch::Patch;
@@ -91,6 +92,40 @@ impl KycStatus {
     }
 }
 
+/// How a customer is reached, and the currencies that it uses. Its platform says so; nothing of it
+/// is checked, and it can change at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contact {
+    /// E-mail address.
+    pub email: Option<String>,
+    /// Phone number, E.164.
+    pub phone_number: Option<String>,
+    /// The currencies, each once.
+    pub currencies: Vec<Currency>,
+}
+
+/// Changes of a contact.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContactPatch {
+    /// E-mail address.
+    pub email: Patch<String>,
+    /// Phone number, E.164.
+    pub phone_number: Patch<String>,
+    /// The currencies, in the place of those before.
+    pub currencies: Patch<Vec<Currency>>,
+}
+
+impl Contact {
+    /// The contact after a change.
+    pub fn patched(&self, patch: &ContactPatch) -> Self {
+        Self {
+            email: patch.email.applied_to(&self.email),
+            phone_number: patch.phone_number.applied_to(&self.phone_number),
+            currencies: patch.currencies.applied_to_list(&self.currencies),
+        }
+    }
+}
+
 /// A person's part of a customer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Individual {
@@ -102,6 +137,8 @@ pub struct Individual {
     pub nationality: Option<Country>,
     /// Where the person lives.
     pub address: Option<Address>,
+    /// How the person is reached.
+    pub contact: Contact,
 }
 
 /// Changes of a person.
@@ -115,6 +152,8 @@ pub struct IndividualPatch {
     pub nationality: Patch<Country>,
     /// Where the person lives, in the place of the address before.
     pub address: Patch<Address>,
+    /// How the person is reached.
+    pub contact: ContactPatch,
 }
 
 impl Individual {
@@ -125,16 +164,18 @@ impl Individual {
             birth_date: patch.birth_date.applied_to(&self.birth_date),
             nationality: patch.nationality.applied_to(&self.nationality),
             address: patch.address.applied_to(&self.address),
+            contact: self.contact.patched(&patch.contact),
         }
     }
 
-    /// Known facts once these are stated: what was not said stays.
+    /// Known facts once these are stated: what was not said stays, and so does the contact.
     pub fn changed(&self, said: &Self) -> Self {
         Self {
             full_name: newer(&said.full_name, &self.full_name),
             birth_date: newer(&said.birth_date, &self.birth_date),
             nationality: newer(&said.nationality, &self.nationality),
             address: newer(&said.address, &self.address),
+            contact: self.contact.clone(),
         }
     }
 }
@@ -191,6 +232,8 @@ pub struct Business {
     pub address: Option<Address>,
     /// The persons behind it.
     pub beneficial_owners: Vec<BeneficialOwner>,
+    /// How it is reached.
+    pub contact: Contact,
 }
 
 /// Changes of a business.
@@ -206,22 +249,20 @@ pub struct BusinessPatch {
     pub address: Patch<Address>,
     /// The persons behind it, in the place of those before.
     pub beneficial_owners: Patch<Vec<BeneficialOwner>>,
+    /// How it is reached.
+    pub contact: ContactPatch,
 }
 
 impl Business {
     /// The business after a change.
     pub fn patched(&self, patch: &BusinessPatch) -> Self {
-        let owners = match &patch.beneficial_owners {
-            Patch::Keep => self.beneficial_owners.clone(),
-            Patch::Clear => Vec::new(),
-            Patch::Set(owners) => owners.clone(),
-        };
         Self {
             legal_name: patch.legal_name.as_ref().unwrap_or(&self.legal_name).clone(),
             registration_number: patch.registration_number.applied_to(&self.registration_number),
             tax_id: patch.tax_id.applied_to(&self.tax_id),
             address: patch.address.applied_to(&self.address),
-            beneficial_owners: owners,
+            beneficial_owners: patch.beneficial_owners.applied_to_list(&self.beneficial_owners),
+            contact: self.contact.patched(&patch.contact),
         }
     }
 }
@@ -262,6 +303,14 @@ impl Identity {
         births.iter().filter_map(error).collect()
     }
 
+    /// How the person or business is reached.
+    pub const fn contact(&self) -> &Contact {
+        match self {
+            Self::Individual(person) => &person.contact,
+            Self::Business(business) => &business.contact,
+        }
+    }
+
     /// The name of the person or of the business, if it is known.
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -290,7 +339,11 @@ impl Customer {
                 ("POSTAL_ADDRESS", business.address.as_ref().map(Address::line)),
             ],
         };
-        let facts = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let contact = self.identity.contact();
+        let reached =
+            [("EMAIL", contact.email.clone()), ("PHONE_NUMBER", contact.phone_number.clone())];
+        let known = known.into_iter().chain(reached);
+        let facts = known.filter_map(|(name, value)| Some((name, value?)));
         let always = [
             ("USER_TYPE", self.identity.customer_type().to_owned()),
             ("IDENTIFIER", self.uma_address.to_string()),

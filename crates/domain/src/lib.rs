@@ -29,6 +29,7 @@ pub mod signing;
 pub mod token;
 pub mod customer;
 pub mod kyc;
+pub mod internal_account;
 pub mod bulk_import;
 pub mod account_info;
 pub mod checks;

@@ -48,6 +48,17 @@ impl<T: Clone> Patch<T> {
     }
 }
 
+impl<T: Clone> Patch<Vec<T>> {
+    /// The list after the change: one without a value is empty.
+    pub fn applied_to_list(&self, old: &[T]) -> Vec<T> {
+        match self {
+            Self::Keep => old.to_vec(),
+            Self::Clear => Vec::new(),
+            Self::Set(value) => value.clone(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +70,8 @@ mod tests {
             assert_eq!(Patch::Clear.applied_to(&old), None);
             assert_eq!(Patch::Set(2).applied_to(&old), Some(2));
         }
+        assert_eq!(Patch::Keep.applied_to_list(&[1]), [1]);
+        assert_eq!(Patch::<Vec<i32>>::Clear.applied_to_list(&[1]), []);
+        assert_eq!(Patch::Set(vec![2]).applied_to_list(&[1]), [2]);
     }
 }

@@ -39,6 +39,14 @@ impl Direction {
         }
     }
 
+    /// The `direction` in the API: what it is for the owner's account.
+    pub const fn entry_name(self) -> &'static str {
+        match self {
+            Self::Incoming => "CREDIT",
+            Self::Outgoing => "DEBIT",
+        }
+    }
+
     /// The direction with this API name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Incoming, Self::Outgoing].into_iter().find(|direction| direction.name() == name)

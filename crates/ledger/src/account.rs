@@ -393,6 +393,17 @@ impl Balance {
             Side::Credit => credits_posted - (debits_posted + debits_pending),
         }
     }
+
+    /// The balance of an account of this side with all that is pending, both ways: money that is
+    /// set aside is still there, and money that is on its way is there already.
+    pub const fn total(&self, side: Side) -> i64 {
+        let Counters { debits_posted, debits_pending, credits_posted, credits_pending } =
+            self.counters;
+        match side {
+            Side::Debit => debits_posted + debits_pending - credits_posted,
+            Side::Credit => credits_posted + credits_pending - debits_posted,
+        }
+    }
 }
 
 #[cfg(test)]

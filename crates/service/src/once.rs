@@ -4,7 +4,7 @@ use domain::clock::Ahead;
 use domain::id::PlatformId;
 use domain::time::Timestamp;
 use store::error::StoreError;
-use store::idempotency::{Answer, Scope};
+use store::idempotency::{Answer, Digest, Given, Scope};
 use store::unit::Unit;
 
 use crate::app::{App, Outcome};
@@ -16,6 +16,8 @@ use crate::error::Error;
 pub struct Keyed {
     /// Its scope, if the client sent a key.
     pub scope: Option<Scope>,
+    /// The digest of its body, if it has one and a scope.
+    pub body: Option<Digest>,
     /// The caller's platform.
     pub platform: PlatformId,
     /// How far the platform's clock is ahead.
@@ -31,6 +33,8 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Whether this is a stored first answer.
     pub replayed: bool,
+    /// Whether it was given to another body than that of this request.
+    pub differs: bool,
 }
 
 /// Turns results into answers. `api` has the one implementation.
@@ -64,14 +68,17 @@ where
             }
             let outcome = Outcome::of(unit);
             let (status, body) = render(&result);
+            let given = Given { status, body, request: keyed.body };
             if let Some(scope) = keyed.scope {
-                unit.keep_answer(scope, now, status, &body);
+                unit.keep_answer(scope, now, &given);
             }
-            Ok((Reply { status, body, replayed: false }, outcome))
+            let Given { status, body, .. } = given;
+            Ok((Reply { status, body, replayed: false, differs: false }, outcome))
         })
         .await;
     let (reply, outcome): (Reply, Outcome) = written?;
     app.committed(&outcome);
+    warn_of_difference(app, keyed, &reply);
     Ok(reply)
 }
 
@@ -81,11 +88,25 @@ fn stored(
     since: Timestamp,
 ) -> Result<Option<Reply>, StoreError> {
     let Some(scope) = keyed.scope else { return Ok(None) };
-    Ok(unit.answer(&scope, since)?.map(replay))
+    Ok(unit.answer(&scope, since)?.map(|given| replay(keyed, given)))
 }
 
-fn replay((status, body): (u16, Vec<u8>)) -> Reply {
-    Reply { status, body, replayed: true }
+fn replay(keyed: Keyed, given: Given) -> Reply {
+    let Given { status, body, request } = given;
+    let differs = keyed.body.zip(request).is_some_and(|(now, first)| now != first);
+    Reply { status, body, replayed: true, differs }
+}
+
+/// Logs that a request was answered without being looked at, although it is not the first one: its
+/// client may take the answer for that of a second payment.
+fn warn_of_difference(app: &App, keyed: Keyed, reply: &Reply) {
+    if reply.differs {
+        let request_id = app.origin().request.unwrap_or_default();
+        tracing::warn!(
+            platform = %keyed.platform, request_id, status = reply.status,
+            "an idempotency key was repeated with another body"
+        );
+    }
 }
 
 /// The stored first answer to a request, if there is one: for use cases that ask the outside world
@@ -98,7 +119,11 @@ pub async fn answered(app: &App, keyed: Keyed) -> Result<Option<Reply>, Error> {
     }
     let since = kept_since(app);
     let answer = app.store().read(move |view| view.answer(&scope, since)).await;
-    Ok(answer.map_err(Error::Store)?.map(replay))
+    let reply = answer.map_err(Error::Store)?.map(|given| replay(keyed, given));
+    if let Some(reply) = &reply {
+        warn_of_difference(app, keyed, reply);
+    }
+    Ok(reply)
 }
 
 /// Answers that a sweep removes at most: as many as fit one commit beside payments.

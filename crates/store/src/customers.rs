@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use domain::country::Country;
+use domain::currency::Currency;
 use domain::customer::{
-    BeneficialOwner, Business, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
+    BeneficialOwner, Business, Contact, Customer, Identity, Individual, KycStatus, OWNER_TYPES,
 };
 use domain::id::{
     CustomerId, ExternalAccountId, IdentityCheckId, InternalAccountId, Owner, PlatformId,
@@ -32,6 +33,8 @@ pub(crate) enum StoredIdentity {
         birth_date: Option<String>,
         nationality: Option<String>,
         address: Option<StoredAddress>,
+        #[serde(default, skip_serializing_if = "StoredContact::is_empty")]
+        contact: StoredContact,
     },
     Business {
         legal_name: String,
@@ -39,7 +42,44 @@ pub(crate) enum StoredIdentity {
         tax_id: Option<String>,
         address: Option<StoredAddress>,
         owners: Vec<StoredOwner>,
+        #[serde(default, skip_serializing_if = "StoredContact::is_empty")]
+        contact: StoredContact,
     },
+}
+
+/// How a customer is reached. Identities that were kept before have none.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredContact {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phone_number: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    currencies: Vec<Cow<'static, str>>,
+}
+
+impl StoredContact {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn of(contact: &Contact) -> Self {
+        let code = |currency: &Currency| Cow::Borrowed(currency.code());
+        Self {
+            email: contact.email.clone(),
+            phone_number: contact.phone_number.clone(),
+            currencies: contact.currencies.iter().map(code).collect(),
+        }
+    }
+
+    fn into_domain(self) -> Option<Contact> {
+        let currencies = self.currencies.iter().map(|code| Currency::from_code(code));
+        Some(Contact {
+            email: self.email,
+            phone_number: self.phone_number,
+            currencies: currencies.collect::<Option<_>>()?,
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -106,6 +146,7 @@ impl StoredIdentity {
                 birth_date: person.birth_date.map(|date| date.to_string()),
                 nationality: person.nationality.map(|country| country.to_string()),
                 address: person.address.as_ref().map(StoredAddress::of),
+                contact: StoredContact::of(&person.contact),
             },
             Identity::Business(business) => Self::Business {
                 legal_name: business.legal_name.clone(),
@@ -113,32 +154,40 @@ impl StoredIdentity {
                 tax_id: business.tax_id.clone(),
                 address: business.address.as_ref().map(StoredAddress::of),
                 owners: business.beneficial_owners.iter().map(StoredOwner::of).collect(),
+                contact: StoredContact::of(&business.contact),
             },
         }
     }
 
     pub(crate) fn into_domain(self) -> Option<Identity> {
         Some(match self {
-            Self::Individual { full_name, birth_date, nationality, address } => {
+            Self::Individual { full_name, birth_date, nationality, address, contact } => {
                 Identity::Individual(Individual {
                     full_name,
                     birth_date: each(birth_date, date)?,
                     nationality: each(nationality, country)?,
                     address: each(address, StoredAddress::into_domain)?,
+                    contact: contact.into_domain()?,
                 })
             }
-            Self::Business { legal_name, registration_number, tax_id, address, owners } => {
-                Identity::Business(Business {
-                    legal_name,
-                    registration_number,
-                    tax_id,
-                    address: each(address, StoredAddress::into_domain)?,
-                    beneficial_owners: owners
-                        .into_iter()
-                        .map(StoredOwner::into_domain)
-                        .collect::<Option<_>>()?,
-                })
-            }
+            Self::Business {
+                legal_name,
+                registration_number,
+                tax_id,
+                address,
+                owners,
+                contact,
+            } => Identity::Business(Business {
+                legal_name,
+                registration_number,
+                tax_id,
+                address: each(address, StoredAddress::into_domain)?,
+                beneficial_owners: owners
+                    .into_iter()
+                    .map(StoredOwner::into_domain)
+                    .collect::<Option<_>>()?,
+                contact: contact.into_domain()?,
+            }),
         })
     }
 }

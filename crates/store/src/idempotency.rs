@@ -15,10 +15,65 @@ use crate::sql::{Connection, Row, Value};
 /// bits: among 10^12 keys, two are the same with a chance of one in 10^14.
 pub type Scope = [u8; 16];
 
+/// A keyed hash of the body of a request, within its scope. It tells whether a repeat has another
+/// body, and neither what is in it nor where else it was sent.
+pub type Digest = [u8; 16];
+
+/// A first answer, as it is given again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The digest of the request's body; there is none of what has no body, nor of answers that
+    /// were kept without.
+    pub request: Option<Digest>,
+}
+
+impl Given {
+    /// An answer to a request without a body.
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, body: body.into(), request: None }
+    }
+}
+
+/// Begins what is kept of an answer with the digest of its request in front of its body. JSON
+/// does not begin so, and older answers are their body alone.
+const WITH_DIGEST: u8 = 1;
+
+/// Begins what is kept of a body that could be taken for one with a mark.
+const PLAIN: u8 = 2;
+
+/// The bytes that are kept of an answer: its body, behind the digest of its request.
+pub(crate) fn kept(request: Option<Digest>, body: &[u8]) -> Vec<u8> {
+    match (request, body.first()) {
+        (Some(digest), _) => [&[WITH_DIGEST], &digest[..], body].concat(),
+        (None, Some(&(WITH_DIGEST | PLAIN))) => [&[PLAIN], body].concat(),
+        (None, _) => body.to_vec(),
+    }
+}
+
+/// The digest and the body of what is kept of an answer.
+fn parted(mut kept: Vec<u8>) -> Result<(Option<Digest>, Vec<u8>), String> {
+    match kept.first() {
+        Some(&WITH_DIGEST) => {
+            let digest = kept[1..].first_chunk().copied().ok_or("its digest is cut off")?;
+            kept.drain(..=size_of::<Digest>());
+            Ok((Some(digest), kept))
+        }
+        Some(&PLAIN) => {
+            kept.remove(0);
+            Ok((None, kept))
+        }
+        Some(_) | None => Ok((None, kept)),
+    }
+}
+
 /// The bytes of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// As they were given.
+    /// As they are kept.
     Here(Vec<u8>),
     /// In the row of the journal with this number.
     InRow(u64),
@@ -40,29 +95,28 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Status and bytes, if it was given then or later.
+    /// The answer, if it was given then or later.
     pub(crate) fn given_since(
         &self,
         since: Timestamp,
         connection: &mut dyn Connection,
         keyring: &Keyring,
-    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+    ) -> Result<Option<Given>, StoreError> {
         if self.at < since {
             return Ok(None);
         }
+        let corrupt =
+            |what: String| StoreError::Corrupt { place: "a stored answer".to_owned(), what };
         let body = match &self.body {
             Body::Here(body) => body.clone(),
             Body::InRow(seq) => {
                 let wanted = [(*seq, vec![Value::from(&self.scope[..])])];
                 let found = bodies::find(connection, keyring, Self::shape(), &wanted)?.pop();
-                let corrupt = |what: String| StoreError::Corrupt {
-                    place: "a stored answer".to_owned(),
-                    what,
-                };
                 self.body_of(found.unwrap_or(Found::Erased)).map_err(corrupt)?
             }
         };
-        Ok(Some((self.status, body)))
+        let (request, body) = parted(body).map_err(corrupt)?;
+        Ok(Some(Given { status: self.status, body, request }))
     }
 
     /// The body, from the row as the journal has it, or why there is none. The table must not say
@@ -104,6 +158,12 @@ pub fn scope(
         [platform.as_bytes(), method.as_bytes(), path.as_bytes(), key.as_bytes()];
     let hash = keyring.hash(Purpose::Idempotency, &parts);
     *hash.first_chunk().expect("a hash is longer than a scope")
+}
+
+/// The digest of the body of a request.
+pub fn digest(keyring: &Keyring, scope: &Scope, body: &[u8]) -> Digest {
+    let hash = keyring.hash(Purpose::Idempotency, &[b"body", scope, body]);
+    *hash.first_chunk().expect("a hash is longer than a digest")
 }
 
 /// The scope of a nonce of UMA: the domain that signed with it, and the nonce.
@@ -178,12 +238,8 @@ pub(crate) const OUTDATED: &str =
     "select scope from idempotency where at < $1 order by at limit $2";
 
 impl View<'_> {
-    /// Status and bytes of the first answer to a request, if one was given since then.
-    pub fn answer(
-        &mut self,
-        scope: &Scope,
-        since: Timestamp,
-    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+    /// The first answer to a request, if one was given since then.
+    pub fn answer(&mut self, scope: &Scope, since: Timestamp) -> Result<Option<Given>, StoreError> {
         let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
         answer.given_since(since, self.connection, self.keyring)
     }
@@ -202,5 +258,21 @@ impl View<'_> {
     pub fn outdated_days(&mut self, before: Timestamp, max: u32) -> Result<Vec<Uuid>, StoreError> {
         let parameters = [day(before).into(), max.into()];
         self.connection.all(DAYS, &parameters, ("data_keys", &["owner"]), Row::uuid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_kept_with_and_without_a_digest() {
+        for body in [&b"{}"[..], b"", b"[1]", &[WITH_DIGEST], &[PLAIN, 0]] {
+            for digest in [None, Some([7; 16]), Some([WITH_DIGEST; 16])] {
+                assert_eq!(parted(kept(digest, body)), Ok((digest, body.to_vec())));
+            }
+        }
+        assert_eq!(kept(None, b"{}"), b"{}", "as older ones are");
+        assert!(parted(vec![WITH_DIGEST; 9]).is_err());
     }
 }

@@ -27,7 +27,7 @@ use crate::customers::UmaClaim;
 use crate::error::StoreError;
 use crate::events::Outbox;
 use crate::external_accounts::Fingerprint;
-use crate::idempotency::{Answer, Body, Scope};
+use crate::idempotency::{Answer, Body, Given, Scope, kept};
 use crate::journal::change_set::{ChangeSet, RowChange};
 use crate::keyring::Keyring;
 use crate::leases::{Lease, LeaseName};
@@ -375,10 +375,10 @@ impl Unit<'_, '_> {
 
     /// Keeps the first answer to an idempotency key. The caller has read that there is none. It is
     /// about the first customer whom the unit has met.
-    pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, status: u16, body: &[u8]) {
+    pub fn keep_answer(&mut self, scope: Scope, at: Timestamp, given: &Given) {
         let owner = self.owner;
-        let body = Body::Here(body.to_vec());
-        self.put_row(Answer { scope, at, status, owner, body });
+        let body = Body::Here(kept(given.request, &given.body));
+        self.put_row(Answer { scope, at, status: given.status, owner, body });
     }
 
     /// Gives a request another answer: the first one was about a customer who is erased.
@@ -390,7 +390,7 @@ impl Unit<'_, '_> {
     ) -> Result<(), StoreError> {
         if let Some(answer) = self.get::<Answer>(&scope)? {
             let at = answer.at;
-            let body = Body::Here(body.to_vec());
+            let body = Body::Here(kept(None, body));
             self.put_row(Answer { scope, at, status, owner: None, body });
         }
         Ok(())
@@ -409,12 +409,8 @@ impl Unit<'_, '_> {
         Ok(())
     }
 
-    /// Status and bytes of the first answer to a request, if one was given since then.
-    pub fn answer(
-        &mut self,
-        scope: &Scope,
-        since: Timestamp,
-    ) -> Result<Option<(u16, Vec<u8>)>, StoreError> {
+    /// The first answer to a request, if one was given since then.
+    pub fn answer(&mut self, scope: &Scope, since: Timestamp) -> Result<Option<Given>, StoreError> {
         let Some(answer) = self.get::<Answer>(scope)? else { return Ok(None) };
         // Hardly any request is repeated, so that one at a time is read.
         answer.given_since(since, self.batch.connection, self.batch.keyring)

@@ -36,7 +36,7 @@ use store::engine::Engine;
 use store::error::StoreError;
 use store::events::{Endpoint, Numbered, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
-use store::idempotency::scope;
+use store::idempotency::{Given, scope};
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::record::Record as _;
 use store::sql::Value;
@@ -127,7 +127,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put(usd_account(OF_ANOTHER, 1, Owner::Customer(customer_id(2))));
     for (key, status) in [("one", 201), ("two", 409)] {
         let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", key);
-        unit.keep_answer(scope, at(1), status, CANARY.as_bytes());
+        unit.keep_answer(scope, at(1), &Given::new(status, CANARY));
     }
 }
 

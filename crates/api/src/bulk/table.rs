@@ -1,5 +1,6 @@
-//! A CSV file as a table, read strictly (RFC 4180). Whatever a lenient reader would guess about is
-//! refused with the row and the line where it stands: a guess swallows rows.
+//! A CSV file as a table, read strictly (RFC 4180), and with all that spreadsheets add: empty
+//! columns and rows at the end, and a first line `sep=;`. Whatever a lenient reader would guess
+//! about is refused with the row and the line where it stands: a guess swallows rows.
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 
@@ -62,17 +63,22 @@ impl Table {
             Refused::new("not_utf8", message)
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if let Some(separator) = other_separator(text, known) {
+        let (separator, text, first_line) = separator(text);
+        if let Some(separator) = other_separator(text, separator, known) {
             let message = format!(
                 "the columns are separated by {separator}; separate them with commas and save the \
                  file again"
             );
             return Err(Refused::new("wrong_separator", message));
         }
-        let rows = quotes(text)?;
-        let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(text.as_bytes());
+        let rows = quotes(text, separator, first_line)?;
+        let mut reader = ReaderBuilder::new()
+            .trim(Trim::All)
+            .flexible(true)
+            .delimiter(u8::try_from(separator).expect("separators are ASCII"))
+            .from_reader(text.as_bytes());
         let unreadable = |_| Refused::new("unreadable_header", "the header row cannot be read");
-        let header = reader.headers().map_err(unreadable)?.clone();
+        let header = without_empty_end(reader.headers().map_err(unreadable)?);
         check_header(&header, required, known)?;
         if rows == 0 {
             return Err(Refused::new("no_rows", "the file has no rows behind its header"));
@@ -81,29 +87,62 @@ impl Table {
             let message = format!("the file has more than {rows_max} rows; split it");
             return Err(Refused::new("too_many_rows", message));
         }
-        let record = |record: csv::Result<StringRecord>| {
-            record.map_err(|error| match error.kind() {
-                csv::ErrorKind::UnequalLengths { len, .. } => *len,
-                // Neither the text nor its quotes can be wrong any more.
-                _ => 0,
-            })
-        };
-        Ok(Self { header, rows: reader.records().map(record).collect() })
+        // Neither the text nor its quotes can be wrong any more.
+        let records = reader.records().map(Result::unwrap_or_default);
+        let records = records.filter(|record| record.iter().any(|field| !field.is_empty()));
+        let rows = records.map(|record| of_columns(&record, header.len())).collect();
+        Ok(Self { header, rows })
     }
 }
 
-/// Another separator than the comma, if the first line has known columns between it only.
-fn other_separator(text: &str, known: &[&str]) -> Option<&'static str> {
+/// The fields before those that a spreadsheet leaves empty at the end of a row.
+fn without_empty_end(record: &StringRecord) -> StringRecord {
+    let empty = record.iter().rev().take_while(|field| field.is_empty()).count();
+    record.iter().take(record.len() - empty).collect()
+}
+
+/// A row with a field for each column. Empty ones may stand behind them, and nothing else.
+fn of_columns(record: &StringRecord, columns: usize) -> Record {
+    let is_long = without_empty_end(record).len() > columns;
+    if is_long || record.len() < columns {
+        return Err(record.len() as u64);
+    }
+    Ok(record.iter().take(columns).collect())
+}
+
+/// Separators that a file may have, with their names.
+const SEPARATORS: [(char, &str); 4] =
+    [(',', "commas"), (';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")];
+
+/// The separator, the text and the number of its first line. Spreadsheets write a line `sep=;` in
+/// front of the header; without one the comma separates.
+fn separator(text: &str) -> (char, &str, u64) {
+    let end = text.find(['\r', '\n']).unwrap_or(text.len());
+    let line = text[..end].trim_matches([' ', '"']).to_ascii_lowercase();
+    let named = line.strip_prefix("sep=");
+    let known =
+        SEPARATORS.iter().find(|(it, _)| named.is_some_and(|named| named == it.to_string()));
+    match known {
+        Some((separator, _)) => {
+            let rest = &text[end..];
+            let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix(['\r', '\n']));
+            (*separator, rest.unwrap_or_default(), 2)
+        }
+        None => (',', text, 1),
+    }
+}
+
+/// The name of another separator, if the first line has known columns between it only.
+fn other_separator(text: &str, separator: char, known: &[&str]) -> Option<&'static str> {
     let line = text.split(['\r', '\n']).find(|line| !line.trim().is_empty())?;
     let columns = |separator: char| {
         let names = line.split(separator).map(|name| name.trim().trim_matches('"'));
         names.filter(|name| known.contains(name)).count()
     };
-    if columns(',') > 0 {
+    if columns(separator) > 0 {
         return None;
     }
-    let others = [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")];
-    others.into_iter().find(|(separator, _)| columns(*separator) > 1).map(|(_, name)| name)
+    SEPARATORS.into_iter().find(|(separator, _)| columns(*separator) > 1).map(|(_, name)| name)
 }
 
 /// Where a reader of quotes is.
@@ -116,26 +155,27 @@ enum At {
 }
 
 /// Checks that quotes stand around whole fields, and are doubled inside of them. Gives the number
-/// of rows below the header; blank lines are none.
-fn quotes(text: &str) -> Result<usize, Refused> {
-    let (mut at, mut is_blank, mut records, mut line) = (At::Start, true, 0_u64, 1_u64);
-    let mut opened = (0, 1);
-    let mut bytes = text.bytes().peekable();
-    while let Some(byte) = bytes.next() {
-        let is_end = matches!(byte, b'\r' | b'\n');
-        at = match (at, byte) {
-            (At::Start, b'"') => {
+/// of rows below the header; rows without a field that says anything are none.
+fn quotes(text: &str, separator: char, first_line: u64) -> Result<usize, Refused> {
+    let (mut at, mut is_blank, mut records, mut line) = (At::Start, true, 0_u64, first_line);
+    let mut opened = (0, first_line);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let is_end = matches!(letter, '\r' | '\n');
+        let was_closed = matches!(at, At::Closed);
+        at = match (at, letter) {
+            (At::Start, '"') => {
                 opened = (records, line);
                 At::Quoted
             }
-            (At::Plain, b'"') => {
+            (At::Plain, '"') => {
                 let message = "a quote stands inside a field; put the whole field in quotes and \
                                double the quote";
                 return Err(Refused::new("stray_quote", message).at((records, line)));
             }
-            (At::Quoted, b'"') => At::Closed,
-            (At::Quoted, _) | (At::Closed, b'"') => At::Quoted,
-            (At::Start | At::Plain | At::Closed, b',' | b'\r' | b'\n') => At::Start,
+            (At::Quoted, '"') => At::Closed,
+            (At::Quoted, _) | (At::Closed, '"') => At::Quoted,
+            (At::Start | At::Plain | At::Closed, it) if is_end || it == separator => At::Start,
             (At::Start | At::Plain, _) => At::Plain,
             (At::Closed, _) => {
                 let message = format!(
@@ -150,9 +190,12 @@ fn quotes(text: &str) -> Result<usize, Refused> {
                 records += 1;
                 is_blank = true;
             }
-            At::Start | At::Plain | At::Quoted | At::Closed => is_blank &= is_end,
+            // A doubled quote is one of the field itself.
+            At::Quoted if letter == '"' => is_blank &= !was_closed,
+            At::Start | At::Closed => {}
+            At::Plain | At::Quoted => is_blank &= letter.is_whitespace(),
         }
-        if byte == b'\n' || (byte == b'\r' && bytes.peek() != Some(&b'\n')) {
+        if letter == '\n' || (letter == '\r' && letters.peek() != Some(&'\n')) {
             line += 1;
         }
     }
@@ -231,6 +274,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_as_a_spreadsheet_writes_it_is_read() {
+        for text in [
+            "id,fullName,,\r\n1,Ada,,\r\n2,B\r\n",
+            "id,fullName\r\n1,Ada,,,\r\n2,B,\r\n",
+            "id,fullName\r\n1,Ada\r\n2,B\r\n,\r\n",
+            "id,fullName,,\r\n1,Ada,,\r\n,,,\r\n2,B,,\r\n,,,\r\n,,,",
+            "id,fullName\r\n1,Ada\r\n2,B\r\n\"\",\" \"\r\n",
+            "sep=;\r\nid;fullName\r\n1;Ada\r\n2;B\r\n",
+            "\u{feff}sep=;\nid;fullName;;\n1;Ada;;\n2;\"B\"\n;;;\n",
+            "\"sep=,\"\rid,fullName\r1,Ada\r2,B",
+            "SEP=\t\nid\tfullName\n1\tAda\n2\tB",
+        ] {
+            let table = read(text).unwrap_or_else(|refused| panic!("{text:?}: {refused:?}"));
+            assert_eq!(table.header, StringRecord::from(vec!["id", "fullName"]), "{text:?}");
+            let rows = [vec!["1", "Ada"], vec!["2", "B"]].map(|row| Ok(StringRecord::from(row)));
+            assert_eq!(table.rows, rows, "{text:?}");
+        }
+        // A comma in a field is no separator there, and a field too many has no column.
+        let table = read("sep=;\nid;fullName\n1;Lovelace, Ada\n2;B;;x\n").expect("a table");
+        assert_eq!(&table.rows[0].as_ref().expect("a row")[1], "Lovelace, Ada");
+        assert_eq!(table.rows[1], Err(4));
+        assert_eq!(refused("sep=;\nid;fullName\n1;A\"da\n"), ("stray_quote", Some(1), Some(3)));
+        assert_eq!(refused("sep=;\nid,fullName\n1,Ada\n"), ("wrong_separator", None, None));
+        assert_eq!(refused("sep=;\n"), ("missing_required_column", None, None));
+        assert_eq!(refused("id,fullName\n,\n,,,\n"), ("no_rows", None, None));
+    }
+
+    #[test]
     fn stray_quotes_are_found_where_they_stand() {
         for (text, expected) in [
             ("id,fullName\n1,Ada\n2,A\"da\n3,B\n", ("stray_quote", Some(2), Some(3))),
@@ -285,9 +356,15 @@ mod tests {
         /// Both readers see the same rows, so none is lost between them.
         #[test]
         fn what_is_counted_is_read(text in "[a\", \r\n;é\0]{0,60}") {
-            if let Ok(rows) = quotes(&text) {
-                let mut reader = ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
-                prop_assert_eq!(reader.records().count(), rows);
+            if let Ok(rows) = quotes(&text, ',', 1) {
+                let mut reader = ReaderBuilder::new()
+                    .flexible(true)
+                    .has_headers(false)
+                    .trim(Trim::All)
+                    .from_reader(text.as_bytes());
+                let says = |it: &StringRecord| it.iter().any(|field| !field.is_empty());
+                let records = reader.records().map(|it| it.expect("text"));
+                prop_assert_eq!(records.filter(says).count().saturating_sub(1), rows);
             }
         }
 
@@ -298,7 +375,7 @@ mod tests {
 
         #[test]
         fn what_a_writer_writes_is_read_back(
-            rows in prop::collection::vec(prop::collection::vec("[a\",\r\né]{1,6}", 2), 1..6),
+            rows in prop::collection::vec(prop::collection::vec("a[a\",\r\né]{0,5}", 2), 1..6),
         ) {
             let mut writer = csv::Writer::from_writer(Vec::new());
             writer.write_record(["id", "fullName"]).expect("a header");

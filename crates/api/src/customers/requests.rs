@@ -3,9 +3,10 @@
 use domain::account_info::FieldError;
 use domain::address::{Address, AddressDraft};
 use domain::country::Country;
+use domain::currency::Currency;
 use domain::customer::{
-    BeneficialOwner, Business, BusinessPatch, Identity, Individual, IndividualPatch, KycStatus,
-    OWNER_TYPES,
+    BeneficialOwner, Business, BusinessPatch, Contact, ContactPatch, Identity, Individual,
+    IndividualPatch, KycStatus, OWNER_TYPES,
 };
 use domain::patch::Patch;
 use domain::time::Date;
@@ -70,6 +71,23 @@ pub struct CreateIndividual {
     #[serde(default)]
     #[schema(nullable = false, required = false)]
     address: Option<AddressBody>,
+    /// E-mail address.
+    #[serde(default)]
+    #[schema(
+        nullable = false,
+        max_length = 254,
+        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
+        example = "ada@mail.example"
+    )]
+    email: Option<String>,
+    /// Phone number, E.164.
+    #[serde(default)]
+    #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$", example = "+442071234567")]
+    phone_number: Option<String>,
+    /// The currencies that the customer uses.
+    #[serde(default)]
+    #[schema(nullable = false, required = false, max_items = 50)]
+    currencies: Vec<String>,
 }
 
 /// A new customer that is a business.
@@ -98,6 +116,23 @@ pub struct CreateBusiness {
     #[serde(default)]
     #[schema(max_items = 100)]
     beneficial_owners: Vec<BeneficialOwnerBody>,
+    /// E-mail address.
+    #[serde(default)]
+    #[schema(
+        nullable = false,
+        max_length = 254,
+        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$",
+        example = "ada@mail.example"
+    )]
+    email: Option<String>,
+    /// Phone number, E.164.
+    #[serde(default)]
+    #[schema(nullable = false, pattern = "^\\+[1-9]\\d{1,14}$", example = "+442071234567")]
+    phone_number: Option<String>,
+    /// The currencies that the customer uses.
+    #[serde(default)]
+    #[schema(nullable = false, required = false, max_items = 50)]
+    currencies: Vec<String>,
 }
 
 /// The entry of a business in the register.
@@ -240,6 +275,23 @@ pub struct UpdateIndividual {
     #[serde(default, deserialize_with = "patch::read")]
     #[schema(value_type = Option<AddressBody>, required = false)]
     address: Patch<AddressBody>,
+    /// E-mail address.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(
+        value_type = Option<String>,
+        required = false,
+        max_length = 254,
+        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$"
+    )]
+    email: Patch<String>,
+    /// Phone number, E.164.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<String>, required = false, pattern = "^\\+[1-9]\\d{1,14}$")]
+    phone_number: Patch<String>,
+    /// The currencies that the customer uses, in the place of those before.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<Vec<String>>, required = false, max_items = 50)]
+    currencies: Patch<Vec<String>>,
 }
 
 /// Changes of a business.
@@ -266,6 +318,23 @@ pub struct UpdateBusiness {
     #[serde(default, deserialize_with = "patch::read")]
     #[schema(value_type = Option<Vec<BeneficialOwnerBody>>, required = false, max_items = 100)]
     beneficial_owners: Patch<Vec<BeneficialOwnerBody>>,
+    /// E-mail address.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(
+        value_type = Option<String>,
+        required = false,
+        max_length = 254,
+        pattern = "^[^@\\s]{1,64}@[^@\\s.]+(\\.[^@\\s.]+)+$"
+    )]
+    email: Patch<String>,
+    /// Phone number, E.164.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<String>, required = false, pattern = "^\\+[1-9]\\d{1,14}$")]
+    phone_number: Patch<String>,
+    /// The currencies that the customer uses, in the place of those before.
+    #[serde(default, deserialize_with = "patch::read")]
+    #[schema(value_type = Option<Vec<String>>, required = false, max_items = 50)]
+    currencies: Patch<Vec<String>>,
 }
 
 schema_of!(CreateCustomer);
@@ -321,6 +390,21 @@ fn owners(checks: &mut Checks, bodies: Vec<BeneficialOwnerBody>) -> Vec<Benefici
     bodies.into_iter().enumerate().filter_map(owner).collect()
 }
 
+/// The currencies that codes name, each once.
+fn currencies(checks: &mut Checks, codes: Vec<String>) -> Vec<Currency> {
+    let mut all = Vec::new();
+    for (index, code) in codes.iter().enumerate() {
+        let field = format!("currencies.{index}");
+        let known = |code: &str| Currency::all().find(|currency| currency.code() == code);
+        match checks.named_if(&field, Some(code), known) {
+            Some(currency) if all.contains(&currency) => checks.refuse(&field, "is given twice"),
+            Some(currency) => all.push(currency),
+            None => {}
+        }
+    }
+    all
+}
+
 fn kyc(checks: &mut Checks, field: &str, text: Option<&str>) -> Option<KycStatus> {
     checks.named_if(field, text, KycStatus::from_name)
 }
@@ -340,6 +424,11 @@ impl TryFrom<CreateCustomer> for NewCustomer {
                     birth_date: date(&mut checks, "birthDate", body.birth_date.as_deref()),
                     nationality: country(&mut checks, "nationality", body.nationality.as_deref()),
                     address: address(&mut checks, "address", body.address),
+                    contact: Contact {
+                        email: body.email,
+                        phone_number: body.phone_number,
+                        currencies: currencies(&mut checks, body.currencies),
+                    },
                 }),
             },
             CreateCustomer::Business(body) => {
@@ -354,6 +443,11 @@ impl TryFrom<CreateCustomer> for NewCustomer {
                         tax_id: info.tax_id,
                         address: address(&mut checks, "address", body.address),
                         beneficial_owners: owners(&mut checks, body.beneficial_owners),
+                        contact: Contact {
+                            email: body.email,
+                            phone_number: body.phone_number,
+                            currencies: currencies(&mut checks, body.currencies),
+                        },
                     }),
                 }
             }
@@ -380,6 +474,11 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
                     birth_date: checks.patch("birthDate", body.birth_date, Date::parse),
                     nationality: checks.patch("nationality", body.nationality, Country::parse),
                     address: new_address(&mut checks, body.address),
+                    contact: ContactPatch {
+                        email: body.email,
+                        phone_number: body.phone_number,
+                        currencies: { body.currencies }.map(|codes| currencies(&mut checks, codes)),
+                    },
                 },
                 business: BusinessPatch::default(),
             },
@@ -397,6 +496,12 @@ impl TryFrom<UpdateCustomer> for CustomerChange {
                         address: new_address(&mut checks, body.address),
                         beneficial_owners: { body.beneficial_owners }
                             .map(|bodies| owners(&mut checks, bodies)),
+                        contact: ContactPatch {
+                            email: body.email,
+                            phone_number: body.phone_number,
+                            currencies: { body.currencies }
+                                .map(|codes| currencies(&mut checks, codes)),
+                        },
                     },
                 }
             }

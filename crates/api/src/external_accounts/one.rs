@@ -76,7 +76,9 @@ fn body(owned: &OwnedAccount) -> ExternalAccountBody {
     ExternalAccountBody::new(&owned.account, owned.is_default)
 }
 
-/// Shows an external account of a customer, also one that was removed.
+/// Get an external account.
+///
+/// One of a customer, also after it was removed.
 #[utoipa::path(get, path = "/customers/external-accounts/{accountId}",
     operation_id = "getCustomerExternalAccount", tag = "External accounts",
     params(("accountId" = String, Path, description = "System id of the account.")),
@@ -89,7 +91,9 @@ pub async fn get_of_customer(
     show(&app, &caller, AccountsOf::Customers, &account).await
 }
 
-/// Shows an external account of the platform itself, also one that was removed.
+/// Get a platform external account.
+///
+/// One of the platform itself, also after it was removed.
 #[utoipa::path(get, path = "/platform/external-accounts/{accountId}",
     operation_id = "getPlatformExternalAccount", tag = "External accounts",
     params(("accountId" = String, Path, description = "System id of the account.")),
@@ -131,8 +135,10 @@ async fn show(
     Ok(ok(&ExternalAccountBody::new(&account, default == Some(account.id))))
 }
 
-/// Changes an external account of a customer. Incoming UMA payments can be deposited into it, and
-/// the platform's own name for it can be another.
+/// Update an external account.
+///
+/// Incoming UMA payments can be deposited into it, and the platform's own name for it can be
+/// another.
 #[utoipa::path(patch, path = "/customers/external-accounts/{accountId}",
     operation_id = "updateCustomerExternalAccount", tag = "External accounts",
     request_body = UpdateExternalAccount,
@@ -152,7 +158,9 @@ pub async fn update_of_customer(
     update(&app, request, AccountsOf::Customers, &account, change).await
 }
 
-/// Changes the name of an external account of the platform itself.
+/// Update a platform external account.
+///
+/// Its name can be another.
 #[utoipa::path(patch, path = "/platform/external-accounts/{accountId}",
     operation_id = "updatePlatformExternalAccount", tag = "External accounts",
     request_body = UpdatePlatformExternalAccount,
@@ -190,8 +198,10 @@ async fn update(
     request.run(200, body, work).await
 }
 
-/// Removes an external account of a customer. Nothing new is paid to it or from it, and it can be
-/// added again; payments that are under way go on.
+/// Remove an external account.
+///
+/// Nothing new is paid to it or from it, and it can be added again; payments that are under way go
+/// on.
 #[utoipa::path(delete, path = "/customers/external-accounts/{accountId}",
     operation_id = "deleteCustomerExternalAccount", tag = "External accounts",
     params(("accountId" = String, Path, description = "System id of the account.")),
@@ -208,8 +218,10 @@ pub async fn delete_of_customer(
     delete(&app, request, AccountsOf::Customers, &account).await
 }
 
-/// Removes an external account of the platform itself. Nothing new is paid to it or from it, and it
-/// can be added again; payments that are under way go on.
+/// Remove a platform external account.
+///
+/// Nothing new is paid to it or from it, and it can be added again; payments that are under way go
+/// on.
 #[utoipa::path(delete, path = "/platform/external-accounts/{accountId}",
     operation_id = "deletePlatformExternalAccount", tag = "External accounts",
     params(("accountId" = String, Path, description = "System id of the account.")),

@@ -3,7 +3,7 @@
 
 use domain::currency::Currency;
 use domain::event::EventKind;
-use domain::{delivery, quote, transaction};
+use domain::{delivery, internal_account, quote, transaction};
 use serde_json::{Value, json};
 
 /// A set of values and where it is used.
@@ -34,6 +34,12 @@ fn currencies() -> Set {
             ("UmaTransactionDestination", "currency"),
             ("QuotedRealtimeFundingSource", "currency"),
             ("QuotedUmaDestination", "currency"),
+            ("IndividualCustomer", "currencies"),
+            ("BusinessCustomer", "currencies"),
+            ("CreateIndividual", "currencies"),
+            ("CreateBusiness", "currencies"),
+            ("UpdateIndividual", "currencies"),
+            ("UpdateBusiness", "currencies"),
         ],
         parameters: &[
             ("", "currency"),
@@ -44,7 +50,7 @@ fn currencies() -> Set {
     }
 }
 
-fn statuses() -> [Set; 3] {
+fn statuses() -> [Set; 4] {
     [
         Set {
             name: "TransactionStatus",
@@ -61,6 +67,14 @@ fn statuses() -> [Set; 3] {
             parameters: &[("listQuotes", "status")],
         },
         Set {
+            name: "InternalAccountStatus",
+            description: "Whether money of an account moves: `PENDING` until its customer is \
+                approved, `FROZEN` if its customer was refused, `CLOSED` with its customer.",
+            values: names(&internal_account::Status::ALL, internal_account::Status::name),
+            fields: &[("InternalAccount", "status")],
+            parameters: &[],
+        },
+        Set {
             name: "DeliveryStatus",
             description: "What became of a delivery.",
             values: names(&delivery::Status::ALL, delivery::Status::name),
@@ -70,7 +84,7 @@ fn statuses() -> [Set; 3] {
     ]
 }
 
-fn kinds() -> [Set; 5] {
+fn kinds() -> [Set; 6] {
     [
         Set {
             name: "EventType",
@@ -85,6 +99,13 @@ fn kinds() -> [Set; 5] {
             values: vec!["OUTGOING", "INCOMING"],
             fields: &[("Transaction", "type")],
             parameters: &[("listTransactions", "type")],
+        },
+        Set {
+            name: "TransactionDirection",
+            description: "Money that comes to an account, or leaves it.",
+            values: vec!["CREDIT", "DEBIT"],
+            fields: &[("Transaction", "direction")],
+            parameters: &[],
         },
         Set {
             name: "CustomerType",
@@ -152,7 +173,9 @@ fn refer_in_parameters(operation: &mut Value, all: &[Set]) {
 
 /// Makes a schema, or that of the entries of a list, a reference to a set; keeps its other words.
 fn refer(schema: &mut Value, set: &str) {
-    let is_list = schema["type"] == "array";
+    let types = &schema["type"];
+    let is_list =
+        types == "array" || types.as_array().is_some_and(|types| types.contains(&json!("array")));
     let schema = if is_list { &mut schema["items"] } else { schema };
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("type");

@@ -51,10 +51,34 @@ fn clean_below(value: &mut Value) {
     }
 }
 
-/// Joins the lines of each paragraph, which the code breaks where its page ends.
+/// Begins of lines that are no part of the paragraph before them.
+const BLOCKS: [&str; 5] = ["#", "|", "- ", "* ", "> "];
+
+/// Joins the lines of each paragraph, which the code breaks where its page ends. Code keeps its
+/// lines as they are; rows of tables, headings and entries of lists keep lines of their own.
 fn reflow(text: &str) -> String {
-    let paragraph = |text: &str| text.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
-    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
+    let mut lines: Vec<String> = Vec::new();
+    let (mut is_code, mut goes_on) = (false, false);
+    for line in text.split('\n') {
+        let trimmed = line.trim();
+        let is_fence = trimmed.starts_with("```");
+        if is_code || is_fence {
+            is_code ^= is_fence;
+            goes_on = false;
+            lines.push(line.to_owned());
+            continue;
+        }
+        let begins = trimmed.is_empty() || BLOCKS.iter().any(|it| trimmed.starts_with(it));
+        match lines.last_mut() {
+            Some(last) if goes_on && !begins => {
+                last.push(' ');
+                last.push_str(trimmed);
+            }
+            Some(_) | None => lines.push(trimmed.to_owned()),
+        }
+        goes_on = !trimmed.is_empty() && !trimmed.starts_with(['#', '|']);
+    }
+    lines.join("\n")
 }
 
 fn without_references(text: &str) -> String {
@@ -82,6 +106,20 @@ mod tests {
         clean(&mut document);
         let text = &document["components"]["description"];
         assert_eq!(text, "A quote.\n\nIt (the quote) expires.");
+    }
+
+    #[test]
+    fn code_and_tables_keep_their_lines() {
+        let check = |text: &str, expected: &str| assert_eq!(reflow(text), expected, "{text}");
+        check("One\n line.\n\nTwo\nlines.", "One line.\n\nTwo lines.");
+        check(
+            "So:\n\n```sh\na \\\n  b\n\nc\n```\n\nAnd\non.",
+            "So:\n\n```sh\na \\\n  b\n\nc\n```\n\nAnd on.",
+        );
+        check("So:\n```\na\n```\nOn\nit goes.", "So:\n```\na\n```\nOn it goes.");
+        check("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n|---|---|\n| 1 | 2 |");
+        check("- one\n  line\n- two", "- one line\n- two");
+        check("# Head\nText\nof it.", "# Head\nText of it.");
     }
 
     #[test]

@@ -12,6 +12,8 @@ struct About {
     /// Name of the event's schema, and of the operation without its verb.
     name: &'static str,
     summary: &'static str,
+    /// Its cause, as a sentence without its full stop.
+    cause: &'static str,
     description: &'static str,
     /// Schema of the event's `data`.
     data: Value,
@@ -22,7 +24,8 @@ fn about(kind: EventKind) -> About {
     match kind {
         EventKind::IncomingPayment => About {
             name: "IncomingPayment",
-            summary: "An incoming payment has a new status, or needs approval",
+            summary: "Take an incoming payment event",
+            cause: "An incoming payment has a new status, or needs approval",
             description: "An event with `data.requestedReceiverCustomerInfoFields` is an approval \
                 request: the payer waits, so it is sent once, and the answer must be there within \
                 5 seconds.",
@@ -30,37 +33,43 @@ fn about(kind: EventKind) -> About {
         },
         EventKind::OutgoingPayment => About {
             name: "OutgoingPayment",
-            summary: "An outgoing payment has a new status",
+            summary: "Take an outgoing payment event",
+            cause: "An outgoing payment has a new status",
             description: "Sent when the payment is created and for each status after it.",
             data: of("Transaction"),
         },
         EventKind::InvitationClaimed => About {
             name: "InvitationClaimed",
-            summary: "An invitation was claimed",
+            summary: "Take an invitation event",
+            cause: "An invitation was claimed",
             description: "Sent to the platform that created the invitation.",
             data: of("Invitation"),
         },
         EventKind::KycStatus => About {
             name: "KycStatus",
-            summary: "The identity check of a customer has a new result",
+            summary: "Take an identity check event",
+            cause: "The identity check of a customer has a new result",
             description: "`data` is the customer with its `kycStatus` or `kybStatus`.",
             data: of("Customer"),
         },
         EventKind::AccountStatus => About {
             name: "AccountStatus",
-            summary: "The available balance of an internal account has changed",
+            summary: "Take an account event",
+            cause: "The available balance of an internal account has changed",
             description: "`data` is the account, with the balance before and after the change.",
             data: of("ChangedAccount"),
         },
         EventKind::Test => About {
             name: "Test",
-            summary: "The endpoint was set, or is tested",
+            summary: "Take a test event",
+            cause: "The endpoint was set, or is tested",
             description: "Sent once; `data` is empty.",
             data: json!({ "type": "object", "description": "Nothing." }),
         },
         EventKind::BulkUpload => About {
             name: "BulkUpload",
-            summary: "An import of customers has ended",
+            summary: "Take an import event",
+            cause: "An import of customers has ended",
             description: "`data` is the import with its refused rows.",
             data: of("BulkImportJob"),
         },
@@ -149,7 +158,7 @@ fn amount(description: &str) -> Value {
 fn event(kind: EventKind, about: &About) -> Value {
     json!({
         "type": "object",
-        "description": format!("{}.", about.summary),
+        "description": format!("{}.", about.cause),
         "required": ["id", "type", "timestamp", "data"],
         "properties": {
             "id": {
@@ -178,8 +187,8 @@ fn operation(kind: EventKind, about: &About) -> Value {
     json!({
         "operationId": format!("handle{}", about.name),
         "summary": about.summary,
-        "description": about.description,
-        "tags": ["Webhooks"],
+        "description": format!("{}. {}", about.cause, about.description),
+        "tags": [super::guide::EVENTS_TAG],
         "security": [],
         "parameters": headers(),
         "requestBody": {

@@ -143,7 +143,7 @@ impl Answers {
         });
         let address = self.address(&mut mistakes);
         if mistakes.is_empty() {
-            Ok(Individual { full_name, birth_date, nationality, address })
+            Ok(Individual { full_name, birth_date, nationality, address, ..Individual::default() })
         } else {
             Err(mistakes)
         }

@@ -333,6 +333,8 @@ pub struct TransactionBody {
     status: &'static str,
     /// Which way money moves, seen from the platform.
     #[serde(rename = "type")]
+    transaction_type: &'static str,
+    /// The same as an entry in the account of the customer, or of the platform for its own.
     direction: &'static str,
     /// Where money comes from; absent for a bare deposit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -436,7 +438,8 @@ impl TransactionBody {
         Self {
             id: Text(draft.id),
             status: transaction.status().name(),
-            direction: draft.direction.name(),
+            transaction_type: draft.direction.name(),
+            direction: draft.direction.entry_name(),
             source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
             destination: (&draft.destination).into(),
             customer_id: Text(draft.owner),

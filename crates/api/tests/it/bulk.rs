@@ -130,6 +130,75 @@ async fn rows_become_customers_and_what_is_wrong_is_named() {
     server.verify();
 }
 
+/// Spreadsheets leave empty columns and rows, and say in a first line what separates.
+#[tokio::test]
+async fn a_file_as_a_spreadsheet_writes_it_is_imported() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let empty = ",".repeat(12);
+    let wide = format!(
+        "\u{feff}{HEADER},,\r\n{},,\r\n{empty}\r\n{},,,\r\n{empty}\r\n",
+        person(1),
+        person(2)
+    );
+    let semicolons = file([person(3)]).replace("\"1, High St\"", "1 High St").replace(',', ";");
+    let semicolons = format!("sep=;\r\n{semicolons}");
+    for (content, rows) in [(wide, 2), (semicolons, 1)] {
+        let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+        server.pass(0).await;
+        let import = client.import(&taken["jobId"]).await;
+        assert_eq!((&import["status"], &import["errors"]), (&json!("COMPLETED"), &json!([])));
+        assert_eq!(import["progress"]["successful"], rows, "{content}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_may_say_how_a_customer_is_reached() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let content = file([person(1) + ",ada@mail.example,+442079460001", person(2) + ",ada,"]);
+    let content = content.replacen(HEADER, &format!("{HEADER},email,phoneNumber"), 1);
+    let taken = client.upload(content.as_bytes()).await.expect(202).clone();
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    assert_eq!(import["progress"]["successful"], 1, "{import}");
+    assert_eq!(import["errors"][0]["details"]["field"], "email");
+    let list = client.get("/customers").await.expect(200).clone();
+    let ada = &list["data"][0];
+    assert_eq!(
+        (&ada["email"], &ada["phoneNumber"]),
+        (&json!("ada@mail.example"), &json!("+442079460001"))
+    );
+}
+
+/// The example of the document is a file that can be imported.
+#[tokio::test]
+async fn the_example_of_a_file_is_imported() {
+    let server = Server::new();
+    let client = server.platform().await;
+    client.patch("/config", &json!({ "umaDomain": "uma.example.com" })).await.expect(200);
+    let document = api::document(&server.app);
+    let content = &document["paths"]["/customers/bulk/csv"]["post"]["requestBody"]["content"];
+    let example = text(&content["multipart/form-data"]["example"]["file"]);
+    let taken = client.upload(example.as_bytes()).await.expect(202).clone();
+    server.pass(0).await;
+    let import = client.import(&taken["jobId"]).await;
+    assert_eq!((&import["status"], &import["errors"]), (&json!("COMPLETED"), &json!([])));
+    let rows = example.lines().count() - 1;
+    assert_eq!(import["progress"]["successful"], rows);
+    // The same file again is another one than a file with other rows.
+    let send = async |content: &str| {
+        let call = form("file", content.as_bytes()).key("k");
+        client.send("POST", "/customers/bulk/csv", call).await
+    };
+    send(&example).await.expect(202);
+    for (content, differs) in [(example.clone(), false), (example + "\n", true)] {
+        let again = send(&content).await;
+        assert_eq!(again.headers["idempotent-replayed"], "true");
+        assert_eq!(again.headers.contains_key("idempotency-body-mismatch"), differs);
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_no_table_fails_as_a_whole() {
     let server = Server::new();

@@ -14,6 +14,9 @@ fn ada() -> Value {
         "fullName": "Ada Lovelace",
         "birthDate": "1985-12-10",
         "nationality": "GB",
+        "email": "ada@mail.example",
+        "phoneNumber": "+442079460001",
+        "currencies": ["GBP", "EUR"],
         "address": {
             "line1": "12 St James's Square",
             "line2": "Flat 3",
@@ -37,6 +40,9 @@ fn engines() -> Value {
             "taxId": "GB123456789",
         },
         "address": { "line1": "1 Dorset Street", "postalCode": "W1U 4EF", "country": "GB" },
+        "email": "office@engines.example",
+        "phoneNumber": "+442079460002",
+        "currencies": ["GBP"],
         "beneficialOwners": [{
             "fullName": "Charles Babbage",
             "individualType": "DIRECTOR",
@@ -257,6 +263,9 @@ async fn a_regulated_platform_changes_what_it_knows_of_a_person() {
         ("birthDate", json!("1984-02-29")),
         ("nationality", json!("FR")),
         ("address", json!({ "line1": "1 Rue X", "postalCode": "75001", "country": "FR" })),
+        ("email", json!("king@mail.example")),
+        ("phoneNumber", json!("+33123456789")),
+        ("currencies", json!(["USD"])),
         ("kycStatus", json!("MANUALLY_REJECTED")),
         ("umaAddress", json!("$king@uma.test")),
     ] {
@@ -304,8 +313,19 @@ async fn null_clears_what_a_customer_may_be_without() {
     let server = Server::new();
     let client = server.platform().await;
     for (body, cleared) in [
-        (ada(), vec!["fullName", "birthDate", "nationality", "address"]),
-        (engines(), vec!["address"]),
+        (
+            ada(),
+            vec![
+                "fullName",
+                "birthDate",
+                "nationality",
+                "address",
+                "email",
+                "phoneNumber",
+                "currencies",
+            ],
+        ),
+        (engines(), vec!["address", "email", "phoneNumber", "currencies"]),
     ] {
         let made = make(&client, &body).await;
         let mut expected = made.clone();
@@ -454,6 +474,31 @@ async fn an_unregulated_platform_changes_addresses_only() {
     let answer = client.patch(&path(&firm), &change).await;
     assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["beneficialOwners"]);
     assert_eq!(*client.get(&path(&firm)).await.expect(200), firm);
+}
+
+/// Nothing of it was checked, so that any platform may keep it up to date.
+#[tokio::test]
+async fn an_unregulated_platform_changes_how_a_customer_is_reached() {
+    let server = Server::new();
+    let client = server.platform_with(Mode::Sandbox, false).await;
+    for (body, removed) in [(ada(), "phoneNumber"), (engines(), "email")] {
+        let made = make(&client, &body).await;
+        let change = json!({
+            "customerType": body["customerType"],
+            "email": "new@mail.example", "phoneNumber": "+12025550123", "currencies": [],
+            removed: null,
+        });
+        let mut expected = made.clone();
+        for field in ["email", "phoneNumber"] {
+            expected[field] = change[field].clone();
+        }
+        for field in [removed, "currencies"] {
+            expected.as_object_mut().expect("a customer").remove(field);
+        }
+        assert_eq!(*client.patch(&path(&made), &change).await.expect(200), expected);
+        assert_eq!(*client.get(&path(&made)).await.expect(200), expected);
+    }
+    server.verify();
 }
 
 #[tokio::test]
@@ -708,6 +753,14 @@ async fn a_manager_learns_everything_that_is_wrong_with_a_person() {
     check(json!({ "platformCustomerId": "" }), &["platformCustomerId"]).await;
     check(json!({ "platformCustomerId": "x".repeat(256) }), &["platformCustomerId"]).await;
     check(json!({ "kycStatus": "approved" }), &["kycStatus"]).await;
+    for email in ["", "ada", "@mail.example", "ada@mail", "a da@mail.example"] {
+        check(json!({ "email": email }), &["email"]).await;
+    }
+    for phone in ["", "020 7946", "+0", "+44 20 7946", "+1234567890123456"] {
+        check(json!({ "phoneNumber": phone }), &["phoneNumber"]).await;
+    }
+    check(json!({ "currencies": ["EUR", "XXX", "EUR"] }), &["currencies.1", "currencies.2"]).await;
+    check(json!({ "currencies": "EUR" }), &["currencies"]).await;
     check(json!({ "address": {} }), &["address.country", "address.line1", "address.postalCode"])
         .await;
     check(json!({ "address": "London" }), &["address"]).await;

@@ -33,6 +33,9 @@ fn person() -> Value {
         "fullName": "Glenn Quagmire",
         "birthDate": "1985-12-10",
         "nationality": "US",
+        "email": "glenn@quagmire.example",
+        "phoneNumber": "+14015550193",
+        "currencies": ["USD"],
         "address": {
             "line1": "29 Quagmire St", "postalCode": "00093", "city": "Quahog", "country": "US",
         },

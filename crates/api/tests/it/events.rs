@@ -150,7 +150,7 @@ async fn events_are_named_with_their_state_where_the_operator_wants_it() {
         ("INCOMING_PAYMENT.COMPLETED", "COMPLETED"),
         ("INCOMING_PAYMENT.PENDING", "PENDING"),
         ("INCOMING_PAYMENT.PROCESSING", "PROCESSING"),
-        ("INTERNAL_ACCOUNT.BALANCE_UPDATED", ""),
+        ("INTERNAL_ACCOUNT.BALANCE_UPDATED", "OPEN"),
         ("INVITATION.CLAIMED", "CLAIMED"),
         ("OUTGOING_PAYMENT.COMPLETED", "COMPLETED"),
         ("OUTGOING_PAYMENT.EXPIRED", "EXPIRED"),

@@ -97,8 +97,9 @@ async fn bad_questions_are_refused() {
         ("sendingAmount=1.5", "INVALID_INPUT"),
         ("sendingAmount=x", "INVALID_INPUT"),
         ("sendingAmount=", "INVALID_INPUT"),
-        ("sendingAmount=9000000000000001", "INVALID_INPUT"),
-        ("sendingAmount=99999999999999999999999", "INVALID_INPUT"),
+        ("sendingAmount=9000000000000001", "INVALID_AMOUNT"),
+        ("sendingAmount=9223372036854775808", "INVALID_AMOUNT"),
+        ("sendingAmount=99999999999999999999999", "INVALID_AMOUNT"),
         ("sourceCurrency=USD&sourceCurrency=EUR", "INVALID_INPUT"),
     ] {
         client.get(&format!("/exchange-rates?{query}")).await.refused(400, code);

@@ -57,6 +57,60 @@ async fn a_repeat_gets_the_first_answer_and_pays_once() {
     server.verify();
 }
 
+/// A newcomer who sends a second payment under the key of the first one can see that it was not
+/// made.
+#[tokio::test]
+async fn a_repeat_with_another_body_says_so() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 400);
+    let send = async |body: String| {
+        let call = Call::raw(body).header("content-type", "application/json").key("k");
+        payer.client.send("POST", "/transfer-out", call).await
+    };
+    let first = send(body.to_string()).await;
+    fresh(&first, 201);
+    assert!(!first.headers.contains_key("idempotency-body-mismatch"));
+    // Spaces and the order of fields are no other body.
+    let (source, destination) = (&body["source"], &body["destination"]);
+    let turned =
+        format!("{{ \"amount\": 4e2, \"destination\": {destination}, \"source\":{source} }}");
+    for same in [body.to_string(), turned] {
+        let again = send(same).await;
+        replayed(&first, &again);
+        assert!(!again.headers.contains_key("idempotency-body-mismatch"));
+    }
+    for other in [transfer(&payer.usd, &bank, 401).to_string(), "{}".to_owned(), "{".to_owned()] {
+        let again = send(other).await;
+        replayed(&first, &again);
+        assert_eq!(again.headers["idempotency-body-mismatch"], "true");
+    }
+    // A refusal is a first answer too.
+    let refused = payer.client.post_once("/quotes", "k", &json!({})).await;
+    fresh(&refused, 400);
+    let again = payer.client.post_once("/quotes", "k", &json!({ "source": 1 })).await;
+    replayed(&refused, &again);
+    assert_eq!(again.headers["idempotency-body-mismatch"], "true");
+    assert_eq!(payer.balance().await, 600);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_body_that_may_be_left_out_is_the_empty_one() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let path = "/transactions/Transaction:01900000-0000-7000-8000-000000000000/approve";
+    let none = client.send("POST", path, Call::default().key("k")).await;
+    fresh(&none, 404);
+    let empty = client.post_once(path, "k", &json!({})).await;
+    replayed(&none, &empty);
+    assert!(!empty.headers.contains_key("idempotency-body-mismatch"));
+    let other = json!({ "receiverCustomerInfo": { "TAX_ID": "1" } });
+    let other = client.post_once(path, "k", &other).await;
+    assert_eq!(other.headers["idempotency-body-mismatch"], "true");
+}
+
 #[tokio::test]
 async fn a_key_is_a_new_one_after_thirty_days() {
     const DAY_MILLIS: i64 = 86_400_000;
@@ -194,9 +248,9 @@ async fn a_secret_is_in_the_first_answer_only() {
     let scope = store::idempotency::scope(keyring, client.platform, "POST", "/tokens", "k");
     let since = Timestamp::from_millis(0);
     let kept = server.app.store().read(move |view| view.answer(&scope, since)).await;
-    let (status, kept) = kept.expect("a read").expect("an answer");
-    assert_eq!(status, 201);
-    assert_eq!(serde_json::from_slice::<Value>(&kept).expect("JSON"), shown);
+    let kept = kept.expect("a read").expect("an answer");
+    assert_eq!(kept.status, 201);
+    assert_eq!(serde_json::from_slice::<Value>(&kept.body).expect("JSON"), shown);
     server.verify();
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, START, Server, fields, text, with_rail};
+use crate::support::{Call, Client, START, Server, fields, text, with_rail};
 
 /// Every row of a list, in pages of `limit`.
 async fn all(client: &Client, query: &str, limit: u32) -> Vec<Value> {
@@ -39,17 +39,20 @@ async fn a_new_customer_has_an_account_in_every_supported_currency() {
     let expected: Vec<_> = with_rail().map(|currency| currency.code().to_owned()).collect();
     assert_eq!(codes(&rows), expected);
     for (row, currency) in rows.iter().zip(with_rail()) {
+        let nothing = json!({
+            "amount": 0,
+            "currency": {
+                "code": currency.code(),
+                "name": currency.name(),
+                "symbol": currency.symbol(),
+                "decimals": currency.decimals(),
+            },
+        });
         let shown = json!({
             "id": row["id"],
-            "balance": {
-                "amount": 0,
-                "currency": {
-                    "code": currency.code(),
-                    "name": currency.name(),
-                    "symbol": currency.symbol(),
-                    "decimals": currency.decimals(),
-                },
-            },
+            "status": "OPEN",
+            "balance": nothing,
+            "totalBalance": nothing,
             "fundingPaymentInstructions": row["fundingPaymentInstructions"],
             "createdAt": START,
             "updatedAt": START,
@@ -71,6 +74,7 @@ async fn ids_and_references_stay_when_money_comes_and_the_server_restarts() {
     server.clock.advance_millis(9);
     client.fund(&text(&expected[0]["id"]), 1_234).await;
     expected[0]["balance"]["amount"] = json!(1_234);
+    expected[0]["totalBalance"]["amount"] = json!(1_234);
     expected[0]["updatedAt"] = json!("2025-10-13T09:00:00.009Z");
     assert_eq!(all(&client, &query, 5).await, expected);
     let server = server.restart();
@@ -161,7 +165,8 @@ async fn a_viewer_reads_the_platforms_own_accounts() {
     let answer = client.get("/platform/internal-accounts").await;
     let body = answer.expect(200);
     let rows = body["data"].as_array().expect("rows").clone();
-    assert_eq!(*body, json!({ "data": rows }));
+    let count = rows.len();
+    assert_eq!(*body, json!({ "data": rows, "hasMore": false, "totalCount": count }));
     let expected: Vec<_> = with_rail().map(|currency| currency.code().to_owned()).collect();
     assert_eq!(codes(&rows), expected);
     assert!(rows.iter().all(|row| row.get("customerId").is_none()));
@@ -171,6 +176,52 @@ async fn a_viewer_reads_the_platforms_own_accounts() {
     let euros = client.get("/platform/internal-accounts?currency=EUR").await;
     assert_eq!(euros.expect(200)["data"][0]["balance"]["amount"], 7);
     server.verify();
+}
+
+/// Published clients page both lists of the platform as they page those of its customers.
+#[tokio::test]
+async fn the_lists_of_the_platform_are_paged_too() {
+    let server = Server::new();
+    let client = server.platform().await;
+    for number in 0..5 {
+        let account = json!({
+            "currency": "USD",
+            "accountInfo": {
+                "accountType": "USD_ACCOUNT",
+                "accountNumber": format!("00012345678{number}"),
+                "routingNumber": "021000021",
+                "beneficiary": {
+                    "beneficiaryType": "BUSINESS", "legalName": "Analytical Engines Ltd",
+                },
+            },
+        });
+        client.post("/platform/external-accounts", &account).await.expect(201);
+    }
+    for path in ["/platform/internal-accounts", "/platform/external-accounts"] {
+        let whole = client.get(path).await.expect(200).clone();
+        let rows = whole["data"].as_array().expect("rows").clone();
+        assert_eq!((&whole["hasMore"], whole.get("nextCursor")), (&json!(false), None), "{path}");
+        let (mut paged, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = client.get(&format!("{path}?limit=2{cursor}")).await.expect(200).clone();
+            let data = page["data"].as_array().expect("rows").clone();
+            assert!((1..=2).contains(&data.len()), "{path}: {page}");
+            assert_eq!(page["totalCount"], rows.len(), "{path}");
+            paged.extend(data);
+            assert_eq!(page["hasMore"], paged.len() < rows.len(), "{path}");
+            match page.get("nextCursor") {
+                Some(next) => cursor = format!("&cursor={}", text(next)),
+                None => break,
+            }
+        }
+        assert_eq!(paged, rows, "{path}");
+        // Without a limit it is the whole rest.
+        let first = client.get(&format!("{path}?limit=1")).await.expect(200).clone();
+        let rest = client.get(&format!("{path}?cursor={}", text(&first["nextCursor"]))).await;
+        assert_eq!(rest.expect(200)["data"], json!(rows[1..]), "{path}");
+        let answer = client.get(&format!("{path}?limit=101&cursor=AAAA")).await;
+        assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["cursor", "limit"], "{path}");
+    }
 }
 
 #[tokio::test]
@@ -221,4 +272,62 @@ async fn a_viewer_learns_which_filter_is_wrong() {
         let none = json!({ "data": [], "hasMore": false, "totalCount": 0 });
         assert_eq!(*answer.expect(200), none, "{path}");
     }
+}
+
+/// Money that is set aside is in the account until it has left it.
+#[tokio::test]
+async fn the_total_balance_has_what_is_set_aside() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let usd = client.funded(&customer, "USD", 1_000).await;
+    let external = client.usd_external(&customer, "789").await;
+    let check = async |available: i64, total: i64| {
+        let list = client.get("/customers/internal-accounts?currency=USD").await;
+        let account = &list.expect(200)["data"][0];
+        assert_eq!(account["balance"]["amount"], available);
+        assert_eq!(account["totalBalance"]["amount"], total);
+        assert_eq!(account["totalBalance"]["currency"], account["balance"]["currency"]);
+    };
+    check(1_000, 1_000).await;
+    let out = json!({
+        "source": { "accountId": usd }, "destination": { "accountId": external }, "amount": 400,
+    });
+    client.post("/transfer-out", &out).await.expect(201);
+    check(600, 1_000).await;
+    server.pass(60_000).await;
+    check(600, 600).await;
+    let pulled = json!({
+        "source": { "accountId": external }, "destination": { "accountId": usd }, "amount": 50,
+    });
+    client.post("/transfer-in", &pulled).await.expect(201);
+    check(600, 650).await;
+    server.pass(60_000).await;
+    check(650, 650).await;
+    server.verify();
+}
+
+#[tokio::test]
+async fn an_account_is_open_while_money_of_its_owner_moves() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let customer = client.customer().await;
+    let path = format!("/customers/internal-accounts?currency=USD&customerId={customer}");
+    let status = async || text(&client.get(&path).await.expect(200)["data"][0]["status"]);
+    for (kyc, expected) in [
+        ("APPROVED", "OPEN"),
+        ("PENDING_REVIEW", "PENDING"),
+        ("MANUALLY_REJECTED", "FROZEN"),
+        ("MANUALLY_APPROVED", "OPEN"),
+    ] {
+        let change = json!({ "customerType": "INDIVIDUAL", "kycStatus": kyc });
+        client.patch(&format!("/customers/{customer}"), &change).await.expect(200);
+        assert_eq!(status().await, expected, "{kyc}");
+    }
+    client.send("DELETE", &format!("/customers/{customer}"), Call::default()).await.expect(200);
+    assert_eq!(status().await, "CLOSED");
+    let own = client.get("/platform/internal-accounts").await;
+    assert!(
+        own.expect(200)["data"].as_array().expect("rows").iter().all(|it| it["status"] == "OPEN")
+    );
 }

@@ -127,3 +127,23 @@ async fn an_endpoint_that_begins_and_stops_to_fail_is_logged_once_each() {
         assert_eq!(fields, ["level", "message", "platform", "target", "timestamp", "waiting"]);
     }
 }
+
+/// The line has the platform and the request, and nothing of either body.
+#[tokio::test]
+async fn a_key_that_is_repeated_with_another_body_is_logged() {
+    let log = Log::default();
+    let _guard = log.start();
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    for amount in [400, 400, 500] {
+        let body = transfer(&payer.usd, &bank, amount);
+        payer.client.post_once("/transfer-out", "k", &body).await.expect(201);
+    }
+    let lines = log.lines("an idempotency key was repeated with another body");
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(line["level"], "WARN");
+    assert_eq!(line["platform"], payer.client.platform.to_string());
+    assert!(!text(&line["request_id"]).is_empty());
+    assert!(!line.to_string().contains(&bank), "{line}");
+}

@@ -84,10 +84,77 @@ async fn every_operation_has_a_name_of_its_own_and_a_short_summary() {
         assert!(is_noun && is_word, "{place}: '{id}' is not a verb of {VERBS:?} with a noun");
         let other = seen.insert(id.to_owned(), place.clone());
         assert_eq!(other, None, "{place}: another operation is called {id}");
-        let summary = operation["summary"].as_str().unwrap_or_default();
-        assert!((5..=120).contains(&summary.len()), "{place}: the summary is '{summary}'");
-        assert!(!summary.ends_with('.') && !summary.contains('\n'), "{place}: '{summary}'");
-        assert!(operation["tags"][0].is_string(), "{place} has no tag");
+        check_summary(&place, operation);
+    }
+    for (kind, item) in object(&document["webhooks"]) {
+        check_summary(kind, &item["post"]);
+    }
+}
+
+/// Words with which summaries begin, as readers of such pages expect them.
+const IMPERATIVES: [&str; 25] = [
+    "Add", "Advance", "Approve", "Cancel", "Claim", "Create", "Delete", "Estimate", "Execute",
+    "Fund", "Get", "Import", "List", "Look", "Pay", "Pull", "Receive", "Reject", "Remove",
+    "Replay", "Retry", "Rotate", "Send", "Take", "Update",
+];
+
+/// Characters of a summary: so many stand in one line beside the method.
+const SUMMARY_MAX: usize = 40;
+
+fn check_summary(place: &str, operation: &Value) {
+    let summary = operation["summary"].as_str().unwrap_or_default();
+    assert!((5..=SUMMARY_MAX).contains(&summary.len()), "{place}: the summary is '{summary}'");
+    assert!(!summary.ends_with('.') && !summary.contains('\n'), "{place}: '{summary}'");
+    let verb = summary.split(' ').next().unwrap_or_default();
+    assert!(IMPERATIVES.contains(&verb), "{place}: '{summary}' does not say what to do");
+}
+
+/// Sections stand in the order in which people need them, each with a description, and no
+/// operation is outside of them. What is sent has a section of its own: generators make one class
+/// of a section, in which equal names would meet.
+#[tokio::test]
+async fn every_operation_is_in_a_section_that_is_described() {
+    let document = published();
+    let mut sections = Vec::new();
+    for tag in document["tags"].as_array().expect("sections") {
+        assert!(text(&tag["description"]).len() > 30, "{tag}");
+        sections.push(text(&tag["name"]));
+    }
+    let place = |name: &str| sections.iter().position(|section| section == name).expect(name);
+    let order = ["Customers", "Internal accounts", "External accounts", "Quotes", "Transfers"];
+    assert!(order.map(place).is_sorted(), "{sections:?}");
+    let mut used: Vec<_> = operations(&document).iter().map(|(_, it)| it["tags"].clone()).collect();
+    for (kind, item) in object(&document["webhooks"]) {
+        let tags = item["post"]["tags"].clone();
+        assert!(!used.contains(&tags), "{kind} is in a section of what is called");
+    }
+    used.extend(object(&document["webhooks"]).map(|(_, item)| item["post"]["tags"].clone()));
+    for tags in &used {
+        let [tag] = tags.as_array().expect("tags").as_slice() else { panic!("{tags}") };
+        assert!(sections.contains(&text(tag)), "{tag} is not described");
+    }
+    for section in &sections {
+        assert!(used.contains(&json!([section])), "{section} is empty");
+    }
+}
+
+/// The text in front of the document is Markdown, with the lines of its code, and has the tables
+/// of the sandbox: a reader needs no other page to try each outcome.
+#[tokio::test]
+async fn the_guide_has_its_code_and_the_tables_of_test_numbers() {
+    let served = Server::new().anonymous().send_to("GET", "/openapi.json", Call::default()).await;
+    let guide = text(&served.expect(200)["info"]["description"]);
+    assert!(guide.contains("\n```sh\ncurl -sS -u \"$SY_USER\" \"$SY/config\"\n```\n"), "{guide}");
+    let page = include_str!("../../../../docs/sandbox.md");
+    let mut rows = 0;
+    let tables = page.split("## Rows of one's own").next().expect("a part");
+    for line in tables.lines().filter(|line| line.starts_with('|')) {
+        assert!(guide.lines().any(|it| it == line), "{line} is not in the guide");
+        rows += 1;
+    }
+    assert!(rows >= 20, "{rows} rows");
+    for fence in guide.lines().filter(|line| line.contains("```")) {
+        assert!(["```", "```sh"].contains(&fence), "{fence}");
     }
 }
 
@@ -180,8 +247,17 @@ fn check_examples(document: &Value, place: &str, holder: &Value) {
 fn check_operation(document: &Value, place: &str, operation: &Value) -> usize {
     let mut count = 0;
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        check_examples(document, &format!("{place}, {}", parameter["name"]), parameter);
         count += 1;
+        // Programs that try requests would send the same key with each, and replay the first.
+        if parameter["name"] == "Idempotency-Key" {
+            let sent = ["example", "examples"].into_iter().find(|it| parameter.get(it).is_some());
+            let schema = &parameter["schema"];
+            let given =
+                ["default", "example", "examples"].into_iter().find(|it| schema.get(it).is_some());
+            assert_eq!((sent, given), (None, None), "{place} has a key");
+            continue;
+        }
+        check_examples(document, &format!("{place}, {}", parameter["name"]), parameter);
     }
     for (kind, content) in object(&operation["requestBody"]["content"]) {
         check_examples(document, &format!("{place}, request of {kind}"), content);

@@ -79,6 +79,7 @@ async fn a_quote_and_its_transaction_show_every_field() {
         "id": quote["transactionId"],
         "status": "PENDING",
         "type": "OUTGOING",
+        "direction": "DEBIT",
         "source": { "sourceType": "ACCOUNT", "accountId": payer.usd, "currency": "USD" },
         "destination": { "destinationType": "ACCOUNT", "accountId": eur, "currency": "EUR" },
         "customerId": payer.customer,

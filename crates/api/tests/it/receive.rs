@@ -74,6 +74,7 @@ async fn a_payment_from_outside_shows_every_field() {
             "id": payment["id"],
             "status": "PROCESSING",
             "type": "INCOMING",
+            "direction": "CREDIT",
             "source": { "sourceType": "UMA_ADDRESS", "umaAddress": sender },
             "destination":
                 { "destinationType": "ACCOUNT", "accountId": payee.usd, "currency": "USD" },

@@ -30,6 +30,7 @@ async fn funding_credits_at_once_and_shows_a_completed_transaction() {
             "id": first["id"],
             "status": "COMPLETED",
             "type": "INCOMING",
+            "direction": "CREDIT",
             "destination":
                 { "destinationType": "ACCOUNT", "accountId": payer.usd, "currency": "USD" },
             "customerId": payer.customer,

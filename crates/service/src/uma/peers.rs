@@ -10,6 +10,7 @@ use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
 use domain::uma_peer::{Exchange, PeerKeys as KeptKeys, Rule, UmaPeer};
 use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
+use store::idempotency::{self, Given};
 use store::uma_peers::peer_key;
 use store::unit::Unit;
 use uma::address::PeerDomain;
@@ -248,12 +249,12 @@ fn use_nonce(
     stamp: &Stamp,
     now: Timestamp,
 ) -> Result<Result<(), Refusal>, Error> {
-    let scope = store::idempotency::nonce(unit.keyring(), signer.as_str(), stamp.nonce.as_str());
+    let scope = idempotency::nonce(unit.keyring(), signer.as_str(), stamp.nonce.as_str());
     if unit.answer(&scope, now.plus_millis(-NONCE_MILLIS))?.is_some() {
         let reason = format!("the nonce {} was used before", stamp.nonce);
         return Ok(Err(Refusal::new(ErrorCode::InvalidNonce, reason)));
     }
-    unit.keep_answer(scope, now, NONCE_STATUS, &[]);
+    unit.keep_answer(scope, now, &Given::new(NONCE_STATUS, []));
     Ok(Ok(()))
 }
 

@@ -10,6 +10,7 @@ use domain::customer::Customer;
 use domain::platform::Platform;
 use domain::transaction::{self, Status, Transaction};
 use store::error::StoreError;
+use store::idempotency::Given;
 use store::reader::View;
 use store::sql::Connection;
 use store::unit::Unit;
@@ -234,7 +235,7 @@ pub async fn an_answer_that_is_being_written_is_given_again_after_it<P: Provider
     gated.let_go.send(Ok(())).unwrap();
     first.await.unwrap();
     let said = event(&transfer_out(1, 1, 1, 10)).body;
-    assert_eq!(again.await.unwrap(), Some((201, said_in(&said).to_vec())));
+    assert_eq!(again.await.unwrap(), Some(Given::new(201, said_in(&said))));
     drop(store);
     gated.close();
 }

@@ -15,7 +15,7 @@ use ledger::movements;
 use ledger::posting::Resolution;
 use store::customers::CustomerFilter;
 use store::error::StoreError;
-use store::idempotency::Answer;
+use store::idempotency::{Answer, Given};
 use store::list::PageRequest;
 use store::sql::{Connection, Write};
 use store::timers::TimerKind;
@@ -187,7 +187,7 @@ impl Model {
             let (scope, made) = ([*key; 16], made.to_be_bytes().to_vec());
             assert!(store.get::<Answer>(scope).await.unwrap().is_some());
             let found = store.read(move |view| view.answer(&scope, at(0))).await.unwrap();
-            assert_eq!(found.unwrap().1, made);
+            assert_eq!(found.unwrap().body, made);
         }
     }
 }
@@ -225,11 +225,11 @@ fn run(unit: &mut Unit<'_, '_>, work: &Work) -> Result<Option<u128>> {
         }
         Work::Once(key, number) => {
             let scope = [*key; 16];
-            if let Some((_, body)) = unit.answer(&scope, at(0))? {
-                return Ok(Some(u128::from_be_bytes(body.try_into().unwrap())));
+            if let Some(given) = unit.answer(&scope, at(0))? {
+                return Ok(Some(u128::from_be_bytes(given.body.try_into().unwrap())));
             }
             unit.put(customer(*number, 1));
-            unit.keep_answer(scope, at(1), 201, &number.to_be_bytes());
+            unit.keep_answer(scope, at(1), &Given::new(201, number.to_be_bytes()));
             return Ok(Some(*number));
         }
         Work::Timer(number, due_at) => {

@@ -18,7 +18,7 @@ use store::engine::Engine;
 use store::error::StoreError;
 use store::events::{Endpoint, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
-use store::idempotency::scope;
+use store::idempotency::{Given, scope};
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::leases::{Lease, LeaseName};
 use store::sql::Value;
@@ -53,7 +53,7 @@ fn parties(unit: &mut Unit<'_, '_>) {
     unit.put(Fingerprint { fingerprint, external_account: account.id });
     unit.put(account);
     let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", "key");
-    unit.keep_answer(scope, at(1), 201, CANARY.as_bytes());
+    unit.keep_answer(scope, at(1), &Given::new(201, CANARY));
     unit.put(lookup(1, 1, 1));
     unit.put(uma_peer(1, 1));
     unit.put(Lease {

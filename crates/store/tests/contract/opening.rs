@@ -5,7 +5,7 @@ use domain::id::Owner;
 use domain::transaction::{AccountRef, Source, Transaction};
 use store::Store;
 use store::error::StoreError;
-use store::idempotency::scope;
+use store::idempotency::{Given, scope};
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::leases::{Lease, LeaseName};
 
@@ -59,7 +59,7 @@ async fn filled<P: Provider>() -> Opened<P> {
             begin(unit, transfer_out(2, 1, 1, 10))?;
             let scope = scope(unit.keyring(), platform_id(1), "POST", "/quotes", CANARY);
             let body = format!("{{\"name\": \"{CANARY}\"}}").into_bytes();
-            unit.keep_answer(scope, at(1), 201, &body);
+            unit.keep_answer(scope, at(1), &Given::new(201, body));
             unit.put(lease(LeaseName::FirstStart, 1));
             Ok(())
         })

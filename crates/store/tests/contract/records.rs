@@ -18,7 +18,7 @@ use ledger::movements;
 use store::books::{LedgerAccount, Notified};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
-use store::idempotency::Scope;
+use store::idempotency::{Given, Scope};
 use store::reader::View;
 use store::record::Record;
 use store::unit::Unit;
@@ -237,19 +237,22 @@ async fn books_and_answers<P: Provider>(opened: Opened<P>) {
     };
     assert_eq!((&*found, found.balance.credits_posted()), (&expected, 7));
     for (number, status, body) in [(1, 200, &b""[..]), (2, 499, &[0, 255, 7][..])] {
-        an_answer_comes_back::<P>([number; 16], status, body).await;
+        for request in [None, Some([number; 16])] {
+            let given = Given { status, body: body.to_vec(), request };
+            an_answer_comes_back::<P>([number; 16], given).await;
+        }
     }
 }
 
-async fn an_answer_comes_back<P: Provider>(scope: Scope, status: u16, body: &'static [u8]) {
+async fn an_answer_comes_back<P: Provider>(scope: Scope, given: Given) {
     let opened = open_with_platform::<P>().await;
+    let expected = Some(given.clone());
     opened
         .write(move |unit| {
-            unit.keep_answer(scope, at(1), status, body);
+            unit.keep_answer(scope, at(1), &given);
             Ok(())
         })
         .await;
-    let expected = Some((status, body.to_vec()));
     // Remembered by the writer, then from the journal.
     assert_eq!(opened.write(move |unit| Ok(unit.answer(&scope, at(1))?)).await, expected);
     let opened = opened.reopen();
@@ -263,7 +266,7 @@ pub fn answer_like_event(unit: &mut Unit<'_, '_>, number: u8) -> Result {
     let transaction = transfer_out(number.into(), 1, 1, 10);
     let said = event(&transaction);
     begin(unit, transaction)?;
-    unit.keep_answer([number; 16], at(1), 201, said_in(&said.body));
+    unit.keep_answer([number; 16], at(1), &Given::new(201, said_in(&said.body)));
     Ok(())
 }
 
@@ -299,7 +302,7 @@ pub async fn answers_come_back<P: Provider>() {
     new.unwrap();
     let expected = |number: u8| {
         let said = event(&transfer_out(number.into(), 1, 1, 10)).body;
-        (number <= ANSWERS + 1).then(|| (201, said_in(&said).to_vec()))
+        (number <= ANSWERS + 1).then(|| Given::new(201, said_in(&said)))
     };
     while let Some(done) = answers.join_next().await {
         let (number, answer) = done.unwrap();
@@ -334,7 +337,7 @@ pub async fn a_key_that_is_not_cached_has_its_answer<P: Provider>() {
         // A unit without changes has nothing that the database could refuse.
         let other = repeated % ANSWERS + 1;
         let looks = move |unit: &mut Unit<'_, '_>| {
-            let answer = unit.answer(&[other; 16], at(0))?.map(|(_, body)| body);
+            let answer = unit.answer(&[other; 16], at(0))?.map(|given| given.body);
             answer.ok_or(Refused::Wanted)
         };
         assert_eq!(opened.write(looks).await, answer_of(other));
@@ -346,7 +349,7 @@ pub async fn a_key_that_is_not_cached_has_its_answer<P: Provider>() {
             let once = move |unit: &mut Unit<'_, '_>| {
                 let answer = unit.answer(&[number; 16], at(0))?;
                 match answer {
-                    Some((_, body)) => Ok::<_, Refused>(body),
+                    Some(given) => Ok::<_, Refused>(given.body),
                     None => answer_like_event(unit, number).map(|()| answer_of(number)),
                 }
             };
@@ -448,7 +451,7 @@ pub async fn outdated_answers_are_removed<P: Provider>() {
         move |unit: &mut Unit<'_, '_>| {
             // Rows are read before they are changed.
             unit.answer(&[number; 16], at(seconds))?;
-            unit.keep_answer([number; 16], at(seconds), 201, body);
+            unit.keep_answer([number; 16], at(seconds), &Given::new(201, body));
             Ok(())
         }
     };
@@ -467,12 +470,12 @@ pub async fn outdated_answers_are_removed<P: Provider>() {
     opened.write(move |unit| Ok(unit.remove_answers(&outdated, at(3))?)).await;
     let opened = opened.reopen();
     let answers = |view: &mut View<'_>| {
-        let answer = |number| Ok(view.answer(&[number; 16], at(0))?.map(|(_, body)| body));
+        let answer = |number| Ok(view.answer(&[number; 16], at(0))?.map(|given| given.body));
         [1, 2, 3].into_iter().map(answer).collect::<Result<Vec<_>>>()
     };
     let found = opened.read(answers).await;
     assert_eq!(found, [None, Some(b"anew".to_vec()), Some(b"said".to_vec())]);
     opened.write(keep(1, 10, b"again")).await;
     let found = opened.read(|view| Ok(view.answer(&[1; 16], at(10))?)).await;
-    assert_eq!(found, Some((201, b"again".to_vec())));
+    assert_eq!(found, Some(Given::new(201, "again")));
 }

@@ -15,7 +15,9 @@ use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
 use domain::country::Country;
 use domain::currency::Currency;
-use domain::customer::{BeneficialOwner, Business, Customer, Identity, Individual, KycStatus};
+use domain::customer::{
+    BeneficialOwner, Business, Contact, Customer, Identity, Individual, KycStatus,
+};
 use domain::event::{Event, EventKind, event_id};
 use domain::external_account::{self, ExternalAccount, Verification};
 use domain::id::{
@@ -245,6 +247,15 @@ fn person() -> Individual {
         birth_date: Some(Date::parse("1990-05-17").unwrap()),
         nationality: Some(Country::parse("DE").unwrap()),
         address: Some(Address::new(&address()).unwrap()),
+        contact: contact(),
+    }
+}
+
+fn contact() -> Contact {
+    Contact {
+        email: Some(format!("{CANARY}@example.com")),
+        phone_number: Some("+4930123456".to_owned()),
+        currencies: vec![Currency::from_code("EUR").unwrap()],
     }
 }
 
@@ -317,6 +328,7 @@ pub fn business(number: u128, platform: u128) -> Customer {
             tax_id: Some("DE1".to_owned()),
             address: person.address,
             beneficial_owners: vec![bare, whole],
+            contact: contact(),
         }),
         ..customer(number, platform)
     }

@@ -9,7 +9,7 @@ use domain::uma_address::UmaAddress;
 use super::*;
 use crate::bulk_imports::PartKey;
 use crate::engine::Engine as _;
-use crate::idempotency::day;
+use crate::idempotency::{Given, day};
 use crate::journal::change_set::{Kind, RowChange, TableChange};
 use crate::origin::{Actor, Origin};
 use crate::unit::Unit;
@@ -116,10 +116,10 @@ async fn what_an_erased_key_has_sealed_is_unreadable_in_every_row() {
     // One answer is about the customer, whom its unit has met, and one is not.
     write(&store, 1, move |unit| {
         unit.put(lookup());
-        unit.keep_answer([1; 16], at, 200, MARK.as_bytes());
+        unit.keep_answer([1; 16], at, &Given::new(200, MARK));
     })
     .await;
-    write(&store, 1, move |unit| unit.keep_answer([2; 16], at, 400, MARK.as_bytes())).await;
+    write(&store, 1, move |unit| unit.keep_answer([2; 16], at, &Given::new(400, MARK))).await;
     let import = Id::from_uuid(Uuid::from_u128(10 << 120));
     let rows = vec![ImportRow { label: MARK.to_owned(), content: Err(String::new()) }];
     let waiting = Part { import, number: 0, content: PartContent::Waiting(rows) };
@@ -177,7 +177,10 @@ async fn the_days_whose_answers_are_gone_are_found() {
     let time = Timestamp::from_millis;
     for number in 0..3 {
         let at = time(i64::from(number) * DAY);
-        write(&store, at.millis(), move |unit| unit.keep_answer([number; 16], at, 200, b"")).await;
+        write(&store, at.millis(), move |unit| {
+            unit.keep_answer([number; 16], at, &Given::new(200, ""))
+        })
+        .await;
     }
     write(&store, 0, |unit| unit.put(lookup())).await;
     let before = async |millis| {
