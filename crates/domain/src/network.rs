@@ -5,19 +5,25 @@ use std::sync::LazyLock;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// IPv4 networks that are not the public internet (IANA's registry of special addresses).
+/// IPv4 networks that are not for a client's server: every entry of IANA's registry of special
+/// addresses (RFC 6890), reachable or not, those of groups, and where a cloud serves its machines.
 static SPECIAL_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
     [
         "0.0.0.0/8",
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
+        // Azure's services for its machines, in a network that is public elsewhere.
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
         "192.88.99.0/24",
         "192.168.0.0/16",
+        "192.175.48.0/24",
         "198.18.0.0/15",
         "198.51.100.0/24",
         "203.0.113.0/24",
@@ -29,9 +35,10 @@ static SPECIAL_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
 });
 
 /// The only IPv6 network that is given out for the public internet, and what is special in it.
+/// Everything that holds an IPv4 address is outside of it (mapped, NAT64) or special (6to4, Teredo).
 static GLOBAL_V6: LazyLock<Ipv6Net> = LazyLock::new(|| "2000::/3".parse().expect("a network"));
 static SPECIAL_V6: LazyLock<Vec<Ipv6Net>> = LazyLock::new(|| {
-    ["2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"]
+    ["2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"]
         .map(|net| net.parse().expect("a network"))
         .to_vec()
 });
@@ -46,9 +53,13 @@ static PRIVATE_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
 static PRIVATE_V6: LazyLock<Vec<Ipv6Net>> =
     LazyLock::new(|| ["::1/128", "fc00::/7"].map(|net| net.parse().expect("a network")).to_vec());
 
-/// A private network in which a cloud hands out credentials to its machines.
-static METADATA_V6: LazyLock<Ipv6Net> =
-    LazyLock::new(|| "fd00:ec2::/32".parse().expect("a network"));
+/// Private networks in which clouds hand out credentials to their machines: Amazon, Oracle, Google,
+/// Scaleway.
+static METADATA_V6: LazyLock<Vec<Ipv6Net>> = LazyLock::new(|| {
+    ["fd00:ec2::/32", "fd00:c1::/32", "fd20:ce::/32", "fd00:42::/32"]
+        .map(|net| net.parse().expect("a network"))
+        .to_vec()
+});
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL_V4.iter().any(|net| net.contains(&address))
@@ -72,7 +83,8 @@ pub fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => PRIVATE_V4.iter().any(|net| net.contains(&address)),
         IpAddr::V6(address) => {
-            PRIVATE_V6.iter().any(|net| net.contains(&address)) && !METADATA_V6.contains(&address)
+            let has = |nets: &[Ipv6Net]| nets.iter().any(|net| net.contains(&address));
+            has(&PRIVATE_V6) && !has(&METADATA_V6)
         }
     }
 }
