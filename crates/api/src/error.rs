@@ -254,7 +254,13 @@ impl From<StoreError> for ApiError {
             | StoreError::Unavailable(_)
             | StoreError::Conflict(_) => {
                 tracing::warn!(%error, "a request was turned away");
-                let refusal = Self::new(Code::ServiceUnavailable, error.to_string());
+                let message = match error {
+                    // The cause names the database's address, which is for the log alone.
+                    StoreError::Unavailable(_) => "the database cannot be reached; try again",
+                    StoreError::Conflict(_) => "another change came first; try again",
+                    _ => &error.to_string(),
+                };
+                let refusal = Self::new(Code::ServiceUnavailable, message);
                 match error {
                     StoreError::DiskFull => refusal.with("reason", "STORAGE_FULL"),
                     _ => refusal,
@@ -316,6 +322,17 @@ impl From<Error> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_of_the_database_is_for_the_log_alone() {
+        let address = "error connecting to db.internal:5432 as payments".to_owned();
+        for error in [StoreError::Unavailable(address.clone()), StoreError::Conflict(address)] {
+            let (status, body) = ApiError::from(error).render();
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            assert_eq!((status, &body["code"]), (503, &json!("SERVICE_UNAVAILABLE")));
+            assert!(!body.to_string().contains("db.internal"), "{body}");
+        }
+    }
 
     #[test]
     fn all_wrong_fields_are_reported_at_once() {
