@@ -1,5 +1,6 @@
 //! How many files and sockets the process may have open, and how many of them clients may take.
 
+use crate::command::Failure;
 use crate::edge::{Limits, Trusted};
 
 /// File descriptors of everything but connections of clients: the database and those who read it,
@@ -26,6 +27,23 @@ pub fn apart(limits: Limits) -> (Limits, Limits) {
     (Limits { connections_max: clients, ..limits }, operators)
 }
 
+/// A server without any client has some fifty files open: its database with those who read it, its
+/// listeners and its threads. With fewer than this, it would fail later, where nothing says why.
+const FILES_MIN: u64 = 128;
+
+/// Refuses to run where too few files may be open. Commands open the database as a server does.
+pub fn refuse_too_few() -> Result<(), Failure> {
+    let allowed = raised_for(FILES_MIN);
+    if allowed >= FILES_MIN {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "this process may have {allowed} files open at once and needs {FILES_MIN} at least: raise \
+         the limit with ulimit -n, or LimitNOFILE= of the service"
+    ))
+    .as_usage())
+}
+
 /// The edge's limits, with as many connections as leave the process what else it needs. The
 /// system's soft limit is raised for them as far as it lets us: the usual one of 1,024 is for
 /// programs that cannot deal with more.
@@ -36,7 +54,14 @@ pub fn limits() -> Limits {
     let connections_max = connections(allowed, usual.connections_max);
     if connections_max < usual.connections_max {
         let usual = usual.connections_max;
-        tracing::warn!(allowed, connections_max, usual, "few files may be open at once");
+        tracing::warn!(
+            allowed,
+            wanted,
+            connections_max,
+            usual,
+            "few files may be open at once, so there are fewer connections: raise the limit with \
+             ulimit -n, or LimitNOFILE= of the service"
+        );
     }
     Limits { connections_max, ..usual }
 }

@@ -6,7 +6,8 @@ use switchyard::command::{self, Failure};
 use switchyard::config::{self, Command, Config};
 use switchyard::telemetry::{self, COMMAND_FILTER, FILTER_VARIABLES};
 use switchyard::{
-    audit, backup, demo, files, listen, manual, migrate, operator, restore, scratch, serve, verify,
+    audit, backup, demo, descriptors, files, listen, manual, migrate, operator, restore, scratch,
+    serve, verify,
 };
 
 /// A payment makes and frees some hundred small values on two threads: this allocator takes half
@@ -39,6 +40,7 @@ fn run(config: &Config) -> Result<u8, Failure> {
     let filter = telemetry::filter(log_variable(&config.command));
     let filter = filter.map_err(|line| Failure::new(line).as_usage())?;
     telemetry::start_log(config.log_format, filter);
+    descriptors::refuse_too_few()?;
     match &config.command {
         Command::Serve(options) => in_runtime(serve::run(config, options)),
         Command::Demo(options) => in_runtime(demo::run(options)),

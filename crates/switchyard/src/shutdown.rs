@@ -1,5 +1,5 @@
-//! How the process is asked to stop: SIGTERM or SIGINT once for an orderly end, twice for a quick
-//! one.
+//! How the process is asked to stop: SIGTERM, SIGINT or SIGHUP once for an orderly end, twice for a
+//! quick one. SIGHUP is what a terminal sends that is closed; under `nohup` it is ignored.
 //!
 //! A quick end loses nothing that was answered: what a 2xx reported is on disk, and what was in
 //! flight looks to the client like any other lost answer.
@@ -31,6 +31,8 @@ pub fn on_signals() -> io::Result<CancellationToken> {
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    /// None where whatever started the process lets it ignore the signal.
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
@@ -40,15 +42,42 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: match ignores_hangup() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
     async fn next(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = hangup => "SIGHUP",
         }
     }
+}
+
+/// Whether the process was started so that it ignores SIGHUP, as far as the system tells: a handler
+/// would undo that.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored_in(&status, nix::sys::signal::Signal::SIGHUP as u32)
+}
+
+/// Whether a signal is in the mask of ignored ones, a bit for each from the lowest.
+#[cfg(unix)]
+fn is_ignored_in(status: &str, signal: u32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 #[cfg(not(unix))]
@@ -65,6 +94,23 @@ impl Signals {
             Ok(()) => "Ctrl-C",
             // Without a handler the system ends the process itself.
             Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_hangup_is_the_lowest_bit() {
+        for (status, expected) in [
+            ("Name:\tx\nSigIgn:\t0000000000000001\nSigCgt:\t0000000000000000\n", true),
+            ("SigIgn:\t0000000000001001\n", true),
+            ("SigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_ignored_in(status, 1), expected, "{status}");
         }
     }
 }
