@@ -1,19 +1,15 @@
 //! Files that pages load. Each has a hash of its content in its name, so that browsers keep it for
 //! good and a new release is seen at once.
 
-use std::io::Read as _;
-
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
-use flate2::read::GzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::accept::accepted;
-use crate::error::{ApiError, Code};
+use crate::encoded::Encoded;
 
 /// Digits of the hash in a name: 64 bits tell the releases of one file apart.
 const HASH_DIGITS: usize = 16;
@@ -26,13 +22,7 @@ const FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000
 pub struct Asset {
     path: String,
     kind: &'static str,
-    content: Content,
-}
-
-#[derive(Debug, Clone)]
-enum Content {
-    Plain(Bytes),
-    Gzip(&'static [u8]),
+    content: Encoded,
 }
 
 impl Asset {
@@ -41,7 +31,7 @@ impl Asset {
         let text = text.into();
         let hash = hex::encode(Sha256::digest(&text));
         let path = path(folder, stem, extension, &hash);
-        Self { path, kind: kind(extension), content: Content::Plain(text) }
+        Self { path, kind: kind(extension), content: Encoded::new(vec![text]) }
     }
 
     /// A file that the binary holds compressed, with the hash of what it is without compression.
@@ -53,7 +43,7 @@ impl Asset {
         compressed: &'static [u8],
     ) -> Self {
         let path = path(folder, stem, extension, hash);
-        Self { path, kind: kind(extension), content: Content::Gzip(compressed) }
+        Self { path, kind: kind(extension), content: Encoded::of_gzip(compressed) }
     }
 
     /// Where it is served.
@@ -69,13 +59,10 @@ impl Asset {
     }
 
     async fn answer(&self, request: &HeaderMap) -> Response {
-        let mut response = match &self.content {
-            Content::Plain(text) => text.clone().into_response(),
-            Content::Gzip(compressed) => match compressed_or_not(request, compressed).await {
-                Ok(response) => response,
-                Err(error) => return error.into_response(),
-            },
-        };
+        let mut response = self.content.answer(request).await;
+        if !response.status().is_success() {
+            return response;
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
         headers.insert(header::CACHE_CONTROL, FOR_GOOD);
@@ -93,61 +80,5 @@ fn kind(extension: &str) -> &'static str {
         "css" => "text/css; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
         _ => "application/octet-stream",
-    }
-}
-
-/// The file as it is held where the client takes that, else decompressed.
-async fn compressed_or_not(
-    request: &HeaderMap,
-    compressed: &'static [u8],
-) -> Result<Response, ApiError> {
-    let mut response = if takes_gzip(request) {
-        let mut response = Bytes::from_static(compressed).into_response();
-        let gzip = HeaderValue::from_static("gzip");
-        response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
-        response
-    } else {
-        // Some megabytes take some ten milliseconds, in which this thread has others to serve.
-        let decompressed = tokio::task::spawn_blocking(move || decompressed(compressed)).await;
-        let failed = || ApiError::new(Code::InternalError, "the file could not be decompressed");
-        decompressed.ok().and_then(Result::ok).ok_or_else(failed)?.into_response()
-    };
-    let vary = HeaderValue::from_static("accept-encoding");
-    response.headers_mut().insert(header::VARY, vary);
-    Ok(response)
-}
-
-fn decompressed(compressed: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    GzDecoder::new(compressed).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Whether a client names gzip among the encodings that it takes.
-fn takes_gzip(request: &HeaderMap) -> bool {
-    let accepted = accepted(request, &header::ACCEPT_ENCODING);
-    accepted.iter().any(|(name, weight)| matches!(&**name, "gzip" | "x-gzip") && *weight > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gzip_is_for_clients_that_name_it() {
-        let check = |accepted: &'static str, takes: bool| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(accepted));
-            assert_eq!(takes_gzip(&headers), takes, "{accepted}");
-        };
-        check("gzip", true);
-        check("deflate, GZIP;q=0.5, br", true);
-        check("br;q=1.0, gzip;q=0.001", true);
-        check("gzip;q=0", false);
-        check("gzip; q=0.000", false);
-        check("br", false);
-        check("identity", false);
-        check("gzipped", false);
-        assert!(!takes_gzip(&HeaderMap::new()));
     }
 }

@@ -14,8 +14,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate, SizeAbove};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-/// Bytes of the shortest answer that is compressed. A shorter one fits one packet as it is.
-const SIZE_MIN: u16 = 1_001;
+use crate::encoded::{SIZE_MIN, Shared};
 
 /// Text types. Everything else is compressed already, or not ours.
 const TEXTS: [&str; 4] = ["application/json", "text/html", "text/css", "text/javascript"];
@@ -58,6 +57,7 @@ impl Predicate for Worth {
         });
         is_text
             && response.extensions().get::<Secret>().is_none()
+            && response.extensions().get::<Shared>().is_none()
             && SizeAbove::new(SIZE_MIN).should_compress(response)
     }
 }

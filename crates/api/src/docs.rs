@@ -1,6 +1,8 @@
 //! The way in: `/` with the addresses, the OpenAPI document, and a page to read and try it, without
 //! any request to elsewhere.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::Router;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
@@ -13,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::accept::accepted;
 use crate::assets::Asset;
+use crate::encoded::Encoded;
 use crate::openapi::origin::{Served, origin};
 use crate::pages::document;
 
@@ -41,7 +44,10 @@ pub fn router(app: &App, document: &Value) -> Router {
     let page = page(&library, &start);
     let router = Router::new()
         .route("/", get(async move |headers: HeaderMap| index(&public_url, &headers)))
-        .route("/openapi.json", get(async move |headers: HeaderMap| document.answer(&headers)))
+        .route(
+            "/openapi.json",
+            get(async move |headers: HeaderMap| document.answer(&headers).await),
+        )
         .route("/docs", get(async move || html(page)));
     start.route(library.route(router))
 }
@@ -82,13 +88,19 @@ fn prefers_html(headers: &HeaderMap) -> bool {
 struct Document {
     served: Served,
     digest: [u8; 32],
+    /// The first addresses that clients have used, with compressed copies. None is given up, so
+    /// that answers which are still being read share what is here.
+    kept: Arc<Mutex<Vec<(String, Encoded)>>>,
 }
+
+/// A machine has as many names: its address, `localhost`, and what a proxy calls it.
+const KEPT_MAX: usize = 4;
 
 impl Document {
     fn new(document: &Value, public_url: &str) -> Self {
         let served = Served::new(document, public_url);
         let digest = Sha256::digest(document.to_string()).into();
-        Self { served, digest }
+        Self { served, digest, kept: Arc::default() }
     }
 
     /// Weak: the same for every encoding of the document, and another for another address in it.
@@ -99,13 +111,30 @@ impl Document {
         tag.expect("digits are a header value")
     }
 
-    fn answer(&self, request: &HeaderMap) -> Response {
+    /// The text with an address. Under an address too many it is not compressed, as each client
+    /// could have a copy of its own made.
+    fn text(&self, origin: &str) -> (Encoded, bool) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = kept.iter().find(|(known, _)| known == origin) {
+            return (text.clone(), true);
+        }
+        let text = Encoded::new(self.served.parts(origin));
+        let has_room = kept.len() < KEPT_MAX;
+        if has_room {
+            kept.push((origin.to_owned(), text.clone()));
+        }
+        (text, has_room)
+    }
+
+    async fn answer(&self, request: &HeaderMap) -> Response {
         let origin = self.served.origin(request);
         let tag = self.tag(&origin);
         let mut response = if is_known(request, tag.as_bytes()) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
-            json_of(self.served.bytes(&origin))
+            let (text, is_kept) = self.text(&origin);
+            let as_it_is = HeaderMap::new();
+            as_json(text.answer(if is_kept { request } else { &as_it_is }).await)
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, tag);
@@ -126,7 +155,10 @@ fn is_known(request: &HeaderMap, tag: &[u8]) -> bool {
 }
 
 fn json_of(body: Bytes) -> Response {
-    let mut response = body.into_response();
+    as_json(body.into_response())
+}
+
+fn as_json(mut response: Response) -> Response {
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
@@ -137,6 +169,7 @@ fn html(page: String) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 

@@ -158,6 +158,11 @@ pub fn not_received(error: &(dyn std::error::Error + 'static)) -> ApiError {
             return ApiError::new(Code::InvalidInput, "the chunks of the body are malformed")
                 .with("reason", "body");
         }
+        if kind == Some(std::io::ErrorKind::ResourceBusy) {
+            let message = "bodies from this address take all the memory that it may have: send \
+                           fewer at once";
+            return ApiError::new(Code::ServiceUnavailable, message);
+        }
         source = error.source();
     }
     ApiError::new(Code::RequestTimeout, "the body did not arrive in time")

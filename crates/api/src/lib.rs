@@ -42,6 +42,7 @@ pub mod sandbox;
 pub mod openapi;
 pub mod accept;
 pub mod compression;
+pub mod encoded;
 pub mod assets;
 pub mod docs;
 pub mod pages;
@@ -218,7 +219,8 @@ pub fn document(app: &App) -> serde_json::Value {
     document.finish(collected)
 }
 
-async fn not_found(request: Request) -> Response {
+/// The answer at a path where there is nothing.
+pub async fn not_found(request: Request) -> Response {
     let path: String = request.uri().path().chars().take(200).collect();
     ApiError::new(Code::NotFound, format!("there is nothing at {path}"))
         .with("baseUrl", format!("/{VERSION}"))

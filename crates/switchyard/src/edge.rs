@@ -40,6 +40,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use api::auth::ClientAddress;
+use api::encoded::Shared;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -59,10 +60,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use self::body::{AnswerBody, Leftover, RequestBody};
+use self::body::{AnswerBody, Leftover, RequestBody, UNCOUNTED_BYTES};
 use self::chunks::Chunks;
-use self::connections::{Connections, Place, Room};
-use self::exchange::{Exchange, Framing};
+use self::connections::{Connections, Memory, Place, Room};
+use self::exchange::Framing;
 use self::gate::Gate;
 use self::refusal::{NOSNIFF, Refusal};
 
@@ -93,12 +94,21 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long bytes of an answer wait for a client that does not read.
     pub write_timeout: Duration,
+    /// Bytes of an answer that a client takes in a second at least, after that time.
+    pub answer_rate_min: u32,
+    /// Bytes of bodies that have arrived and answers that wait for their client, of all requests.
+    /// For more, connections end that wait for their client.
+    pub bytes_max: usize,
+    /// The same of one client's address, but for [`Limits::trusted`] proxies.
+    pub bytes_of_address_max: usize,
     /// How long a client that is still sending gets to see the answer before the connection ends.
     pub linger_timeout: Duration,
     /// Between two tries to accept when the system has nothing left to accept with.
     pub accept_pause: Duration,
     /// From the end of accepting to the closing of idle connections.
     pub settle_time: Duration,
+    /// From then to the end of heads that are half sent.
+    pub half_head_drain_timeout: Duration,
     /// From then to the end of the last request.
     pub drain_timeout: Duration,
 }
@@ -132,7 +142,16 @@ const TARGET_BYTES_MAX: usize = 8 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The kernel's buffers hold an ordinary answer: only the reading of the largest can stall at all.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A bad radio link takes as much. The largest file of ours takes two minutes with it.
+const ANSWER_RATE_MIN: u32 = 32 * 1024;
+
+/// Thirty of the largest uploads at once, and a small part of the memory of any server.
+const BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Seven of the largest uploads at once, or a hundred of the largest pages of a list.
+const BYTES_OF_ADDRESS_MAX: usize = 32 * 1024 * 1024;
 
 /// An answer such as 413 is sent while the client still sends. Closing at once would reset the
 /// connection, and the reset may overtake the answer.
@@ -158,6 +177,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// an answer, as it looks idle.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
 
+/// A head that was begun before the stop is there after a round trip. With the time to linger, half
+/// heads hold a stop for two seconds.
+const HALF_HEAD_DRAIN_TIMEOUT: Duration = Duration::from_millis(900);
+
 /// Service managers kill after 30 s; ten are left to the other parts of the process, which take
 /// eight at most ([`crate::serve`], [`crate::wiring::close`]).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -176,9 +199,13 @@ impl Default for Limits {
             target_bytes_max: TARGET_BYTES_MAX,
             body_timeout: BODY_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
+            answer_rate_min: ANSWER_RATE_MIN,
+            bytes_max: BYTES_MAX,
+            bytes_of_address_max: BYTES_OF_ADDRESS_MAX,
             linger_timeout: LINGER_TIMEOUT,
             accept_pause: ACCEPT_PAUSE,
             settle_time: SETTLE_TIME,
+            half_head_drain_timeout: HALF_HEAD_DRAIN_TIMEOUT,
             drain_timeout: DRAIN_TIMEOUT,
         }
     }
@@ -204,6 +231,8 @@ pub async fn serve(
         connections_max: limits.connections_max,
         of_address_max: limits.connections_of_address_max.min(limits.connections_max),
         heads_of_address_max: limits.heads_of_address_max,
+        bytes_max: limits.bytes_max,
+        bytes_of_address_max: limits.bytes_of_address_max,
     };
     let edge = Arc::new(Edge {
         http: http(&limits),
@@ -212,6 +241,7 @@ pub async fn serve(
         router: router.with_state(()),
         limits,
         drain: CancellationToken::new(),
+        heads_over: CancellationToken::new(),
         abandon: CancellationToken::new(),
     });
 
@@ -221,7 +251,18 @@ pub async fn serve(
     timer(edge.limits.settle_time).await;
     edge.drain.cancel();
     connections.close();
-    if timeout(edge.limits.drain_timeout, connections.wait()).await.is_ok() {
+    let end_half_heads = async {
+        timer(edge.limits.half_head_drain_timeout).await;
+        edge.heads_over.cancel();
+        std::future::pending().await
+    };
+    let drained = async {
+        tokio::select! {
+            () = connections.wait() => {}
+            () = end_half_heads => {}
+        }
+    };
+    if timeout(edge.limits.drain_timeout, drained).await.is_ok() {
         return Drained { abandoned: 0 };
     }
     let abandoned = connections.len();
@@ -238,6 +279,8 @@ struct Edge {
     connections: Arc<Connections>,
     /// Cancelled when connections should end after the request they are at.
     drain: CancellationToken,
+    /// Cancelled when requests whose head is half sent are waited for no longer.
+    heads_over: CancellationToken,
     /// Cancelled when connections should end at once.
     abandon: CancellationToken,
 }
@@ -356,14 +399,16 @@ async fn serve_connection(
     // that refuses is about to fail anyway.
     let _ = stream.set_nodelay(true);
     let exchange = Arc::clone(&place.exchange);
+    let memory = place.memory();
     let stream = Gate::new(stream, place, &edge.limits);
     let service = service_fn(|request: Request<Incoming>| {
         // Now, and not when the answer is first waited for: the gate must know at once.
         exchange.begin(framing_of(request.body()));
-        answer(Arc::clone(&edge), request, peer, Arc::clone(&exchange))
+        answer(Arc::clone(&edge), request, peer, memory.clone())
     });
     let mut connection = pin!(edge.http.serve_connection(TokioIo::new(stream), service));
     let mut draining = pin!(edge.drain.cancelled());
+    let mut heads_over = pin!(edge.heads_over.cancelled());
     let mut drains = false;
     let served = poll_fn(|cx| {
         loop {
@@ -372,7 +417,9 @@ async fn serve_connection(
             }
             let is_asked = !drains && draining.as_mut().poll(cx).is_ready();
             // A request that has begun is answered, and hyper has seen nothing of it.
-            if !is_asked || exchange.has_part_of_a_head() {
+            let is_beginning =
+                exchange.has_part_of_a_head() && heads_over.as_mut().poll(cx).is_pending();
+            if !is_asked || is_beginning {
                 return Poll::Pending;
             }
             drains = true;
@@ -423,11 +470,11 @@ async fn answer(
     edge: Arc<Edge>,
     request: Request<Incoming>,
     peer: SocketAddr,
-    exchange: Arc<Exchange>,
+    memory: Memory,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let (mut response, left) = match refuse(&request, &edge.limits) {
         Some(refusal) => (refusal.into_response(), None),
-        None => route(&edge, request, peer, &exchange).await?,
+        None => route(&edge, request, peer, &memory).await?,
     };
     if let Some((left, expects)) = left
         && !left.drain(expects, UNREAD_BYTES_MAX, UNREAD_TIMEOUT).await
@@ -436,7 +483,21 @@ async fn answer(
     }
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     complete_allow(&mut response);
-    Ok(response.map(|body| AnswerBody::new(body, exchange)))
+    // Its reader has finished with the body.
+    memory.release();
+    hold_answer(&memory, &response);
+    Ok(response.map(|body| AnswerBody::new(body, memory.exchange)))
+}
+
+/// Counts the bytes of an answer until it is written. It is sent even if there is no room for it,
+/// as its request may have had an effect; it gives way as soon as the client does not take it.
+fn hold_answer(memory: &Memory, response: &Response) {
+    let is_shared = response.extensions().get::<Shared>().is_some();
+    let bytes = response.body().size_hint().lower();
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    if !is_shared && bytes > UNCOUNTED_BYTES {
+        let _ = memory.hold(bytes);
+    }
 }
 
 /// Routers name the methods for which they have handlers; OPTIONS goes with all of them.
@@ -461,7 +522,7 @@ async fn route(
     edge: &Edge,
     request: Request<Incoming>,
     peer: SocketAddr,
-    exchange: &Arc<Exchange>,
+    memory: &Memory,
 ) -> Result<(Response, Option<(Leftover, bool)>), Infallible> {
     let expects = request.headers().contains_key(EXPECT);
     let client = edge.limits.trusted.client_of(peer.ip(), request.headers());
@@ -470,7 +531,7 @@ async fn route(
         (Body::empty(), None)
     } else {
         let limit = edge.limits.body_timeout;
-        let (body, left) = RequestBody::new(body, Arc::clone(exchange), limit);
+        let (body, left) = RequestBody::new(body, memory.clone(), limit);
         (Body::new(body), Some((left, expects)))
     };
     let mut request = Request::from_parts(parts, body);

@@ -93,13 +93,14 @@ fn router(arrived: Arc<Semaphore>, release: Arc<Semaphore>) -> Router {
         .route("/slow", get(slow))
         .route("/large", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
         .route("/length", post(|body: Bytes| async move { body.len().to_string() }))
-        .route("/timed", post(timed))
+        .route("/timed", post(|request: Request| timed(request, BODY_BYTES_MAX)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .route("/kept", post(|request: Request| timed(request, 10 * 1024 * 1024)))
 }
 
 /// Answers as the API does: 408 if the reading of the body took too long.
-async fn timed(request: Request) -> axum::response::Response {
-    match axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await {
+async fn timed(request: Request, bytes_max: usize) -> axum::response::Response {
+    match axum::body::to_bytes(request.into_body(), bytes_max).await {
         Ok(body) => body.len().to_string().into_response(),
         Err(error) => {
             let mut source: Option<&dyn std::error::Error> = Some(&error);
@@ -110,6 +111,9 @@ async fn timed(request: Request) -> axum::response::Response {
                     }
                     Some(io::ErrorKind::InvalidData) => {
                         return StatusCode::BAD_REQUEST.into_response();
+                    }
+                    Some(io::ErrorKind::ResourceBusy) => {
+                        return StatusCode::SERVICE_UNAVAILABLE.into_response();
                     }
                     _ => {}
                 }
@@ -353,6 +357,87 @@ async fn a_client_that_does_not_read_is_cut_off() {
     for client in clients {
         assert!(client.rest().await.len() < 64 * 1024 * 1024);
     }
+}
+
+/// Reads a little now and then, for far longer than a client may take to begin to read.
+async fn sip(client: &mut Client) {
+    let (mut clock, mut chunk) = (clock(), vec![0; 128 * 1024]);
+    for _ in 0..30 {
+        clock.tick().await;
+        if let Ok(count) = client.stream.try_read(&mut chunk) {
+            client.received.extend_from_slice(&chunk[..count]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_takes_its_answer_at_a_rate() {
+    const ALL: usize = 64 * 1024 * 1024;
+    let request = "GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (answer_rate_min, is_whole) in [(64 * 1024, true), (u32::MAX, false)] {
+        let server = start(Limits { answer_rate_min, ..limits() }).await;
+        let mut client = Client::connect(&server).await;
+        client.send(request).await;
+        sip(&mut client).await;
+        let taken = client.rest().await.len();
+        assert_eq!(taken > ALL, is_whole, "{answer_rate_min}: {taken}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_wait_give_way_when_an_address_has_too_many() {
+    const ALL: usize = 64 * 1024 * 1024;
+    for at_once in [false, true] {
+        // Enough for one of these answers.
+        let (of_address, of_all) = if at_once { (10 * ALL, ALL) } else { (ALL, 10 * ALL) };
+        let server = start(Limits {
+            write_timeout: 10 * PATIENCE,
+            bytes_max: of_all,
+            bytes_of_address_max: of_address,
+            ..patient()
+        })
+        .await;
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            let mut client = Client::connect(&server).await;
+            client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            soon("a part", client.receive_more()).await;
+            clients.push(client);
+        }
+        check_healthy(&server).await;
+        let last = clients.pop().unwrap();
+        for client in clients {
+            assert!(client.rest().await.len() < ALL, "it was not cut off");
+        }
+        drop(last);
+        assert_eq!(stop(server).await, Drained { abandoned: 0 });
+    }
+}
+
+#[tokio::test]
+async fn half_bodies_give_way_when_an_address_has_too_many() {
+    let server = start(Limits { bytes_of_address_max: 1024 * 1024, ..patient() }).await;
+    let upload = |length: usize| {
+        let head = format!("POST /kept HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        [head.as_bytes(), &vec![b'x'; 900_000]].concat()
+    };
+    let mut half = Client::connect(&server).await;
+    half.send(upload(1_000_000)).await;
+    let mut clock = clock();
+    let answers = async {
+        loop {
+            let mut whole = Client::connect(&server).await;
+            whole.send(upload(900_000)).await;
+            // There is no room until the other one has waited for a while.
+            match whole.answer().await {
+                (200, length) => break assert_eq!(length, "900000"),
+                (status, _) => assert_eq!(status, 503),
+            }
+            clock.tick().await;
+        }
+    };
+    soon("the whole body", answers).await;
+    assert_eq!(half.rest().await, "", "it was cut off");
 }
 
 #[tokio::test]
@@ -801,6 +886,20 @@ async fn a_request_just_before_the_shutdown_is_answered() {
     assert_eq!(client.answer().await, (200, "hello".to_owned()));
     drop(client);
     assert_eq!(stop(server).await, Drained { abandoned: 0 });
+}
+
+#[tokio::test]
+async fn half_heads_hold_a_shutdown_for_a_moment() {
+    // A wait for the whole head, or for the end of the drain, takes too long.
+    let server = start(Limits { drain_timeout: PATIENCE, ..patient() }).await;
+    let mut half = Client::connect(&server).await;
+    half.send("GET / HTTP/1.1\r\nHo").await;
+    check_healthy(&server).await;
+    server.stop.cancel();
+    let within = Limits::default().half_head_drain_timeout + Duration::from_secs(2);
+    let end = timeout(within, server.end).await.expect("it does not wait for the half head");
+    assert_eq!(end.unwrap(), Drained { abandoned: 0 });
+    assert_eq!(half.rest().await, "");
 }
 
 #[tokio::test]

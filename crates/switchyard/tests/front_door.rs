@@ -453,6 +453,70 @@ fn a_client_with_all_descriptors_delays_no_other() {
     }
 }
 
+/// The memory of the server whose operators' listener this is, in bytes.
+fn memory_at(admin: &str) -> f64 {
+    let mut operators = Connection::over(TcpStream::connect(admin).unwrap());
+    let metrics = operators.ask("GET", "/metrics", &[], b"");
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    let line = metrics.lines().find(|line| line.starts_with("process_resident_memory_bytes "));
+    line.unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn clients_that_do_not_read_cost_little_memory() {
+    const READERS: usize = 25;
+    const SENDERS: usize = 50;
+    const COST_MAX: f64 = 100e6;
+    let (server, admin) = Server::start_for_everyone();
+    let mut connection = server.connect();
+    let page = connection.ask("GET", "/docs", &[], b"");
+    let page = String::from_utf8(page.body).unwrap();
+    let script = page.split('"').find(|text| text.starts_with("/docs/scalar-")).unwrap();
+    let paths = [script.to_owned(), "/openapi.json".to_owned()];
+    let encodings = ["identity", "gzip", "br"];
+    // The shared copies are there afterwards.
+    for path in &paths {
+        for encoding in encodings {
+            let accepted = format!("Accept-Encoding: {encoding}");
+            assert_eq!(connection.ask("GET", path, &[&accepted], b"").status, 200, "{path}");
+        }
+    }
+    let before = memory_at(&admin);
+    let mut clients = Vec::new();
+    for path in &paths {
+        for encoding in encodings {
+            for number in 0..READERS {
+                let mut client = server.connect();
+                let method = if number == 0 { "HEAD" } else { "GET" };
+                let host = format!("host-{number}.example");
+                let head = format!(
+                    "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: {encoding}\r\n\r\n"
+                );
+                client.send(head.repeat(10).as_bytes());
+                clients.push(client);
+            }
+        }
+    }
+    let authorization = authorization();
+    for _ in 0..SENDERS {
+        let mut client = server.connect();
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\nContent-Length: 4000000\r\n\
+             Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n\
+             Content-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n",
+            path("/customers/bulk/csv")
+        );
+        client.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        client.send(head.as_bytes());
+        client.send(&vec![b'x'; 3_900_000]);
+        clients.push(client);
+    }
+    assert_eq!(connection.ask("GET", "/healthz", &[], b"").status, 200);
+    let after = memory_at(&admin);
+    println!("{} MB before, {} MB after", before / 1e6, after / 1e6);
+    assert!(after - before < COST_MAX, "{before} {after}");
+}
+
 #[test]
 fn the_operators_endpoints_are_at_their_own_listener() {
     let (server, admin) = Server::start_for_everyone();

@@ -34,9 +34,9 @@ impl Served {
         origin(&self.public_url, headers)
     }
 
-    /// The bytes with this address.
-    pub fn bytes(&self, origin: &str) -> Bytes {
-        [&self.head[..], origin.as_bytes(), &self.tail[..]].concat().into()
+    /// The text with this address, which shares all other bytes with those of other addresses.
+    pub fn parts(&self, origin: &str) -> Vec<Bytes> {
+        vec![self.head.clone(), Bytes::copy_from_slice(origin.as_bytes()), self.tail.clone()]
     }
 }
 

@@ -39,6 +39,7 @@ async fn the_page_to_read_the_document_needs_nothing_from_elsewhere() {
     let policy = page.headers["content-security-policy"].to_str().expect("text");
     assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
     assert!(!policy.contains("http"), "{policy}");
+    assert_eq!(page.headers["referrer-policy"], "no-referrer");
     let document = client.send_to("GET", "/openapi.json", Call::default()).await;
     assert_eq!(document.body["openapi"], "3.1.0");
     let guide = document.body["info"]["description"].as_str().expect("a description");

@@ -12,13 +12,24 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, timeout};
 
+use super::connections::Memory;
 use super::exchange::{Exchange, Phase};
 use super::{now, timer_until};
+
+/// Bytes of a body that are not counted, so that ordinary requests take no common lock: as many as
+/// each connection may hold in its buffer anyway.
+pub(super) const UNCOUNTED_BYTES: usize = 32 * 1024;
+
+/// So many more are counted at a time.
+const COUNTED_BYTES: usize = 64 * 1024;
 
 /// A body that must have arrived by a deadline. Dropped before its end, it leaves what is left.
 pub(super) struct RequestBody {
     body: Option<Incoming>,
-    exchange: Arc<Exchange>,
+    memory: Memory,
+    /// Bytes that were read, and how many of them are counted.
+    bytes: usize,
+    counted: usize,
     left: Leftover,
     was_polled: bool,
     deadline: Instant,
@@ -81,21 +92,36 @@ impl Leftover {
 }
 
 impl RequestBody {
-    pub(super) fn new(
-        body: Incoming,
-        exchange: Arc<Exchange>,
-        limit: Duration,
-    ) -> (Self, Leftover) {
+    pub(super) fn new(body: Incoming, memory: Memory, limit: Duration) -> (Self, Leftover) {
         let left = Leftover::default();
         let body = Self {
             body: Some(body),
-            exchange,
+            memory,
+            bytes: 0,
+            counted: 0,
             left: left.clone(),
             was_polled: false,
             deadline: now() + limit,
             timer: None,
         };
         (body, left)
+    }
+
+    /// Counts bytes that the reader keeps from now on. Tells whether there is room for them.
+    fn count(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        if self.bytes <= self.counted.max(UNCOUNTED_BYTES) {
+            return true;
+        }
+        self.counted += COUNTED_BYTES;
+        self.memory.hold(COUNTED_BYTES)
+    }
+
+    /// Ends the reading of the body with an error of the server's.
+    fn fail(&mut self, kind: io::ErrorKind, message: &str) -> BoxError {
+        self.body = None;
+        self.left.set(Left::Broken);
+        io::Error::new(kind, message).into()
     }
 
     /// Whether it is not the client's connection but its bytes that are wrong.
@@ -105,7 +131,7 @@ impl RequestBody {
             .is_some_and(|error| {
                 matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
             });
-        if is_framing || self.exchange.is_malformed() {
+        if is_framing || self.memory.exchange.is_malformed() {
             let message = "the chunks of the request body are malformed";
             return io::Error::new(io::ErrorKind::InvalidData, message).into();
         }
@@ -125,11 +151,21 @@ impl hyper::body::Body for RequestBody {
         this.was_polled = true;
         let Some(body) = this.body.as_mut() else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
-            this.exchange.enter(Phase::Busy);
+            this.memory.exchange.enter(Phase::Busy);
+            let has_ended = body.is_end_stream();
+            let length = match &frame {
+                Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+                Some(Err(_)) | None => 0,
+            };
+            if !this.count(length) {
+                let message = "the clients of this address send too much at once";
+                let error = this.fail(io::ErrorKind::ResourceBusy, message);
+                return Poll::Ready(Some(Err(error)));
+            }
             let left = match &frame {
                 None => Left::Nothing,
                 Some(Err(_)) => Left::Broken,
-                Some(Ok(_)) if body.is_end_stream() => Left::Nothing,
+                Some(Ok(_)) if has_ended => Left::Nothing,
                 Some(Ok(_)) => return Poll::Ready(frame.map(|frame| frame.map_err(Into::into))),
             };
             this.left.set(left);
@@ -139,15 +175,12 @@ impl hyper::body::Body for RequestBody {
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(|error| this.explained(error))));
         }
-        this.exchange.enter(Phase::Body);
+        this.memory.exchange.enter(Phase::Body);
         let deadline = this.deadline;
         let timer = this.timer.get_or_insert_with(|| Box::pin(timer_until(deadline)));
         ready!(timer.as_mut().poll(cx));
-        let late =
-            io::Error::new(io::ErrorKind::TimedOut, "the request body did not arrive in time");
-        this.body = None;
-        this.left.set(Left::Broken);
-        Poll::Ready(Some(Err(late.into())))
+        let message = "the request body did not arrive in time";
+        Poll::Ready(Some(Err(this.fail(io::ErrorKind::TimedOut, message))))
     }
 
     fn is_end_stream(&self) -> bool {

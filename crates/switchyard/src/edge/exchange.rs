@@ -1,7 +1,7 @@
 //! The state of a connection. Its stream, the service behind hyper, and whatever makes room among
 //! the connections each see a part of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service::guesses::Network;
@@ -64,6 +64,9 @@ pub(super) struct Exchange {
     /// Cancelled when the connection is to end at once.
     pub(super) end: CancellationToken,
     since: AtomicU64,
+    /// Bytes of a body and an answer that are counted, and since when there are some.
+    bytes: AtomicUsize,
+    held_since: AtomicU64,
     progress: Mutex<Progress>,
 }
 
@@ -105,6 +108,8 @@ impl Exchange {
             is_trusted,
             end: CancellationToken::new(),
             since: AtomicU64::new(Since::new(Phase::Idle, now_millis()).0),
+            bytes: AtomicUsize::new(0),
+            held_since: AtomicU64::new(0),
             progress: Mutex::new(Progress { at: At::Head, is_answered: false }),
         })
     }
@@ -119,6 +124,27 @@ impl Exchange {
         if before != phase && before != Phase::Ending {
             self.since.store(Since::new(phase, now_millis()).0, Ordering::Relaxed);
         }
+    }
+
+    /// Counts bytes. Only [`super::connections`] does, which knows the sums.
+    pub(super) fn hold(&self, bytes: usize) {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
+            self.held_since.store(now_millis(), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts no bytes any more, and tells how many they were.
+    pub(super) fn release(&self) -> usize {
+        self.bytes.swap(0, Ordering::Relaxed)
+    }
+
+    pub(super) fn holds_bytes(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > 0
+    }
+
+    /// In milliseconds of the process.
+    pub(super) fn held_since(&self) -> u64 {
+        self.held_since.load(Ordering::Relaxed)
     }
 
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {

@@ -19,12 +19,12 @@ use bytes::{Buf as _, BytesMut};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-use super::connections::{HalfHead, Place};
+use super::connections::{HalfHead, Memory, Place};
 use super::exchange::{At, Exchange, Framing, Phase};
 use super::refusal::Refusal;
-use super::{Limits, timer};
+use super::{Limits, now, timer, timer_until};
 
 /// The rest of what a client sends is thrown away after an answer, up to a few bodies of the
 /// largest size.
@@ -39,6 +39,7 @@ const STATUS_AT: usize = 9;
 pub(super) struct Gate {
     stream: TcpStream,
     place: Place,
+    memory: Memory,
     limits: GateLimits,
     /// Received, and not given to hyper.
     held: BytesMut,
@@ -51,9 +52,9 @@ pub(super) struct Gate {
     half_head: Option<HalfHead>,
     /// An answer of our own, and how much of it is written.
     own_answer: Option<(Vec<u8>, usize)>,
-    /// Runs from the first byte that had to wait until nothing waits any more. It does not start
-    /// again when a few bytes get through, or a client could read one byte at a time for ever.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// From the first byte that had to wait until nothing waits any more. It does not start again
+    /// when a few bytes get through, or a client could read one byte at a time for ever.
+    stalled: Option<Stalled>,
     /// Set once our side is closed.
     lingering: Option<Lingering>,
 }
@@ -64,7 +65,16 @@ struct GateLimits {
     headers_max: usize,
     head_bytes_max: usize,
     write_timeout: Duration,
+    answer_rate_min: u32,
     linger_timeout: Duration,
+}
+
+/// A client that takes an answer more slowly than it is written.
+struct Stalled {
+    since: Instant,
+    /// Bytes that it has taken since.
+    taken: u64,
+    timer: Pin<Box<Sleep>>,
 }
 
 struct Lingering {
@@ -119,10 +129,12 @@ impl Gate {
             headers_max: limits.headers_max,
             head_bytes_max: limits.buffer_bytes_max,
             write_timeout: limits.write_timeout,
+            answer_rate_min: limits.answer_rate_min.max(1),
             linger_timeout: limits.linger_timeout,
         };
         Self {
             stream,
+            memory: place.memory(),
             place,
             limits,
             held: BytesMut::new(),
@@ -354,13 +366,31 @@ impl Gate {
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
+            if let (Some(stalled), Poll::Ready(Ok(count))) = (&mut self.stalled, &written) {
+                stalled.taken += *count as u64;
+            }
             return written;
         }
-        let limit = self.limits.write_timeout;
+        let GateLimits { write_timeout, answer_rate_min, .. } = self.limits;
         self.exchange().enter(Phase::Stalled);
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(timer(limit)));
-        ready!(stalled.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        if self.stalled.is_none() && self.exchange().holds_bytes() {
+            // One more answer waits: another that has waited longer may have to end.
+            let _ = self.memory.hold(0);
+        }
+        let stalled = self.stalled.get_or_insert_with(|| {
+            let since = now();
+            Stalled { since, taken: 0, timer: Box::pin(timer_until(since + write_timeout)) }
+        });
+        loop {
+            ready!(stalled.timer.as_mut().poll(cx));
+            let for_taken = stalled.taken.saturating_mul(1_000) / u64::from(answer_rate_min);
+            let deadline = stalled.since + write_timeout + Duration::from_millis(for_taken);
+            if deadline <= stalled.timer.deadline() {
+                let message = "the client does not read, or too slowly";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)));
+            }
+            stalled.timer.as_mut().reset(deadline);
+        }
     }
 
     /// Goes on to the next request when this one is answered.
@@ -374,6 +404,7 @@ impl Gate {
             progress.at = At::Head;
             progress.is_answered = false;
         }
+        self.memory.release();
         exchange.enter(Phase::Idle);
         if !self.held.is_empty() || self.poll_waiting(cx).is_ready() {
             cx.waker().wake_by_ref();
