@@ -8,7 +8,8 @@ use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
 use ports::lightning::Lightning;
-use ports::outbound::{Outbound, Reach};
+use ports::locality::TestReach;
+use ports::outbound::Outbound;
 use ports::rails::Rails;
 use ports::rates::Rates;
 use ports::uma::Institutions;
@@ -23,7 +24,7 @@ use crate::uma::{Unconnected, WithSandbox};
 
 /// The rail ports of the sandbox. A new rail is a folder in `rails` and a line here, or in the
 /// ports of live platforms. `outbound` leads to other institutions as far as `reach` says.
-pub fn sandbox_rails(sandbox: SandboxRail, outbound: Arc<dyn Outbound>, reach: Reach) -> Rails {
+pub fn sandbox_rails(sandbox: SandboxRail, outbound: Arc<dyn Outbound>, reach: TestReach) -> Rails {
     sandbox_rails_over(sandbox, Arc::new(HashLocked::new(outbound, Network::Regtest, reach)))
 }
 

@@ -32,6 +32,8 @@ const USER_MAX: usize = 64;
 const DOMAIN_MAX: usize = 253;
 /// The IPv4 loopback address, a domain only with a port.
 const LOOPBACK: &str = "127.0.0.1";
+/// The name that every machine has for itself (RFC 6761).
+const LOCALHOST: &str = "localhost";
 /// Characters of one label of a domain name at most (RFC 1035).
 const LABEL_MAX: usize = 63;
 
@@ -68,6 +70,12 @@ impl UmaDomain {
     /// The domain as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it leads to the machine that asks, so that no other machine reaches its addresses.
+    pub fn is_of_this_machine(&self) -> bool {
+        let host = self.0.split(':').next().unwrap_or_default();
+        host == LOOPBACK || host == LOCALHOST
     }
 }
 
@@ -129,6 +137,22 @@ impl fmt::Display for UmaAddress {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_domain_of_this_machine_leads_nowhere_else() {
+        for (domain, expected) in [
+            ("localhost", true),
+            ("LOCALHOST:8080", true),
+            ("127.0.0.1:8080", true),
+            ("localhost.example.com", false),
+            ("pay.localhost.example", false),
+            ("switchyard.internal", false),
+            ("pay.example.com:8080", false),
+        ] {
+            let domain = UmaDomain::parse(domain).expect("a domain");
+            assert_eq!(domain.is_of_this_machine(), expected, "{domain}");
+        }
+    }
 
     #[test]
     fn addresses_have_one_spelling() {

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod entropy;
 pub mod identity;
 pub mod lightning;
+pub mod locality;
 pub mod outbound;
 pub mod rail;
 pub mod rails;

@@ -15,6 +15,7 @@ use ports::clock::Clock;
 use ports::entropy::Entropy;
 use ports::identity::Identification;
 use ports::lightning::Lightning;
+use ports::locality::{Locality, TestReach};
 use ports::outbound::{Outbound, Reach};
 use ports::rails::{Leg, NoRoute, Rails};
 use ports::rates::Rates;
@@ -53,6 +54,8 @@ pub struct Env {
     pub quote_lifetime_millis: i64,
     /// How long first answers under an idempotency key are kept, in milliseconds.
     pub answers_kept_millis: i64,
+    /// Whether only this machine reaches this server.
+    pub locality: Locality,
     /// How events are delivered.
     pub webhooks: Delivering,
     /// Whether other servers may use the same database.
@@ -68,11 +71,13 @@ pub struct Delivering {
     pub schedule: Schedule,
     /// How long an endpoint has for the whole of an exchange.
     pub within: Duration,
-    /// Where requests of a platform may go whose money is not real.
-    pub test_reach: Reach,
-    /// How many bytes of an endpoint's answer clients are shown: who chooses an address inside this
-    /// network must not be able to read what is there.
-    pub answer_bytes_shown: usize,
+    /// Whether requests of a platform may go to private networks whose money is not real, also
+    /// while others reach this server.
+    pub allows_private: bool,
+    /// How many bytes of an endpoint's answer clients are shown. Nothing set means all of them
+    /// while only this machine reaches the server and none afterwards: a client elsewhere that
+    /// chooses an address inside this network must not be able to read from it.
+    pub answer_bytes_shown: Option<usize>,
 }
 
 impl Delivering {
@@ -83,16 +88,34 @@ impl Delivering {
     /// The most of an endpoint's answer that is ever shown.
     pub const ANSWER_BYTES_MAX: usize = 4_096;
 
-    /// As it is when nothing else is said, on a server that only its own machine reaches.
+    /// Deliveries of a process that serves no clients but its own.
     pub const USUAL: Self = Self {
         schedule: Schedule::USUAL,
         within: Self::WITHIN,
-        test_reach: Reach::Private,
-        answer_bytes_shown: Self::ANSWER_BYTES_MAX,
+        allows_private: true,
+        answer_bytes_shown: Some(Self::ANSWER_BYTES_MAX),
     };
 }
 
 impl Env {
+    /// Where a request of a platform of this mode may go that is sent now.
+    pub fn reach(&self, mode: Mode) -> Reach {
+        match mode {
+            Mode::Live => Reach::Public,
+            Mode::Sandbox => {
+                TestReach::new(self.locality.clone(), self.webhooks.allows_private).now()
+            }
+        }
+    }
+
+    /// How many bytes of an answer that an endpoint gives now clients are shown.
+    pub fn answer_bytes_shown(&self) -> usize {
+        self.webhooks.answer_bytes_shown.unwrap_or(match self.locality.is_local() {
+            true => Delivering::ANSWER_BYTES_MAX,
+            false => 0,
+        })
+    }
+
     /// The rails that a platform's money moves on.
     pub fn rails(&self, mode: Mode) -> &Rails {
         self.rails.get(&mode).unwrap_or(const { &Rails::none() })

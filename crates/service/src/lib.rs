@@ -12,6 +12,7 @@ mod decisions;
 mod ended;
 pub mod env;
 mod slots;
+pub mod locality;
 pub mod app;
 pub mod auth;
 pub mod guesses;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use domain::delivery::{self, Attempt, Delivery, Schedule};
 use domain::event::{Event, EventKind, event_id};
 use domain::id::{EventId, PlatformId};
-use domain::platform::{Mode, Platform};
+use domain::platform::Platform;
 use domain::time::Timestamp;
-use ports::outbound::{OutboundAnswer, Reach};
+use ports::outbound::OutboundAnswer;
 use store::events::{Endpoint, Outbox};
 use store::unit::Unit;
 
@@ -41,11 +41,6 @@ pub struct Tested {
     pub answer: OutboundAnswer,
 }
 
-/// Where a platform's requests may go.
-pub(crate) fn reach(app: &App, mode: Mode) -> Reach {
-    if mode == Mode::Live { Reach::Public } else { app.env().webhooks.test_reach }
-}
-
 /// Sends an event of the kind `TEST` to the platform's endpoint, once, and gives its answer. A
 /// repeat of the request is answered and sends nothing.
 pub async fn test<R: Render<Tested>>(
@@ -68,7 +63,7 @@ async fn deliver_test(app: &App, platform: &Platform) -> Result<Tested, Error> {
     let signer = Signer::of(app, platform, now);
     let Exchange { answer, .. } = exchange(app, platform, &signer, &event, TEST_TIME).await;
     let mut answer = answer.map_err(|failure| Error::WebhookDelivery { failure })?;
-    answer.body.truncate(TEST_ANSWER_MAX.min(app.env().webhooks.answer_bytes_shown));
+    answer.body.truncate(TEST_ANSWER_MAX.min(app.env().answer_bytes_shown()));
     Ok(Tested { url, answer })
 }
 

@@ -23,6 +23,41 @@ const PLATFORM_NAME: &str = "sandbox";
 /// The name of its first token.
 const TOKEN_NAME: &str = "first start";
 
+/// Where a server is found.
+pub struct Addresses {
+    /// The address of the API.
+    pub base_url: String,
+    /// Where the operator finds the metrics, if anywhere.
+    pub metrics_url: Option<String>,
+    /// Whether only this machine reaches the server.
+    pub is_local: bool,
+}
+
+impl Addresses {
+    /// For people, in columns.
+    fn lines(&self) -> String {
+        let Self { base_url, metrics_url, is_local } = self;
+        let origin = base_url.strip_suffix(api::VERSION).unwrap_or(base_url);
+        let metrics = metrics_url.as_deref().unwrap_or("nowhere: give --admin-listen a free port");
+        let reached_from = match is_local {
+            true => "this machine only, until a request comes through a proxy",
+            false => "other machines",
+        };
+        format!(
+            "  API            {base_url}\n  documentation  {origin}docs\n  \
+             metrics        {metrics}\n  reached from   {reached_from}\n"
+        )
+    }
+
+    /// The same for programs, with what `more` has.
+    fn described(&self, mut more: Value) -> Value {
+        more["baseUrl"] = self.base_url.as_str().into();
+        more["metricsUrl"] = self.metrics_url.as_deref().into();
+        more["isLocal"] = self.is_local.into();
+        more
+    }
+}
+
 /// The platform and token of a first start.
 pub struct FirstStart {
     /// The platform.
@@ -65,7 +100,7 @@ pub async fn run(
 
 /// Says at a later start what is served, and how to get credentials again: those of the first
 /// start are not kept in a form that could be shown.
-pub async fn greet_again(app: &App, database: &Database, base_url: &str) -> Result<(), Failure> {
+pub async fn greet_again(app: &App, database: &Database, at: &Addresses) -> Result<(), Failure> {
     let platforms = app.store().read::<_, StoreError, _>(|view| view.platforms()).await?;
     let named = match database.url_to_repeat() {
         Some(url) => format!(" --database-url {url}"),
@@ -76,21 +111,22 @@ pub async fn greet_again(app: &App, database: &Database, base_url: &str) -> Resu
         all => (format!("{} platforms (switchyard platform list)", all.len()), "ID".to_owned()),
     };
     command::print(&format!(
-        "Switchyard serves {which}.\n\n  API            {base_url}\n\n\
+        "Switchyard serves {which}.\n\n{lines}\n\
          Secrets were shown once and are not kept. Lost them? This makes others:\n\n  \
          switchyard token create --platform {platform} --name NAME \
-         --permissions VIEW,TRANSACT,MANAGE{named}\n"
+         --permissions VIEW,TRANSACT,MANAGE{named}\n",
+        lines = at.lines(),
     ))?;
     let ids: Vec<_> = platforms.iter().map(|platform| platform.id.to_string()).collect();
-    command::emit(&json!({ "baseUrl": base_url, "firstStart": false, "platforms": ids }))
+    command::emit(&at.described(json!({ "firstStart": false, "platforms": ids })))
 }
 
 impl FirstStart {
     /// Prints the credentials, if they were made here, and how to use them. Nothing else has the
     /// secret, so if it cannot be printed the error says how to make another.
-    pub fn print(&self, base_url: &str) {
-        let printed = command::print(&self.banner(base_url))
-            .and_then(|()| command::emit(&self.described(base_url)));
+    pub fn print(&self, at: &Addresses) {
+        let printed = command::print(&self.banner(at))
+            .and_then(|()| command::emit(&at.described(self.described())));
         if let Err(error) = printed {
             tracing::error!(
                 %error, platform = %self.platform,
@@ -100,21 +136,19 @@ impl FirstStart {
     }
 
     /// The same for programs.
-    fn described(&self, base_url: &str) -> Value {
+    fn described(&self) -> Value {
         let credentials = (!self.were_given).then(|| {
             let ClientCredentials { id, secret } = &self.credentials;
             json!({ "clientId": id, "clientSecret": secret })
         });
         json!({
-            "baseUrl": base_url,
             "firstStart": true,
             "platform": self.platform.to_string(),
             "credentials": credentials,
         })
     }
 
-    fn banner(&self, base_url: &str) -> String {
-        let origin = base_url.strip_suffix(api::VERSION).unwrap_or(base_url);
+    fn banner(&self, at: &Addresses) -> String {
         let (notice, user) = if self.were_given {
             let notice = format!(
                 "Its credentials are in {CLIENT_ID_VARIABLE} and {CLIENT_SECRET_VARIABLE}."
@@ -129,11 +163,11 @@ impl FirstStart {
             (notice, format!("{id}:{secret}"))
         };
         format!(
-            "Switchyard serves a new sandbox platform, {platform}.\n\n  \
-             API            {base_url}\n  documentation  {origin}docs\n\n{notice}\n\n\
+            "Switchyard serves a new sandbox platform, {platform}.\n\n{addresses}\n{notice}\n\n\
              Pasted in order, these lines move money:\n\n{lines}\n",
             platform = self.platform,
-            lines = curl_lines(base_url, &user),
+            addresses = at.lines(),
+            lines = curl_lines(&at.base_url, &user),
         )
     }
 }
@@ -193,7 +227,11 @@ mod tests {
             },
             were_given: false,
         };
-        let banner = first.banner(&format!("http://127.0.0.1:8080/{}", api::VERSION));
+        let banner = first.banner(&Addresses {
+            base_url: format!("http://127.0.0.1:8080/{}", api::VERSION),
+            metrics_url: Some("http://127.0.0.1:8080/metrics".to_owned()),
+            is_local: true,
+        });
         let readme = include_str!("../../../README.md");
         let shown = banner.trim_end();
         assert!(readme.contains(shown), "the README lacks what is printed:\n{shown}");

@@ -55,7 +55,7 @@ use tower::ServiceExt as _;
 
 use self::peer::{Peer, Trust};
 use self::sealed::Number;
-use crate::health;
+use crate::locality::watch;
 
 /// Requests that are forwarded at a time; more are executed here. Each needs a connection
 /// ([`crate::descriptors`]) here and one of the leader's, which has clients of its own. As an
@@ -177,23 +177,20 @@ impl ThisServer for App {
 pub struct Routers {
     /// For clients: changes are forwarded.
     pub clients: Router,
-    /// For other servers, where they have a listener of their own.
+    /// For other servers.
     pub servers: Router,
 }
 
-/// Puts the forwarder in front of the routes of a server that shares its database. Clients and
-/// other servers share a listener unless they `are_apart`.
-pub fn routers(app: &App, local: impl Fn() -> Router, are_apart: bool) -> Routers {
+/// Puts the forwarder in front of the routes of a server that shares its database.
+pub fn routers(app: &App, local: impl Fn() -> Router) -> Routers {
     if !app.env().shares_database {
-        return Routers { clients: local(), servers: Router::new().fallback(health::not_found) };
+        return Routers { clients: local(), servers: Router::new() };
     }
     let forwarder = Arc::new(Forwarder::new(leadership::name(app), app.clone()));
     let clients = for_clients(&forwarder, local());
-    let servers = for_servers(&forwarder, local());
-    match are_apart {
-        true => Routers { clients, servers: servers.fallback(health::not_found) },
-        false => Routers { clients: clients.merge(servers), servers: Router::new() },
-    }
+    // Another server may have had the request through a proxy.
+    let servers = for_servers(&forwarder, watch(app.env().locality.clone(), local()));
+    Routers { clients, servers }
 }
 
 /// The routes for clients: changes are forwarded.

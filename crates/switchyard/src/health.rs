@@ -50,19 +50,16 @@ impl Endpoints {
 
     /// `GET /healthz` and `GET /readyz`, which a load balancer asks.
     pub fn for_everyone(&self) -> Router {
-        self.router(Router::new())
+        self.router(Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)))
     }
 
-    /// These, `GET /metrics`, and `GET /peer` for other servers.
+    /// `GET /metrics`, and `GET /peer` for other servers.
     pub fn for_operators(&self) -> Router {
         self.router(Router::new().route("/metrics", get(metrics)).route("/peer", get(peer)))
     }
 
-    fn router(&self, more: Router<Health>) -> Router {
-        more.route("/healthz", get(healthz))
-            .route("/readyz", get(readyz))
-            .method_not_allowed_fallback(method_not_allowed)
-            .with_state(self.0.clone())
+    fn router(&self, routes: Router<Health>) -> Router {
+        routes.method_not_allowed_fallback(method_not_allowed).with_state(self.0.clone())
     }
 }
 

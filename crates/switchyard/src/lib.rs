@@ -17,6 +17,7 @@ pub mod delivery_loop;
 pub mod first_start;
 pub mod serve;
 pub mod edge;
+mod locality;
 pub mod forwarding;
 pub mod descriptors;
 pub mod health;

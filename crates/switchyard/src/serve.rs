@@ -3,19 +3,22 @@
 use std::time::Duration;
 
 use axum::Router;
-use service::{App, Env, leadership};
+use ports::locality::Locality;
+use service::{App, Env, leadership, locality};
 use store::keyring::Keyring;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::command::Failure;
-use crate::config::{Config, EXIT_OK, Listen, PublicUrl, Serve};
+use crate::config::{Config, Connections, EXIT_OK, Listen, Serve};
 use crate::edge::Limits;
+use crate::first_start::Addresses;
 use crate::forwarding::Routers;
 use crate::health::Endpoints;
 #[cfg(feature = "ldk")]
 use crate::lightning_node;
+use crate::locality::{watch, while_local};
 use crate::{
     approval_loop, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop,
     shutdown, telemetry, wiring,
@@ -46,24 +49,21 @@ pub async fn run_beside(
     // The port comes first: a second server on it must not touch the database.
     let (listener, listen) = bind(&options.listen, "--listen").await?;
     let is_of_this_machine = is_loopback(&listener);
-    let admin = match options.connections.admin_listen_beside(&options.listen, is_of_this_machine) {
-        Some(admin) => Some(bind(&admin, "--admin-listen").await?),
-        None => None,
-    };
+    let (admin, missed) = bind_for_operators(&options.connections).await?;
     telemetry::metrics();
     let public_url = match &options.public_url {
         Some(url) => url.to_string(),
         None => origin(&listen),
     };
-    let for_servers = admin.as_ref().map_or(Some(&listen), |(listener, admin)| {
+    let for_servers = match &admin {
         // Another machine means itself by an address of its own.
-        (is_of_this_machine || !is_loopback(listener)).then_some(admin)
-    });
+        Some((bound, admin)) => (is_of_this_machine || !is_loopback(bound)).then_some(admin),
+        None => is_of_this_machine.then_some(&listen),
+    };
     let peer_address = options.peer_address_at(for_servers);
     hint_at_peer_address(config, options, peer_address.is_some());
-    let is_local =
-        is_of_this_machine && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
-    let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
+    let locality = Locality::new(is_of_this_machine && options.is_for_this_machine());
+    let env = Env { peer_address, ..wiring::env_of(options, public_url, locality.clone())? };
     let mut held = config.database.hold()?;
     #[cfg(feature = "ldk")]
     let mut node = lightning_node::Bound::new(config, &options.lightning).await?;
@@ -75,14 +75,20 @@ pub async fn run_beside(
     #[cfg(not(feature = "ldk"))]
     let connect = |env, _: &Keyring| Ok(env);
     let opened = wiring::open_to_serve(&config.database, &config.key, env, &mut held, connect)?;
-    let base_url = base_url(&listen);
     let domain = options.uma_domain_at(listen.port);
     let first = first_start::run(&opened.app, config.credentials.as_ref(), domain).await?;
-    let admin_url = origin(admin.as_ref().map_or(&listen, |(_, admin)| admin));
-    tracing::info!(%base_url, %admin_url, database = %config.database, "serving");
+    locality::notice_all(&opened.app).await?;
+    let at = addresses(options, &locality, &listen, admin.as_ref().map(|(_, admin)| admin));
+    if let Some(failure) = missed {
+        say_missed(&failure, at.is_local);
+    }
+    tracing::info!(
+        base_url = at.base_url, metrics_url = at.metrics_url.as_deref(), is_local = at.is_local,
+        database = %config.database, "serving"
+    );
     match first {
-        Some(first) => first.print(&base_url),
-        None => first_start::greet_again(&opened.app, &config.database, &base_url).await?,
+        Some(first) => first.print(&at),
+        None => first_start::greet_again(&opened.app, &config.database, &at).await?,
     }
     let app = opened.app.clone();
     let routes = routes(&app);
@@ -112,33 +118,70 @@ fn hint_at_peer_address(config: &Config, options: &Serve, has_address: bool) {
     }
 }
 
-/// The routes of each listener: clients and operators share one, or operators and other servers
-/// have their own.
+/// Takes the address for operators and other servers. The usual one is no reason not to start:
+/// another server on this machine may have it.
+async fn bind_for_operators(options: &Connections) -> Result<(Bound, Option<Failure>), Failure> {
+    match bind(&options.admin_address(), "--admin-listen").await {
+        Ok(bound) => Ok((Some(bound), None)),
+        Err(failure) if options.admin_listen.is_some() => Err(failure),
+        Err(failure) => Ok((None, Some(failure))),
+    }
+}
+
+/// Says where operator endpoints are that have no listener of their own.
+fn say_missed(failure: &Failure, is_local: bool) {
+    match is_local {
+        true => tracing::info!(
+            %failure, "operator endpoints are at --listen alone, while only this machine reaches it"
+        ),
+        false => tracing::warn!(%failure, "operator endpoints are nowhere"),
+    }
+}
+
+/// Where clients find the API, and the operator the metrics.
+fn addresses(
+    options: &Serve,
+    locality: &Locality,
+    listen: &Listen,
+    admin: Option<&Listen>,
+) -> Addresses {
+    let is_local = locality.is_local();
+    let is_shared = options.connections.admin_listen.is_none() && is_local;
+    let metrics_at = if is_shared { Some(listen) } else { admin };
+    Addresses {
+        base_url: base_url(listen),
+        metrics_url: metrics_at.map(|at| format!("{}/metrics", origin(at))),
+        is_local,
+    }
+}
+
+/// The routes of each listener. Operators and other servers have their own. If its address was not
+/// given, they also have that of clients while only this machine reaches it.
 fn listeners(
     options: &Serve,
     app: &App,
-    (listener, admin): (TcpListener, Option<(TcpListener, Listen)>),
+    (listener, admin): (TcpListener, Bound),
     routes: Router,
     shutdown: &CancellationToken,
-) -> Vec<(TcpListener, Router, Limits)> {
+) -> Vec<Served> {
     let local = || api::router(app.clone());
     let Routers { clients, servers } = match options.forwards() {
-        true => forwarding::routers(app, local, admin.is_some()),
-        false => Routers { clients: local(), servers: Router::new().fallback(health::not_found) },
+        true => forwarding::routers(app, local),
+        false => Routers { clients: local(), servers: Router::new() },
     };
     let limits = options.connections.within(descriptors::limits());
     let endpoints = Endpoints::new(app.clone(), shutdown.clone());
-    let clients = clients.merge(routes);
-    match admin {
-        None => vec![(listener, clients.merge(endpoints.for_operators()), limits)],
-        Some((admin, _)) => {
-            let (limits, operators) = descriptors::apart(limits);
-            vec![
-                (listener, clients.merge(endpoints.for_everyone()), limits),
-                (admin, servers.merge(endpoints.for_operators()), operators),
-            ]
-        }
-    }
+    let operators = servers.merge(endpoints.for_operators());
+    let clients = clients.merge(routes).merge(endpoints.for_everyone());
+    let clients = match &options.connections.admin_listen {
+        Some(_) => clients,
+        None => clients.merge(while_local(app, operators.clone())),
+    };
+    let clients = watch(app.env().locality.clone(), clients);
+    let Some((admin, _)) = admin else { return vec![(listener, clients, limits)] };
+    let operators = operators.merge(endpoints.for_everyone()).fallback(health::not_found);
+    let (limits, limits_of_operators) = descriptors::apart(limits);
+    vec![(listener, clients, limits), (admin, operators, limits_of_operators)]
 }
 
 /// Takes the address that `option` gave, and tells which one it became if the system was to choose
@@ -177,9 +220,14 @@ pub fn origin(listen: &Listen) -> String {
 /// is over.
 pub async fn until(shutdown: CancellationToken, listener: TcpListener, app: App) {
     let endpoints = Endpoints::new(app.clone(), shutdown.clone());
-    let router = api::router(app.clone()).merge(endpoints.for_operators());
+    let operators = while_local(&app, endpoints.for_operators());
+    let router = api::router(app.clone()).merge(endpoints.for_everyone()).merge(operators);
+    let router = watch(app.env().locality.clone(), router);
     until_with(shutdown, vec![(listener, router, descriptors::limits())], app).await;
 }
+
+/// The listener of operators and other servers, with its address.
+type Bound = Option<(TcpListener, Listen)>;
 
 /// A listener with what is served there, within what limits.
 type Served = (TcpListener, Router, Limits);

@@ -13,6 +13,7 @@ use adapters::rails::sandbox::SandboxRail;
 use adapters::rates::FixedRates;
 use api::presenter::JsonPresenter;
 use ports::entropy::Entropy;
+use ports::locality::{Locality, TestReach};
 use ports::outbound::Outbound;
 use service::env::Delivering;
 use service::{App, Env};
@@ -48,17 +49,21 @@ pub struct Opened {
 const USUAL_URL: &str = "http://localhost:8080";
 
 /// The world outside a server with these options, whose pages people reach under `public_url`.
-/// `is_local` says whether only this machine reaches it.
-pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env, Failure> {
+pub fn env_of(options: &Serve, public_url: String, locality: Locality) -> Result<Env, Failure> {
     let rates = match &options.rates_file {
         Some(path) => FixedRates::from_file(path)
             .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
         None => FixedRates::builtin(),
     };
-    let delivering = options.webhooks.delivering(is_local);
     Ok(Env {
         answers_kept_millis: options.idempotency_days * DAY_MILLIS,
-        ..env(rates, options.quote_lifetime_seconds, public_url, delivering, guarded())
+        ..env(
+            rates,
+            options.quote_lifetime_seconds,
+            public_url,
+            (locality, options.webhooks.delivering()),
+            guarded(),
+        )
     })
 }
 
@@ -70,7 +75,8 @@ pub fn default_env() -> Env {
 /// Like [`default_env`], with this way out: everything that the server sends takes it.
 pub fn env_over(outbound: Arc<dyn Outbound>) -> Env {
     let (rates, public_url) = (FixedRates::builtin(), USUAL_URL.to_owned());
-    env(rates, QUOTE_LIFETIME_SECONDS, public_url, Delivering::USUAL, outbound)
+    let sending = (Locality::new(true), Delivering::USUAL);
+    env(rates, QUOTE_LIFETIME_SECONDS, public_url, sending, outbound)
 }
 
 fn guarded() -> Arc<dyn Outbound> {
@@ -81,11 +87,11 @@ fn env(
     rates: FixedRates,
     quote_lifetime_seconds: i64,
     public_url: String,
-    webhooks: Delivering,
+    (locality, webhooks): (Locality, Delivering),
     outbound: Arc<dyn Outbound>,
 ) -> Env {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let reach = webhooks.test_reach;
+    let reach = TestReach::new(locality.clone(), webhooks.allows_private);
     let rails = sandbox_rails(SandboxRail::default(), Arc::clone(&outbound), reach);
     let Modes { rates, rails, institutions, outbound, identification } =
         Modes::new(rates, rails, clock.clone(), entropy.clone(), outbound);
@@ -103,6 +109,7 @@ fn env(
         public_url,
         quote_lifetime_millis: quote_lifetime_seconds * 1_000,
         answers_kept_millis: IDEMPOTENCY_DAYS * DAY_MILLIS,
+        locality,
         webhooks,
         shares_database: false,
         peer_address: None,

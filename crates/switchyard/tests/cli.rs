@@ -1228,11 +1228,15 @@ fn webhooks_reach_this_machine_only_from_a_server_that_no_one_else_reaches() {
     let shown = "--listen 0.0.0.0:0 --admin-listen 127.0.0.1:0 --allow-private-webhooks \
         --webhook-answer-bytes 3";
     let proxied = "--listen 127.0.0.1:0 --public-url https://pay.example.com";
+    let named = "--listen 127.0.0.1:0 --uma-domain pay.example.com";
+    let trusting = "--listen 127.0.0.1:0 --trust-forwarded-from 127.0.0.1";
     for (options, expected) in [
         ("--listen 127.0.0.1:0", Some("hello")),
         ("--listen 127.0.0.1:0 --webhook-answer-bytes 0", Some("")),
         (everywhere, None),
         (proxied, None),
+        (named, None),
+        (trusting, None),
         (allowed, Some("")),
         (shown, Some("hel")),
     ] {
@@ -1249,9 +1253,142 @@ fn webhooks_reach_this_machine_only_from_a_server_that_no_one_else_reaches() {
             None => {
                 assert_eq!((status, &body["code"]), (400, &json!("WEBHOOK_DELIVERY_ERROR")));
                 assert_eq!(receiver.connections(), 0, "{options}");
+                assert_eq!(server.get("/metrics", None).unwrap().0, 404, "{options}");
+                let reached_from = server.printed("reached from");
+                assert_eq!(reached_from, "other machines", "{options}");
             }
         }
     }
+}
+
+#[test]
+fn the_first_sign_of_another_machine_ends_that_a_server_is_local() {
+    let header = |header: &'static str| {
+        move |server: &Server, _: &Path| {
+            let mut stream = connect(&server.address).unwrap();
+            write!(stream, "GET /docs HTTP/1.1\r\nConnection: close\r\n{header}\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(parsed(&answer).0, 200, "{answer}");
+        }
+    };
+    let configure = |server: &Server, _: &Path| {
+        let body = json!({ "umaDomain": "pay.example.com" }).to_string();
+        let mut stream = connect(&server.address).unwrap();
+        let head = head("PATCH", "/2025-10-13/config", Some(&server.user()), "");
+        let content = "Content-Type: application/json\r\nContent-Length";
+        write!(stream, "{head}{content}: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(parsed(&answer).0, 200, "{answer}");
+    };
+    let create = |_: &Server, folder: &Path| {
+        let line = "platform create --name other --uma-domain pay.example.com";
+        assert_eq!(run(folder, line).0, 0);
+    };
+    type Sign<'a> = (&'a str, &'a dyn Fn(&Server, &Path), bool);
+    let signs: [Sign<'_>; 6] = [
+        ("nothing", &header("Host: 127.0.0.1:1"), false),
+        ("a host", &header("Host: pay.example.com"), true),
+        ("a header", &header("Host: localhost\r\nX-Forwarded-For: 203.0.113.7"), true),
+        ("another header", &header("Host: localhost\r\nVia: 1.1 proxy"), true),
+        ("a domain by its platform", &configure, true),
+        ("a domain by the operator", &create, true),
+    ];
+    for (name, sign, ends) in signs {
+        let folder = TempDir::new().unwrap();
+        let server = Server::start(folder.path());
+        let receiver = Receiver::start().unwrap();
+        receiver.answer(Answer::status(202).body("hello"));
+        let user = server.user();
+        assert!(server.printed("reached from").starts_with("this machine only"));
+        assert_eq!(try_out(&server, &user, &receiver).0, 200, "{name}");
+        assert_eq!(server.get("/metrics", None).unwrap().0, 200, "{name}");
+        let connections = receiver.connections();
+        sign(&server, folder.path());
+        let status = if ends { 404 } else { 200 };
+        assert_eq!(server.get("/metrics", None).unwrap().0, status, "{name}");
+        assert_eq!(server.get("/peer", None).unwrap().0, status, "{name}");
+        let (tested, body) = server.post("/2025-10-13/sandbox/webhooks/test", &user, "{}");
+        assert_eq!(tested, if ends { 400 } else { 200 }, "{name}: {body}");
+        if ends {
+            assert_eq!(receiver.connections(), connections, "{name}: it was reached");
+        }
+        let (_, log) = server.stop();
+        let said = log.matches("not only this machine reaches this server").count();
+        assert_eq!(said, usize::from(ends), "{name}: {log}");
+    }
+}
+
+#[test]
+fn operators_have_a_listener_if_its_port_is_free_or_was_asked_for() {
+    let [first, second] = [(); 2].map(|()| TempDir::new().unwrap());
+    let given = "serve --listen 127.0.0.1:0 --log-format json --admin-listen 127.0.0.1:0";
+    let server = Server::start_with(switchyard(first.path(), given));
+    let metrics = server.printed("metrics");
+    let at = metrics.strip_prefix("http://").and_then(|url| url.strip_suffix("/metrics")).unwrap();
+    assert_ne!(at, server.address);
+    assert_eq!(request(at, "GET", "/metrics", None, "").unwrap().0, 200);
+    assert_eq!(server.get("/metrics", None).unwrap().0, 404, "it is there alone");
+    let taken = format!("serve --listen 127.0.0.1:0 --admin-listen {at}");
+    check_refusal(
+        switchyard(second.path(), &taken),
+        1,
+        "choose another address with --admin-listen",
+    );
+
+    // Of two that ask for none, one has the usual port at most, and both start.
+    let usual: Vec<_> = [&first, &second]
+        .map(|folder| {
+            Server::start_with(switchyard(
+                folder.path(),
+                "--listen 127.0.0.1:0 --database-url sqlite://other.db --log-format json",
+            ))
+        })
+        .into();
+    for server in &usual {
+        assert_eq!(server.printed("metrics"), format!("http://{}/metrics", server.address));
+        assert_eq!(server.get("/metrics", None).unwrap().0, 200);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_closes_stops_the_server_in_order() {
+    let folder = TempDir::new().unwrap();
+    // The parent of the tests may ignore the signal.
+    let start = |hangup: &str| {
+        let serve = switchyard(folder.path(), "--listen 127.0.0.1:0 --log-format json");
+        let mut command = Command::new("env");
+        command.arg(hangup).arg(serve.get_program()).args(serve.get_args());
+        command.current_dir(folder.path());
+        without_variables(&mut command);
+        Server::start_with(command)
+    };
+    let server = start("--default-signal=HUP");
+    server.signal("HUP");
+    let (code, _, log) = server.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("\"signal\":\"SIGHUP\"") && log.contains("\"stopped\""), "{log}");
+
+    let server = start("--ignore-signal=HUP");
+    server.signal("HUP");
+    let (_, log) = server.stop();
+    assert!(log.contains("\"signal\":\"SIGTERM\"") && !log.contains("SIGHUP"), "{log}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_that_may_open_too_few_files_says_so() {
+    let folder = TempDir::new().unwrap();
+    for line in ["--listen 127.0.0.1:0", "verify", "token list"] {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -n 40; exec \"$0\" {line}"));
+        command.arg(env!("CARGO_BIN_EXE_switchyard")).current_dir(folder.path());
+        without_variables(&mut command);
+        check_refusal(command, 2, "may have 40 files open at once");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "it left something behind");
 }
 
 /// What the owner and others may do with a file.

@@ -74,3 +74,18 @@ pub fn chromium() -> Result<PathBuf> {
     };
     Ok(found)
 }
+
+/// An nginx. Debian has it in a folder that is in the `PATH` of root alone.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn nginx() -> Result<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&folders).chain([PathBuf::from("/usr/sbin")]);
+    let mut all = all.map(|folder| folder.join("nginx"));
+    match all.find(|program| program.is_file()) {
+        Some(found) => Ok(found),
+        None => bail!("there is no nginx: run cargo xtask install"),
+    }
+}

@@ -73,6 +73,14 @@ const NEEDS: &[Need] = &[
         brew: &["google-chrome"],
         by_hand: "install it and name its program in SWITCHYARD_CHROMIUM",
     },
+    Need {
+        what: "nginx",
+        needed_by: "the tests of a server behind a proxy",
+        seen_by: Seen::Search(|| packages::nginx().is_ok()),
+        apt: &["nginx-light"],
+        brew: &["nginx"],
+        by_hand: "install it so that it is in PATH or in /usr/sbin",
+    },
     #[cfg(target_os = "linux")]
     Need {
         what: "strace",

@@ -10,7 +10,8 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
 use domain::time::Timestamp;
-use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use ports::locality::{Locality, TestReach};
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
 use ports::rail::{Cause, Flow, Instruction, Party, PaymentRail, Pending};
 use ports::rails::Rails;
 
@@ -59,10 +60,15 @@ impl Outbound for Peer {
     }
 }
 
+/// The reach of a server that only its own machine reaches.
+pub(super) fn local() -> TestReach {
+    TestReach::new(Locality::new(true), false)
+}
+
 /// The Lightning port where no other institution can be reached.
 fn lightning() -> SandboxLightning {
     let unreachable = Arc::new(Peer::failing(OutboundFailure::Unreachable));
-    let peers = HashLocked::new(unreachable, Network::Regtest, Reach::Private);
+    let peers = HashLocked::new(unreachable, Network::Regtest, local());
     SandboxLightning::new(SandboxRail::default(), Arc::new(peers))
 }
 

@@ -27,6 +27,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::{BodyExt, Full};
 use jsonschema::Validator;
+use ports::locality::{Locality, TestReach};
 use ports::rails::Rails;
 use serde_json::{Value, json};
 use service::env::Delivering;
@@ -284,7 +285,8 @@ fn engine(place: &Place) -> Box<dyn Engine> {
 /// The rails of the sandbox, as a server has them.
 fn sandbox() -> Rails {
     let outbound = Arc::new(GuardedClient::default());
-    sandbox_rails(SandboxRail::default(), outbound, Delivering::USUAL.test_reach)
+    let reach = TestReach::new(Locality::new(true), true);
+    sandbox_rails(SandboxRail::default(), outbound, reach)
 }
 
 /// The world of a server that has its database for itself.
@@ -306,6 +308,7 @@ fn env(clock: &ManualClock, seed: u64, rails: Rails) -> Env {
         public_url: "https://pay.test".to_owned(),
         quote_lifetime_millis: 300_000,
         answers_kept_millis: 30 * 86_400_000,
+        locality: Locality::new(true),
         webhooks: Delivering::USUAL,
         shares_database: false,
         peer_address: None,

@@ -22,7 +22,7 @@ use uma::travel_rule::EncryptionKey;
 
 use crate::app::App;
 use crate::error::Error;
-use crate::webhooks::reach;
+use crate::locality;
 
 /// How long a lookup or a key document may take: a person waits.
 pub(super) const ASK_WITHIN: Duration = Duration::from_secs(5);
@@ -69,6 +69,7 @@ impl Contact {
     ) -> Result<Self, Error> {
         let domain =
             UmaDomain::parse(domain).map_err(|error| Error::Internal(error.to_string()))?;
+        locality::notice(app, platform);
         let known = app.store().get::<UmaPeer>(peer_key(platform.id, &domain)).await;
         let known = known.map_err(Error::Store)?;
         Ok(Self {
@@ -104,7 +105,7 @@ impl Contact {
                 ("content-type", "application/json".to_owned()),
             ],
         };
-        let reach = reach(&self.app, self.mode);
+        let reach = self.app.env().reach(self.mode);
         let request = OutboundRequest { method, url, reach, headers, body, within };
         self.app.env().outbound.send(request).await
     }

@@ -8,7 +8,7 @@ use domain::platform::Platform;
 use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
 
 use crate::app::App;
-use crate::webhooks::reach;
+use crate::locality;
 use crate::webhooks::signature::Signer;
 
 /// The result of an exchange.
@@ -35,7 +35,7 @@ pub(crate) async fn exchange(
             let request = OutboundRequest {
                 method: Method::Post,
                 url,
-                reach: reach(app, platform.mode),
+                reach: locality::reach(app, platform),
                 // Receivers compare with the time on their own clocks, whatever the platform's
                 // shows.
                 headers: signer.headers(event, started),
@@ -56,7 +56,7 @@ pub(crate) async fn exchange(
             peer = answer.peer;
             let asked = answer.retry_after.map(|asked| asked.delay(ended).as_millis());
             retry_after = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
-            let kept = delivery::ANSWER_MAX.min(app.env().webhooks.answer_bytes_shown);
+            let kept = delivery::ANSWER_MAX.min(app.env().answer_bytes_shown());
             let body = answer.body.iter().copied().take(kept).collect();
             Outcome::Answered { status: answer.status, body }
         }

@@ -326,7 +326,7 @@ pub struct Serve {
 
     /// Where other servers on the same database reach this one, or `none` [default: the address of
     /// --admin-listen, unless that is every address of this machine, or its own while --listen is
-    /// for others].
+    /// for others; without one, that of --listen while only this machine reaches it].
     ///
     /// One of the servers leads: it runs due jobs. The others forward requests to it that
     /// change something, sealed with the key that they share. With none, this one passes nothing on
@@ -379,6 +379,13 @@ impl Serve {
             (None, Some(listen)) if !listen.is_everywhere() => Some(format!("http://{listen}")),
             (None, _) => None,
         }
+    }
+
+    /// Whether no option says that other machines reach the server, behind a proxy on this one.
+    pub fn is_for_this_machine(&self) -> bool {
+        self.public_url.as_ref().is_none_or(PublicUrl::is_local)
+            && self.uma_domain.as_ref().is_none_or(UmaDomain::is_of_this_machine)
+            && self.connections.trust_forwarded_from.is_empty()
     }
 
     /// Whether it passes requests on to other servers, and takes theirs if they know where it is.

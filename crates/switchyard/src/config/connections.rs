@@ -18,17 +18,19 @@ const IDLE_SECONDS_MIN: u64 = 10;
 /// Longer, a connection is only forgotten.
 const IDLE_SECONDS_MAX: u64 = 3_600;
 
-/// Where the operator's endpoints are when the API is there for others.
-const ADMIN_LISTEN: &str = "127.0.0.1:9090";
+/// Where the operator's endpoints are when nothing is said: the next port of exporters for
+/// Prometheus that none has by default. 9090 is its own.
+const ADMIN_LISTEN: &str = "127.0.0.1:9464";
 
 /// Listeners and the connections of clients.
 #[derive(Debug, Clone, Args)]
 pub struct Connections {
-    /// Where to listen for the operator and for other servers on the same database [default: the
-    /// address of --listen while that is this machine's own, else 127.0.0.1:9090].
+    /// Where to listen for the operator and for other servers on the same database [default:
+    /// 127.0.0.1:9464, if that is free].
     ///
-    /// /metrics and what servers say to each other are nowhere else; /healthz and /readyz are here
-    /// too. Let no one else reach it.
+    /// /metrics and messages between servers are nowhere else once it is given. Without it they are
+    /// also at --listen while only this machine reaches that. /healthz and /readyz are at both. Let
+    /// no one else reach it.
     #[arg(long, value_name = "HOST:PORT", env = "SWITCHYARD_ADMIN_LISTEN")]
     pub admin_listen: Option<Listen>,
 
@@ -117,15 +119,10 @@ pub struct Lightning {
 }
 
 impl Connections {
-    /// Where the operator's endpoints have a listener of their own, beside one for the API that
-    /// only this machine reaches, or not.
-    pub fn admin_listen_beside(&self, listen: &Listen, is_loopback: bool) -> Option<Listen> {
-        match &self.admin_listen {
-            Some(admin) if admin == listen => None,
-            Some(admin) => Some(admin.clone()),
-            None if is_loopback => None,
-            None => Some(ADMIN_LISTEN.parse().expect("it is a host and a port")),
-        }
+    /// Where the operator's endpoints have a listener of their own.
+    pub fn admin_address(&self) -> Listen {
+        let usual = || ADMIN_LISTEN.parse().expect("it is a host and a port");
+        self.admin_listen.clone().unwrap_or_else(usual)
     }
 
     /// These options in `limits`.

@@ -49,7 +49,7 @@ fn without_a_command_it_serves() {
         assert_eq!(serve.listen.to_string(), "127.0.0.1:8080", "{line}");
         assert_eq!(serve.quote_lifetime_seconds, 300, "{line}");
         assert_eq!(serve.uma_domain_at(8080).as_str(), "localhost:8080", "{line}");
-        let delivering = serve.webhooks.delivering(true);
+        let delivering = serve.webhooks.delivering();
         assert_eq!(delivering.schedule, Schedule::USUAL, "{line}");
         assert_eq!(delivering.within, Delivering::WITHIN, "{line}");
     }
@@ -323,16 +323,14 @@ fn the_operator_decides_about_customers() {
 
 #[test]
 fn the_operators_endpoints_are_not_where_others_reach_the_api() {
-    let check = |line: &str, is_loopback: bool, expected: Option<&str>| {
-        let options = serve(line);
-        let admin = options.connections.admin_listen_beside(&options.listen, is_loopback);
-        assert_eq!(admin.map(|admin| admin.to_string()).as_deref(), expected, "{line}");
+    let check = |line: &str, expected: &str| {
+        let admin = serve(line).connections.admin_address();
+        assert_eq!(admin.to_string(), expected, "{line}");
     };
-    check("", true, None);
-    check("--listen 0.0.0.0:8080", false, Some("127.0.0.1:9090"));
-    check("--listen 0.0.0.0:8080 --admin-listen 10.0.0.5:9000", false, Some("10.0.0.5:9000"));
-    check("--admin-listen [::1]:9000", true, Some("[::1]:9000"));
-    check("--listen 0.0.0.0:80 --admin-listen 0.0.0.0:80", false, None);
+    check("", "127.0.0.1:9464");
+    check("--listen 0.0.0.0:8080", "127.0.0.1:9464");
+    check("--listen 0.0.0.0:8080 --admin-listen 10.0.0.5:9000", "10.0.0.5:9000");
+    check("--admin-listen [::1]:9000", "[::1]:9000");
 }
 
 #[test]
@@ -403,18 +401,25 @@ fn a_command_shows_the_options_that_it_reads() {
 }
 
 #[test]
-fn private_networks_are_reached_while_the_server_is_local_or_the_operator_allows_it() {
-    use ports::outbound::Reach;
-    for (line, is_local, reach, bytes) in [
-        ("", true, Reach::Private, 4_096),
-        ("", false, Reach::Public, 0),
-        ("--allow-private-webhooks", false, Reach::Private, 0),
-        ("--webhook-answer-bytes 100", false, Reach::Public, 100),
-        ("--webhook-answer-bytes 0", true, Reach::Private, 0),
+fn a_server_is_local_unless_an_option_says_otherwise() {
+    for (line, allows_private, bytes) in [
+        ("", false, None),
+        ("--allow-private-webhooks", true, None),
+        ("--webhook-answer-bytes 100", false, Some(100)),
     ] {
-        let delivering = serve(line).webhooks.delivering(is_local);
-        let found = (delivering.test_reach, delivering.answer_bytes_shown);
-        assert_eq!(found, (reach, bytes), "{line} {is_local}");
+        let delivering = serve(line).webhooks.delivering();
+        let found = (delivering.allows_private, delivering.answer_bytes_shown);
+        assert_eq!(found, (allows_private, bytes), "{line}");
+    }
+    for (line, is_local) in [
+        ("", true),
+        ("--public-url http://localhost:9000 --uma-domain localhost:9000", true),
+        ("--public-url https://pay.example.com", false),
+        ("--uma-domain pay.example.com", false),
+        ("--uma-domain switchyard.internal", false),
+        ("--trust-forwarded-from 127.0.0.1", false),
+    ] {
+        assert_eq!(serve(line).is_for_this_machine(), is_local, "{line}");
     }
     for (url, is_local) in [
         ("http://localhost:8080", true),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::Args;
 use domain::delivery::Schedule;
-use ports::outbound::Reach;
 use service::env::Delivering;
 
 /// A longer pause than half an hour is promised to no receiver (contract 7.4).
@@ -65,9 +64,10 @@ pub struct Webhooks {
     /// Lets sandbox platforms have their endpoints in private networks and on this machine, also
     /// while others reach this server.
     ///
-    /// Without it they can only while the server listens on a loopback address and --public-url is
-    /// none but this machine's. The holder of a token can then send requests to services of these
-    /// networks. Live platforms never can.
+    /// Without it they can only while nothing says that other machines reach this server: an
+    /// address to listen on, --public-url, a UMA domain or a proxy. The holder of a token can then
+    /// send requests to services of these networks, and other institutions can name hosts in them.
+    /// Live platforms never can.
     #[arg(
         long,
         env = "SWITCHYARD_ALLOW_PRIVATE_WEBHOOKS",
@@ -87,9 +87,8 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// The options as the service takes them. `is_local` says whether only this machine reaches the
-    /// server.
-    pub fn delivering(&self, is_local: bool) -> Delivering {
+    /// The options as the service takes them.
+    pub fn delivering(&self) -> Delivering {
         const SECOND: i64 = 1_000;
         const DAY: i64 = 86_400 * SECOND;
         Delivering {
@@ -99,15 +98,8 @@ impl Webhooks {
                 duration_max_millis: self.webhook_retry_days * DAY,
             },
             within: Duration::from_secs(self.webhook_timeout_seconds),
-            test_reach: match is_local || self.allow_private_webhooks {
-                true => Reach::Private,
-                false => Reach::Public,
-            },
-            answer_bytes_shown: match self.webhook_answer_bytes {
-                Some(bytes) => bytes.into(),
-                None if is_local => Delivering::ANSWER_BYTES_MAX,
-                None => 0,
-            },
+            allows_private: self.allow_private_webhooks,
+            answer_bytes_shown: self.webhook_answer_bytes.map(usize::from),
         }
     }
 }

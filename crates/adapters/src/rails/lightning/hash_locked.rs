@@ -21,7 +21,8 @@ use domain::rail::RailWords;
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use ports::lightning::{INVOICE_MILLIS, Invoice};
-use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
+use ports::locality::TestReach;
+use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
 use ports::rail::{Instruction, Pending, RailAnswer, RailFailure, RailReply};
 use serde::{Deserialize, Serialize};
 
@@ -55,12 +56,12 @@ struct Receipt {
 pub struct HashLocked {
     outbound: Arc<dyn Outbound>,
     network: Network,
-    reach: Reach,
+    reach: TestReach,
 }
 
 impl HashLocked {
     /// Settles invoices of a network over this way out.
-    pub const fn new(outbound: Arc<dyn Outbound>, network: Network, reach: Reach) -> Self {
+    pub const fn new(outbound: Arc<dyn Outbound>, network: Network, reach: TestReach) -> Self {
         Self { outbound, network, reach }
     }
 
@@ -104,7 +105,7 @@ impl HashLocked {
         OutboundRequest {
             method: Method::Post,
             url: Address::from(address).domain().url(SETTLE_PATH),
-            reach: self.reach,
+            reach: self.reach.now(),
             headers: vec![("content-type", "application/json".to_owned())],
             body: body.expect("a text can be written as JSON"),
             within: SETTLE_WITHIN,

@@ -3,13 +3,14 @@ use domain::id::TransactionId;
 use domain::money::Money;
 use domain::rail::Rail;
 use ports::lightning::{Lightning as _, NewInvoice};
+use ports::outbound::Reach;
 use ports::rail::{Cause, Flow, Party, PaymentRail as _};
 
 use super::super::{RETRY_MILLIS_MIN, SandboxLightning};
 use super::*;
 use crate::lightning::LightningNode;
 use crate::rails::sandbox::{SETTLES_AFTER_MILLIS, SandboxRail};
-use crate::rails::tests::{Peer, answer_of};
+use crate::rails::tests::{Peer, answer_of, local};
 
 const SINCE: Timestamp = Timestamp::from_millis(1_763_683_200_000);
 
@@ -67,7 +68,7 @@ fn pay_out() -> Instruction {
 
 /// The rail of the sandbox, whose other institutions all answer like this one.
 fn rail(peer: &Arc<Peer>) -> SandboxLightning {
-    let peers = Arc::new(HashLocked::new(Arc::clone(peer) as _, Network::Regtest, Reach::Private));
+    let peers = Arc::new(HashLocked::new(Arc::clone(peer) as _, Network::Regtest, local()));
     SandboxLightning::new(SandboxRail::default(), peers)
 }
 
