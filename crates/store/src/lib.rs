@@ -90,6 +90,7 @@ pub use crate::postgres::PostgresServer;
 use crate::projector::Projector;
 use crate::reader::{Readers, View};
 use crate::record::Record;
+use crate::sql::Connection;
 pub use crate::sqlite::{SqliteFile, journal_of};
 pub use crate::threads::Threads;
 use crate::unit::Unit;
@@ -154,6 +155,22 @@ pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
     record::Tables::shapes().into_iter().chain(appended).chain(tail::SHAPES).collect()
 }
 
+/// Refuses a database that lacks a table or a column, as a restore leaves it that was not whole:
+/// the history of the schema says nothing of that.
+fn refuse_incomplete(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    for shape in shapes() {
+        connection.prepare(&shape.texts().select).map_err(|error| match error {
+            StoreError::Engine(what) => StoreError::Engine(format!(
+                "table {} is not there as this program needs it ({what}): the database was not \
+                 restored whole; restore it again",
+                shape.table
+            )),
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
 /// A store that is open.
 #[derive(Clone)]
 pub struct Store {
@@ -170,6 +187,7 @@ impl Store {
     pub fn open(engine: &dyn Engine, keyring: Keyring) -> Result<(Self, Threads), StoreError> {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
+        refuse_incomplete(&mut *writer)?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
         let keyring = Arc::new(keyring);

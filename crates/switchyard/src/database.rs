@@ -185,6 +185,11 @@ impl Database {
     /// Whatever is wrong with it, the error does not repeat it: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, ConfigError> {
         let refused = |what: &str| Err(ConfigError::new(format!("the database URL {what}")));
+        // A file that a URL was read from ends in a line break.
+        let url = url.trim();
+        if url.contains(char::is_control) {
+            return refused("has a line break or another control character in it");
+        }
         let Some((scheme, path)) = url.split_once("://") else {
             return refused("must be sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE");
         };
