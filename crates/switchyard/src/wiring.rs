@@ -16,7 +16,9 @@ use ports::entropy::Entropy;
 use ports::outbound::Outbound;
 use service::env::Delivering;
 use service::{App, Env};
+use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
+use store::server_key::Key;
 use store::{Store, Threads, server_key};
 
 use crate::command::Failure;
@@ -191,16 +193,36 @@ pub fn missing_key() -> Failure {
 pub fn keyring(database: &Database, source: &KeySource) -> Result<Option<Keyring>, Failure> {
     let Some(key) = key(source)? else { return Ok(None) };
     let keyring = server_key::unlock(&*database.engine(), &key);
-    keyring.map(Some).map_err(|error| match database.unwritable_folder() {
-        Some(why) => Failure::new(why),
-        None => failed(database, error),
-    })
+    keyring.map(Some).map_err(|error| unreadable(database, error))
 }
 
-/// Like [`keyring`], for commands that do without a key. One that was named must be there: the
+/// Like [`keyring`], for a database that may be an older copy: with the key that opens it, which is
+/// the server's or one that it has replaced.
+pub fn keyring_of_copy(
+    database: &Database,
+    source: &KeySource,
+) -> Result<Option<(Key, Keyring)>, Failure> {
+    let Some(key) = key(source)? else { return Ok(None) };
+    let old = match source {
+        KeySource::File(path) => keyfile::old_keys(path)?,
+        KeySource::Given(_) => Vec::new(),
+    };
+    let keys: Vec<_> = std::iter::once(key).chain(old).collect();
+    let found = server_key::unlock_with_any(&*database.engine(), &keys);
+    found.map(Some).map_err(|error| unreadable(database, error))
+}
+
+fn unreadable(database: &Database, error: StoreError) -> Failure {
+    match database.unwritable_folder() {
+        Some(why) => Failure::new(why),
+        None => failed(database, error),
+    }
+}
+
+/// Like [`keyring_of_copy`], for commands that do without a key. One that was named must be there: the
 /// operator who named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
-    let found = keyring(database, key)?;
+    let found = keyring_of_copy(database, key)?.map(|(_, keyring)| keyring);
     match key {
         KeySource::File(path) if found.is_none() && *path != database.key_file() => {
             Err(Failure::new(format!(

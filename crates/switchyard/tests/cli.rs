@@ -852,6 +852,7 @@ fn the_operator_replaces_keys_beside_the_server() {
     let (code, out, err) = run(path, "key rotate");
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("opens with the new key in") && out.contains("key only"), "{out}");
+    let out_of_rotation = out.clone();
     let new = std::fs::read_to_string(&key_file).unwrap();
     let key_of = |text: &str| text.lines().last().unwrap().to_owned();
     assert_ne!(key_of(&old), key_of(&new));
@@ -881,11 +882,12 @@ fn the_operator_replaces_keys_beside_the_server() {
     let backup = format!("verify --database-url sqlite://{}", path.join("before.db").display());
     let (code, out, err) = run(path, &format!("{backup} {with_old}"));
     assert_eq!(code, 0, "{out}{err}");
-    check_refusal(
-        switchyard(path, &format!("{backup} --key-file {}", key_file.display())),
-        2,
-        "the key is not the one of this database",
-    );
+    // It stays beside the new one under its fingerprint, where verify finds it.
+    let kept = old_keys(path);
+    assert!(kept.len() == 1 && kept[0].1 == 0o600, "{kept:?}");
+    assert!(out_of_rotation.contains(&kept[0].0), "{out_of_rotation}");
+    let (code, out, err) = run(path, &format!("{backup} --key-file {}", key_file.display()));
+    assert_eq!(code, 0, "{out}{err}");
 
     let same = format!("key rotate --new-key-file {}", key_file.display());
     check_refusal(switchyard(path, &same), 2, "is the one that opens");
@@ -897,6 +899,54 @@ fn the_operator_replaces_keys_beside_the_server() {
     assert_eq!(std::fs::read_to_string(&key_file).unwrap(), new);
     check_refusal(switchyard(path, "verify"), 2, "the key is not the one of this database");
     assert_eq!(run(path, &format!("verify --key-file {}", next.display())).0, 0);
+}
+
+/// The old keys beside that of a server, with what others may do with them.
+fn old_keys(folder: &Path) -> Vec<(String, u32)> {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap());
+    let named = entries.map(|it| (it.file_name().into_string().unwrap(), mode(&it.path())));
+    named.filter(|(name, _)| name.starts_with("switchyard.db.key.")).collect()
+}
+
+#[test]
+fn a_backup_from_before_a_rotation_is_restored_until_the_old_key_is_discarded() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    server.stop();
+    let done = |line: &str| {
+        let (code, out, err) = run(path, line);
+        assert_eq!(code, 0, "{line}: {out}{err}");
+        out
+    };
+    done("backup --to before.db");
+    done("key rotate");
+    done("backup --to between.db");
+    done("key rotate");
+    assert_eq!(old_keys(path).len(), 2);
+    let key = "--key-file switchyard.db.key";
+    done("backup --to after.db");
+    for (backup, is_old) in [("before.db", true), ("between.db", true), ("after.db", false)] {
+        done(&format!("verify --database-url sqlite://{backup} {key}"));
+        let again = format!("--database-url sqlite://again-{backup}");
+        let out = done(&format!("restore --from {backup} {again} {key}"));
+        assert_eq!(out.contains("from before the key was rotated"), is_old, "{out}");
+        // The key of today opens it, without those before.
+        std::fs::copy(path.join("switchyard.db.key"), path.join("today.key")).unwrap();
+        done(&format!("verify --replay {again} --key-file today.key"));
+        let line = format!("--listen 127.0.0.1:0 --log-format json {again} --key-file today.key");
+        let server = Server::start_with(switchyard(path, &line));
+        assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+        server.stop();
+    }
+    done("key rotate --discard-old-key");
+    assert_eq!(old_keys(path), []);
+    let refused = format!("verify --database-url sqlite://before.db {key}");
+    check_refusal(switchyard(path, &refused), 2, "the key is not the one of this database");
+    let refused = format!("restore --from before.db --database-url sqlite://more.db {key}");
+    check_refusal(switchyard(path, &refused), 1, "the key is not the one of this database");
+    done("verify");
 }
 
 #[test]
