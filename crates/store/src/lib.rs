@@ -59,6 +59,7 @@ mod circuit_breaker;
 mod commit;
 mod migrate;
 mod outcome;
+mod in_place;
 mod compressed;
 mod journal;
 mod memtable;
@@ -81,11 +82,13 @@ use crate::commit::{GroupCommit, Priority, Subscribers};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::in_place::InPlace;
 use crate::journal::tail::{self, Tail};
 use crate::journal::{data_keys, lost_commit};
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
+pub use crate::outcome::EXIT_IO_ERROR;
 pub use crate::postgres::PostgresServer;
 use crate::projector::Projector;
 use crate::reader::{Readers, View};
@@ -192,6 +195,7 @@ impl Store {
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
         let keyring = Arc::new(keyring);
         let projector = engine.projector()?;
+        let files = InPlace::of(engine.files())?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
         let (breaker, breaker_thread) = CircuitBreaker::start(engine.prober()?)?;
@@ -201,6 +205,7 @@ impl Store {
             writer,
             Arc::clone(&keyring),
             (tail, Arc::clone(&memtable), projector),
+            files,
             subscribers.clone(),
             Arc::clone(&breaker),
         )?;
@@ -276,6 +281,17 @@ impl Store {
     /// is about to wait for the read of another one.
     pub fn check_circuit(&self) -> Result<(), StoreError> {
         self.breaker.check()
+    }
+
+    /// Waits until the files of the database were moved away under this process: nothing is written
+    /// from then on, and the process must end.
+    pub async fn files_moved(&self) {
+        self.commits.files_moved().await;
+    }
+
+    /// Whether the files of the database were moved away under this process.
+    pub fn are_files_moved(&self) -> bool {
+        self.commits.are_files_moved()
     }
 
     /// Counts changes of tokens and platforms.

@@ -98,6 +98,16 @@ pub fn unlock(engine: &dyn Engine, key: &Key) -> Result<Keyring, StoreError> {
 /// would move into a main file that says nothing yet.
 pub struct Begun(#[expect(dead_code, reason = "it is held")] Option<Box<dyn Connection>>);
 
+/// Whether a database was begun: it knows its key, or a copy has brought something. Tables without
+/// that hold nothing yet.
+pub fn is_begun(engine: &dyn Engine) -> Result<bool, StoreError> {
+    let is_begun = |connection: &mut dyn Connection| {
+        Ok(engine::knows_key(connection)?
+            || engine::meta(connection, engine::COPY_MARK_NAME)?.is_some())
+    };
+    Ok(engine.holds_data()? && read(engine, is_begun)?)
+}
+
 /// The keyring of a database, which is made if it is not there, with a secret of its own.
 pub fn unlock_or_begin(
     engine: &dyn Engine,

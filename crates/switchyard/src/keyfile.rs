@@ -130,6 +130,13 @@ pub fn load(path: &Path) -> Result<Option<[u8; KEY_BYTES]>, KeyFileError> {
     key_of(&text).map(Some).map_err(|what| wrong(path, Wrong::Malformed(what)))
 }
 
+/// Whether the key in the file at `path` was made by a start, which makes its database before.
+/// Other keys may have been brought for a database that is still to be made.
+pub fn was_made(path: &Path) -> bool {
+    let first = HEADER.lines().next();
+    std::fs::read_to_string(path).is_ok_and(|text| text.lines().next() == first)
+}
+
 /// Reads a key from text: 64 hexadecimal digits, or the base64 of 32 bytes.
 pub fn parse_key(text: &str) -> Option<[u8; KEY_BYTES]> {
     let text = text.trim();

@@ -644,6 +644,20 @@ fn a_second_server_on_the_same_file_is_refused() {
     std::fs::remove_file(folder.path().join("switchyard.db.lock")).unwrap();
     let second = switchyard(folder.path(), "--listen 127.0.0.1:0");
     check_refusal(second, 1, "another server has switchyard.db");
+    // Nor by a copy of its tables beside a link to its journal.
+    for is_hard in [false, true] {
+        let other = TempDir::new().unwrap();
+        let copied = |ending: &str| other.path().join(format!("copy.db{ending}"));
+        std::fs::copy(folder.path().join("switchyard.db"), copied("")).unwrap();
+        std::fs::copy(&key, copied(".key")).unwrap();
+        let journal = folder.path().join("switchyard.db.journal");
+        match is_hard {
+            true => std::fs::hard_link(journal, copied(".journal")).unwrap(),
+            false => std::os::unix::fs::symlink(journal, copied(".journal")).unwrap(),
+        }
+        let copy = "--listen 127.0.0.1:0 --database-url sqlite://copy.db";
+        check_refusal(switchyard(other.path(), copy), 1, "another server has copy.db");
+    }
     // Commands beside the server are not kept away, and the server is none the worse for them.
     assert_eq!(run(folder.path(), "verify").0, 0);
     assert_eq!(run(folder.path(), "token list").0, 0);
@@ -1411,9 +1425,106 @@ fn an_emptied_database_beside_its_key_is_refused_and_not_filled() {
     std::fs::remove_file(&database).unwrap();
     check_refusal(switchyard(path, "--listen 127.0.0.1:0"), 1, "is not there, and its journal");
     assert!(!database.exists(), "it was made");
-    // A key without a database is one that was brought for it.
+    // A key that was made by a start had a database, whether that was removed, moved or is on a
+    // volume that is not mounted.
     std::fs::remove_file(path.join("switchyard.db.journal")).unwrap();
+    let start = "--listen 127.0.0.1:0";
+    check_refusal(switchyard(path, start), 1, "switchyard.db is not there, and its key");
+    let elsewhere = TempDir::new().unwrap();
+    let key = path.join("switchyard.db.key");
+    let start = format!("{start} --key-file {}", key.display());
+    check_refusal(switchyard(elsewhere.path(), &start), 1, "switchyard.db is not there, and its");
+    assert!(!database.exists() && !elsewhere.path().join("switchyard.db").exists());
+    // One of another origin may have been brought for a new database.
+    std::fs::write(&key, format!("{}\n", "ab".repeat(32))).unwrap();
     drop(Server::start(path));
+}
+
+#[test]
+fn a_database_with_a_file_of_another_one_is_refused() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = |folder: &TempDir, name: &str| folder.path().join(name);
+    for folder in [&one, &other] {
+        std::fs::write(path(folder, "switchyard.db.key"), "ab".repeat(32)).unwrap();
+        let server = Server::start(folder.path());
+        paste(&server.lines(), &[]);
+        server.stop();
+    }
+    for name in ["switchyard.db", "switchyard.db.journal"] {
+        let kept = path(&one, "kept");
+        std::fs::rename(path(&one, name), &kept).unwrap();
+        std::fs::copy(path(&other, name), path(&one, name)).unwrap();
+        let (code, _, err) = run(one.path(), "--listen 127.0.0.1:0");
+        assert_eq!(code, 1, "{name}: {err}");
+        std::fs::rename(&kept, path(&one, name)).unwrap();
+    }
+    assert_eq!(run(one.path(), "verify --replay").0, 0);
+}
+
+/// A file that gets its log is changed once without one. What a kill leaves of that change is
+/// rolled back by the next start, whatever reads the file first.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_first_start_that_is_killed_is_made_up_for_by_the_next() {
+    for name in ["switchyard.db-journal", "switchyard.db.journal-journal"] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let rollback = path.join(name);
+        let start = switchyard(&path, "--listen 127.0.0.1:0");
+        let mut killed = Command::new("strace");
+        killed.args(["-f", "-qq", "-o", "/dev/null", "-P"]).arg(&rollback);
+        killed.args(["-e", "inject=unlink,unlinkat:signal=KILL:when=1"]);
+        killed.arg(start.get_program()).args(start.get_args()).current_dir(&path);
+        without_variables(&mut killed);
+        killed.stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut killed) = killed.spawn() else {
+            println!("nothing was tried: strace is not there");
+            return;
+        };
+        until("the kill", || killed.try_wait().unwrap());
+        if !rollback.exists() {
+            println!("nothing was tried: strace may not trace anything");
+            return;
+        }
+        for command in ["verify", "token list"] {
+            let (_, _, err) = run(&path, command);
+            assert!(!err.contains("readonly"), "{command} after a kill at {name}: {err}");
+        }
+        Server::start(&path).stop();
+        assert_eq!(run(&path, "verify --replay").0, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_database_url_may_come_from_a_file_and_its_password_is_never_shown() {
+    let folder = TempDir::new().unwrap();
+    let check = |url: &str, key_file: Option<&str>, code, part: &str| {
+        let mut command = switchyard(folder.path(), "token list");
+        command.env("SWITCHYARD_DATABASE_URL", url);
+        command.envs(key_file.map(|file| ("SWITCHYARD_KEY_FILE", file)));
+        let (exit, out, err) = finished(command.output().unwrap());
+        assert_eq!((exit, out.as_str()), (code, ""), "{url:?}: {err}");
+        assert!(err.contains(part), "{url:?}: {err}");
+        for secret in ["Sup3r", "Tail"] {
+            assert!(!err.contains(secret), "{url:?}: {err}");
+        }
+    };
+    check("sqlite://live.db\n", None, 1, "there is no database at live.db: ");
+    check(" sqlite://live.db \r\n", None, 1, "there is no database at live.db: ");
+    check("sqlite://li\nve.db", None, 2, "has a line break");
+    let away = "postgres://127.0.0.1:1/d?sslmode=disable&user=u&password=Sup3r@Tail\n";
+    check(away, None, 1, "u@127.0.0.1:1/d");
+    check("postgres://u:Sup3r@Tail@127.0.0.1:1/d?sslmode=disable", None, 1, "u@127.0.0.1:1/d");
+    check("postgres://u:Sup3r/Tail@127.0.0.1:1/d", None, 2, "there is an @ behind a /");
+    check("postgres://u@127.0.0.1:1/d?password=Sup3r&Tail", None, 2, "is not known");
+    let mut start = switchyard(folder.path(), "--listen 127.0.0.1:0 --log-format json");
+    start.env("SWITCHYARD_DATABASE_URL", "sqlite://live.db\n");
+    start.env("SWITCHYARD_KEY_FILE", "live.key\n");
+    Server::start_with(start).stop();
+    let names = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| !name.contains('\n')), "{names:?}");
+    assert!(names.iter().any(|name| name == "live.key"), "{names:?}");
 }
 
 #[cfg(target_os = "linux")]
