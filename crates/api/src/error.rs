@@ -252,6 +252,7 @@ impl From<StoreError> for ApiError {
             | StoreError::Closed
             | StoreError::DiskFull
             | StoreError::Unavailable(_)
+            | StoreError::FilesMoved
             | StoreError::Conflict(_) => {
                 tracing::warn!(%error, "a request was turned away");
                 let message = match error {

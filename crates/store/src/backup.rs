@@ -20,6 +20,7 @@ use crate::leases::Lease;
 use crate::migrate::{self, TRACKS, Track};
 use crate::projector;
 use crate::record::Record as _;
+use crate::server_key::{self, Key};
 use crate::sql::{Change, Connection as _, Row, Shape, Value, Write};
 use crate::sqlite::{Access, Sqlite, failure, file};
 
@@ -218,6 +219,15 @@ pub fn project(path: &Path, keyring: &Keyring) -> Result<(), StoreError> {
         return Ok(());
     }
     projector::project(&mut copy, keyring)?;
+    copy.settle()?;
+    drop(copy);
+    finish(path)
+}
+
+/// Seals the secret of a copy with another key than that which opens it.
+pub fn reseal(path: &Path, old: &Key, new: &Key) -> Result<(), StoreError> {
+    let mut copy = Sqlite::open(path, Access::Write)?;
+    server_key::reseal(&mut copy, old, new)?;
     copy.settle()?;
     drop(copy);
     finish(path)

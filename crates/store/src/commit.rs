@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use domain::time::Timestamp;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use self::queue::{QUEUE_MAX, Queue};
 use self::writer::Writer;
@@ -24,6 +24,7 @@ use crate::callers::Callers;
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::in_place::InPlace;
 use crate::journal::tail::Tail;
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
@@ -151,6 +152,8 @@ pub(crate) struct GroupCommit {
     queue: mpsc::Sender<(Priority, Box<dyn Queued>)>,
     memtable: Arc<SharedMemtable>,
     breaker: Arc<CircuitBreaker>,
+    /// Whether the files of the database were moved away.
+    moved: watch::Receiver<bool>,
 }
 
 impl GroupCommit {
@@ -159,19 +162,37 @@ impl GroupCommit {
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         (tail, memtable, projector): (Tail, Arc<SharedMemtable>, JoinHandle<()>),
+        files: InPlace,
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Result<(Self, JoinHandle<()>), StoreError> {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let journal = (tail, Arc::clone(&memtable), projector);
-        let writer = Writer::new(connection, keyring, journal, subscribers, Arc::clone(&breaker));
+        let (moves, moved) = watch::channel(false);
+        let circuit = Arc::clone(&breaker);
+        let writer =
+            Writer::new(connection, keyring, journal, (files, moves), subscribers, circuit);
         let weak = queue.downgrade();
         memtable.on_loss(Box::new(move || {
             // A queue that is full or closed has a batch without it, or needs none.
             let _ = weak.upgrade().map(|queue| queue.try_send((Priority::Request, nothing())));
         }));
         let thread = threads::start("group-commit", move || writer.run(Queue::new(waiting)))?;
-        Ok((Self { queue, memtable, breaker }, thread))
+        Ok((Self { queue, memtable, breaker, moved }, thread))
+    }
+
+    /// Waits until the files of the database were moved away.
+    pub(crate) async fn files_moved(&self) {
+        let mut moved = self.moved.clone();
+        if moved.wait_for(|is_moved| *is_moved).await.is_err() {
+            // The writer ended in order, with every file in its place.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether the files of the database were moved away.
+    pub(crate) fn are_files_moved(&self) -> bool {
+        *self.moved.borrow()
     }
 
     /// Queues a unit of work and waits for its durable answer. `scope` is the idempotency scope

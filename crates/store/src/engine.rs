@@ -1,5 +1,7 @@
 //! The port of engines: how to connect to a database, and whether a key is its own.
 
+use std::path::PathBuf;
+
 use crate::error::StoreError;
 use crate::keyring::{Keyring, Purpose};
 use crate::sql::{Connection, Row, Value, transaction};
@@ -30,6 +32,12 @@ pub trait Engine: Send + Sync {
     /// A connection that only reads, and may take as long as there is data.
     fn auditor(&self) -> Result<Box<dyn Connection>, StoreError> {
         self.reader()
+    }
+
+    /// The names of the files that the connections of a server have open, which must keep them; none
+    /// where the database is on a server of its own.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// How many connections answer reads side by side.

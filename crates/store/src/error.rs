@@ -28,6 +28,14 @@ pub enum StoreError {
     /// The commit may or may not have happened; the process must stop, and the next start reads it.
     #[error("the outcome of a commit is unknown: {0}")]
     OutcomeUnknown(String),
+    /// A file of the database was removed, renamed or replaced while it was in use. A change may be
+    /// in the file that was: the process must stop, and a repeat with the same idempotency key gets
+    /// the outcome once the file is back.
+    #[error(
+        "the files of the database were moved away, and the server stops; whether the change was \
+         kept is unknown: repeat it with the same idempotency key"
+    )]
+    FilesMoved,
     /// A stored row breaks a rule of this program.
     #[error("the database holds something impossible at {place}: {what}")]
     Corrupt {

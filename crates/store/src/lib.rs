@@ -59,6 +59,7 @@ mod circuit_breaker;
 mod commit;
 mod migrate;
 mod outcome;
+mod in_place;
 mod compressed;
 mod journal;
 mod memtable;
@@ -81,15 +82,18 @@ use crate::commit::{GroupCommit, Priority, Subscribers};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::idempotency::Scope;
+use crate::in_place::InPlace;
 use crate::journal::tail::{self, Tail};
 use crate::journal::{data_keys, lost_commit};
 use crate::keyring::Keyring;
 use crate::memtable::shared::SharedMemtable;
 use crate::origin::Origin;
+pub use crate::outcome::EXIT_IO_ERROR;
 pub use crate::postgres::PostgresServer;
 use crate::projector::Projector;
 use crate::reader::{Readers, View};
 use crate::record::Record;
+use crate::sql::Connection;
 pub use crate::sqlite::{SqliteFile, journal_of};
 pub use crate::threads::Threads;
 use crate::unit::Unit;
@@ -154,6 +158,22 @@ pub(crate) fn shapes() -> Vec<&'static sql::Shape> {
     record::Tables::shapes().into_iter().chain(appended).chain(tail::SHAPES).collect()
 }
 
+/// Refuses a database that lacks a table or a column, as a restore leaves it that was not whole:
+/// the history of the schema says nothing of that.
+fn refuse_incomplete(connection: &mut dyn Connection) -> Result<(), StoreError> {
+    for shape in shapes() {
+        connection.prepare(&shape.texts().select).map_err(|error| match error {
+            StoreError::Engine(what) => StoreError::Engine(format!(
+                "table {} is not there as this program needs it ({what}): the database was not \
+                 restored whole; restore it again",
+                shape.table
+            )),
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
 /// A store that is open.
 #[derive(Clone)]
 pub struct Store {
@@ -170,10 +190,12 @@ impl Store {
     pub fn open(engine: &dyn Engine, keyring: Keyring) -> Result<(Self, Threads), StoreError> {
         let mut writer = engine.prepare(&keyring)?;
         engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
+        refuse_incomplete(&mut *writer)?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
         let keyring = Arc::new(keyring);
         let projector = engine.projector()?;
+        let files = InPlace::of(engine.files())?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
         let (breaker, breaker_thread) = CircuitBreaker::start(engine.prober()?)?;
@@ -183,6 +205,7 @@ impl Store {
             writer,
             Arc::clone(&keyring),
             (tail, Arc::clone(&memtable), projector),
+            files,
             subscribers.clone(),
             Arc::clone(&breaker),
         )?;
@@ -258,6 +281,17 @@ impl Store {
     /// is about to wait for the read of another one.
     pub fn check_circuit(&self) -> Result<(), StoreError> {
         self.breaker.check()
+    }
+
+    /// Waits until the files of the database were moved away under this process: nothing is written
+    /// from then on, and the process must end.
+    pub async fn files_moved(&self) {
+        self.commits.files_moved().await;
+    }
+
+    /// Whether the files of the database were moved away under this process.
+    pub fn are_files_moved(&self) -> bool {
+        self.commits.are_files_moved()
     }
 
     /// Counts changes of tokens and platforms.

@@ -3,8 +3,8 @@
 use crate::error::StoreError;
 use crate::sql::Connection;
 
-/// The exit code: `EX_IOERR`.
-const EXIT_IO_ERROR: i32 = 74;
+/// The exit code of a process that cannot rely on its database's files any more: `EX_IOERR`.
+pub const EXIT_IO_ERROR: u8 = 74;
 
 /// Ends the process: after a failed flush, what this process believes about the database may be
 /// wrong. The next start reads what is there, and idempotency keys give clients the outcome.
@@ -13,7 +13,7 @@ pub(crate) fn stop(what: &str) -> ! {
         what,
         "outcome of a commit unknown; the server stops, and the next start reads the disk"
     );
-    std::process::exit(EXIT_IO_ERROR)
+    std::process::exit(EXIT_IO_ERROR.into())
 }
 
 /// Leaves a database so that its main files alone are complete, where that can be done now.

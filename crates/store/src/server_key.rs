@@ -66,6 +66,29 @@ fn secret(engine: &dyn Engine, key: &Key) -> Result<Key, StoreError> {
     read(engine, kept)?.map_or(Ok(*key), |sealed| open(key, &sealed))
 }
 
+/// The keyring of a database that is there, with that of the keys which opens it.
+pub fn unlock_with_any(engine: &dyn Engine, keys: &[Key]) -> Result<(Key, Keyring), StoreError> {
+    let sealed = read(engine, kept)?;
+    let mut refused = StoreError::Engine(engine::WRONG_KEY.to_owned());
+    for key in keys {
+        match sealed.as_ref().map_or(Ok(*key), |sealed| open(key, sealed)) {
+            Ok(secret) => return Ok((*key, Keyring::new(&secret))),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// Seals the secret of a database that nothing else has open with another key.
+pub(crate) fn reseal(
+    connection: &mut dyn Connection,
+    old: &Key,
+    new: &Key,
+) -> Result<(), StoreError> {
+    let secret = kept(connection)?.map_or(Ok(*old), |sealed| open(old, &sealed))?;
+    transaction(connection, |connection| keep(connection, seal(new, &secret)))
+}
+
 /// The keyring of a database that is there.
 pub fn unlock(engine: &dyn Engine, key: &Key) -> Result<Keyring, StoreError> {
     Ok(Keyring::new(&secret(engine, key)?))
@@ -74,6 +97,16 @@ pub fn unlock(engine: &dyn Engine, key: &Key) -> Result<Keyring, StoreError> {
 /// Holds a database that was made just now, until a store has opened it: closed by itself, its log
 /// would move into a main file that says nothing yet.
 pub struct Begun(#[expect(dead_code, reason = "it is held")] Option<Box<dyn Connection>>);
+
+/// Whether a database was begun: it knows its key, or a copy has brought something. Tables without
+/// that hold nothing yet.
+pub fn is_begun(engine: &dyn Engine) -> Result<bool, StoreError> {
+    let is_begun = |connection: &mut dyn Connection| {
+        Ok(engine::knows_key(connection)?
+            || engine::meta(connection, engine::COPY_MARK_NAME)?.is_some())
+    };
+    Ok(engine.holds_data()? && read(engine, is_begun)?)
+}
 
 /// The keyring of a database, which is made if it is not there, with a secret of its own.
 pub fn unlock_or_begin(

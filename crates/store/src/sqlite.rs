@@ -122,6 +122,9 @@ impl Sqlite {
                 Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
                 Access::Alone => OpenFlags::SQLITE_OPEN_READ_WRITE,
             };
+        if access == Access::Read {
+            roll_back(path)?;
+        }
         let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
         // A process that has the database open will not close it soon.
         let wait: Option<fn(i32) -> bool> = (access != Access::Alone).then_some(wait_for_lock);
@@ -158,6 +161,9 @@ impl Sqlite {
         path: &Path,
         access: Access,
     ) -> Result<(), StoreError> {
+        if access == Access::Read {
+            roll_back(path)?;
+        }
         let mode = if access == Access::Read { "ro" } else { "rw" };
         let (uri, name) = (uri(path, mode), part.name());
         self.connection.execute("attach $1 as $2", (uri, name)).map_err(failure)?;
@@ -190,6 +196,21 @@ impl Sqlite {
     pub fn driver(&mut self) -> &mut rusqlite::Connection {
         &mut self.connection
     }
+}
+
+/// Rolls back what a process had begun to change without a log when it was killed: for that a file
+/// must be opened to write, and whoever opens it only to read is refused until it is done. A file
+/// is changed so when it gets its log, such as in a first start.
+fn roll_back(path: &Path) -> Result<(), StoreError> {
+    use rusqlite::OpenFlags;
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if !file::beside(&real, ROLLBACK_ENDING).exists() {
+        return Ok(());
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(failure)?;
+    connection.busy_handler(Some(wait_for_lock)).map_err(failure)?;
+    connection.query_row(FIRST_ROLLBACK, [], |_| Ok(())).map_err(failure)
 }
 
 /// Waits a little for a lock that another connection has; false when that took too long. SQLite's
@@ -384,6 +405,12 @@ impl Connection for Sqlite {
 fn lost() -> StoreError {
     StoreError::OutcomeUnknown("the transaction was lost".to_owned())
 }
+
+/// The ending of the file that SQLite keeps old pages in while it changes a file without a log.
+const ROLLBACK_ENDING: &str = "-journal";
+
+/// Has SQLite look for such a file.
+const FIRST_ROLLBACK: &str = "select count(*) from sqlite_schema";
 
 /// Gives a snapshot of the tables.
 const FIRST_READ: &str = "select count(*) from applied";

@@ -275,6 +275,7 @@ impl Findings {
             | StoreError::Closed
             | StoreError::DiskFull
             | StoreError::Unavailable(_)
+            | StoreError::FilesMoved
             | StoreError::NotFetched
             | StoreError::Conflict(_)
             | StoreError::OutcomeUnknown(_)

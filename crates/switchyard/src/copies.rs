@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use store::SqliteFile;
-use store::backup::{Schema, Summary, bring_up_to_date, copy_file, project, schema, summary};
+use store::backup::{
+    Schema, Summary, bring_up_to_date, copy_file, project, reseal, schema, summary,
+};
 use store::error::StoreError;
 use store::keyring::Keyring;
+use store::server_key::Key;
 use store::verify::Report;
 
 use crate::command::{Failure, emit, print};
@@ -120,6 +123,12 @@ pub fn make(
 }
 
 impl Copy {
+    /// Has the copy open with another key than that which opens it.
+    pub fn reseal(&self, old: &Key, new: &Key) -> Result<(), Failure> {
+        let resealed = reseal(self.file.path(), old, new);
+        resealed.map_err(|error| Failure::new(format!("the copy's new key: {error}")))
+    }
+
     /// Gives the copy its name, on the disk.
     pub fn keep(self, path: &Path) -> Result<(), Failure> {
         let unwritable = |error: io::Error| {

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use store::backup::{is_begun, make_journal, make_tables, schema};
 use store::engine::Engine;
 use store::error::StoreError;
-use store::{PostgresServer, SqliteFile, journal_of};
+use store::{PostgresServer, SqliteFile, journal_of, server_key};
 
 use crate::command::Failure;
 use crate::exit::ConfigError;
 use crate::files::{folder_of, sync_folder};
+use crate::keyfile;
 use crate::scratch::Scratch;
 
 /// The file of the key that servers with a PostgreSQL database have, in the folder that they are
@@ -46,8 +47,9 @@ impl fmt::Display for Database {
 pub struct Held {
     /// The file whose name says which database is meant. It is there before the database is.
     lock: Option<File>,
-    /// The database itself, which may have other names, or may have lost its lock's.
-    database: Option<File>,
+    /// The tables and the journal themselves, which may have other names, or may have lost their
+    /// lock's.
+    files: Vec<(PathBuf, File)>,
 }
 
 impl Database {
@@ -74,18 +76,26 @@ impl Database {
         lock_path.push(".lock");
         let file = File::options().create(true).append(true).open(&lock_path);
         let lock = self.locked(Path::new(&lock_path), file)?;
-        Ok(Held { lock: Some(lock), database: None })
+        Ok(Held { lock: Some(lock), files: Vec::new() })
     }
 
-    /// Locks the database's own file too, once it is there. A file that has several names (hard
-    /// links), or whose lock was removed, is still one database.
+    /// Locks the database's own two files too, as soon as each is there. A file that has several
+    /// names (links of both kinds), or whose lock was removed, is still one file: a copy of the
+    /// tables beside a link to the journal is no other database.
     ///
     /// The lock is of the kind of `flock`, of which SQLite's own locks know nothing on Linux.
     /// Elsewhere the two are one, and SQLite would wait for ever.
-    pub fn hold_file(&self, held: &mut Held) -> Result<(), Failure> {
+    pub fn hold_files(&self, held: &mut Held) -> Result<(), Failure> {
         let Self::Sqlite(path) = self else { return Ok(()) };
-        if cfg!(target_os = "linux") && held.lock.is_some() {
-            held.database = Some(self.locked(path, File::options().read(true).open(path))?);
+        if !cfg!(target_os = "linux") || held.lock.is_none() {
+            return Ok(());
+        }
+        for path in [path.clone(), journal_of(path)] {
+            let is_held = held.files.iter().any(|(held, _)| *held == path);
+            if !is_held && path.exists() {
+                let file = self.locked(&path, File::options().read(true).open(&path))?;
+                held.files.push((path, file));
+            }
         }
         Ok(())
     }
@@ -142,10 +152,18 @@ impl Database {
         }
     }
 
-    /// Refuses a file in which nothing is, beside the key of a database: what was in it was lost,
-    /// and a new one in its place would hide that.
-    pub fn refuse_emptied(&self, key: &Path) -> Result<(), Failure> {
+    /// Refuses a database that is gone, or a file in which nothing is, beside its key: what was in
+    /// it was lost, and a new one in its place would hide that.
+    pub fn refuse_lost(&self, key: &Path) -> Result<(), Failure> {
         let Self::Sqlite(path) = self else { return Ok(()) };
+        let is_gone = path.symlink_metadata().is_err() && !journal_of(path).exists();
+        if is_gone && keyfile::was_made(key) {
+            return Err(Failure::new(format!(
+                "{self} is not there, and its key {} is: put the file back or mount its volume, \
+                 restore it with switchyard restore, or, to begin anew, move the key away",
+                key.display()
+            )));
+        }
         let is_empty = match path.metadata() {
             Err(_) => false,
             Ok(file) if file.len() == 0 => true,
@@ -185,6 +203,11 @@ impl Database {
     /// Whatever is wrong with it, the error does not repeat it: it may hold a password.
     pub fn parse(url: &str) -> Result<Self, ConfigError> {
         let refused = |what: &str| Err(ConfigError::new(format!("the database URL {what}")));
+        // A file that a URL was read from ends in a line break.
+        let url = url.trim();
+        if url.contains(char::is_control) {
+            return refused("has a line break or another control character in it");
+        }
         let Some((scheme, path)) = url.split_once("://") else {
             return refused("must be sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE");
         };
@@ -256,10 +279,19 @@ impl Database {
         }
     }
 
-    /// Whether there is something in it. The key is made before the database, so data without a key
-    /// means that the key was lost.
+    /// Whether there is something in it.
     pub fn holds_data(&self) -> Result<bool, StoreError> {
         self.engine().holds_data()
+    }
+
+    /// Whether it was begun, which takes its key: a key that is missing then was lost.
+    pub fn is_begun(&self) -> Result<bool, StoreError> {
+        let is_begun = server_key::is_begun(&*self.engine());
+        match self {
+            // A file that cannot be read is no new database.
+            Self::Sqlite(_) => Ok(is_begun.unwrap_or(true)),
+            Self::Postgres(_) => is_begun,
+        }
     }
 
     /// The file of its key, unless another is named.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The endings of the files beside that of a database: its journal, and those of SQLite beside the
 /// two while they are in use or were not closed.
-pub const SIDE_FILES: [&str; 6] =
-    [".journal", "-wal", "-shm", "-journal", ".journal-wal", ".journal-shm"];
+pub const SIDE_FILES: [&str; 7] =
+    [".journal", "-wal", "-shm", "-journal", ".journal-wal", ".journal-shm", ".journal-journal"];
 
 /// Permissions that only the owner needs.
 #[cfg(unix)]

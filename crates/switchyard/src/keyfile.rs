@@ -2,11 +2,12 @@
 //!
 //! Guarantees: the file appears whole and durable or not at all, readable by its owner only; of two
 //! processes that start at once, both get the same key; an existing file is written by [`replace`]
-//! only.
+//! only. A key that was replaced stays in a file beside it, which is named by its fingerprint.
 //!
 //! Limits: it cannot know whether a key belongs to a database. A process that opens a database with
 //! data in it uses [`load`], so that a lost key is an error and not a new key.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -15,12 +16,16 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use store::keyring::{Keyring, Purpose};
 use tempfile::NamedTempFile;
 
-use crate::files;
+use crate::files::{self, beside};
 
 /// Bytes of the server's secret key.
 pub const KEY_BYTES: usize = 32;
+
+/// Bytes of a fingerprint: enough to tell the keys of one server apart.
+const FINGERPRINT_BYTES: usize = 8;
 
 /// The comment of a new file and its one line are a quarter of this.
 const FILE_BYTES_MAX: u64 = 4 * 1024;
@@ -48,6 +53,7 @@ pub struct KeyFileError {
 enum Wrong {
     Read(io::Error),
     Create(io::Error),
+    Remove(io::Error),
     Malformed(&'static str),
 }
 
@@ -61,6 +67,7 @@ impl fmt::Display for KeyFileError {
                 "key file {path} cannot be created: {error}; make its folder writable or choose \
                  another place with --key-file"
             ),
+            Wrong::Remove(error) => write!(f, "key file {path} cannot be removed: {error}"),
             Wrong::Malformed(what) => write!(
                 f,
                 "key file {path} {what}; restore it from its copy: a new key cannot open what the \
@@ -73,7 +80,7 @@ impl fmt::Display for KeyFileError {
 impl std::error::Error for KeyFileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.wrong {
-            Wrong::Read(error) | Wrong::Create(error) => Some(error),
+            Wrong::Read(error) | Wrong::Create(error) | Wrong::Remove(error) => Some(error),
             Wrong::Malformed(_) => None,
         }
     }
@@ -121,6 +128,13 @@ pub fn load(path: &Path) -> Result<Option<[u8; KEY_BYTES]>, KeyFileError> {
         .read_to_end(&mut text)
         .map_err(|error| wrong(path, Wrong::Read(error)))?;
     key_of(&text).map(Some).map_err(|what| wrong(path, Wrong::Malformed(what)))
+}
+
+/// Whether the key in the file at `path` was made by a start, which makes its database before.
+/// Other keys may have been brought for a database that is still to be made.
+pub fn was_made(path: &Path) -> bool {
+    let first = HEADER.lines().next();
+    std::fs::read_to_string(path).is_ok_and(|text| text.lines().next() == first)
 }
 
 /// Reads a key from text: 64 hexadecimal digits, or the base64 of 32 bytes.
@@ -172,6 +186,74 @@ pub fn replace(path: &Path, key: &[u8; KEY_BYTES]) -> Result<(), KeyFileError> {
         files::sync_folder(files::folder_of(path))
     });
     written.map_err(|error| wrong(path, Wrong::Create(error)))
+}
+
+/// The name of a key, from which nothing of it follows.
+pub fn fingerprint(key: &[u8; KEY_BYTES]) -> String {
+    let hash = Keyring::new(key).hash(Purpose::KeyCheck, &[b"fingerprint of the server's key"]);
+    hex::encode(&hash[..FINGERPRINT_BYTES])
+}
+
+/// Keeps a key that is about to be replaced in the file at `path`. Gives its file.
+pub fn keep_old(path: &Path, key: &[u8; KEY_BYTES]) -> Result<PathBuf, KeyFileError> {
+    let kept = beside(path, &format!(".{}", fingerprint(key)));
+    match create(&kept, key) {
+        // An earlier try has come so far.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if load(&kept)? == Some(*key) {
+                Ok(kept)
+            } else {
+                Err(wrong(&kept, Wrong::Malformed("holds another key than its name says")))
+            }
+        }
+        Err(error) => Err(wrong(&kept, Wrong::Create(error))),
+        Ok(()) => Ok(kept),
+    }
+}
+
+/// The files of keys that were replaced in the file at `path`, in the order of their names.
+fn old_files(path: &Path) -> Result<Vec<PathBuf>, KeyFileError> {
+    let unreadable = |error| wrong(path, Wrong::Read(error));
+    let Some(name) = path.file_name() else { return Ok(Vec::new()) };
+    let is_old = |other: &OsStr| {
+        let fingerprint = other.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        fingerprint.and_then(|ending| ending.strip_prefix(b".")).is_some_and(|fingerprint| {
+            fingerprint.len() == 2 * FINGERPRINT_BYTES
+                && fingerprint.iter().all(u8::is_ascii_hexdigit)
+        })
+    };
+    let mut files = Vec::new();
+    for entry in files::folder_of(path).read_dir().map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if is_old(&entry.file_name()) {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The keys that were replaced in the file at `path`. A file that cannot be read is warned about.
+pub fn old_keys(path: &Path) -> Result<Vec<[u8; KEY_BYTES]>, KeyFileError> {
+    let read = |path: PathBuf| {
+        let loaded = load(&path);
+        loaded.unwrap_or_else(|error| {
+            tracing::warn!(%error, "an old key is left out");
+            None
+        })
+    };
+    Ok(old_files(path)?.into_iter().filter_map(read).collect())
+}
+
+/// Removes the keys that were replaced in the file at `path`. Gives how many there were.
+pub fn discard_old(path: &Path) -> Result<usize, KeyFileError> {
+    let files = old_files(path)?;
+    for file in &files {
+        std::fs::remove_file(file).map_err(|error| wrong(file, Wrong::Remove(error)))?;
+    }
+    let synced = files::sync_folder(files::folder_of(path));
+    synced.map_err(|error| wrong(path, Wrong::Remove(error)))?;
+    Ok(files.len())
 }
 
 #[cfg(unix)]
@@ -246,6 +328,33 @@ mod tests {
         });
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
         assert_eq!(load(&path).unwrap(), Some(keys[0]));
+    }
+
+    #[test]
+    fn old_keys_are_kept_by_their_fingerprints_until_they_are_discarded() {
+        let folder = folder();
+        let path = folder.path().join("switchyard.db.key");
+        let (first, second) = ([1; KEY_BYTES], [2; KEY_BYTES]);
+        load_or_create(&path, |key| *key = second).unwrap();
+        assert_eq!(old_keys(&path).unwrap(), [[0; KEY_BYTES]; 0]);
+        let kept = keep_old(&path, &first).unwrap();
+        assert_eq!(keep_old(&path, &first).unwrap(), kept, "it was kept before");
+        let name = kept.file_name().unwrap().to_str().unwrap();
+        assert_eq!(name, format!("switchyard.db.key.{}", fingerprint(&first)));
+        assert!(fingerprint(&first).len() == 16 && fingerprint(&first) != fingerprint(&second));
+        // Other files are none of them.
+        for other in ["switchyard.db.key.bak", "other.key.0123456789abcdef"] {
+            fs::write(folder.path().join(other), "hello").unwrap();
+        }
+        assert_eq!(old_keys(&path).unwrap(), [first]);
+        // A damaged one is left out, and written over by none.
+        fs::write(&kept, "hello").unwrap();
+        assert_eq!(old_keys(&path).unwrap(), [[0; KEY_BYTES]; 0]);
+        keep_old(&path, &first).unwrap_err();
+        assert_eq!(discard_old(&path).unwrap(), 1);
+        assert_eq!(discard_old(&path).unwrap(), 0);
+        assert_eq!(load(&path).unwrap(), Some(second));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     }
 
     #[test]

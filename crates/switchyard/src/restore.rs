@@ -11,6 +11,7 @@ use crate::config::{Config, EXIT_OK, KeySource, Restore};
 use crate::copies::{self, Older, checked, in_words};
 use crate::database::Database;
 use crate::files::beside;
+use crate::keyfile;
 use crate::operator;
 use crate::progress::{Progress, seconds, size};
 use crate::telemetry::log_change;
@@ -26,7 +27,10 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     // A server that still runs would go on with files that were moved away under it.
     let held = config.database.hold()?;
     copies::refuse_taken(to)?;
-    let Some(keyring) = wiring::keyring(&Database::Sqlite(from.clone()), &config.key)? else {
+    let backup = Database::Sqlite(from.clone());
+    let (Some(key), Some((found, keyring))) =
+        (wiring::key(&config.key)?, wiring::keyring_of_copy(&backup, &config.key)?)
+    else {
         let place = match &config.key {
             KeySource::File(path) => path.display().to_string(),
             KeySource::Given(_) => String::new(),
@@ -38,9 +42,14 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
     };
     let is_bare = is_without_log(from) || is_without_log(&journal_of(from));
     let copy = copies::make(from, to, Some(&keyring), Older::Upgraded, &mut progress)?;
+    let has_old_key = found != key;
+    if has_old_key {
+        copy.reseal(&found, &key)?;
+    }
     let (bytes, summary, checks) = (copy.bytes, copy.summary, checked(&copy.report));
     let mut described = copies::described(to, bytes, summary, &copy.report);
     described["lacksLog"] = is_bare.into();
+    described["hadOldKey"] = has_old_key.into();
     copy.keep(to)?;
     operator::keep("restore", &config.database, &keyring)?;
     log_change("restore", &config.database);
@@ -61,6 +70,13 @@ pub fn run(config: &Config, options: &Restore) -> Result<u8, Failure> {
         held = in_words(summary),
         time = seconds(progress.elapsed()),
     );
+    if has_old_key {
+        text += &format!(
+            "\nThe backup is from before the key was rotated: it opens with the old key {}, and the\n\
+             database with the key of today.\n",
+            keyfile::fingerprint(&found),
+        );
+    }
     if is_bare {
         text += &format!(
             "\n{} is not from switchyard backup but a copy of a database's main file. If a server \

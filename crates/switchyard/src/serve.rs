@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use ports::locality::Locality;
 use service::{App, Env, leadership, locality};
+use store::EXIT_IO_ERROR;
 use store::keyring::Keyring;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -100,11 +101,12 @@ pub async fn run_beside(
     if let Some(node) = node {
         finish("the Lightning node", node, JOBS_TIMEOUT).await;
     }
+    let are_files_moved = opened.app.store().are_files_moved();
     wiring::close(opened).await;
     // Loops that did not end in time may still write until the process has ended.
     std::mem::forget(held);
     tracing::info!("stopped");
-    Ok(EXIT_OK)
+    Ok(if are_files_moved { EXIT_IO_ERROR } else { EXIT_OK })
 }
 
 /// Says how the servers of a database find each other, where this one cannot be found.
@@ -233,6 +235,7 @@ type Bound = Option<(TcpListener, Listen)>;
 type Served = (TcpListener, Router, Limits);
 
 async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: App) {
+    tokio::spawn(stop_when_files_moved(app.clone(), shutdown.clone()));
     let jobs = tokio::spawn(job_loop::run(app.clone(), shutdown.clone()));
     // Requests that are answered while the server stops may have begun payments.
     let answered = CancellationToken::new();
@@ -263,6 +266,14 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         finish("the leader lease", tokio::spawn(given_up), JOBS_TIMEOUT).await;
     };
     tokio::join!(leading, finish("approval requests", approvals, ASKING_TIMEOUT));
+}
+
+/// Stops the server once its database's files were moved away under it.
+async fn stop_when_files_moved(app: App, shutdown: CancellationToken) {
+    tokio::select! {
+        () = app.store().files_moved() => shutdown.cancel(),
+        () = shutdown.cancelled() => {}
+    }
 }
 
 /// Waits for a loop that was asked to stop.

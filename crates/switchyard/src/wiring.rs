@@ -17,11 +17,13 @@ use ports::locality::{Locality, TestReach};
 use ports::outbound::Outbound;
 use service::env::Delivering;
 use service::{App, Env};
+use store::error::StoreError;
 use store::keyring::{Keyring, Purpose};
+use store::server_key::Key;
 use store::{Store, Threads, server_key};
 
 use crate::command::Failure;
-use crate::config::{ConfigError, KeySource, Serve};
+use crate::config::{ConfigError, KeySource, SecretKey, Serve};
 use crate::database::{Database, Held};
 use crate::files::take_from_others;
 use crate::keyfile::{self, KEY_BYTES};
@@ -131,9 +133,15 @@ pub fn open_to_serve(
     held: &mut Held,
     connect: impl FnOnce(Env, &Keyring) -> Result<Env, Failure>,
 ) -> Result<Opened, Failure> {
-    let key = key_for(database, key)?;
+    let found = key_of(database, key)?;
     database.create()?;
-    database.hold_file(held)?;
+    let key = match (found, key) {
+        (None, KeySource::File(path)) => {
+            keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?
+        }
+        (Some(key), _) | (None, &KeySource::Given(SecretKey(key))) => key,
+    };
+    database.hold_files(held)?;
     if let Database::Sqlite(path) = database {
         take_from_others(path);
     }
@@ -144,6 +152,8 @@ pub fn open_to_serve(
     };
     let (keyring, begun) = server_key::unlock_or_begin(&*database.engine(), &key, draw)
         .map_err(|error| failed(database, error))?;
+    // A journal that was among the tables has a file of its own now.
+    database.hold_files(held)?;
     let lightning = lightning(keyring.hash(Purpose::LightningNode, &[]));
     let env = Env { shares_database: database.is_shared(), lightning, ..env };
     let env = connect(env, &keyring)?;
@@ -198,16 +208,36 @@ pub fn missing_key() -> Failure {
 pub fn keyring(database: &Database, source: &KeySource) -> Result<Option<Keyring>, Failure> {
     let Some(key) = key(source)? else { return Ok(None) };
     let keyring = server_key::unlock(&*database.engine(), &key);
-    keyring.map(Some).map_err(|error| match database.unwritable_folder() {
-        Some(why) => Failure::new(why),
-        None => failed(database, error),
-    })
+    keyring.map(Some).map_err(|error| unreadable(database, error))
 }
 
-/// Like [`keyring`], for commands that do without a key. One that was named must be there: the
+/// Like [`keyring`], for a database that may be an older copy: with the key that opens it, which is
+/// the server's or one that it has replaced.
+pub fn keyring_of_copy(
+    database: &Database,
+    source: &KeySource,
+) -> Result<Option<(Key, Keyring)>, Failure> {
+    let Some(key) = key(source)? else { return Ok(None) };
+    let old = match source {
+        KeySource::File(path) => keyfile::old_keys(path)?,
+        KeySource::Given(_) => Vec::new(),
+    };
+    let keys: Vec<_> = std::iter::once(key).chain(old).collect();
+    let found = server_key::unlock_with_any(&*database.engine(), &keys);
+    found.map(Some).map_err(|error| unreadable(database, error))
+}
+
+fn unreadable(database: &Database, error: StoreError) -> Failure {
+    match database.unwritable_folder() {
+        Some(why) => Failure::new(why),
+        None => failed(database, error),
+    }
+}
+
+/// Like [`keyring_of_copy`], for commands that do without a key. One that was named must be there: the
 /// operator who named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
-    let found = keyring(database, key)?;
+    let found = keyring_of_copy(database, key)?.map(|(_, keyring)| keyring);
     match key {
         KeySource::File(path) if found.is_none() && *path != database.key_file() => {
             Err(Failure::new(format!(
@@ -220,19 +250,17 @@ pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<K
     }
 }
 
-/// The server's key of a database; a new one for a new database.
-fn key_for(database: &Database, key: &KeySource) -> Result<[u8; KEY_BYTES], Failure> {
-    let path = match key {
-        KeySource::Given(key) => return Ok(key.0),
-        KeySource::File(path) => path,
-    };
+/// The server's key of a database that was begun. None for a new one, whose key is made after its
+/// files: so a key without a database is that of one that was lost.
+fn key_of(database: &Database, source: &KeySource) -> Result<Option<[u8; KEY_BYTES]>, Failure> {
+    let KeySource::File(path) = source else { return key(source) };
     // A database on a server is only asked when there is no key.
     if let Some(key) = keyfile::load(path)? {
-        database.refuse_emptied(path)?;
-        return Ok(key);
+        database.refuse_lost(path)?;
+        return Ok(Some(key));
     }
-    if !holds_data(database)? {
-        return Ok(keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?);
+    if !database.is_begun().map_err(|error| failed(database, error))? {
+        return Ok(None);
     }
     let path = path.display();
     Err(Failure::new(match database {

@@ -644,6 +644,20 @@ fn a_second_server_on_the_same_file_is_refused() {
     std::fs::remove_file(folder.path().join("switchyard.db.lock")).unwrap();
     let second = switchyard(folder.path(), "--listen 127.0.0.1:0");
     check_refusal(second, 1, "another server has switchyard.db");
+    // Nor by a copy of its tables beside a link to its journal.
+    for is_hard in [false, true] {
+        let other = TempDir::new().unwrap();
+        let copied = |ending: &str| other.path().join(format!("copy.db{ending}"));
+        std::fs::copy(folder.path().join("switchyard.db"), copied("")).unwrap();
+        std::fs::copy(&key, copied(".key")).unwrap();
+        let journal = folder.path().join("switchyard.db.journal");
+        match is_hard {
+            true => std::fs::hard_link(journal, copied(".journal")).unwrap(),
+            false => std::os::unix::fs::symlink(journal, copied(".journal")).unwrap(),
+        }
+        let copy = "--listen 127.0.0.1:0 --database-url sqlite://copy.db";
+        check_refusal(switchyard(other.path(), copy), 1, "another server has copy.db");
+    }
     // Commands beside the server are not kept away, and the server is none the worse for them.
     assert_eq!(run(folder.path(), "verify").0, 0);
     assert_eq!(run(folder.path(), "token list").0, 0);
@@ -852,6 +866,7 @@ fn the_operator_replaces_keys_beside_the_server() {
     let (code, out, err) = run(path, "key rotate");
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("opens with the new key in") && out.contains("key only"), "{out}");
+    let out_of_rotation = out.clone();
     let new = std::fs::read_to_string(&key_file).unwrap();
     let key_of = |text: &str| text.lines().last().unwrap().to_owned();
     assert_ne!(key_of(&old), key_of(&new));
@@ -881,11 +896,12 @@ fn the_operator_replaces_keys_beside_the_server() {
     let backup = format!("verify --database-url sqlite://{}", path.join("before.db").display());
     let (code, out, err) = run(path, &format!("{backup} {with_old}"));
     assert_eq!(code, 0, "{out}{err}");
-    check_refusal(
-        switchyard(path, &format!("{backup} --key-file {}", key_file.display())),
-        2,
-        "the key is not the one of this database",
-    );
+    // It stays beside the new one under its fingerprint, where verify finds it.
+    let kept = old_keys(path);
+    assert!(kept.len() == 1 && kept[0].1 == 0o600, "{kept:?}");
+    assert!(out_of_rotation.contains(&kept[0].0), "{out_of_rotation}");
+    let (code, out, err) = run(path, &format!("{backup} --key-file {}", key_file.display()));
+    assert_eq!(code, 0, "{out}{err}");
 
     let same = format!("key rotate --new-key-file {}", key_file.display());
     check_refusal(switchyard(path, &same), 2, "is the one that opens");
@@ -897,6 +913,54 @@ fn the_operator_replaces_keys_beside_the_server() {
     assert_eq!(std::fs::read_to_string(&key_file).unwrap(), new);
     check_refusal(switchyard(path, "verify"), 2, "the key is not the one of this database");
     assert_eq!(run(path, &format!("verify --key-file {}", next.display())).0, 0);
+}
+
+/// The old keys beside that of a server, with what others may do with them.
+fn old_keys(folder: &Path) -> Vec<(String, u32)> {
+    let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap());
+    let named = entries.map(|it| (it.file_name().into_string().unwrap(), mode(&it.path())));
+    named.filter(|(name, _)| name.starts_with("switchyard.db.key.")).collect()
+}
+
+#[test]
+fn a_backup_from_before_a_rotation_is_restored_until_the_old_key_is_discarded() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    server.stop();
+    let done = |line: &str| {
+        let (code, out, err) = run(path, line);
+        assert_eq!(code, 0, "{line}: {out}{err}");
+        out
+    };
+    done("backup --to before.db");
+    done("key rotate");
+    done("backup --to between.db");
+    done("key rotate");
+    assert_eq!(old_keys(path).len(), 2);
+    let key = "--key-file switchyard.db.key";
+    done("backup --to after.db");
+    for (backup, is_old) in [("before.db", true), ("between.db", true), ("after.db", false)] {
+        done(&format!("verify --database-url sqlite://{backup} {key}"));
+        let again = format!("--database-url sqlite://again-{backup}");
+        let out = done(&format!("restore --from {backup} {again} {key}"));
+        assert_eq!(out.contains("from before the key was rotated"), is_old, "{out}");
+        // The key of today opens it, without those before.
+        std::fs::copy(path.join("switchyard.db.key"), path.join("today.key")).unwrap();
+        done(&format!("verify --replay {again} --key-file today.key"));
+        let line = format!("--listen 127.0.0.1:0 --log-format json {again} --key-file today.key");
+        let server = Server::start_with(switchyard(path, &line));
+        assert_eq!(server.get("/2025-10-13/config", Some(&user)).unwrap().0, 200);
+        server.stop();
+    }
+    done("key rotate --discard-old-key");
+    assert_eq!(old_keys(path), []);
+    let refused = format!("verify --database-url sqlite://before.db {key}");
+    check_refusal(switchyard(path, &refused), 2, "the key is not the one of this database");
+    let refused = format!("restore --from before.db --database-url sqlite://more.db {key}");
+    check_refusal(switchyard(path, &refused), 1, "the key is not the one of this database");
+    done("verify");
 }
 
 #[test]
@@ -1498,9 +1562,106 @@ fn an_emptied_database_beside_its_key_is_refused_and_not_filled() {
     std::fs::remove_file(&database).unwrap();
     check_refusal(switchyard(path, "--listen 127.0.0.1:0"), 1, "is not there, and its journal");
     assert!(!database.exists(), "it was made");
-    // A key without a database is one that was brought for it.
+    // A key that was made by a start had a database, whether that was removed, moved or is on a
+    // volume that is not mounted.
     std::fs::remove_file(path.join("switchyard.db.journal")).unwrap();
+    let start = "--listen 127.0.0.1:0";
+    check_refusal(switchyard(path, start), 1, "switchyard.db is not there, and its key");
+    let elsewhere = TempDir::new().unwrap();
+    let key = path.join("switchyard.db.key");
+    let start = format!("{start} --key-file {}", key.display());
+    check_refusal(switchyard(elsewhere.path(), &start), 1, "switchyard.db is not there, and its");
+    assert!(!database.exists() && !elsewhere.path().join("switchyard.db").exists());
+    // One of another origin may have been brought for a new database.
+    std::fs::write(&key, format!("{}\n", "ab".repeat(32))).unwrap();
     drop(Server::start(path));
+}
+
+#[test]
+fn a_database_with_a_file_of_another_one_is_refused() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = |folder: &TempDir, name: &str| folder.path().join(name);
+    for folder in [&one, &other] {
+        std::fs::write(path(folder, "switchyard.db.key"), "ab".repeat(32)).unwrap();
+        let server = Server::start(folder.path());
+        paste(&server.lines(), &[]);
+        server.stop();
+    }
+    for name in ["switchyard.db", "switchyard.db.journal"] {
+        let kept = path(&one, "kept");
+        std::fs::rename(path(&one, name), &kept).unwrap();
+        std::fs::copy(path(&other, name), path(&one, name)).unwrap();
+        let (code, _, err) = run(one.path(), "--listen 127.0.0.1:0");
+        assert_eq!(code, 1, "{name}: {err}");
+        std::fs::rename(&kept, path(&one, name)).unwrap();
+    }
+    assert_eq!(run(one.path(), "verify --replay").0, 0);
+}
+
+/// A file that gets its log is changed once without one. What a kill leaves of that change is
+/// rolled back by the next start, whatever reads the file first.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_first_start_that_is_killed_is_made_up_for_by_the_next() {
+    for name in ["switchyard.db-journal", "switchyard.db.journal-journal"] {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let rollback = path.join(name);
+        let start = switchyard(&path, "--listen 127.0.0.1:0");
+        let mut killed = Command::new("strace");
+        killed.args(["-f", "-qq", "-o", "/dev/null", "-P"]).arg(&rollback);
+        killed.args(["-e", "inject=unlink,unlinkat:signal=KILL:when=1"]);
+        killed.arg(start.get_program()).args(start.get_args()).current_dir(&path);
+        without_variables(&mut killed);
+        killed.stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut killed) = killed.spawn() else {
+            println!("nothing was tried: strace is not there");
+            return;
+        };
+        until("the kill", || killed.try_wait().unwrap());
+        if !rollback.exists() {
+            println!("nothing was tried: strace may not trace anything");
+            return;
+        }
+        for command in ["verify", "token list"] {
+            let (_, _, err) = run(&path, command);
+            assert!(!err.contains("readonly"), "{command} after a kill at {name}: {err}");
+        }
+        Server::start(&path).stop();
+        assert_eq!(run(&path, "verify --replay").0, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_database_url_may_come_from_a_file_and_its_password_is_never_shown() {
+    let folder = TempDir::new().unwrap();
+    let check = |url: &str, key_file: Option<&str>, code, part: &str| {
+        let mut command = switchyard(folder.path(), "token list");
+        command.env("SWITCHYARD_DATABASE_URL", url);
+        command.envs(key_file.map(|file| ("SWITCHYARD_KEY_FILE", file)));
+        let (exit, out, err) = finished(command.output().unwrap());
+        assert_eq!((exit, out.as_str()), (code, ""), "{url:?}: {err}");
+        assert!(err.contains(part), "{url:?}: {err}");
+        for secret in ["Sup3r", "Tail"] {
+            assert!(!err.contains(secret), "{url:?}: {err}");
+        }
+    };
+    check("sqlite://live.db\n", None, 1, "there is no database at live.db: ");
+    check(" sqlite://live.db \r\n", None, 1, "there is no database at live.db: ");
+    check("sqlite://li\nve.db", None, 2, "has a line break");
+    let away = "postgres://127.0.0.1:1/d?sslmode=disable&user=u&password=Sup3r@Tail\n";
+    check(away, None, 1, "u@127.0.0.1:1/d");
+    check("postgres://u:Sup3r@Tail@127.0.0.1:1/d?sslmode=disable", None, 1, "u@127.0.0.1:1/d");
+    check("postgres://u:Sup3r/Tail@127.0.0.1:1/d", None, 2, "there is an @ behind a /");
+    check("postgres://u@127.0.0.1:1/d?password=Sup3r&Tail", None, 2, "is not known");
+    let mut start = switchyard(folder.path(), "--listen 127.0.0.1:0 --log-format json");
+    start.env("SWITCHYARD_DATABASE_URL", "sqlite://live.db\n");
+    start.env("SWITCHYARD_KEY_FILE", "live.key\n");
+    Server::start_with(start).stop();
+    let names = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| !name.contains('\n')), "{names:?}");
+    assert!(names.iter().any(|name| name == "live.key"), "{names:?}");
 }
 
 #[cfg(target_os = "linux")]

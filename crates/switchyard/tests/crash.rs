@@ -5,10 +5,12 @@
 //! must find nothing. In the end every answer is still the same to the byte, the money adds up, and
 //! everything that was under way has settled.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
-use testbed::instance::Installation;
+use testbed::instance::{Installation, Instance};
 use testbed::postgres::Database;
-use testbed::recorder::{Api, Load, Recorder};
+use testbed::recorder::{Api, Load, Recorder, within_deadline};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_switchyard");
 
@@ -38,6 +40,122 @@ async fn kill_9_under_load_loses_nothing_and_doubles_nothing_on_postgres() -> Re
     let database = Database::fresh();
     let installation = Installation::new(BINARY, &database.url());
     killed_under_load(&installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY)).await
+}
+
+/// How the files of a database leave their names.
+#[derive(Debug, Clone, Copy)]
+enum Move {
+    /// This one is renamed.
+    Away(&'static str),
+    /// A copy takes the name of this one.
+    Copied(&'static str),
+    /// All of them are renamed, as by `mv`.
+    All,
+    /// The folder is renamed, as when a volume is unmounted.
+    Folder,
+}
+
+/// The files of the database, but for those that SQLite keeps in memory only.
+const FILES: [&str; 4] = ["crash.db", "crash.db-wal", "crash.db.journal", "crash.db.journal-wal"];
+
+/// Two folders: one for the data, the other for files that were moved away.
+struct Volume {
+    data: PathBuf,
+    away: PathBuf,
+}
+
+impl Volume {
+    fn take(&self, how: Move) -> Result<()> {
+        let files: &[&str] = match how {
+            Move::Folder => return Ok(std::fs::rename(&self.data, &self.away)?),
+            Move::All => &FILES,
+            Move::Away(ref name) | Move::Copied(ref name) => std::slice::from_ref(name),
+        };
+        std::fs::create_dir(&self.away)?;
+        for name in files {
+            let (file, kept) = (self.data.join(name), self.away.join(name));
+            if let Move::Copied(_) = how {
+                std::fs::hard_link(&file, &kept)?;
+                std::fs::copy(&file, self.data.join("copy"))?;
+                std::fs::rename(self.data.join("copy"), &file)?;
+            } else {
+                std::fs::rename(&file, &kept)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_back(&self, how: Move) -> Result<()> {
+        if let Move::Folder = how {
+            return Ok(std::fs::rename(&self.away, &self.data)?);
+        }
+        for entry in self.away.read_dir()? {
+            let name = entry?.file_name();
+            std::fs::rename(self.away.join(&name), self.data.join(&name))?;
+        }
+        Ok(std::fs::remove_dir(&self.away)?)
+    }
+}
+
+/// The exit code of a server, once it has ended.
+async fn exit_code(server: &mut Instance) -> Result<Option<i32>> {
+    let mut code = None;
+    let has_ended = async || {
+        code = server.ended()?;
+        Ok(code.is_some())
+    };
+    within_deadline("the server ends", has_ended).await?;
+    Ok(code)
+}
+
+/// The exit code of a server whose files were moved away: `EX_IOERR`.
+const EXIT_IO_ERROR: i32 = 74;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_moved_away_under_load_stop_the_server_and_lose_nothing() -> Result<()> {
+    let folder = tempfile::TempDir::new()?;
+    let path = |name: &str| folder.path().join(name);
+    let volume = Volume { data: path("data"), away: path("away") };
+    std::fs::create_dir(&volume.data)?;
+    let url = format!("sqlite://{}", volume.data.join("crash.db").display());
+    let installation = Installation::new(BINARY, &url).logging_to(&path("log"));
+    let key_file = path("the.key");
+    let installation = installation.with("SWITCHYARD_KEY_FILE", &key_file.display().to_string());
+    let mut server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    let recorder = Recorder::set_up(api).await?;
+    let load = Load::start(&recorder, CLIENTS);
+    let moves = FILES.map(Move::Away).into_iter().chain([Move::Copied(FILES[2]), Move::All]);
+    for how in moves.chain([Move::Folder]) {
+        recorder.more(20).await?;
+        volume.take(how)?;
+        // Sent after they had gone: it may be refused, or find no server any more.
+        let probe = recorder.transfer(format!("after {how:?}"));
+        if let Ok(answer) = recorder.api().send(&probe).await {
+            assert_eq!(answer.status(), 503, "{how:?}");
+        }
+        assert_eq!(exit_code(&mut server).await?, Some(EXIT_IO_ERROR), "{how:?}");
+        if let Move::All | Move::Folder = how {
+            // No other database takes their place.
+            server.resume()?;
+            assert_eq!(exit_code(&mut server).await?, Some(1), "{how:?}");
+        }
+        volume.put_back(how)?;
+        server.resume()?;
+        recorder.api().ready().await?;
+        recorder.ask(&probe).await?;
+    }
+    load.stop().await?;
+    recorder.settled().await?;
+    let report = recorder.check().await?;
+    server.kill()?;
+    installation.verify()?;
+    let log = std::fs::read_to_string(path("log"))?;
+    let said = log.matches("database file removed, renamed or replaced").count();
+    assert_eq!(said, FILES.len() + 3, "{log}");
+    println!("files moved away {said} times: {report}");
+    Ok(())
 }
 
 async fn killed_under_load(installation: &Installation) -> Result<()> {

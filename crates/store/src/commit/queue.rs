@@ -45,6 +45,11 @@ impl Queue {
         true
     }
 
+    /// Takes no more units; those that wait are still to be taken.
+    pub(super) fn close(&mut self) {
+        self.waiting.close();
+    }
+
     /// Takes the units of the next transaction, requests first.
     pub(super) fn take_batch(&mut self) -> Vec<Box<dyn Queued>> {
         while self.requests.len() + self.jobs.len() < QUEUE_MAX

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::queue::Queue;
 use super::{Queued, Subscribers};
 use crate::circuit_breaker::CircuitBreaker;
 use crate::error::StoreError;
+use crate::in_place::InPlace;
 use crate::journal::End;
 use crate::journal::acknowledged::Acknowledged;
 use crate::journal::tail::{self, Tail};
@@ -50,6 +53,9 @@ pub(super) struct Writer {
     end: End,
     acknowledged: Acknowledged,
     projector: JoinHandle<()>,
+    files: InPlace,
+    /// Says that they were moved away.
+    moves: watch::Sender<bool>,
     subscribers: Subscribers,
     breaker: Arc<CircuitBreaker>,
 }
@@ -59,6 +65,7 @@ impl Writer {
         connection: Box<dyn Connection>,
         keyring: Arc<Keyring>,
         (tail, memtable, projector): (Tail, Arc<SharedMemtable>, JoinHandle<()>),
+        (files, moves): (InPlace, watch::Sender<bool>),
         subscribers: Subscribers,
         breaker: Arc<CircuitBreaker>,
     ) -> Self {
@@ -73,6 +80,8 @@ impl Writer {
             end,
             acknowledged,
             projector,
+            files,
+            moves,
             subscribers,
             breaker,
         }
@@ -91,8 +100,15 @@ impl Writer {
             let units = queue.take_batch();
             metrics::gauge!("switchyard_commit_queue_units").set(queue.len() as f64);
             metrics::histogram!("switchyard_commit_batch_units").record(units.len() as f64);
-            self.commit_and_answer(units, begun);
+            let in_place = self.commit_and_answer(units, begun);
             self.memtable.unpin();
+            if let Err(error) = in_place {
+                queue.close();
+                while queue.wait() {
+                    fail_all(queue.take_batch(), &error);
+                }
+                break;
+            }
         }
         self.settle();
     }
@@ -107,16 +123,33 @@ impl Writer {
         tail::end(&mut *self.connection)
     }
 
-    fn commit_and_answer(&mut self, mut units: Vec<Box<dyn Queued>>, begun: Begun) {
+    /// Commits a batch and answers its units. An error says that the files of the database were
+    /// moved away: nothing may be acknowledged from then on.
+    fn commit_and_answer(
+        &mut self,
+        mut units: Vec<Box<dyn Queued>>,
+        begun: Begun,
+    ) -> Result<(), StoreError> {
         #[expect(clippy::disallowed_methods, reason = "it is measured, and bounds only retries")]
         let start = Instant::now();
-        if let Err(error @ StoreError::Unavailable(_)) = self.commit(&mut units, Some(begun), start)
-        {
-            // It is open before anyone is answered: a caller who asks again must not wait again.
-            self.breaker.open("writes", &error);
-        }
+        let in_place = match self.commit(&mut units, Some(begun), start) {
+            Err(error @ StoreError::Unavailable(_)) => {
+                // It is open before anyone is answered: a caller who asks again must not wait
+                // again.
+                self.breaker.open("writes", &error);
+                Ok(())
+            }
+            Err(error @ StoreError::FilesMoved) => Err(error),
+            // A volume that was taken away may be why.
+            Err(_) => self.files.check(),
+            Ok(()) => Ok(()),
+        };
         metrics::histogram!("switchyard_commit_seconds").record(start.elapsed());
+        if in_place.is_err() {
+            self.moves.send_replace(true);
+        }
         units.into_iter().for_each(|unit| unit.answer());
+        in_place
     }
 
     /// Commits all units together, or each for itself where that fails, so that a unit that the
@@ -154,7 +187,7 @@ impl Writer {
                 continue;
             }
             let one = self.commit(std::slice::from_mut(unit), None, start);
-            if matches!(one, Err(StoreError::Unavailable(_))) {
+            if matches!(one, Err(StoreError::Unavailable(_) | StoreError::FilesMoved)) {
                 result = one;
             }
         }
@@ -188,7 +221,9 @@ impl Writer {
             Err(error) => {
                 self.connection.rollback().map_err(|error| (Blame::Database, error))?;
                 let blame = match error {
-                    StoreError::DiskFull | StoreError::Unavailable(_) => Blame::Database,
+                    StoreError::DiskFull | StoreError::Unavailable(_) | StoreError::FilesMoved => {
+                        Blame::Database
+                    }
                     _ => Blame::Unit,
                 };
                 Err((blame, error))
@@ -213,12 +248,16 @@ impl Writer {
         if sets.is_empty() && beside.is_none() {
             // Units that only read cost no flush.
             connection.rollback()?;
+            self.files.check()?;
         } else {
             let (chain, sets) = (memtable.chain(), (sets, at));
             let mut before = chain.end();
             let prepared =
                 self.tail.prepare(connection, &self.keyring, chain, sets, changes.erased())?;
             let rows = prepared.with(beside).commit(connection)?;
+            // After the commit, and before anything follows from it: a file that lost its name
+            // before may have taken it.
+            self.files.check()?;
             self.acknowledged.keep(&rows);
             for (chain, changes) in rows {
                 let published = memtable.publish(before, chain, changes);

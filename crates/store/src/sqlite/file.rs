@@ -252,6 +252,14 @@ impl Engine for SqliteFile {
         Ok(Box::new(open_to_read(&self.path)?))
     }
 
+    fn files(&self) -> Vec<PathBuf> {
+        let journal = journal_of(&self.path);
+        // SQLite names the log of a link after the file that it leads to.
+        let tables = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let log = |path: &Path| beside(path, LOG_ENDINGS[0]);
+        vec![log(&journal), journal, log(&tables), self.path.clone()]
+    }
+
     fn readers(&self) -> usize {
         READERS
     }

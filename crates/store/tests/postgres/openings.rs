@@ -40,6 +40,17 @@ fn a_database_that_cannot_hold_every_text_is_refused() {
 }
 
 #[test]
+fn a_database_that_was_not_restored_whole_is_refused() {
+    for lost in ["drop table quotes cascade", "alter table timers drop column due_at cascade"] {
+        let named = lost.split(' ').nth(2).unwrap();
+        let database = Database::fresh();
+        Served::open(&database.url()).close();
+        database.query(lost).unwrap();
+        check(&database.url(), &format!("table {named} is not there as this program needs it"));
+    }
+}
+
+#[test]
 fn a_role_that_may_not_make_tables_is_refused() {
     let database = Database::fresh();
     let role = database.name();

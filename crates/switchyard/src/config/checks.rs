@@ -211,6 +211,11 @@ pub(super) fn key_source(
     file: Option<PathBuf>,
     given: Option<String>,
 ) -> Result<KeySource, ConfigError> {
+    // The line break of a file that the name was read from would be a part of the name.
+    let file = file.map(|file| match file.to_str() {
+        Some(name) => PathBuf::from(name.trim_end_matches(['\r', '\n'])),
+        None => file,
+    });
     match (file, given) {
         (None, None) => Ok(KeySource::File(database.key_file())),
         (Some(file), None) => Ok(KeySource::File(file)),

@@ -39,7 +39,11 @@ fn rotate(
     keyring: &Keyring,
     name: &str,
 ) -> Result<Done, Failure> {
-    let path = match (&options.new_key_file, &config.key) {
+    let keep_old = |path: &Path| match options.discard_old_key {
+        true => Ok(None),
+        false => keyfile::keep_old(path, old).map(Some),
+    };
+    let (path, kept) = match (&options.new_key_file, &config.key) {
         (Some(path), _) => {
             let new = keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?;
             if new == *old {
@@ -51,17 +55,19 @@ fn rotate(
                 ))
                 .as_usage());
             }
+            let kept = keep_old(path)?;
             replace(config, (old, old, &new), Step::NewOnly)?;
-            path
+            (path, kept)
         }
         (None, KeySource::File(path)) => {
             let mut new = [0; KEY_BYTES];
             SystemEntropy.fill(&mut new);
+            let kept = keep_old(path)?;
             // Whatever dies on the way, the key in the file opens the database.
             replace(config, (old, old, &new), Step::Both)?;
             keyfile::replace(path, &new)?;
             replace(config, (&new, old, &new), Step::NewOnly)?;
-            path
+            (path, kept)
         }
         (None, KeySource::Given(_)) => {
             return Err(Failure::new(
@@ -72,7 +78,10 @@ fn rotate(
         }
     };
     keep(name, &config.database, keyring)?;
-    Ok(done(config, path))
+    if options.discard_old_key {
+        keyfile::discard_old(path)?;
+    }
+    Ok(done(config, path, kept.as_deref()))
 }
 
 fn replace(config: &Config, keys: (&Key, &Key, &Key), step: Step) -> Result<(), Failure> {
@@ -80,15 +89,29 @@ fn replace(config: &Config, keys: (&Key, &Key, &Key), step: Step) -> Result<(), 
     replaced.map_err(|error| wiring::failed(&config.database, error))
 }
 
-fn done(config: &Config, path: &Path) -> Done {
+fn done(config: &Config, path: &Path, kept: Option<&Path>) -> Done {
     let (database, path) = (config.database.to_string(), path.display().to_string());
+    let kept = kept.map(|path| path.display().to_string());
+    let of_old = match &kept {
+        Some(kept) => format!(
+            "The old key is in {kept}.\nBackups that were made before open with it: restore and \
+             verify find it there. --discard-old-key\nremoves it."
+        ),
+        None => {
+            "No old key is kept beside it: backups that were made before cannot be read without \
+                 one.\nA key file that was named with --key-file is as it was."
+                .to_owned()
+        }
+    };
     let text = format!(
         "{database} opens with the new key in {path} only\n\n\
          Keep a copy of it apart from the database. Servers that run go on; give the new key to \
-         every\nserver before it starts again. Keep the old key for as long as you keep backups \
-         that were made\nbefore.\n"
+         every\nserver before it starts again.\n\n{of_old}\n\n\
+         Whoever has the old key and a copy from before can still read that copy, and with what is \
+         in it\nlater copies too: docs/operating.md says why.\n"
     );
-    Done { text, value: json!({ "keyFile": path }), changed: Some(database) }
+    let value = json!({ "keyFile": path, "oldKeyFile": kept });
+    Done { text, value, changed: Some(database) }
 }
 
 /// Gives the journal another key.

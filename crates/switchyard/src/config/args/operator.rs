@@ -191,6 +191,12 @@ pub struct RotateKey {
     /// the old one in the key file.
     #[arg(long, value_name = "FILE")]
     pub new_key_file: Option<PathBuf>,
+
+    /// Keeps no old key beside the new one, neither of this rotation nor of those before: backups
+    /// that they open cannot be read any more. Without it, each stays in a file that is named by
+    /// its fingerprint.
+    #[arg(long)]
+    pub discard_old_key: bool,
 }
 
 /// Commands for API tokens.
