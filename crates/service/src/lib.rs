@@ -9,12 +9,13 @@
 pub mod error;
 pub mod presenter;
 mod decisions;
-mod ended;
+mod notices;
 pub mod env;
 mod slots;
 pub mod app;
 pub mod auth;
 pub mod guesses;
+pub mod refusals;
 pub mod once;
 pub mod owners;
 pub mod limits;

@@ -451,6 +451,22 @@ impl Unit<'_, '_> {
         self.local.tables.transactions.rows().map(|row| &**row)
     }
 
+    /// The records of a table that this unit has changed, in the order of their keys: each as the
+    /// unit found it, if it was there, and as the unit leaves it.
+    pub fn changed<R: Record>(&mut self) -> Vec<(Found<R>, Arc<R>)> {
+        let rows: Vec<_> = R::slots(&mut self.local.tables).rows().map(Arc::clone).collect();
+        let batch = &mut *self.batch;
+        rows.into_iter()
+            .map(|row| {
+                let key = row.key();
+                let before = R::slots(&mut batch.changes.tables).get(&key);
+                // A record is read before it is changed, and stays known within the batch.
+                let before = before.or_else(|| R::remembered(batch.cache).get(&key).cloned());
+                (before.flatten(), row)
+            })
+            .collect()
+    }
+
     /// The ledger accounts that this unit has changed, in the order of their keys.
     pub(crate) fn changed_ledger_accounts(&self) -> Vec<Arc<books::LedgerAccount>> {
         self.local.tables.ledger_accounts.rows().map(Arc::clone).collect()

@@ -111,7 +111,9 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn metrics() -> Response {
+async fn metrics(State(health): State<Health>) -> Response {
+    let leads = f64::from(u8::from(leadership::leads(&health.app)));
+    metrics::gauge!("switchyard_leader").set(leads);
     ([(CONTENT_TYPE, METRICS_TYPE)], telemetry::scrape()).into_response()
 }
 

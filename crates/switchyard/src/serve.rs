@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use service::{App, Env, leadership};
+use service::{App, Env, leadership, refusals};
 use store::keyring::Keyring;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -190,7 +190,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     let answered = CancellationToken::new();
     let approvals = tokio::spawn(approval_loop::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
-    let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
+    let upkeep = tokio::spawn(telemetry::keep(app.clone(), shutdown.clone()));
     let serving = listeners.into_iter().map(|(listener, router, limits)| {
         tokio::spawn(edge::serve(listener, router, limits, shutdown.clone()))
     });
@@ -200,6 +200,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         }
     }
     upkeep.abort();
+    refusals::log_rest(&app);
     answered.cancel();
     let leading = async {
         tokio::join!(

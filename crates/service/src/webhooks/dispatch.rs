@@ -19,7 +19,7 @@ use store::outbox::{Due, DueBy};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
-use crate::app::App;
+use crate::app::{App, Outcome};
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
 use crate::webhooks::exchange::{Exchange, exchange};
@@ -200,10 +200,12 @@ impl Dispatcher {
             let unit_app = app.clone();
             let write = app.store().write(app.origin(), move |unit| {
                 leadership.check(&unit_app, unit)?;
-                write_changes(unit, &unit_changes)
+                write_changes(unit, &unit_changes)?;
+                Ok::<_, Error>(Outcome::of(unit))
             });
             // The next step tries again if this fails.
-            self.meanwhile(write).await?;
+            let outcome = self.meanwhile(write).await?;
+            app.committed(&outcome);
             self.unwritten.drain(..count);
             for change in &*changes {
                 if let Some(queue) = self.queues.get_mut(&change.platform) {
@@ -291,7 +293,7 @@ impl Dispatcher {
         let changed: Vec<_> = self
             .queues
             .iter()
-            .filter(|(_, queue)| queue.pace.is_failing() != queue.is_logged_failing)
+            .filter(|(_, queue)| queue.pace.is_worth_a_line() != queue.is_logged_failing)
             .map(|(id, _)| *id)
             .collect();
         for platform in changed {
@@ -299,11 +301,11 @@ impl Dispatcher {
             let waiting = self.meanwhile(app.store().read(move |view| view.backlog_of(platform)));
             let waiting = waiting.await.map_err(Error::Store)?;
             let Some(queue) = self.queues.get_mut(&platform) else { continue };
-            queue.is_logged_failing = queue.pace.is_failing();
+            queue.is_logged_failing = queue.pace.is_worth_a_line();
             if queue.is_logged_failing {
-                tracing::info!(%platform, waiting, "webhook endpoint began failing");
+                tracing::warn!(%platform, waiting, "webhook endpoint began failing");
             } else {
-                tracing::info!(%platform, waiting, "webhook endpoint stopped failing");
+                tracing::warn!(%platform, waiting, "webhook endpoint stopped failing");
             }
         }
         Ok(())
