@@ -131,7 +131,10 @@ impl FirstStart {
         format!(
             "Switchyard serves a new sandbox platform, {platform}.\n\n  \
              API            {base_url}\n  documentation  {origin}docs\n\n{notice}\n\n\
-             Pasted in order, these lines move money:\n\n{lines}\n",
+             Pasted in order, these lines move money:\n\n{lines}\n\
+             After the first two of them, these show events on your machine and make one:\n\n  \
+             switchyard listen --forward-to http://localhost:3000/hooks\n  \
+             switchyard trigger payment.failed\n",
             platform = self.platform,
             lines = curl_lines(base_url, &user),
         )

@@ -2,6 +2,7 @@
 
 mod operator;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -13,7 +14,7 @@ use http::Uri;
 use super::checks::{parse_event_kind, parse_object, parse_time, parse_web_url};
 use super::connections::Connections;
 use super::webhooks::Webhooks;
-use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
+use super::{ApiUrl, DatabaseUrl, Listen, PeerUrl, PublicUrl};
 use crate::telemetry::LogFormat;
 
 pub use operator::*;
@@ -104,7 +105,7 @@ pub(super) const DATABASE_URL: &str = "sqlite://switchyard.db";
 const OF_DATABASE: [&str; 2] = ["database_url", "key_file"];
 
 /// Commands that open no database of the operator's.
-const WITHOUT_DATABASE: [&str; 4] = ["listen", "demo", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 5] = ["listen", "trigger", "demo", "completions", "man"];
 
 /// Help never shows values of the environment: a URL may hold a password.
 fn without_values(command: clap::Command) -> clap::Command {
@@ -148,15 +149,27 @@ pub enum Command {
     /// Sends a platform's events to a developer's machine, as they happen.
     ///
     /// It asks a server for the events of the platform whose token is in SWITCHYARD_CLIENT_ID and
-    /// SWITCHYARD_CLIENT_SECRET, which must be allowed to VIEW and to MANAGE, and posts each to a
-    /// URL, in order, with the bytes that the platform's endpoint gets. It signs them with the
-    /// platform's webhook secret, and with a key of its own whose public key it prints at the
-    /// start. Each event is a line with what the URL answered. It sends nothing twice, does not
+    /// SWITCHYARD_CLIENT_SECRET, or in SY_USER as a first start prints it, which must be allowed to
+    /// VIEW and to MANAGE, and posts each to a URL, in order, with the bytes that the platform's
+    /// endpoint gets. It signs them with the platform's webhook secret, and with a key of its own.
+    /// The secret and the public key are printed at the start. Each event is a line with what the URL answered. It sends nothing twice, does not
     /// change what the platform's endpoint gets, and goes on until it is interrupted.
     #[command(
-        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks"
+        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks\n  \
+            switchyard listen --forward-to http://localhost:3000/hooks --approve"
     )]
     Listen(Forward),
+
+    /// Makes an event of a sandbox platform happen.
+    ///
+    /// It is a client of the API with the token in SWITCHYARD_CLIENT_ID and
+    /// SWITCHYARD_CLIENT_SECRET, or in SY_USER as a first start prints it, which must be allowed to
+    /// VIEW, to TRANSACT and to MANAGE. It makes a customer, an account and money of the sandbox,
+    /// and the requests that cause the event, and shows each.
+    #[command(
+        after_help = "Example:\n  switchyard trigger payment.failed\n  switchyard trigger approval"
+    )]
+    Trigger(Trigger),
 
     /// Checks that everything the system promises about its data holds.
     ///
@@ -249,13 +262,39 @@ impl Command {
             | Self::Token(_)
             | Self::Uma(_)
             | Self::Key(_) => true,
-            Self::Demo(_) | Self::Listen(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Demo(_)
+            | Self::Listen(_)
+            | Self::Trigger(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+        }
+    }
+
+    /// How it reaches the API, if it is a client of it.
+    pub(super) fn access(&self) -> Option<&Access> {
+        match self {
+            Self::Listen(options) => Some(&options.access),
+            Self::Trigger(options) => Some(&options.access),
+            Self::Serve(_)
+            | Self::Demo(_)
+            | Self::Verify(_)
+            | Self::Audit(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::Migrate(_)
+            | Self::Platform(_)
+            | Self::Customer(_)
+            | Self::Token(_)
+            | Self::Uma(_)
+            | Self::Key(_)
+            | Self::Completions(_)
+            | Self::Man(_) => None,
         }
     }
 
     /// Whether it reads secrets from the environment.
     pub(super) fn reads_secrets(&self) -> bool {
-        self.reads_database() || matches!(self, Self::Listen(_))
+        self.reads_database() || self.access().is_some()
     }
 }
 
@@ -406,13 +445,118 @@ pub struct Forward {
     pub forward_to: Uri,
 
     /// The server that has them.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_API")]
-    #[arg(default_value = "http://127.0.0.1:8080")]
-    pub api: PublicUrl,
+    #[command(flatten)]
+    pub access: Access,
 
     /// Only events of these types, such as OUTGOING_PAYMENT,KYC_STATUS.
     #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_event_kind)]
     pub events: Vec<EventKind>,
+
+    /// Approves incoming payments that the platform is asked about.
+    ///
+    /// The platform's own endpoint must put them off with 202. A platform without one gets one on
+    /// this machine for as long as this runs. Only for sandbox platforms; the token must be allowed
+    /// to TRANSACT, too.
+    #[arg(long, conflicts_with = "reject")]
+    pub approve: bool,
+
+    /// Rejects them.
+    #[arg(long)]
+    pub reject: bool,
+}
+
+/// The decision about incoming payments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// They go on.
+    Approved,
+    /// They end.
+    Rejected,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+        })
+    }
+}
+
+impl Forward {
+    /// What it answers to approval requests, if it answers.
+    pub fn decision(&self) -> Option<Decision> {
+        match (self.approve, self.reject) {
+            (true, _) => Some(Decision::Approved),
+            (false, true) => Some(Decision::Rejected),
+            (false, false) => None,
+        }
+    }
+}
+
+/// How a client of the API reaches its server.
+#[derive(Debug, Clone, Args)]
+pub struct Access {
+    /// The server, with or without the version of the API at the end [default: the SY that a first
+    /// start prints, or http://127.0.0.1:8080].
+    #[arg(long, value_name = "URL", env = "SWITCHYARD_API")]
+    pub api: Option<ApiUrl>,
+}
+
+/// Options of `trigger`.
+#[derive(Debug, Clone, Args)]
+pub struct Trigger {
+    /// The event.
+    #[arg(value_name = "EVENT")]
+    pub event: Event,
+
+    /// The server.
+    #[command(flatten)]
+    pub access: Access,
+}
+
+/// What `trigger` makes happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Event {
+    /// A payment to a bank account is delivered: OUTGOING_PAYMENT, at last COMPLETED.
+    #[value(name = "payment.completed")]
+    PaymentCompleted,
+    /// The account is closed: FAILED, and the money comes back.
+    #[value(name = "payment.failed")]
+    PaymentFailed,
+    /// The bank rejects it: REJECTED.
+    #[value(name = "payment.rejected")]
+    PaymentRejected,
+    /// It is delivered and comes back: REFUNDED. Moves the platform's clock on by 61 seconds.
+    #[value(name = "payment.returned")]
+    PaymentReturned,
+    /// A quote is not executed: EXPIRED. Moves the platform's clock on by 901 seconds.
+    #[value(name = "payment.expired")]
+    PaymentExpired,
+    /// Another institution pays a customer: INCOMING_PAYMENT.
+    #[value(name = "incoming", alias = "incoming.completed")]
+    Incoming,
+    /// The same, once the platform has approved it. It must have a webhook endpoint.
+    #[value(name = "approval")]
+    Approval,
+    /// Money comes into an account: ACCOUNT_STATUS.
+    #[value(name = "account.status", alias = "account")]
+    AccountStatus,
+    /// A customer's identity is approved: KYC_STATUS.
+    #[value(name = "kyc.approved", alias = "kyc")]
+    KycApproved,
+    /// It is rejected.
+    #[value(name = "kyc.rejected")]
+    KycRejected,
+    /// A file of customers is imported: BULK_UPLOAD.
+    #[value(name = "bulk.upload", alias = "bulk")]
+    BulkUpload,
+    /// An invitation is claimed: INVITATION_CLAIMED.
+    #[value(name = "invitation.claimed", alias = "invitation")]
+    InvitationClaimed,
+    /// The endpoint is tried out: TEST. The platform must have one.
+    #[value(name = "test")]
+    Test,
 }
 
 /// Options of `verify`.
