@@ -48,8 +48,8 @@ struct Inner {
     steps: tokio::sync::Mutex<Timestamp>,
 }
 
-/// What a unit has done that somebody is told. A unit may run more than once, so its caller acts on
-/// it once it is committed.
+/// Effects of a unit outside the database. A unit may run more than once, so its caller acts on them
+/// once it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     notices: Notices,
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// What the unit has done so far.
+    /// Those of the unit so far.
     pub(crate) fn of(unit: &mut Unit<'_, '_>) -> Self {
         Self { notices: Notices::by(unit), decided: decisions::by(unit) }
     }

@@ -43,6 +43,7 @@ pub mod expiry;
 mod settlement;
 mod rail_orders;
 mod rail_answers;
+pub mod attention;
 pub mod leadership;
 pub mod jobs;
 

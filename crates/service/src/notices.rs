@@ -1,10 +1,12 @@
 //! Notices to the operator: one line of the log for each payment that ends other than `COMPLETED`,
-//! each delivery that is given up, and each change of a platform's settings.
+//! each delivery that is given up, each change of a platform's settings, and each matter that only
+//! a person can settle.
 //!
 //! A unit may run more than once, so its caller logs them once it is committed. They have ids,
 //! amounts and names of fields, and never personal data or what a client has written, but for the
 //! id of its request.
 
+use domain::attention::Attention;
 use domain::delivery::{self, Delivery, Outcome, Plan};
 use domain::id::{DeliveryId, PlatformId, TransactionId};
 use domain::money::{Money, Sending};
@@ -15,8 +17,8 @@ use store::unit::Unit;
 
 use crate::app::App;
 
-/// Deliveries that are logged one by one of those that a unit has given up. A platform that takes
-/// its endpoint away may have a week's events to give up.
+/// Dead deliveries of one unit that are logged one by one. A platform that takes its endpoint away
+/// may have a week's events to give up.
 const DEAD_LOGGED_MAX: usize = 32;
 
 /// A payment that a unit has left at such an end.
@@ -26,7 +28,7 @@ struct Ended {
     platform: PlatformId,
     status: Status,
     reason: Option<String>,
-    /// What the platform's side of it sends, or receives.
+    /// The amount that the platform's side sends or receives.
     amount: Money,
     rail: Option<Rail>,
     request: Option<String>,
@@ -65,6 +67,27 @@ impl Ended {
             amount = amount.minor(), currency = amount.currency().code(),
             rail = rail.map(Rail::name), request_id = request.as_deref(),
             "payment ended without completion"
+        );
+    }
+}
+
+/// A matter for a person that a unit has opened or noticed again.
+#[derive(Debug)]
+struct Matter(Attention);
+
+impl Matter {
+    fn of(before: Option<&Attention>, after: &Attention) -> Option<Self> {
+        let is_open = |matter: &Attention| matter.resolution.is_none();
+        let is_new = is_open(after) && !before.is_some_and(is_open);
+        is_new.then(|| Self(after.clone()))
+    }
+
+    fn log(&self) {
+        let Self(matter) = self;
+        tracing::error!(
+            attention = %matter.id(), kind = matter.kind.name(), platform = %matter.platform,
+            subject = %matter.subject, note = matter.notice.note,
+            "a person must settle this: see switchyard attention"
         );
     }
 }
@@ -148,16 +171,17 @@ impl Changed {
     }
 }
 
-/// What a unit has done that the operator is told.
+/// The lines of one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     ended: Vec<Ended>,
     dead: Vec<Dead>,
     changed: Vec<Changed>,
+    matters: Vec<Matter>,
 }
 
 impl Notices {
-    /// What the unit has done so far.
+    /// The lines of the unit so far.
     pub(crate) fn by(unit: &mut Unit<'_, '_>) -> Self {
         let ended = unit.changed_transactions().filter_map(Ended::of).collect();
         let dead = unit.changed::<Delivery>();
@@ -166,7 +190,11 @@ impl Notices {
         let changed = unit.changed::<Platform>();
         let changed =
             changed.iter().filter_map(|(before, after)| Changed::of(before.as_deref(), after));
-        Self { ended, dead, changed: changed.collect() }
+        let changed = changed.collect();
+        let matters = unit.changed::<Attention>();
+        let matters =
+            matters.iter().filter_map(|(before, after)| Matter::of(before.as_deref(), after));
+        Self { ended, dead, changed, matters: matters.collect() }
     }
 
     /// Logs them, once the unit is committed.
@@ -179,5 +207,6 @@ impl Notices {
             tracing::warn!(%platform, deliveries, "more webhook deliveries are DEAD");
         }
         self.changed.iter().for_each(|changed| changed.log(app));
+        self.matters.iter().for_each(Matter::log);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::approval::Approval;
+use domain::attention::Attention;
 use domain::bulk_import::{BulkImport, Part};
 use domain::customer::Customer;
 use domain::delivery::Delivery;
@@ -270,7 +271,7 @@ macro_rules! writable {
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
     Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
-    OpenPayments,
+    OpenPayments, Attention,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its

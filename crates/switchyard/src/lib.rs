@@ -2,8 +2,8 @@
 //! and what its commands do.
 //!
 //! Guarantees: no client can hold a connection, a buffer or a stop of the server for longer than
-//! [`edge::Limits`] says; no secret is logged or taken from the command line, and those that are
-//! printed go to their caller alone ([`first_start`], [`operator`], [`listen`]).
+//! [`edge::Limits`] says; no secret is logged or taken from the command line; printed secrets go
+//! to their caller alone ([`first_start`], [`operator`], [`listen`]).
 //! This crate decides nothing about payments.
 
 pub mod config;

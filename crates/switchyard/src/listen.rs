@@ -219,7 +219,7 @@ struct Target {
     url: Uri,
     events: Vec<EventKind>,
     signer: Signer,
-    /// What the signer signs with.
+    /// The secret of the signer.
     secret: String,
 }
 

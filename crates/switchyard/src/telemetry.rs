@@ -100,6 +100,18 @@ pub enum Kind {
 pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     (
         Kind::Gauge,
+        "switchyard_attention_open",
+        Unit::Count,
+        "What waits for a person, by kind: see switchyard attention.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_attention_oldest_seconds",
+        Unit::Seconds,
+        "For how long the oldest of it has waited, by kind.",
+    ),
+    (
+        Kind::Gauge,
         "switchyard_build_info",
         Unit::Count,
         "1, labelled with the version of this build and that of the API's specification.",

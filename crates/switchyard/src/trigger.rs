@@ -19,7 +19,7 @@ use crate::demo::client::{Client, text, transfer};
 /// Money of the sandbox for one event, in cents.
 const FUNDED: i64 = 100_000;
 
-/// What is paid, in cents.
+/// The amount of a payment, in cents.
 const PAID: i64 = 10_000;
 
 /// After how long the bank of the suffix 185 sends money back, and a second.
@@ -43,7 +43,7 @@ pub async fn run(config: &Config, options: &Trigger) -> Result<u8, Failure> {
     Ok(EXIT_OK)
 }
 
-/// What an event is about.
+/// The resource of an event.
 struct Made {
     resource: String,
     status: String,
@@ -126,7 +126,7 @@ impl Maker {
         self.ended(&paid.resource).await
     }
 
-    /// Has a quote expire that nobody executes.
+    /// Lets a quote expire without its execution.
     async fn let_expire(&self) -> Result<Made, Failure> {
         let payer = self.payer().await?;
         let euros = self.client.account(&payer.customer, "EUR").await?;
@@ -223,7 +223,7 @@ impl Maker {
         Ok(Made { resource: job, status })
     }
 
-    /// Invites somebody, who becomes a customer.
+    /// Invites a person, who becomes a customer.
     async fn invite(&self) -> Result<Made, Failure> {
         let (_, inviter) = self.customer(1).await?;
         let (_, invitee) = self.customer(2).await?;
@@ -238,9 +238,9 @@ impl Maker {
     /// Has the endpoint tried out.
     async fn test(&self) -> Result<Made, Failure> {
         let path = "/sandbox/webhooks/test";
-        let tested = self.client.post(path, &Value::Null, &["url", "responseStatus"]).await?;
+        let tested = self.client.post(path, &Value::Null, &["url", "response_status"]).await?;
         let tested = tested.expect(200)?;
-        let status = tested["responseStatus"].to_string();
+        let status = tested["response_status"].to_string();
         Ok(Made { resource: text(&tested, "url")?, status })
     }
 }

@@ -1,22 +1,21 @@
 //! The commands and their options, as the command line has them.
 
+mod client;
 mod operator;
 
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use domain::event::EventKind;
 use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
-use http::Uri;
 
-use super::checks::{parse_event_kind, parse_object, parse_time, parse_web_url};
+use super::checks::{parse_object, parse_time};
 use super::connections::Connections;
 use super::webhooks::Webhooks;
-use super::{ApiUrl, DatabaseUrl, Listen, PeerUrl, PublicUrl};
+use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
 use crate::telemetry::LogFormat;
 
+pub use client::*;
 pub use operator::*;
 
 /// A quote that lives shorter cannot be read and executed by a person.
@@ -152,8 +151,9 @@ pub enum Command {
     /// SWITCHYARD_CLIENT_SECRET, or in SY_USER as a first start prints it, which must be allowed to
     /// VIEW and to MANAGE, and posts each to a URL, in order, with the bytes that the platform's
     /// endpoint gets. It signs them with the platform's webhook secret, and with a key of its own.
-    /// The secret and the public key are printed at the start. Each event is a line with what the URL answered. It sends nothing twice, does not
-    /// change what the platform's endpoint gets, and goes on until it is interrupted.
+    /// The secret and the public key are printed at the start. Each event is a line with what the
+    /// URL answered. It sends nothing twice, does not change what the platform's endpoint gets, and
+    /// goes on until it is interrupted.
     #[command(
         after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks\n  \
             switchyard listen --forward-to http://localhost:3000/hooks --approve"
@@ -233,6 +233,14 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard uma peers")]
     Uma(UmaCommand),
 
+    /// Lists and resolves what only a person can settle.
+    ///
+    /// Rails that contradict themselves, payments of which the rail does not say what became of
+    /// them, money that comes back for a customer who was deleted, and events that did not reach
+    /// their endpoint. The server may run.
+    #[command(subcommand, after_help = "Example:\n  switchyard attention list")]
+    Attention(AttentionCommand),
+
     /// Replaces the keys of a database.
     #[command(subcommand, after_help = "Example:\n  switchyard key rotate")]
     Key(KeyCommand),
@@ -261,6 +269,7 @@ impl Command {
             | Self::Customer(_)
             | Self::Token(_)
             | Self::Uma(_)
+            | Self::Attention(_)
             | Self::Key(_) => true,
             Self::Demo(_)
             | Self::Listen(_)
@@ -286,6 +295,7 @@ impl Command {
             | Self::Customer(_)
             | Self::Token(_)
             | Self::Uma(_)
+            | Self::Attention(_)
             | Self::Key(_)
             | Self::Completions(_)
             | Self::Man(_) => None,
@@ -435,128 +445,6 @@ impl Serve {
 /// The domain that reaches a server on `port` of the same machine.
 pub fn local_uma_domain(port: u16) -> UmaDomain {
     UmaDomain::parse(&format!("localhost:{port}")).expect("a label and a port are a domain")
-}
-
-/// Options of `listen`.
-#[derive(Debug, Clone, Args)]
-pub struct Forward {
-    /// Where events are posted to.
-    #[arg(long, value_name = "URL", value_parser = parse_web_url)]
-    pub forward_to: Uri,
-
-    /// The server that has them.
-    #[command(flatten)]
-    pub access: Access,
-
-    /// Only events of these types, such as OUTGOING_PAYMENT,KYC_STATUS.
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_event_kind)]
-    pub events: Vec<EventKind>,
-
-    /// Approves incoming payments that the platform is asked about.
-    ///
-    /// The platform's own endpoint must put them off with 202. A platform without one gets one on
-    /// this machine for as long as this runs. Only for sandbox platforms; the token must be allowed
-    /// to TRANSACT, too.
-    #[arg(long, conflicts_with = "reject")]
-    pub approve: bool,
-
-    /// Rejects them.
-    #[arg(long)]
-    pub reject: bool,
-}
-
-/// The decision about incoming payments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
-    /// They go on.
-    Approved,
-    /// They end.
-    Rejected,
-}
-
-impl fmt::Display for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Approved => "approved",
-            Self::Rejected => "rejected",
-        })
-    }
-}
-
-impl Forward {
-    /// What it answers to approval requests, if it answers.
-    pub fn decision(&self) -> Option<Decision> {
-        match (self.approve, self.reject) {
-            (true, _) => Some(Decision::Approved),
-            (false, true) => Some(Decision::Rejected),
-            (false, false) => None,
-        }
-    }
-}
-
-/// How a client of the API reaches its server.
-#[derive(Debug, Clone, Args)]
-pub struct Access {
-    /// The server, with or without the version of the API at the end [default: the SY that a first
-    /// start prints, or http://127.0.0.1:8080].
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_API")]
-    pub api: Option<ApiUrl>,
-}
-
-/// Options of `trigger`.
-#[derive(Debug, Clone, Args)]
-pub struct Trigger {
-    /// The event.
-    #[arg(value_name = "EVENT")]
-    pub event: Event,
-
-    /// The server.
-    #[command(flatten)]
-    pub access: Access,
-}
-
-/// What `trigger` makes happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Event {
-    /// A payment to a bank account is delivered: OUTGOING_PAYMENT, at last COMPLETED.
-    #[value(name = "payment.completed")]
-    PaymentCompleted,
-    /// The account is closed: FAILED, and the money comes back.
-    #[value(name = "payment.failed")]
-    PaymentFailed,
-    /// The bank rejects it: REJECTED.
-    #[value(name = "payment.rejected")]
-    PaymentRejected,
-    /// It is delivered and comes back: REFUNDED. Moves the platform's clock on by 61 seconds.
-    #[value(name = "payment.returned")]
-    PaymentReturned,
-    /// A quote is not executed: EXPIRED. Moves the platform's clock on by 901 seconds.
-    #[value(name = "payment.expired")]
-    PaymentExpired,
-    /// Another institution pays a customer: INCOMING_PAYMENT.
-    #[value(name = "incoming", alias = "incoming.completed")]
-    Incoming,
-    /// The same, once the platform has approved it. It must have a webhook endpoint.
-    #[value(name = "approval")]
-    Approval,
-    /// Money comes into an account: ACCOUNT_STATUS.
-    #[value(name = "account.status", alias = "account")]
-    AccountStatus,
-    /// A customer's identity is approved: KYC_STATUS.
-    #[value(name = "kyc.approved", alias = "kyc")]
-    KycApproved,
-    /// It is rejected.
-    #[value(name = "kyc.rejected")]
-    KycRejected,
-    /// A file of customers is imported: BULK_UPLOAD.
-    #[value(name = "bulk.upload", alias = "bulk")]
-    BulkUpload,
-    /// An invitation is claimed: INVITATION_CLAIMED.
-    #[value(name = "invitation.claimed", alias = "invitation")]
-    InvitationClaimed,
-    /// The endpoint is tried out: TEST. The platform must have one.
-    #[value(name = "test")]
-    Test,
 }
 
 /// Options of `verify`.

@@ -118,7 +118,7 @@ impl Client {
         text(&answer.expect(200)?["data"][0], "id")
     }
 
-    /// Adds a bank account of somebody else, with this number, for a customer to pay.
+    /// Adds another person's bank account with this number, for a customer to pay.
     pub(crate) async fn bank_account(
         &self,
         customer: &str,
