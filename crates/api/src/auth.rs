@@ -46,6 +46,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
+/// The network of a request's client.
+pub(crate) fn network(request: &Request) -> Network {
+    let from = request.extensions().get::<ClientAddress>();
+    from.map_or(Network::UNKNOWN, |client| client.0.into())
+}
+
 /// Longest `Authorization` header that is looked at: our credentials are far shorter.
 const HEADER_MAX: usize = 1_024;
 
@@ -92,8 +98,7 @@ pub struct Guard {
 /// Lets a request pass that shows a token with this permission. The body of one that needs none is
 /// read before anything is done, so that a request with a malformed one has no effect.
 pub async fn require(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let from = request.extensions().get::<ClientAddress>();
-    let from = from.map_or(Network::UNKNOWN, |client| client.0.into());
+    let from = network(&request);
     let caller = match check(&guard.app, request.headers(), guard.any_of, from).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal,

@@ -57,7 +57,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use domain::token::Permission;
-use service::App;
+use service::{App, refusals};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
@@ -180,15 +180,15 @@ pub fn router(app: App) -> Router {
         // JSON has a limit of its own, which is smaller.
         .layer(DefaultBodyLimit::max(bulk::FORM_BYTES_MAX))
         // Inside the nesting, where the whole route is known.
-        .layer(from_fn(finish))
+        .layer(from_fn_with_state(app.clone(), finish))
         .with_state(app.clone());
     let router = Router::new()
         .merge(docs::router(&app, &document))
         .merge(pages::router(app.clone()))
-        .merge(uma::router(app))
+        .merge(uma::router(app.clone()))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(from_fn(finish))
+        .layer(from_fn_with_state(app, finish))
         .nest(&format!("/{VERSION}"), versioned);
     // The last layer is the first to see a request.
     compression::of(router).layer(from_fn(head_as_get))
@@ -301,13 +301,14 @@ const REQUEST_ID_MAX: usize = 128;
 
 /// Added to every answer: the request's id, and a body in our shape where a library refused. Also
 /// the one line of the log per request, which never holds a body, a query or a credential.
-pub async fn finish(mut request: Request, next: Next) -> Response {
+pub async fn finish(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let given = request.headers().get(REQUEST_ID).filter(|id| {
         let printable = id.as_bytes().iter().all(u8::is_ascii_graphic);
         printable && (1..=REQUEST_ID_MAX).contains(&id.len())
     });
     let id = given.cloned().unwrap_or_else(next_request_id);
     request.extensions_mut().insert(RequestId(id.clone()));
+    let from = auth::network(&request);
     let asked = request.extensions().get().map(|Asked(method)| method);
     let method = asked.unwrap_or(request.method()).clone();
     let route = request
@@ -328,6 +329,9 @@ pub async fn finish(mut request: Request, next: Next) -> Response {
             response.headers_mut().insert(header::ALLOW, allow);
         }
     }
+    if status == StatusCode::UNAUTHORIZED {
+        refusals::count(&app, from);
+    }
     let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
     metrics::histogram!("switchyard_http_request_seconds", &labels).record(started.elapsed());
     let [route_label, method_label] = labels;
@@ -337,7 +341,7 @@ pub async fn finish(mut request: Request, next: Next) -> Response {
     tracing::debug!(
         request_id = id.to_str().unwrap_or_default(),
         %method, route, status = response.status().as_u16(),
-        millis = started.elapsed().as_millis(), "request"
+        millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX), "request"
     );
     response.headers_mut().insert(REQUEST_ID, id);
     response

@@ -61,6 +61,8 @@ pub mod kind {
         Job = "Job";
         /// A check of a customer's identity; people know it by its link.
         IdentityCheck = "IdentityCheck";
+        /// A matter that only a person can settle.
+        Attention = "Attention";
     }
 }
 
@@ -96,6 +98,8 @@ pub type InvitationId = Id<kind::Invitation>;
 pub type JobId = Id<kind::Job>;
 /// Identifier of a [`kind::IdentityCheck`].
 pub type IdentityCheckId = Id<kind::IdentityCheck>;
+/// Identifier of a [`kind::Attention`].
+pub type AttentionId = Id<kind::Attention>;
 
 /// Why a text is not an identifier of the wanted type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

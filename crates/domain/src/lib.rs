@@ -45,5 +45,6 @@ pub mod invitation;
 pub mod event;
 pub mod network;
 pub mod delivery;
+pub mod attention;
 pub mod erasure;
 pub mod states;

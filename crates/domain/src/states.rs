@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::{
-    approval, bulk_import, delivery, external_account, failure, invitation, kyc, quote, transaction,
+    approval, attention, bulk_import, delivery, external_account, failure, invitation, kyc, quote,
+    transaction,
 };
 
 /// Writes the arrows of a machine as a table.
@@ -43,6 +44,8 @@ pub fn markdown() -> String {
     table(&mut page, "Bulk import", "", &bulk_import::arrows());
     table(&mut page, "Invitation", "", &invitation::arrows());
     table(&mut page, "Delivery", "", &delivery::arrows());
+    let note = "A matter that only a person can settle: `switchyard attention`.\n\n";
+    table(&mut page, "Attention", note, &attention::arrows());
     failure::markdown(&mut page);
     page
 }

@@ -141,6 +141,7 @@ pub struct Transaction {
     reason: Option<StatusReason>,
     rail: Option<Rail>,
     rail_words: RailWords,
+    request: Option<String>,
 }
 
 /// A stored transaction whose parts contradict each other.
@@ -158,7 +159,7 @@ impl Transaction {
     pub fn pending(draft: Draft) -> Self {
         let first = Step { status: Status::Pending, at: draft.id.created_at() };
         let (history, rail_words) = (vec![first], RailWords::NONE);
-        Self { draft, history, failure: None, reason: None, rail: None, rail_words }
+        Self { draft, history, failure: None, reason: None, rail: None, rail_words, request: None }
     }
 
     /// A new transaction, `CREATED` since its id was drawn: another institution wants to make the
@@ -203,7 +204,7 @@ impl Transaction {
         if was_not_made != reason.is_some() && !was_kept {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
-        Ok(Self { draft, history, failure, reason, rail, rail_words })
+        Ok(Self { draft, history, failure, reason, rail, rail_words, request: None })
     }
 
     /// Its draft.
@@ -284,6 +285,21 @@ impl Transaction {
     #[must_use]
     pub fn said_by_rail(mut self, words: &RailWords) -> Self {
         self.rail_words = self.rail_words.followed_by(words);
+        self
+    }
+
+    /// The id of the latest request that has changed it, for the operator's log. A client may have
+    /// chosen it.
+    pub fn request(&self) -> Option<&str> {
+        self.request.as_deref()
+    }
+
+    /// The transaction as a request has changed it; as it was if a job has.
+    #[must_use]
+    pub fn requested_by(mut self, request: Option<&str>) -> Self {
+        if let Some(request) = request {
+            self.request = Some(request.to_owned());
+        }
         self
     }
 

@@ -17,10 +17,11 @@ use uuid::Uuid;
 use crate::auth;
 use crate::balances;
 use crate::decisions::{self, Decisions};
-use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
+use crate::notices::Notices;
+use crate::refusals::Refusals;
 use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
 use crate::webhooks::signature;
 
@@ -33,6 +34,7 @@ struct Inner {
     ids: Mutex<IdSequence>,
     callers: auth::Remembered,
     guesses: Guesses,
+    refusals: Refusals,
     keys: signature::Remembered,
     approval_slots: Slots,
     decisions: Decisions,
@@ -46,18 +48,18 @@ struct Inner {
     steps: tokio::sync::Mutex<Timestamp>,
 }
 
-/// The payments that a unit has brought forward. A unit may run more than once, so its caller acts
-/// on them once it is committed.
+/// Effects of a unit outside the database. A unit may run more than once, so its caller acts on them
+/// once it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    ended: Vec<Ended>,
+    notices: Notices,
     decided: Vec<TransactionId>,
 }
 
 impl Outcome {
-    /// The payments that the unit has brought forward so far.
-    pub(crate) fn of(unit: &Unit<'_, '_>) -> Self {
-        Self { ended: ended::by(unit), decided: decisions::by(unit) }
+    /// Those of the unit so far.
+    pub(crate) fn of(unit: &mut Unit<'_, '_>) -> Self {
+        Self { notices: Notices::by(unit), decided: decisions::by(unit) }
     }
 }
 
@@ -81,6 +83,7 @@ impl App {
             ids: Mutex::new(IdSequence::default()),
             callers: auth::Remembered::default(),
             guesses: Guesses::default(),
+            refusals: Refusals::default(),
             keys: signature::Remembered::default(),
             approval_slots: Slots::default(),
             decisions: Decisions::default(),
@@ -98,6 +101,11 @@ impl App {
     #[must_use]
     pub fn acting_for(&self, actor: Actor, request: Option<String>) -> Self {
         Self { inner: Arc::clone(&self.inner), acts_for: Arc::new((actor, request)) }
+    }
+
+    /// The id of the request that it acts for, if it is one.
+    pub(crate) fn request(&self) -> Option<&str> {
+        self.acts_for.1.as_deref()
     }
 
     /// The origin of what is changed now.
@@ -134,10 +142,10 @@ impl App {
         Ok(done)
     }
 
-    /// Does the work that follows a unit's commit: payments that have ended are logged, and pay
-    /// requests whose payments it decided on go on.
+    /// Does the work that follows a unit's commit: the operator is told, and pay requests whose
+    /// payments it decided on go on.
     pub(crate) fn committed(&self, outcome: &Outcome) {
-        ended::log(&outcome.ended);
+        outcome.notices.log(self);
         self.inner.decisions.tell(&outcome.decided);
     }
 
@@ -186,8 +194,10 @@ impl App {
         self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(of)
     }
 
-    pub(crate) fn set_leadership(&self, leadership: Option<Leadership>) {
-        *self.inner.leadership.lock().unwrap_or_else(PoisonError::into_inner) = leadership;
+    /// Sets this server's leadership, and gives the one before.
+    pub(crate) fn set_leadership(&self, leadership: Option<Leadership>) -> Option<Leadership> {
+        let mut held = self.inner.leadership.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *held, leadership)
     }
 
     /// Held while due jobs run.
@@ -217,6 +227,10 @@ impl App {
 
     pub(crate) fn guesses(&self) -> &Guesses {
         &self.inner.guesses
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.inner.refusals
     }
 
     pub(crate) fn remembered_callers(&self) -> &auth::Remembered {

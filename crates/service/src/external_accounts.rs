@@ -86,7 +86,14 @@ pub async fn inspect(
         Ok(report) => Ok(Ok(report)),
         Err(NoReport::NoSuchAccount) => Ok(Err(Unknown::NoSuchAccount)),
         Err(NoReport::NotConnected) => Ok(Err(Unknown::NotConnected)),
-        Err(NoReport::Failed) => Err(Error::Account(AccountError::NoReport)),
+        Err(NoReport::Failed) => {
+            tracing::warn!(
+                platform = %platform.id, rail = leg.map(|leg| leg.rail.name()),
+                account_type = info.account_type().name, currency = currency.code(),
+                "the bank did not answer an account check"
+            );
+            Err(Error::Account(AccountError::NoReport))
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! they are answered.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
@@ -38,6 +39,15 @@ const NETWORK_MASK: u128 = !0 << 64;
 impl Network {
     /// The address of a caller within the process.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(address) => address.fmt(f),
+            IpAddr::V6(address) => write!(f, "{address}/64"),
+        }
+    }
 }
 
 impl From<IpAddr> for Network {

@@ -14,7 +14,7 @@ use store::timers::{Due, Timer, TimerKey, TimerKind};
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{AccountError, Error};
 use crate::leadership::{self, Leadership};
 use crate::rail_orders::{Order, order};
 use crate::uma::post_transaction;
@@ -34,6 +34,9 @@ const SHARED_TIMERS_MAX: usize = 512;
 
 /// How long after a failure of ours a timer is tried again, in milliseconds.
 const RETRY_MILLIS: i64 = 1_000;
+
+/// The same where a bank did not answer an account check, which nothing waits for.
+const NO_REPORT_RETRY_MILLIS: i64 = 60_000;
 
 /// The same where a row cannot be read: an operator must repair it first, and each try costs those
 /// who share the transaction another one.
@@ -227,8 +230,17 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
         app.set_leadership(None);
         return false;
     }
-    tracing::error!(kind = timer.kind.name(), subject = %timer.subject, %error, "a timer failed");
-    let after = if error.is_of_a_row() { UNREADABLE_RETRY_MILLIS } else { RETRY_MILLIS };
+    let has_no_report = matches!(error, Error::Account(AccountError::NoReport));
+    // The check of an account is logged where it was made.
+    if !has_no_report {
+        let (kind, subject) = (timer.kind.name(), &timer.subject);
+        tracing::error!(kind, %subject, %error, "a timer failed");
+    }
+    let after = match error.is_of_a_row() {
+        true => UNREADABLE_RETRY_MILLIS,
+        false if has_no_report => NO_REPORT_RETRY_MILLIS,
+        false => RETRY_MILLIS,
+    };
     let unit_app = app.clone();
     let moved = app
         .write_behind(move |unit| {

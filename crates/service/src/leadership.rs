@@ -105,11 +105,27 @@ pub async fn hold(app: &App) -> Result<Option<Leadership>, Error> {
     }
     let unit_app = app.clone();
     let taken = app.store().write(app.origin(), move |unit| take(&unit_app, unit, now)).await?;
-    app.set_leadership(taken);
-    if held.is_some() && taken.is_none() {
-        tracing::warn!(leader = leader_now(app), "lost the leader lease");
+    let before = app.set_leadership(taken);
+    match taken {
+        // Jobs and deliveries may take it at the same time; one of them has changed the term.
+        Some(taken) if !before.is_some_and(|before| before.is_of(taken)) => {
+            tracing::info!(server = name(app), term = taken.term, "took the leader lease");
+        }
+        None if before.is_some() => {
+            tracing::warn!(leader = leader_now(app), "lost the leader lease");
+        }
+        Some(_) | None => {}
     }
     Ok(taken)
+}
+
+/// Whether this server leads, for a metric: a lease that could not be renewed in time is another
+/// server's to take.
+pub fn leads(app: &App) -> bool {
+    let now = app.server_now();
+    app.leadership().is_some_and(|held| {
+        !app.env().shares_database || now < held.renewed_at.plus_millis(LEASE_MILLIS)
+    })
 }
 
 /// The name of the server that leads, for the log.

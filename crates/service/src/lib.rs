@@ -9,13 +9,14 @@
 pub mod error;
 pub mod presenter;
 mod decisions;
-mod ended;
+mod notices;
 pub mod env;
 mod slots;
 pub mod locality;
 pub mod app;
 pub mod auth;
 pub mod guesses;
+pub mod refusals;
 pub mod once;
 pub mod owners;
 pub mod limits;
@@ -43,6 +44,7 @@ pub mod expiry;
 mod settlement;
 mod rail_orders;
 mod rail_answers;
+pub mod attention;
 pub mod leadership;
 pub mod jobs;
 

@@ -19,6 +19,7 @@ use crate::presenter::Subject;
 
 /// Adds a new transaction and tells the platform.
 pub fn begin(app: &App, unit: &mut Unit<'_, '_>, transaction: Transaction) -> Result<(), Error> {
+    let transaction = transaction.requested_by(app.request());
     let event = event_of(app, unit, &transaction)?;
     unit.count_payment(false, &transaction)?;
     unit.put(transaction);
@@ -34,6 +35,7 @@ pub fn begin_asking(
     transaction: Transaction,
     asked: &[CounterpartyField],
 ) -> Result<(), Error> {
+    let transaction = transaction.requested_by(app.request());
     let platform = owners::platform(unit, transaction.draft().platform)?;
     let subject = Subject::Approval(&transaction, asked);
     let event = notification(app, &platform, &transaction, subject);
@@ -51,6 +53,9 @@ pub fn advance(
     event: Event,
     now: Timestamp,
 ) -> Result<Transaction, Error> {
+    // A read that finds a payment expired has not asked for that.
+    let request = if event == Event::Expired { None } else { app.request() };
+    let transaction = transaction.requested_by(request);
     let was_under_way = transaction.status() == Status::Processing;
     let was_counted = is_counted(&transaction);
     let moved = transaction.apply(event, now)?;

@@ -1,5 +1,6 @@
 //! The effect of a rail's answer on its payment (specification 2.3).
 
+use domain::attention::Kind;
 use domain::id::TransactionId;
 use domain::quote::{self, Quote};
 use domain::rail::RailWords;
@@ -14,7 +15,7 @@ use crate::app::App;
 use crate::error::Error;
 use crate::rail_orders::flow;
 use crate::settlement::{self, end};
-use crate::{funding, incoming, lifecycle, quotes};
+use crate::{attention, funding, incoming, lifecycle, quotes};
 
 /// Keeps what the rail said. A transaction that has ended in the meantime stays as it is.
 pub(crate) fn keep_answer(
@@ -40,11 +41,14 @@ pub(crate) fn keep_answer(
     if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
+    if !matches!(answer, RailAnswer::Pending { .. }) {
+        attention::answered_late(unit, &transaction, timer, answer, now)?;
+    }
     let from_peer = transaction.is_from_peer() && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             unit.set_timer(timer.again(*ask_again_at));
-            return Ok(());
+            return attention::notice_silence(unit, &transaction, timer, now);
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
             if has_moved =>
@@ -162,10 +166,9 @@ fn watch(
         | RailAnswer::Returned
         | RailAnswer::Refused
         | RailAnswer::Failed(_) => {
-            tracing::error!(
-                transaction = %transaction.id(), ?answer,
-                "a rail contradicts itself about a payment that it had settled"
-            );
+            let note = format!("settled before, and {} now", attention::word(answer));
+            let kind = Kind::RailContradiction;
+            attention::notice_payment(unit, kind, &transaction, &note, now)?;
         }
     }
     unit.clear_timer(timer.key());

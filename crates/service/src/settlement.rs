@@ -1,5 +1,6 @@
 //! How the money of a payment ends: posted, voided, given back or taken back.
 
+use domain::attention::Kind;
 use domain::id::{CustomerId, InternalAccountId, Owner, PlatformId};
 use domain::money::{Money, Sending};
 use domain::quote::{self, Quote};
@@ -16,7 +17,7 @@ use store::unit::Unit;
 use crate::app::App;
 use crate::error::Error;
 use crate::owners::Holder;
-use crate::{lifecycle, owners};
+use crate::{attention, lifecycle, owners};
 
 /// Whether a quote's money is still to be pulled from its external source.
 pub(crate) fn waits_for_source(postings: &[PostingRow], transaction: &Transaction) -> bool {
@@ -143,6 +144,18 @@ pub(crate) fn keeper(
     })
 }
 
+/// Has a person see to money that came back for a customer who was deleted.
+pub(crate) fn notice_kept(
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+    amount: Money,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let (minor, currency) = (amount.minor(), amount.currency().code());
+    let note = format!("{minor} {currency} in smallest units are the platform's now");
+    attention::notice_payment(unit, Kind::LateReturn, transaction, &note, now)
+}
+
 /// Posts what a transaction has in suspense to the internal account of the payer.
 pub(crate) fn return_from_suspense(
     unit: &mut Unit<'_, '_>,
@@ -158,8 +171,12 @@ pub(crate) fn return_from_suspense(
         Some(id) => owners::external_account(unit, draft.platform, id)?.owner,
         None => draft.owner,
     };
-    let owner = keeper(unit, draft.platform, owner)?.owner();
-    let account = InternalAccountId::of(owner, amount.currency());
+    let kept_by = keeper(unit, draft.platform, owner)?.owner();
+    if kept_by != owner {
+        notice_kept(unit, &transaction, amount, now)?;
+    }
+    let draft = transaction.draft();
+    let account = InternalAccountId::of(kept_by, amount.currency());
     unit.post(draft.id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
     Ok(transaction)
 }

@@ -152,6 +152,7 @@ fn object(table: &str, key: &Value) -> Option<String> {
         ("invitations", Value::Bytes(key)) => id::<kind::Invitation>(key),
         ("identity_checks", Value::Bytes(key)) => id::<kind::IdentityCheck>(key),
         ("bulk_imports", Value::Bytes(key)) => id::<kind::Job>(key),
+        ("attention", Value::Bytes(key)) => id::<kind::Attention>(key),
         ("ledger_accounts", Value::Bytes(key)) => match AccountKey::decode(key).ok()? {
             AccountKey::Internal(account) => Some(account.to_string()),
             _ => None,

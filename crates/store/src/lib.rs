@@ -30,6 +30,7 @@ pub mod customers;
 pub mod external_accounts;
 pub mod lookups;
 pub mod uma_peers;
+pub mod attention;
 pub mod quotes;
 pub mod transactions;
 pub mod approvals;

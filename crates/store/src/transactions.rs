@@ -126,6 +126,7 @@ impl Record for Transaction {
             .rail
             .map(|number| Rail::from_number(number).ok_or_else(|| row.corrupt("unknown rail")))
             .transpose()?;
+        let request = stored.request.take();
         let words = stored.rail_words.take().map_or(RailWords::NONE, StoredRailWords::into_domain);
         let draft =
             columns.draft(stored).ok_or_else(|| row.corrupt("parts that do not fit together"))?;
@@ -134,7 +135,8 @@ impl Record for Transaction {
         }
         let Columns { status, failure, created_at, updated_at, history, .. } = columns;
         let transaction = Self::restore(draft, history, failure, reason, (rail, words))
-            .map_err(|inconsistent| row.corrupt(inconsistent.what))?;
+            .map_err(|inconsistent| row.corrupt(inconsistent.what))?
+            .requested_by(request.as_deref());
         let times_agree =
             (transaction.created_at(), transaction.updated_at()) == (created_at, updated_at);
         if transaction.status() != status || !times_agree {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::approval::Approval;
+use domain::attention::Attention;
 use domain::bulk_import::{BulkImport, Part};
 use domain::customer::Customer;
 use domain::delivery::Delivery;
@@ -270,7 +271,7 @@ macro_rules! writable {
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
     Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
-    OpenPayments,
+    OpenPayments, Attention,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its
@@ -449,6 +450,22 @@ impl Unit<'_, '_> {
     /// The transactions that this unit has changed, in the order of their keys.
     pub fn changed_transactions(&self) -> impl Iterator<Item = &Transaction> {
         self.local.tables.transactions.rows().map(|row| &**row)
+    }
+
+    /// The records of a table that this unit has changed, in the order of their keys: each as the
+    /// unit found it, if it was there, and as the unit leaves it.
+    pub fn changed<R: Record>(&mut self) -> Vec<(Found<R>, Arc<R>)> {
+        let rows: Vec<_> = R::slots(&mut self.local.tables).rows().map(Arc::clone).collect();
+        let batch = &mut *self.batch;
+        rows.into_iter()
+            .map(|row| {
+                let key = row.key();
+                let before = R::slots(&mut batch.changes.tables).get(&key);
+                // A record is read before it is changed, and stays known within the batch.
+                let before = before.or_else(|| R::remembered(batch.cache).get(&key).cloned());
+                (before.flatten(), row)
+            })
+            .collect()
     }
 
     /// The ledger accounts that this unit has changed, in the order of their keys.

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use domain::approval::Approval;
+use domain::attention::Attention;
 use domain::bulk_import::{BulkImport, Part};
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
@@ -381,6 +382,7 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Part>(run, Predicate::C5)?;
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
+    all::<Attention>(run, Predicate::S4)?;
     all::<OpenPayments>(run, Predicate::H4)
 }
 

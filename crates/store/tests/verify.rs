@@ -391,6 +391,7 @@ fn uma(unit: &mut Unit<'_, '_>) -> Result {
     begin(unit, uma_in(UMA_WAITS_IN, 1, 2, received, Some(UMA_WAITS)))?;
     unit.set_timer(under_way(uuid(UMA_WAITS_IN), TimerKind::DecidePayment));
     unit.put(approval(UMA_WAITS_IN, 1));
+    unit.put(attention(domain::attention::Kind::LateReturn, OUT_RETURNED));
     let decided = approval(UMA_HERE_IN, 2).apply(approval::Event::AnsweredYes, at(235)).unwrap();
     unit.put_moved(decided);
 
@@ -883,6 +884,10 @@ const CORRUPTERS: &[Corrupter] = &[
     ),
     // A reference leads nowhere.
     corrupter(&["S4"], "update tokens set platform = $nothing where name = 'Token 2'"),
+    // A matter for a person is about nothing, or about another platform's payment.
+    corrupter(&["S4"], "update attention set subject = $nothing"),
+    corrupter(&["S4"], "update attention set platform = $elsewhere"),
+    corrupter(&["S2"], "update attention set sealed = x'00'"),
     // A settled entry has another amount.
     corrupter(
         &["L1", "L2", "L3", "T7"],

@@ -20,7 +20,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use self::args::CommandLine;
 pub use self::args::*;
 pub use self::checks::{
-    DatabaseUrl, Listen, PeerUrl, PublicUrl, parse_credentials, parse_secret_key,
+    ApiUrl, DatabaseUrl, Listen, PeerUrl, PublicUrl, parse_credentials, parse_secret_key,
 };
 use self::checks::{key_source, text_of};
 pub use self::connections::Connections;
@@ -42,6 +42,12 @@ pub const CLIENT_ID_VARIABLE: &str = "SWITCHYARD_CLIENT_ID";
 /// Holds the secret of that token.
 pub const CLIENT_SECRET_VARIABLE: &str = "SWITCHYARD_CLIENT_SECRET";
 
+/// Where the lines that a first start prints have the address of the API.
+const BANNER_API_VARIABLE: &str = "SY";
+
+/// Where they have a token, as `ID:SECRET`.
+const BANNER_USER_VARIABLE: &str = "SY_USER";
+
 /// The checked configuration of the process.
 #[derive(Debug)]
 pub struct Config {
@@ -55,8 +61,23 @@ pub struct Config {
     pub json: bool,
     /// The command.
     pub command: Command,
-    /// Credentials for the first token, if they were given.
+    /// Credentials for the first token, or of a client of the API, if they were given.
     pub credentials: Option<ClientCredentials>,
+    /// The API, for commands that are clients of it.
+    pub api: ApiUrl,
+}
+
+impl Config {
+    /// The token of a command that is a client of the API.
+    pub fn client_credentials(&self) -> Result<&ClientCredentials, ConfigError> {
+        self.credentials.as_ref().ok_or_else(|| {
+            ConfigError(format!(
+                "whose events? Set {CLIENT_ID_VARIABLE} and {CLIENT_SECRET_VARIABLE} to those of a \
+                 token that may VIEW, TRANSACT and MANAGE, or {BANNER_USER_VARIABLE} as a first \
+                 start prints it"
+            ))
+        })
+    }
 }
 
 /// Where the server's secret key is.
@@ -187,6 +208,10 @@ pub fn read(
         false => KeySource::File(database.key_file()),
     };
     let credentials = parse_credentials(text(CLIENT_ID_VARIABLE)?, text(CLIENT_SECRET_VARIABLE)?)?;
+    let (credentials, api) = match line.command.access() {
+        Some(access) => as_printed(access, credentials, environment)?,
+        None => (credentials, ApiUrl::default()),
+    };
     Ok(Config {
         database,
         key,
@@ -194,7 +219,37 @@ pub fn read(
         json: line.common.json,
         command: line.command,
         credentials,
+        api,
     })
+}
+
+/// How a client reaches the API where not all was said: as the lines have it that a first start
+/// prints.
+fn as_printed(
+    access: &Access,
+    credentials: Option<ClientCredentials>,
+    environment: &Environment,
+) -> Result<(Option<ClientCredentials>, ApiUrl), ConfigError> {
+    let blamed = |name| move |error: ConfigError| ConfigError(format!("{name}: {error}"));
+    let credentials = match (credentials, text_of(BANNER_USER_VARIABLE, environment)?) {
+        (Some(given), _) => Some(given),
+        (None, None) => None,
+        (None, Some(user)) => {
+            let (id, secret) = user.split_once(':').ok_or_else(|| {
+                ConfigError(format!(
+                    "{BANNER_USER_VARIABLE} must be a client id, a colon and its secret"
+                ))
+            })?;
+            parse_credentials(Some(id.to_owned()), Some(secret.to_owned()))
+                .map_err(blamed(BANNER_USER_VARIABLE))?
+        }
+    };
+    let api = match (&access.api, text_of(BANNER_API_VARIABLE, environment)?) {
+        (Some(given), _) => given.clone(),
+        (None, Some(printed)) => printed.parse().map_err(blamed(BANNER_API_VARIABLE))?,
+        (None, None) => ApiUrl::default(),
+    };
+    Ok((credentials, api))
 }
 
 /// Puts `serve` first where options stand without a command. A command's name anywhere, or a

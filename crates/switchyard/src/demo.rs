@@ -2,7 +2,7 @@
 //! the same HTTP that clients use, and checked at every step.
 
 mod instance;
-mod client;
+pub(crate) mod client;
 mod endpoint;
 mod ledger;
 mod messages;
@@ -20,7 +20,7 @@ use service::webhooks::signature::PublicKeys;
 use crate::command::{Failure, emit, print};
 use crate::config::{ClientCredentials, EXIT_OK};
 use crate::database::Database;
-use crate::demo::client::{Answer, Client, QUOTE_PARTS, ToAddress, same, text, title};
+use crate::demo::client::{Answer, Client, QUOTE_PARTS, ToAddress, same, text, title, transfer};
 use crate::demo::endpoint::Endpoint;
 use crate::demo::instance::{Instance, Stopped};
 use crate::demo::ledger::{Names, books};
@@ -190,7 +190,7 @@ impl Story {
 
     async fn pay_out(&self, customer: &str, dollars: &str) -> Result<String, Failure> {
         title("200.00 USD to a bank account; a repeat with the same key pays once")?;
-        let account = self.bank_account(customer, "123456789").await?;
+        let account = self.client.bank_account(customer, "123456789").await?;
         let body = transfer(dollars, &account, 20_000);
         let sent = self.send("demo-payout", &body).await?;
         let repeated = self.send("demo-payout", &body).await?;
@@ -208,7 +208,7 @@ impl Story {
     async fn be_refused(&self, customer: &str, dollars: &str) -> Result<String, Failure> {
         title("100.00 USD to an account whose bank refuses them: the money comes back")?;
         // The last three digits choose what the bank of the sandbox does.
-        let account = self.bank_account(customer, "123456004").await?;
+        let account = self.client.bank_account(customer, "123456004").await?;
         let sent = self.send("demo-refused", &transfer(dollars, &account, 10_000)).await?;
         let id = text(&sent.expect(201)?, "id")?;
         let refused = self.client.ended(&id).await?;
@@ -307,37 +307,8 @@ impl Story {
         Ok(())
     }
 
-    async fn bank_account(&self, customer: &str, number: &str) -> Result<String, Failure> {
-        let body = json!({
-            "customerId": customer,
-            "currency": "USD",
-            "accountInfo": {
-                "accountType": "USD_ACCOUNT",
-                "accountNumber": number,
-                "routingNumber": "021000021",
-                "beneficiary": {
-                    "beneficiaryType": "INDIVIDUAL",
-                    "fullName": "Bo Karlsson",
-                    "birthDate": "1990-01-15",
-                    "nationality": "SE",
-                },
-            },
-        });
-        let path = "/customers/external-accounts";
-        let answer = self.client.post(path, &body, &["id", "status"]).await?;
-        text(&answer.expect(201)?, "id")
-    }
-
     async fn send(&self, key: &str, body: &Value) -> Result<Answer, Failure> {
         let shown = ["id", "status", "sentAmount.amount"];
         self.client.call(Method::POST, "/transfer-out", Some(body), Some(key), &shown).await
     }
-}
-
-fn transfer(source: &str, destination: &str, amount: i64) -> Value {
-    json!({
-        "source": { "accountId": source },
-        "destination": { "accountId": destination },
-        "amount": amount,
-    })
 }

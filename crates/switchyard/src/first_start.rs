@@ -163,8 +163,23 @@ impl FirstStart {
             (notice, format!("{id}:{secret}"))
         };
         format!(
-            "Switchyard serves a new sandbox platform, {platform}.\n\n{addresses}\n{notice}\n\n\
-             Pasted in order, these lines move money:\n\n{lines}\n",
+            "Switchyard serves a new sandbox platform, {platform}.
+
+{addresses}
+{notice}
+
+\
+             Pasted in order, these lines move money:
+
+{lines}
+\
+             After the first two of them, these show events on your machine and make one:
+
+  \
+             switchyard listen --forward-to http://localhost:3000/hooks
+  \
+             switchyard trigger payment.failed
+",
             platform = self.platform,
             addresses = at.lines(),
             lines = curl_lines(&at.base_url, &user),

@@ -314,7 +314,10 @@ impl Forwarder {
         };
         let opened = sealed::open_answer(self.this.keyring(), number, &bytes);
         let Some((response, clients_changed)) = opened else {
-            tracing::warn!(status = %parts.status, "another process answered a forwarded request");
+            tracing::warn!(
+                status = parts.status.as_u16(),
+                "another process answered a forwarded request"
+            );
             return Outcome::Unknown;
         };
         if clients_changed {

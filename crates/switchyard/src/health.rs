@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, StatusCode};
 use serde_json::json;
-use service::{App, leadership};
+use service::{App, attention, leadership};
 use store::leases::{Lease, LeaseName};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,9 @@ const READY_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a write that succeeded shows that the next one will: a caller that asks all the time
 /// costs no flush each.
 const WRITTEN_HOLDS: Duration = Duration::from_secs(1);
+
+/// How long a scrape waits for the database: metrics are needed most when it hangs.
+const MEASURED_WITHIN: Duration = Duration::from_millis(500);
 
 /// The format of [`telemetry::scrape`].
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -108,7 +111,14 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn metrics() -> Response {
+async fn metrics(State(health): State<Health>) -> Response {
+    let leads = f64::from(u8::from(leadership::leads(&health.app)));
+    metrics::gauge!("switchyard_leader").set(leads);
+    // A database that does not answer leaves these as they were.
+    let measured = attention::measure(&health.app);
+    if let Ok(Err(error)) = tokio::time::timeout(MEASURED_WITHIN, measured).await {
+        tracing::debug!(%error, "matters for a person could not be counted");
+    }
     ([(CONTENT_TYPE, METRICS_TYPE)], telemetry::scrape()).into_response()
 }
 

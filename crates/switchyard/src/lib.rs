@@ -2,8 +2,8 @@
 //! and what its commands do.
 //!
 //! Guarantees: no client can hold a connection, a buffer or a stop of the server for longer than
-//! [`edge::Limits`] says; no secret is logged or taken from the command line, and the two that are
-//! printed are printed once, to their caller ([`first_start`], [`operator`]).
+//! [`edge::Limits`] says; no secret is logged or taken from the command line; printed secrets go
+//! to their caller alone ([`first_start`], [`operator`], [`listen`]).
 //! This crate decides nothing about payments.
 
 pub mod config;
@@ -37,5 +37,6 @@ pub mod manual;
 pub mod progress;
 pub mod demo;
 pub mod listen;
+pub mod trigger;
 #[cfg(feature = "ldk")]
 pub mod lightning_node;

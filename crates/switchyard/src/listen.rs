@@ -5,6 +5,8 @@
 //! of the feed, each once, whatever the answer is: a developer wants to see the failure, not its
 //! repetition. A server that is away is asked again until it is back, from where the feed was left.
 
+mod decisions;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -17,17 +19,16 @@ use http::Uri;
 use ports::clock::Clock as _;
 use ports::entropy::Entropy as _;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder, StatusCode};
+use reqwest::{Client, ClientBuilder, Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use service::webhooks::signature::Signer;
 
+use self::decisions::Decider;
 use crate::command::{Failure, emit, print};
-use crate::config::{
-    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, EXIT_OK, Forward,
-};
+use crate::config::{ClientCredentials, Config, EXIT_OK, Forward};
 use crate::shutdown;
 
 /// How long a server has for a page of the feed. It answers in milliseconds.
@@ -49,34 +50,34 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(15);
 const PAGE: u32 = 100;
 
 /// Runs until it is interrupted.
-pub async fn run(
-    credentials: Option<&ClientCredentials>,
-    options: &Forward,
-) -> Result<u8, Failure> {
+pub async fn run(config: &Config, options: &Forward) -> Result<u8, Failure> {
     let stop = shutdown::on_signals()
         .map_err(|error| Failure::new(format!("signals cannot be listened for: {error}")))?;
-    let credentials = credentials.ok_or_else(|| {
-        let line = format!(
-            "whose events? Set {CLIENT_ID_VARIABLE} and {CLIENT_SECRET_VARIABLE} to those of a \
-             token that may VIEW and MANAGE"
-        );
-        Failure::new(line).as_usage()
-    })?;
-    tokio::select! {
-        failed = forward(credentials, options) => {
+    let server = Server::new(config)?;
+    let mut decider = None;
+    let done = tokio::select! {
+        failed = forward(&server, options, &mut decider) => {
             let Err(failure) = failed;
             Err(failure)
         }
         () = stop.cancelled() => Ok(EXIT_OK),
-    }
+    };
+    let ended = match decider {
+        Some(decider) => decider.end(&server).await,
+        None => Ok(()),
+    };
+    done.and_then(|code| ended.map(|()| code))
 }
 
 async fn forward(
-    credentials: &ClientCredentials,
+    server: &Server,
     options: &Forward,
+    decider: &mut Option<Decider>,
 ) -> Result<Infallible, Failure> {
-    let server = Server::new(credentials, options)?;
-    let target = Target::new(&server, options).await?;
+    let target = Target::new(server, options).await?;
+    if let Some(decision) = options.decision() {
+        *decider = Some(Decider::begin(server, decision).await?);
+    }
     let latest: Feed = server.patiently("/events?start=latest&limit=1").await?;
     let mut cursor = latest.next_cursor;
     print(&format!("Waiting for events of {}\n\n", server.base))?;
@@ -84,11 +85,15 @@ async fn forward(
         "listening": server.base,
         "forwardTo": target.url.to_string(),
         "publicKey": target.signer.newest().public_key,
+        "secret": target.secret,
     }))?;
     loop {
         let path = format!("/events?limit={PAGE}&cursor={cursor}");
         let feed: Feed = server.patiently(&path).await?;
         for event in &feed.data {
+            if let Some(decider) = decider {
+                decide(decider, server, event).await?;
+            }
             target.send(event).await?;
         }
         if !feed.has_more {
@@ -96,6 +101,18 @@ async fn forward(
         }
         cursor = feed.next_cursor;
     }
+}
+
+/// Decides about the payment of an event, before the developer's program gets it: a program that is
+/// stopped at a breakpoint must not use up the time to decide.
+async fn decide(decider: &Decider, server: &Server, event: &RawValue) -> Result<(), Failure> {
+    let parsed: Value = serde_json::from_str(event.get()).unwrap_or_default();
+    if let Some(said) = decider.decide(server, &parsed).await? {
+        let id = parsed["data"]["id"].as_str().unwrap_or_default();
+        print(&format!("{id} is {said}\n"))?;
+        emit(&json!({ "approvalRequest": id, "decision": said }))?;
+    }
+    Ok(())
 }
 
 /// Some of a platform's events.
@@ -123,18 +140,19 @@ enum Refusal {
 }
 
 impl Server {
-    fn new(credentials: &ClientCredentials, options: &Forward) -> Result<Self, Failure> {
+    fn new(config: &Config) -> Result<Self, Failure> {
+        let credentials = config.client_credentials()?.clone();
         choose_cryptography();
-        let base = format!("{}/{}", options.api, api::VERSION);
+        let base = format!("{}/{}", config.api, api::VERSION);
         let client = made(client(ASKED_WITHIN))?;
-        Ok(Self { client, base, credentials: credentials.clone() })
+        Ok(Self { client, base, credentials })
     }
 
     /// Asks until there is an answer. Tells once that there is none, and that there is one again.
     async fn patiently<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let (mut next, mut is_away) = (PAUSE_FIRST, false);
         loop {
-            match self.ask(path).await {
+            match self.ask(Method::GET, path, None).await {
                 Ok(answer) => {
                     if is_away {
                         print("The server answers again\n")?;
@@ -156,10 +174,19 @@ impl Server {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refusal> {
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Refusal> {
         let ClientCredentials { id, secret } = &self.credentials;
         let passing = |error: reqwest::Error| Refusal::Passing(error.without_url().to_string());
-        let request = self.client.get(format!("{}{path}", self.base)).basic_auth(id, Some(secret));
+        let url = format!("{}{path}", self.base);
+        let mut request = self.client.request(method, url).basic_auth(id, Some(secret));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
         let answer = request.send().await.map_err(passing)?;
         let status = answer.status();
         let body = answer.text().await.map_err(passing)?;
@@ -192,6 +219,8 @@ struct Target {
     url: Uri,
     events: Vec<EventKind>,
     signer: Signer,
+    /// The secret of the signer.
+    secret: String,
 }
 
 impl Target {
@@ -208,12 +237,13 @@ impl Target {
         let Forward { forward_to, events, .. } = options;
         print(&format!(
             "Events go to {forward_to}.\nwebhook-signature is made with the platform's webhook \
-             secret, X-Grid-Signature with the key of this session:\n\n{}\n",
+             secret:\n\n{secret}\n\nX-Grid-Signature is made with the key of this \
+             session:\n\n{}\n",
             signer.newest().public_key
         ))?;
         // Proxies are for the way to the server: this one leads to a machine nearby.
         let client = made(client(ANSWERED_WITHIN).no_proxy())?;
-        Ok(Self { client, url: forward_to.clone(), events: events.clone(), signer })
+        Ok(Self { client, url: forward_to.clone(), events: events.clone(), signer, secret })
     }
 
     /// Posts an event, if it is of a type that is wanted, and prints what came of it.

@@ -7,7 +7,7 @@ use switchyard::config::{self, Command, Config};
 use switchyard::telemetry::{self, COMMAND_FILTER, FILTER_VARIABLES};
 use switchyard::{
     audit, backup, demo, descriptors, files, listen, manual, migrate, operator, restore, scratch,
-    serve, verify,
+    serve, trigger, verify,
 };
 
 /// A payment makes and frees some hundred small values on two threads: this allocator takes half
@@ -44,11 +44,13 @@ fn run(config: &Config) -> Result<u8, Failure> {
     match &config.command {
         Command::Serve(options) => in_runtime(serve::run(config, options)),
         Command::Demo(options) => in_runtime(demo::run(options)),
-        Command::Listen(options) => in_runtime(listen::run(config.credentials.as_ref(), options)),
+        Command::Listen(options) => in_runtime(listen::run(config, options)),
+        Command::Trigger(options) => in_runtime(trigger::run(config, options)),
         Command::Platform(command) => in_runtime(operator::platform(config, command)),
         Command::Customer(command) => in_runtime(operator::customer(config, command)),
         Command::Token(command) => in_runtime(operator::token(config, command)),
         Command::Uma(command) => in_runtime(operator::uma::run(config, command)),
+        Command::Attention(command) => in_runtime(operator::attention::run(config, command)),
         Command::Key(command) => operator::keys::run(config, command),
         Command::Verify(options) => verify::run(config, options),
         Command::Audit(options) => audit::run(config, options),

@@ -1,6 +1,7 @@
-//! `switchyard platform`, `customer`, `token`, `uma` and `key`: what only the operator does. They
-//! may run beside the server, which sees their changes with its next read of the database.
+//! `switchyard platform`, `customer`, `token`, `uma`, `attention` and `key`: what only the operator
+//! does. They may run beside the server, which sees their changes with its next read of the database.
 
+pub mod attention;
 pub mod keys;
 pub mod uma;
 
@@ -158,6 +159,18 @@ fn operator() -> String {
 #[cfg(not(unix))]
 fn operator() -> String {
     "unknown".to_owned()
+}
+
+/// Does something on the database of the command line.
+async fn on(
+    config: &Config,
+    name: &str,
+    work: impl AsyncFnOnce(&App) -> Result<Done, Failure>,
+) -> Result<Done, Failure> {
+    let opened = open_existing(config, name)?;
+    let done = work(&opened.app).await;
+    wiring::close(opened).await;
+    done
 }
 
 /// A command about what exists must not make an empty database where a name was mistyped.

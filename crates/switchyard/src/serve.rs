@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use ports::locality::Locality;
-use service::{App, Env, leadership, locality};
+use service::{App, Env, leadership, locality, refusals};
 use store::EXIT_IO_ERROR;
 use store::keyring::Keyring;
 use tokio::net::TcpListener;
@@ -241,7 +241,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
     let answered = CancellationToken::new();
     let approvals = tokio::spawn(approval_loop::run(app.clone(), answered.clone()));
     let deliveries = tokio::spawn(delivery_loop::run(app.clone(), shutdown.clone()));
-    let upkeep = tokio::spawn(telemetry::keep(shutdown.clone()));
+    let upkeep = tokio::spawn(telemetry::keep(app.clone(), shutdown.clone()));
     let serving = listeners.into_iter().map(|(listener, router, limits)| {
         tokio::spawn(edge::serve(listener, router, limits, shutdown.clone()))
     });
@@ -251,6 +251,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         }
     }
     upkeep.abort();
+    refusals::log_rest(&app);
     answered.cancel();
     let leading = async {
         tokio::join!(

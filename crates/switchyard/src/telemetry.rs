@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use metrics::Unit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use service::{App, refusals};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -99,11 +100,28 @@ pub enum Kind {
 pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     (
         Kind::Gauge,
-        "process_resident_memory_bytes",
-        Unit::Bytes,
-        "Memory of the process that is in RAM.",
+        "switchyard_attention_open",
+        Unit::Count,
+        "What waits for a person, by kind: see switchyard attention.",
     ),
-    (Kind::Gauge, "process_open_fds", Unit::Count, "Open files and sockets of the process."),
+    (
+        Kind::Gauge,
+        "switchyard_attention_oldest_seconds",
+        Unit::Seconds,
+        "For how long the oldest of it has waited, by kind.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_build_info",
+        Unit::Count,
+        "1, labelled with the version of this build and that of the API's specification.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_leader",
+        Unit::Count,
+        "1 while this server leads, and runs due jobs and deliveries; else 0.",
+    ),
     (Kind::Gauge, "switchyard_uptime_seconds", Unit::Seconds, "Time since the process started."),
     (Kind::Gauge, "switchyard_connections_open", Unit::Count, "HTTP connections now."),
     (Kind::Counter, "switchyard_connections_total", Unit::Count, "HTTP connections accepted."),
@@ -236,6 +254,8 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 struct Metrics {
     handle: PrometheusHandle,
+    /// The standard metrics of a process, by the names that Prometheus has for them.
+    process: metrics_process::Collector,
     started: Instant,
 }
 
@@ -252,20 +272,17 @@ pub fn scrape() -> String {
     let metrics = installed();
     let uptime = now().duration_since(metrics.started);
     metrics::gauge!("switchyard_uptime_seconds").set(uptime.as_secs_f64());
-    if let Some(bytes) = resident_memory_bytes() {
-        metrics::gauge!("process_resident_memory_bytes").set(bytes as f64);
-    }
-    if let Some(count) = open_files() {
-        metrics::gauge!("process_open_fds").set(count as f64);
-    }
+    metrics.process.collect();
     metrics.handle.render()
 }
 
-/// Keeps the memory that metrics use bounded, until `shutdown`.
-pub async fn keep(shutdown: CancellationToken) {
+/// Keeps the memory that metrics use bounded, and logs refused requests once a minute, until
+/// `shutdown`.
+pub async fn keep(app: App, shutdown: CancellationToken) {
     let handle = metrics();
     while !shutdown.is_cancelled() {
         handle.run_upkeep();
+        refusals::log(&app);
         let _ = tokio::time::timeout(UPKEEP_INTERVAL, shutdown.cancelled()).await;
     }
 }
@@ -287,21 +304,12 @@ fn installed() -> &'static Metrics {
                 Kind::Histogram => metrics::describe_histogram!(name, unit, text),
             }
         }
-        Metrics { handle, started: now() }
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("specification", api::VERSION)];
+        metrics::gauge!("switchyard_build_info", &labels).set(1.0);
+        let process = metrics_process::Collector::default();
+        process.describe();
+        Metrics { handle, process, started: now() }
     })
-}
-
-/// `None` where the system does not tell in `/proc`. Not `statm`: it counts in pages, whose size is
-/// another question.
-fn resident_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
-fn open_files() -> Option<usize> {
-    Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the uptime is measured where the process starts")]
@@ -348,13 +356,21 @@ mod tests {
             "# HELP switchyard_uptime_seconds Time since the process started.",
             "switchyard_test_seconds_bucket{le=\"0.25\"} 1",
             "switchyard_commit_batch_units_bucket{le=\"4\"} 1",
+            concat!("switchyard_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\""),
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         if cfg!(target_os = "linux") {
-            assert!(resident_memory_bytes().is_some_and(|bytes| bytes > 100_000));
-            assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
-            assert!(text.contains("\nprocess_open_fds "), "{text}");
+            let value = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+                line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}"))
+            };
+            assert!(value("process_resident_memory_bytes") > 100_000.0);
+            assert!(value("process_virtual_memory_bytes") > 100_000.0);
+            assert!(value("process_open_fds") >= 3.0);
+            assert!(value("process_max_fds") >= value("process_open_fds"));
+            assert!(value("process_cpu_seconds_total") >= 0.0);
+            assert!(value("process_start_time_seconds") > 1_600_000_000.0);
         }
     }
 

@@ -800,6 +800,107 @@ fn the_operator_erases_a_customer_beside_the_server() {
 }
 
 #[test]
+fn what_waits_for_a_person_is_listed_and_resolved_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let post = |path: &str, body: &Value| -> Value {
+        let (status, made) = server.post(&format!("/2025-10-13{path}"), &user, &body.to_string());
+        assert!(matches!(status, 200 | 201), "{made}");
+        serde_json::from_str(&made).unwrap()
+    };
+    let get = |path: &str| -> Value {
+        let (status, found) = server.get(&format!("/2025-10-13{path}"), Some(&user)).unwrap();
+        assert_eq!(status, 200, "{found}");
+        serde_json::from_str(&found).unwrap()
+    };
+    let open = || {
+        let metrics = server.get("/metrics", None).unwrap().1;
+        let name = "switchyard_attention_open{kind=\"LATE_RETURN\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{metrics}"))
+    };
+    assert_eq!(run(path, "attention list").1, "nothing waits for a person\n");
+    assert_eq!(open(), "0");
+
+    // Its bank sends a payment back when its customer is gone.
+    let customer =
+        post("/customers", &json!({ "customerType": "INDIVIDUAL", "fullName": "Ada Lovelace" }));
+    let customer = customer["id"].as_str().unwrap();
+    let accounts = get(&format!("/customers/internal-accounts?customerId={customer}&currency=USD"));
+    let account = accounts["data"][0]["id"].as_str().unwrap();
+    post(&format!("/sandbox/internal-accounts/{account}/fund"), &json!({ "amount": 400 }));
+    let bank = post(
+        "/customers/external-accounts",
+        &json!({
+            "customerId": customer,
+            "currency": "USD",
+            "accountInfo": {
+                "accountType": "USD_ACCOUNT",
+                "accountNumber": "123456185",
+                "routingNumber": "021000021",
+                "beneficiary": { "beneficiaryType": "BUSINESS", "legalName": "Analytical Ltd" },
+            },
+        }),
+    );
+    let out = post(
+        "/transfer-out",
+        &json!({
+            "source": { "accountId": account },
+            "destination": { "accountId": bank["id"] },
+            "amount": 400,
+        }),
+    );
+    let payment = out["id"].as_str().unwrap();
+    post("/sandbox/clock", &json!({ "advanceBySeconds": 10 }));
+    let page = format!("/2025-10-13/customers/{customer}");
+    assert_eq!(request(&server.address, "DELETE", &page, Some(&user), "").unwrap().0, 200);
+    post("/sandbox/clock", &json!({ "advanceBySeconds": 61 }));
+    assert_eq!(get(&format!("/transactions/{payment}"))["status"], "REFUNDED");
+
+    assert_eq!(open(), "1");
+    let (code, mut listed, _) = for_programs(path, "attention list");
+    let listed = listed.remove(0);
+    let matter = &listed["attention"][0];
+    assert_eq!((code, listed["attention"].as_array().unwrap().len()), (0, 1), "{listed}");
+    assert_eq!((&matter["kind"], &matter["subject"]), (&json!("LATE_RETURN"), &json!(payment)));
+    assert_eq!((&matter["status"], &matter["resolution"]), (&json!("OPEN"), &Value::Null));
+    let id = matter["id"].as_str().unwrap();
+    let (code, shown, err) = run(path, &format!("attention show {id}"));
+    assert_eq!(code, 0, "{err}");
+    for part in ["LATE_RETURN", payment, "amount: 400", "currency: USD", "outcomes: NOTED"] {
+        assert!(shown.contains(part), "{part} is missing in\n{shown}");
+    }
+    assert!(!shown.contains("Lovelace"), "{shown}");
+
+    let (code, _, err) = run(path, &format!("attention resolve {id}"));
+    assert!(code == 2 && err.contains("--reason"), "a reason is needed: {err}");
+    let wrong = format!("attention resolve {id} --reason x --outcome settled");
+    check_refusal(switchyard(path, &wrong), 1, "the outcome of LATE_RETURN is NOTED");
+    let unknown = "attention show Attention:00000000-0000-7000-8000-000000000001";
+    check_refusal(switchyard(path, unknown), 1, "there is no Attention:");
+    let (code, said, err) = run(path, &format!("attention resolve {id} --reason paid-by-cheque"));
+    assert_eq!((code, said.as_str()), (0, &*format!("{id} is resolved: NOTED\n")), "{err}");
+    assert!(err.contains("attention resolve") && !err.contains("cheque"), "{err}");
+    let again = format!("attention resolve {id} --reason again");
+    check_refusal(switchyard(path, &again), 1, "is RESOLVED and cannot be resolved");
+    assert_eq!(open(), "0");
+    server.stop();
+    // Without a server, too.
+    let resolved = for_programs(path, "attention list --all").1.remove(0);
+    let resolution = &resolved["attention"][0]["resolution"];
+    assert_eq!(
+        (&resolution["outcome"], &resolution["reason"]),
+        (&json!("NOTED"), &json!("paid-by-cheque"))
+    );
+    assert!(resolution["by"].as_str().is_some_and(|by| by.contains('@')), "{resolution}");
+    let audit = run(path, &format!("audit --object {id}")).1;
+    assert!(audit.contains("attention resolve"), "{audit}");
+    assert_eq!(run(path, "verify --replay").0, 0);
+}
+
+#[test]
 fn an_erasure_that_is_killed_is_done_again() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

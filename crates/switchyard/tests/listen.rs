@@ -59,6 +59,22 @@ impl Listener {
     }
 }
 
+/// Runs `switchyard trigger`, as one who has pasted the lines that a first start prints; what it
+/// has made.
+fn trigger(server: &Instance, event: &str) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_switchyard"));
+    without_variables(&mut command);
+    command
+        .args(["trigger", event, "--json"])
+        .env("SY", format!("{}/{}", server.base(), api::VERSION))
+        .env("SY_USER", format!("{CLIENT_ID}:{CLIENT_SECRET}"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{event}: {said}{error}");
+    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -120,6 +136,7 @@ async fn events_arrive_in_order_with_their_bytes_and_signatures() {
     let mut listener = Listener::start(&world.server, &receiver.url("/hooks"), &more);
     let secret = world.api.get("/webhooks/keys").await.unwrap()["secret"].clone();
     let printed = listener.until("Waiting for events");
+    assert!(printed.contains(secret.as_str().unwrap()), "{printed}");
     let keys = json!({ "secret": secret, "publicKey": public_key(&printed) });
 
     let payment = world.pay("while it listens").await;
@@ -179,6 +196,68 @@ async fn neither_a_receiver_nor_a_server_that_goes_away_ends_it() {
     };
     assert_eq!((notified(&payment), notified(&other)), (0, 3), "each is sent once");
     assert_eq!(listener.interrupt(), Some(0));
+}
+
+#[tokio::test]
+async fn every_event_can_be_triggered_and_arrives() {
+    let world = World::new().await;
+    let receiver = Receiver::start().unwrap();
+    let mut listener = Listener::start(&world.server, &receiver.url("/hooks"), &["--approve"]);
+    listener.until("Waiting for events");
+    for (event, kind, status) in [
+        ("payment.completed", "OUTGOING_PAYMENT", "COMPLETED"),
+        ("payment.failed", "OUTGOING_PAYMENT", "FAILED"),
+        ("payment.rejected", "OUTGOING_PAYMENT", "REJECTED"),
+        ("incoming", "INCOMING_PAYMENT", "COMPLETED"),
+        ("approval", "INCOMING_PAYMENT", "COMPLETED"),
+        ("account.status", "ACCOUNT_STATUS", "UPDATED"),
+        ("kyc.approved", "KYC_STATUS", "APPROVED"),
+        ("kyc.rejected", "KYC_STATUS", "REJECTED"),
+        ("bulk.upload", "BULK_UPLOAD", "COMPLETED"),
+        ("invitation.claimed", "INVITATION_CLAIMED", "CLAIMED"),
+        ("test", "TEST", "202"),
+        ("payment.expired", "OUTGOING_PAYMENT", "EXPIRED"),
+        ("payment.returned", "OUTGOING_PAYMENT", "REFUNDED"),
+    ] {
+        let made = trigger(&world.server, event);
+        assert_eq!((&made["event"], &made["status"]), (&json!(event), &json!(status)));
+        // A test is for the endpoint alone, and an invitation has no id that is shown.
+        let resource = made["resource"].as_str().unwrap();
+        let shown = match kind {
+            "TEST" => continue,
+            "INVITATION_CLAIMED" => kind.to_owned(),
+            _ => resource.to_owned(),
+        };
+        loop {
+            let said = listener.until(&shown);
+            let line = said.lines().last().unwrap();
+            if line.contains(kind) && (line.contains(status) || status == "UPDATED") {
+                break;
+            }
+            let is_status = matches!(kind, "KYC_STATUS" | "INVITATION_CLAIMED" | "BULK_UPLOAD");
+            if is_status && line.contains(kind) {
+                break;
+            }
+        }
+    }
+    assert_eq!(listener.interrupt(), Some(0));
+}
+
+#[tokio::test]
+async fn approval_requests_are_answered() {
+    let world = World::new().await;
+    let receiver = Receiver::start().unwrap();
+    let endpoint = async || world.api.get("/config").await.unwrap()["webhookEndpoint"].clone();
+    for (option, status) in [("--approve", "COMPLETED"), ("--reject", "REJECTED")] {
+        let mut listener = Listener::start(&world.server, &receiver.url("/"), &[option]);
+        listener.until("Waiting for events");
+        let made = trigger(&world.server, "approval");
+        assert_eq!(made["status"], status, "{option}");
+        listener.until(made["resource"].as_str().unwrap());
+        assert!(endpoint().await.is_string());
+        assert_eq!(listener.interrupt(), Some(0));
+        assert_eq!(endpoint().await, Value::Null, "the platform has no endpoint again");
+    }
 }
 
 #[tokio::test]

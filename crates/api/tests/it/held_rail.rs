@@ -1,6 +1,6 @@
 //! Rails whose answers a test decides: they come when it lets them, or are refusals.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use adapters::rails::sandbox::SandboxRail;
 use domain::money::AMOUNT_MAX;
@@ -100,5 +100,57 @@ impl PaymentRail for Refusing {
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
         let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
         Box::pin(std::future::ready(failed.into()))
+    }
+}
+
+/// A rail that says of every order what the test wants, and is asked again an hour later.
+pub struct Saying {
+    answers: SandboxRail,
+    answer: Mutex<RailAnswer>,
+}
+
+/// When an answer that is not the last is asked for again.
+const AGAIN_MILLIS: i64 = 3_600_000;
+
+impl Saying {
+    pub fn new(answer: RailAnswer) -> Arc<Self> {
+        Arc::new(Self { answers: SandboxRail::new(0), answer: Mutex::new(answer) })
+    }
+
+    /// Its answer from now on.
+    pub fn say(&self, answer: RailAnswer) {
+        *self.answer.lock().expect("no panic") = answer;
+    }
+}
+
+impl PaymentRail for Saying {
+    fn amount_max(&self, _: &Leg) -> Option<i64> {
+        Some(AMOUNT_MAX)
+    }
+
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        self.answers.instructions(deposit)
+    }
+
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+        self.answers.check(order)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
+        self.answers.inspect(inquiry, now)
+    }
+
+    fn ask<'a>(&'a self, _: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
+        let ask_again_at = now.plus_millis(AGAIN_MILLIS);
+        let answer = match self.answer.lock().expect("no panic").clone() {
+            RailAnswer::Pending { .. } => RailAnswer::Pending { ask_again_at },
+            RailAnswer::SettledForNow { .. } => RailAnswer::SettledForNow { ask_again_at },
+            answer => answer,
+        };
+        Box::pin(std::future::ready(answer.into()))
     }
 }

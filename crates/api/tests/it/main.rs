@@ -33,6 +33,7 @@ mod receive;
 mod deposits;
 mod approvals;
 mod audit;
+mod attention;
 mod returns;
 mod sandbox;
 mod log;

@@ -13,7 +13,7 @@ use store::unit::Unit;
 use super::broken;
 use crate::app::App;
 use crate::error::Error;
-use crate::settlement::keeper;
+use crate::settlement::{keeper, notice_kept};
 use crate::{lifecycle, owners};
 
 /// The customer's account into which a payment comes, wherever it goes on to.
@@ -122,6 +122,7 @@ pub(crate) fn take_deposit_back(
     } else {
         unit.post(id, &movements::reverse_into_suspense(draft.platform, &settled, own)?, now)?;
         unit.post(id, &movements::suspense_return(draft.platform, account, amount)?, now)?;
+        notice_kept(unit, &transaction, amount, now)?;
     }
     keep(app, unit, transaction, account, reason, now)?;
     Ok(())

@@ -3,6 +3,7 @@
 //!
 //! No money moves between the two servers, so it serves platforms whose money is not real.
 
+use domain::attention::Kind;
 use domain::id::TransactionId;
 use domain::platform::Mode;
 use domain::transaction::{Status, Transaction};
@@ -18,7 +19,7 @@ use super::receive::failed;
 use crate::app::App;
 use crate::error::Error;
 use crate::rail_orders::flow;
-use crate::{incoming, owners};
+use crate::{attention, incoming, owners};
 
 /// The path at the root of a domain.
 pub const SETTLE_PATH: &str = "/uma/settle";
@@ -45,13 +46,17 @@ pub async fn settle(app: &App, invoice: &str) -> Result<[u8; 32], Refusal> {
 pub async fn arrived(app: &App, mode: Mode, payment: TransactionId) -> Result<(), Error> {
     let unit_app = app.clone();
     let booked = app.write(move |unit: &mut Unit<'_, '_>| {
-        let Some(transaction) = unit.get::<Transaction>(&payment)? else { return Ok(Ok(())) };
-        book(&unit_app, unit, &transaction, mode, false)
+        let Some(transaction) = unit.get::<Transaction>(&payment)? else { return Ok(()) };
+        let booked = book(&unit_app, unit, &transaction, mode, false)?;
+        if booked.is_err() {
+            let ahead = owners::platform(unit, transaction.draft().platform)?.ahead;
+            let (kind, now) = (Kind::RailContradiction, unit_app.now(ahead));
+            let note = "money came after it had ended";
+            attention::notice_payment(unit, kind, &transaction, note, now)?;
+        }
+        Ok(())
     });
-    if let Err(refusal) = booked.await? {
-        tracing::error!(%payment, %refusal, "money came for a payment that has ended");
-    }
-    Ok(())
+    booked.await
 }
 
 /// An invoice of ours: the mode of the payment that it is for, and its preimage.

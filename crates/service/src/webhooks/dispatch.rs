@@ -5,12 +5,12 @@
 //! not written when the process died is attempted again: at least once. No loop and no sleep is
 //! here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
 
-use domain::delivery::{Delivery, Verdict};
-use domain::id::PlatformId;
+use domain::delivery::{Delivery, Plan, Status, Verdict};
+use domain::id::{DeliveryId, PlatformId};
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::events::{Endpoint, Outbox};
@@ -19,7 +19,8 @@ use store::outbox::{Due, DueBy};
 use store::unit::Unit;
 use tokio::task::JoinSet;
 
-use crate::app::App;
+use crate::app::{App, Outcome};
+use crate::attention;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
 use crate::webhooks::exchange::{Exchange, exchange};
@@ -200,10 +201,12 @@ impl Dispatcher {
             let unit_app = app.clone();
             let write = app.store().write(app.origin(), move |unit| {
                 leadership.check(&unit_app, unit)?;
-                write_changes(unit, &unit_changes)
+                write_changes(unit, &unit_changes)?;
+                Ok::<_, Error>(Outcome::of(unit))
             });
             // The next step tries again if this fails.
-            self.meanwhile(write).await?;
+            let outcome = self.meanwhile(write).await?;
+            app.committed(&outcome);
             self.unwritten.drain(..count);
             for change in &*changes {
                 if let Some(queue) = self.queues.get_mut(&change.platform) {
@@ -291,7 +294,7 @@ impl Dispatcher {
         let changed: Vec<_> = self
             .queues
             .iter()
-            .filter(|(_, queue)| queue.pace.is_failing() != queue.is_logged_failing)
+            .filter(|(_, queue)| queue.pace.is_worth_a_line() != queue.is_logged_failing)
             .map(|(id, _)| *id)
             .collect();
         for platform in changed {
@@ -299,11 +302,11 @@ impl Dispatcher {
             let waiting = self.meanwhile(app.store().read(move |view| view.backlog_of(platform)));
             let waiting = waiting.await.map_err(Error::Store)?;
             let Some(queue) = self.queues.get_mut(&platform) else { continue };
-            queue.is_logged_failing = queue.pace.is_failing();
+            queue.is_logged_failing = queue.pace.is_worth_a_line();
             if queue.is_logged_failing {
-                tracing::info!(%platform, waiting, "webhook endpoint began failing");
+                tracing::warn!(%platform, waiting, "webhook endpoint began failing");
             } else {
-                tracing::info!(%platform, waiting, "webhook endpoint stopped failing");
+                tracing::warn!(%platform, waiting, "webhook endpoint stopped failing");
             }
         }
         Ok(())
@@ -331,6 +334,7 @@ fn write_changes(unit: &mut Unit<'_, '_>, changes: &[Change]) -> Result<(), Erro
     let ids: Vec<_> = changes.iter().map(|change| change.id).collect();
     // The first read of all rows together fetches them in one statement.
     unit.get_all::<Delivery>(&ids)?;
+    let mut dead = BTreeMap::<PlatformId, (u32, DeliveryId, Timestamp)>::new();
     for change in changes {
         let Some(delivery) = unit.get::<Delivery>(&change.id)? else { continue };
         let delivery = Delivery::clone(&delivery);
@@ -338,6 +342,11 @@ fn write_changes(unit: &mut Unit<'_, '_>, changes: &[Change]) -> Result<(), Erro
             What::Happened(event) => {
                 // One that has ended meanwhile stays as it is.
                 if let Ok(moved) = delivery.apply(event.clone(), change.at) {
+                    if is_lost(moved.now()) {
+                        let (count, last, at) =
+                            dead.entry(change.platform).or_insert((0, change.id, change.at));
+                        (*count, *last, *at) = (*count + 1, change.id, change.at);
+                    }
                     unit.put_moved(moved);
                 }
             }
@@ -351,7 +360,24 @@ fn write_changes(unit: &mut Unit<'_, '_>, changes: &[Change]) -> Result<(), Erro
             }
         }
     }
+    for (platform, (count, last, at)) in dead {
+        // A platform that has taken its endpoint away has given them up itself.
+        if unit.outbox(platform)?.endpoint != Endpoint::Open {
+            continue;
+        }
+        let note = format!("the last is {last}; POST /webhooks/replay sends them again");
+        attention::notice_dead(unit, platform, count, &note, at)?;
+    }
     Ok(())
+}
+
+/// Whether a delivery was given up after attempts that failed: its event was not received, and not
+/// because the endpoint wants nothing any more.
+fn is_lost(delivery: &Delivery) -> bool {
+    let last = delivery.progress().attempts.last();
+    delivery.status() == Status::Dead
+        && delivery.draft().plan == Plan::Retried
+        && last.is_some_and(|attempt| attempt.verdict(Plan::Retried) == Verdict::Failed)
 }
 
 /// Makes one attempt.

@@ -13,6 +13,10 @@ const WINDOW_FIRST: usize = 8;
 /// Failures in a row after which an endpoint is only probed now and then.
 const BROKEN_AFTER: u32 = 5;
 
+/// Failures in a row after which the log says that an endpoint fails. One event that it cannot
+/// take, or a start of its server, is no line.
+const LOGGED_AFTER: u32 = 3;
+
 /// The state of an endpoint after its last attempts.
 pub(super) struct Pace {
     window: usize,
@@ -39,6 +43,11 @@ impl Pace {
     /// Whether the endpoint is only probed.
     pub(super) fn is_failing(&self) -> bool {
         self.failures >= BROKEN_AFTER
+    }
+
+    /// Whether the log says that the endpoint fails.
+    pub(super) fn is_worth_a_line(&self) -> bool {
+        self.failures >= LOGGED_AFTER
     }
 
     pub(super) fn window(&self) -> usize {

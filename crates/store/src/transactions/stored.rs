@@ -46,6 +46,9 @@ pub(super) struct Stored {
     pub(super) rail: Option<u8>,
     #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
     pub(super) rail_words: Option<StoredRailWords>,
+    /// The id of the latest request that has changed it.
+    #[serde(rename = "q", default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<String>,
 }
 
 impl Stored {
@@ -61,6 +64,7 @@ impl Stored {
             reason: reason.map(|reason| (reason.code().to_owned(), reason.message().to_owned())),
             rail: transaction.rail().map(Rail::number),
             rail_words: StoredRailWords::of(transaction.rail_words()),
+            request: transaction.request().map(str::to_owned),
         }
     }
 }

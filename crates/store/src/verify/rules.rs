@@ -214,6 +214,14 @@ const RULES: &[Rule] = &[
     ),
     rule(
         S4,
+        "attention",
+        "Attention:{} is about nothing of its platform's",
+        "select a.id from attention a where not exists \
+         (select 1 from transactions t where t.id = a.subject and t.platform = a.platform) \
+         and not exists (select 1 from platforms p where p.id = a.subject and p.id = a.platform)",
+    ),
+    rule(
+        S4,
         "approvals",
         "the approval of Transaction:{} is another platform's to give",
         "select a.transaction_id from approvals a join transactions t on t.id = a.transaction_id \

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use domain::attention::Kind;
 use domain::customer::Customer;
 use domain::external_account::{self, ExternalAccount};
 use domain::id::Owner;
@@ -166,6 +167,11 @@ async fn external_accounts<P: Provider>(mut opened: Opened<P>) -> Opened<P> {
     }
     let bare = UmaPeer { keys: None, last: None, rule: Rule::Unset, ..uma_peer(2, 1) };
     for record in [uma_peer(1, 1), bare] {
+        opened = check(opened, record, |unit, record| unit.put(record)).await;
+    }
+    let open = attention(Kind::LateReturn, 1);
+    let resolved = attention(Kind::UnknownOutcome, 1).apply(resolved_matter()).unwrap().into_now();
+    for record in [open, resolved] {
         opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
     let fingerprint = Fingerprint { fingerprint: [3; 32], external_account: account_id(1) };

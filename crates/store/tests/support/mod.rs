@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use domain::account_info::{AccountInfo, AccountType, BeneficiaryDraft, FieldValue};
 use domain::address::{Address, AddressDraft};
 use domain::approval::Approval;
+use domain::attention::{self, Attention, Notice, Resolution};
 use domain::bulk_import::{self, BulkImport, NewRow, Part, PartContent, Refusal};
 use domain::clock::Ahead;
 use domain::code::{CODE_LENGTH, Code};
@@ -599,6 +600,22 @@ pub fn uma_peer(number: u128, platform: u128) -> UmaPeer {
         }),
         ..UmaPeer::new(platform_id(platform), domain, at(700))
     }
+}
+
+/// A matter about a payment of the first platform.
+pub fn attention(kind: attention::Kind, payment: u128) -> Attention {
+    let notice = Notice { at: at(700), count: 2, note: format!("silent {CANARY}") };
+    Attention::open(kind, transaction_id(payment).uuid(), platform_id(1), notice)
+}
+
+/// The end of a matter.
+pub fn resolved_matter() -> attention::Event {
+    attention::Event::Resolved(Resolution {
+        at: at(800),
+        by: format!("ops {CANARY}"),
+        reason: format!("asked the bank {CANARY}"),
+        outcome: attention::Outcome::Settled,
+    })
 }
 
 /// An invitation of the first platform's first customer, with everything that is optional.

@@ -1,21 +1,21 @@
 //! The commands and their options, as the command line has them.
 
+mod client;
 mod operator;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use domain::event::EventKind;
 use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
-use http::Uri;
 
-use super::checks::{parse_event_kind, parse_object, parse_time, parse_web_url};
+use super::checks::{parse_object, parse_time};
 use super::connections::Connections;
 use super::webhooks::Webhooks;
 use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
 use crate::telemetry::LogFormat;
 
+pub use client::*;
 pub use operator::*;
 
 /// A quote that lives shorter cannot be read and executed by a person.
@@ -104,7 +104,7 @@ pub(super) const DATABASE_URL: &str = "sqlite://switchyard.db";
 const OF_DATABASE: [&str; 2] = ["database_url", "key_file"];
 
 /// Commands that open no database of the operator's.
-const WITHOUT_DATABASE: [&str; 4] = ["listen", "demo", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 5] = ["listen", "trigger", "demo", "completions", "man"];
 
 /// Help never shows values of the environment: a URL may hold a password.
 fn without_values(command: clap::Command) -> clap::Command {
@@ -148,15 +148,28 @@ pub enum Command {
     /// Sends a platform's events to a developer's machine, as they happen.
     ///
     /// It asks a server for the events of the platform whose token is in SWITCHYARD_CLIENT_ID and
-    /// SWITCHYARD_CLIENT_SECRET, which must be allowed to VIEW and to MANAGE, and posts each to a
-    /// URL, in order, with the bytes that the platform's endpoint gets. It signs them with the
-    /// platform's webhook secret, and with a key of its own whose public key it prints at the
-    /// start. Each event is a line with what the URL answered. It sends nothing twice, does not
-    /// change what the platform's endpoint gets, and goes on until it is interrupted.
+    /// SWITCHYARD_CLIENT_SECRET, or in SY_USER as a first start prints it, which must be allowed to
+    /// VIEW and to MANAGE, and posts each to a URL, in order, with the bytes that the platform's
+    /// endpoint gets. It signs them with the platform's webhook secret, and with a key of its own.
+    /// The secret and the public key are printed at the start. Each event is a line with what the
+    /// URL answered. It sends nothing twice, does not change what the platform's endpoint gets, and
+    /// goes on until it is interrupted.
     #[command(
-        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks"
+        after_help = "Example:\n  switchyard listen --forward-to http://localhost:3000/hooks\n  \
+            switchyard listen --forward-to http://localhost:3000/hooks --approve"
     )]
     Listen(Forward),
+
+    /// Makes an event of a sandbox platform happen.
+    ///
+    /// It is a client of the API with the token in SWITCHYARD_CLIENT_ID and
+    /// SWITCHYARD_CLIENT_SECRET, or in SY_USER as a first start prints it, which must be allowed to
+    /// VIEW, to TRANSACT and to MANAGE. It makes a customer, an account and money of the sandbox,
+    /// and the requests that cause the event, and shows each.
+    #[command(
+        after_help = "Example:\n  switchyard trigger payment.failed\n  switchyard trigger approval"
+    )]
+    Trigger(Trigger),
 
     /// Checks that everything the system promises about its data holds.
     ///
@@ -220,6 +233,14 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard uma peers")]
     Uma(UmaCommand),
 
+    /// Lists and resolves what only a person can settle.
+    ///
+    /// Rails that contradict themselves, payments of which the rail does not say what became of
+    /// them, money that comes back for a customer who was deleted, and events that did not reach
+    /// their endpoint. The server may run.
+    #[command(subcommand, after_help = "Example:\n  switchyard attention list")]
+    Attention(AttentionCommand),
+
     /// Replaces the keys of a database.
     #[command(subcommand, after_help = "Example:\n  switchyard key rotate")]
     Key(KeyCommand),
@@ -248,14 +269,42 @@ impl Command {
             | Self::Customer(_)
             | Self::Token(_)
             | Self::Uma(_)
+            | Self::Attention(_)
             | Self::Key(_) => true,
-            Self::Demo(_) | Self::Listen(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Demo(_)
+            | Self::Listen(_)
+            | Self::Trigger(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+        }
+    }
+
+    /// How it reaches the API, if it is a client of it.
+    pub(super) fn access(&self) -> Option<&Access> {
+        match self {
+            Self::Listen(options) => Some(&options.access),
+            Self::Trigger(options) => Some(&options.access),
+            Self::Serve(_)
+            | Self::Demo(_)
+            | Self::Verify(_)
+            | Self::Audit(_)
+            | Self::Backup(_)
+            | Self::Restore(_)
+            | Self::Migrate(_)
+            | Self::Platform(_)
+            | Self::Customer(_)
+            | Self::Token(_)
+            | Self::Uma(_)
+            | Self::Attention(_)
+            | Self::Key(_)
+            | Self::Completions(_)
+            | Self::Man(_) => None,
         }
     }
 
     /// Whether it reads secrets from the environment.
     pub(super) fn reads_secrets(&self) -> bool {
-        self.reads_database() || matches!(self, Self::Listen(_))
+        self.reads_database() || self.access().is_some()
     }
 }
 
@@ -403,23 +452,6 @@ impl Serve {
 /// The domain that reaches a server on `port` of the same machine.
 pub fn local_uma_domain(port: u16) -> UmaDomain {
     UmaDomain::parse(&format!("localhost:{port}")).expect("a label and a port are a domain")
-}
-
-/// Options of `listen`.
-#[derive(Debug, Clone, Args)]
-pub struct Forward {
-    /// Where events are posted to.
-    #[arg(long, value_name = "URL", value_parser = parse_web_url)]
-    pub forward_to: Uri,
-
-    /// The server that has them.
-    #[arg(long, value_name = "URL", env = "SWITCHYARD_API")]
-    #[arg(default_value = "http://127.0.0.1:8080")]
-    pub api: PublicUrl,
-
-    /// Only events of these types, such as OUTGOING_PAYMENT,KYC_STATUS.
-    #[arg(long, value_name = "TYPES", value_delimiter = ',', value_parser = parse_event_kind)]
-    pub events: Vec<EventKind>,
 }
 
 /// Options of `verify`.

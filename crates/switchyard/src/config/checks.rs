@@ -74,6 +74,38 @@ impl fmt::Display for PublicUrl {
     }
 }
 
+/// Where a client finds the API: the server's address, which may end in the version of the API, as
+/// the server itself prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiUrl(PublicUrl);
+
+impl FromStr for ApiUrl {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let url = text.trim_end_matches('/');
+        PublicUrl::from_str(url.strip_suffix(api::VERSION).unwrap_or(url)).map(Self).map_err(|_| {
+            ConfigError(format!(
+                "must be http:// or https:// with a host and perhaps a port, such as \
+                 http://127.0.0.1:8080, with or without /{} at the end",
+                api::VERSION
+            ))
+        })
+    }
+}
+
+impl Default for ApiUrl {
+    fn default() -> Self {
+        Self(PublicUrl("http://127.0.0.1:8080".to_owned()))
+    }
+}
+
+impl fmt::Display for ApiUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Where other servers reach this one: `http://`, a host and perhaps a port. Nothing if they are
 /// not to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,6 +43,34 @@ fn the_definition_is_sound() {
 }
 
 #[test]
+fn a_client_takes_what_a_first_start_prints() {
+    let read = |line: &str, variables: &[(&str, &str)]| {
+        let config = read_with(line, variables).unwrap_or_else(|it| panic!("{line}: {it:?}"));
+        (config.api.to_string(), config.credentials.map(|it| it.id))
+    };
+    let user = ("SY_USER", "printed:a-secret-of-sixteen-or-more");
+    let url = ("SY", "http://127.0.0.1:9000/2025-10-13");
+    for command in ["listen --forward-to http://localhost:3000", "trigger payment.failed"] {
+        let printed = ("http://127.0.0.1:9000".to_owned(), Some("printed".to_owned()));
+        assert_eq!(read(command, &[url, user]), printed);
+        let usual = ("http://127.0.0.1:8080".to_owned(), None);
+        assert_eq!(read(command, &[]), usual);
+        let given = format!("{command} --api https://pay.example.com/2025-10-13/");
+        assert_eq!(read(&given, &[url]).0, "https://pay.example.com");
+        let own = [user, (CLIENT_ID_VARIABLE, "own"), (CLIENT_SECRET_VARIABLE, SECRET)];
+        assert_eq!(read(command, &own).1.as_deref(), Some("own"));
+        assert!(refusal(command, &[("SY", "http://a/b")]).starts_with("SY: must be http"));
+        assert!(refusal(command, &[("SY_USER", "no colon")]).starts_with("SY_USER must be"));
+    }
+    // Others have nothing to do with these variables.
+    assert!(matches!(config("").command, Command::Serve(_)));
+    assert!(read_with("serve", &[("SY", "nonsense"), ("SY_USER", "x")]).is_ok());
+    assert!(refusal("trigger", &[]).contains("<EVENT>"));
+    let both = "listen --forward-to http://localhost:3000 --approve --reject";
+    assert!(refusal(both, &[]).contains("cannot be used with"));
+}
+
+#[test]
 fn without_a_command_it_serves() {
     for line in ["", "serve", "--log-format json", "--database-url sqlite://a.db"] {
         let serve = serve(line);

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use service::App;
 use service::uma::{keys, peers};
 
-use super::{Done, all_platforms, existing_platform, open_existing};
+use super::{Done, all_platforms, existing_platform, on};
 use crate::command::{Failure, aligned};
 use crate::config::{Config, PeerRule, RotateUmaKeys, UmaCommand};
+#[cfg(feature = "ldk")]
 use crate::wiring;
 
 /// `switchyard uma …`.
@@ -38,18 +39,6 @@ pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
         UmaCommand::Node => node(config, name).await,
     };
     done?.tell(name)
-}
-
-/// Does something on the database of the command line.
-async fn on(
-    config: &Config,
-    name: &str,
-    work: impl AsyncFnOnce(&App) -> Result<Done, Failure>,
-) -> Result<Done, Failure> {
-    let opened = open_existing(config, name)?;
-    let done = work(&opened.app).await;
-    wiring::close(opened).await;
-    done
 }
 
 async fn list(app: &App) -> Result<Done, Failure> {

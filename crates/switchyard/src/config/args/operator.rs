@@ -1,11 +1,13 @@
-//! The commands of operators: platforms, customers, tokens and institutions of UMA.
+//! The commands of operators: platforms, customers, tokens, institutions of UMA, and what only a
+//! person can settle.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use domain::attention::Outcome;
 use domain::currency::Currency;
 use domain::event::EventNames;
-use domain::id::{CustomerId, PlatformId, TokenId};
+use domain::id::{AttentionId, CustomerId, PlatformId, TokenId};
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
@@ -282,6 +284,77 @@ pub enum UmaCommand {
     #[cfg(feature = "ldk")]
     #[command(after_help = "Example:\n  switchyard uma node")]
     Node,
+}
+
+/// Commands for what only a person can settle.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AttentionCommand {
+    /// Lists what waits for a person, oldest first.
+    #[command(after_help = "Example:\n  switchyard attention list --json")]
+    List(ListMatters),
+
+    /// Shows one with its payment, and what the rail has said in its own words.
+    #[command(after_help = "Example:\n  switchyard attention show Attention:...")]
+    Show(OneMatter),
+
+    /// Resolves one as a person has found it, with the reason.
+    ///
+    /// An outcome that moves money is booked as if the rail had said it, and cannot be taken back.
+    #[command(after_help = "Example:\n  switchyard attention resolve Attention:... \
+        --outcome settled --reason \"the bank's statement of 5 May has it\"")]
+    Resolve(ResolveMatter),
+}
+
+/// Options of `attention list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListMatters {
+    /// Also resolved ones.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Options of `attention show`.
+#[derive(Debug, Clone, Args)]
+pub struct OneMatter {
+    /// Its id, as attention list shows it.
+    #[arg(value_name = "ID", value_parser = AttentionId::parse)]
+    pub id: AttentionId,
+}
+
+/// Options of `attention resolve`.
+#[derive(Debug, Clone, Args)]
+pub struct ResolveMatter {
+    /// Which.
+    #[command(flatten)]
+    pub matter: OneMatter,
+
+    /// Why it is so. It is kept, sealed, with who says it.
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+    pub reason: String,
+
+    /// The outcome that was found. Needed where there is more than one possibility: settled or
+    /// failed for UNKNOWN_OUTCOME, settled or returned for RAIL_CONTRADICTION.
+    #[arg(long, value_name = "OUTCOME", value_parser = parse_outcome)]
+    pub outcome: Option<Outcome>,
+}
+
+/// Characters of a reason: some sentences.
+const REASON_MAX: usize = 1_000;
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let has_control = text.chars().any(|it| it.is_control() && it != '\n');
+    match text.chars().count() {
+        1..=REASON_MAX if !has_control => Ok(text.to_owned()),
+        _ => Err(format!("must be 1 to {REASON_MAX} characters that can be seen")),
+    }
+}
+
+fn parse_outcome(text: &str) -> Result<Outcome, String> {
+    Outcome::from_name(&text.to_ascii_uppercase()).ok_or_else(|| {
+        let names = Outcome::ALL.map(|outcome| outcome.name().to_ascii_lowercase());
+        format!("must be one of {}", names.join(", "))
+    })
 }
 
 /// Options of `uma allow` and `uma block`.
