@@ -205,6 +205,7 @@ fn response(
         max_sendable_msat: most,
         metadata: metadata(&address),
         currencies,
+        left_out: Vec::new(),
         payer_demands: demands(&lookups::fields_of(platform)),
         comment_max: Some(COMMENT_MAX),
         compliance,

@@ -45,8 +45,9 @@ const VERSIONS_MAX: usize = 2;
 #[derive(Debug, Clone)]
 pub(crate) struct Payee {
     /// How it can be paid, in the order of its preference, each with its price in millisatoshi.
-    /// Currencies that we do not know are left out.
     pub offers: Vec<Offer>,
+    /// The reasons for which currencies of the answer are not among them.
+    pub left_out: Vec<String>,
     /// Facts about the payer that the institution asks for.
     pub payer_fields: Vec<CounterpartyField>,
     /// The terms of the pay request.
@@ -78,17 +79,21 @@ pub(crate) async fn look_up(
         return Ok(Err(PeerFailure::NotAllowed));
     }
     match ask(app, platform, &mut contact, receiver).await? {
-        Ok(response) => Ok(Ok(Payee {
-            offers: response.currencies.iter().filter_map(|it| offer(it, &response)).collect(),
-            payer_fields: known_fields(&response.payer_demands),
-            way: PayWay {
-                callback: response.callback.clone(),
-                version: response.version.to_string(),
-                is_subject_to_travel_rule: response.compliance.is_subject_to_travel_rule,
-                comment_max: response.comment_max.unwrap_or(0),
-            },
-            seen: contact.seen("OK", Some(&response.compliance.signed.stamp)),
-        })),
+        Ok(response) => {
+            let (offers, left_out) = offers(&response);
+            Ok(Ok(Payee {
+                offers,
+                left_out,
+                payer_fields: known_fields(&response.payer_demands),
+                way: PayWay {
+                    callback: response.callback.clone(),
+                    version: response.version.to_string(),
+                    is_subject_to_travel_rule: response.compliance.is_subject_to_travel_rule,
+                    comment_max: response.comment_max.unwrap_or(0),
+                },
+                seen: contact.seen("OK", Some(&response.compliance.signed.stamp)),
+            }))
+        }
         Err((failure, outcome)) => {
             contact.keep_failure(&outcome).await;
             Ok(Err(failure))
@@ -232,22 +237,44 @@ pub(super) fn as_code(text: &str) -> String {
 /// Characters of a code: as many as the longest of the protocol has, and some more.
 const CODE_MAX: usize = 80;
 
-/// A currency of an answer in which we can pay: one that we know, with as many decimals.
-fn offer(theirs: &uma::currency::Currency, response: &LookupResponse) -> Option<Offer> {
-    let currency = Currency::from_code(theirs.code.as_str())?;
-    if currency.decimals() != theirs.decimals {
-        return None;
+/// The currencies of an answer in which we can pay, each once, and the reasons for which the others
+/// are left out.
+fn offers(response: &LookupResponse) -> (Vec<Offer>, Vec<String>) {
+    let (mut offers, mut left_out) = (Vec::<Offer>::new(), response.left_out.clone());
+    for theirs in &response.currencies {
+        match offer(theirs, response) {
+            Ok(offer) if offers.iter().any(|known| known.currency == offer.currency) => {
+                left_out.push(format!("{} is listed more than once", theirs.code));
+            }
+            Ok(offer) => offers.push(offer),
+            Err(reason) => left_out.push(reason),
+        }
     }
+    (offers, left_out)
+}
+
+/// A currency of an answer in which we can pay: one that we know, with as many decimals; else the
+/// reason for which it is left out.
+fn offer(theirs: &uma::currency::Currency, response: &LookupResponse) -> Result<Offer, String> {
+    let code = &theirs.code;
+    let currency = Currency::from_code(code.as_str())
+        .ok_or_else(|| format!("{code} is not a currency of this server"))?;
+    if currency.decimals() != theirs.decimals {
+        let (ours, theirs) = (currency.decimals(), theirs.decimals);
+        return Err(format!("{code} has {ours} decimals here and {theirs} there"));
+    }
+    let unpayable = || format!("nothing can be sent in {code} between the least and the most");
     let units = |msat: i64, rounding: RoundingStrategy| {
         let units = Decimal::from(msat).checked_div(theirs.msat_per_unit)?;
         units.round_dp_with_strategy(0, rounding).to_i64()
     };
-    let least = units(response.min_sendable_msat, RoundingStrategy::ToPositiveInfinity)?;
+    let least = units(response.min_sendable_msat, RoundingStrategy::ToPositiveInfinity)
+        .ok_or_else(unpayable)?;
     let most = units(response.max_sendable_msat, RoundingStrategy::ToZero).unwrap_or(i64::MAX);
     let (min_minor, max_minor) = (theirs.min_minor.max(least).max(1), theirs.max_minor.min(most));
     let msat_per_unit = Some(theirs.msat_per_unit);
     let offer = Offer { currency, min_minor, max_minor, msat_per_unit };
-    (min_minor <= max_minor).then_some(offer)
+    if min_minor <= max_minor { Ok(offer) } else { Err(unpayable()) }
 }
 
 /// The specification's name of a key of the protocol, if it has one.
