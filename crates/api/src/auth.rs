@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -45,6 +45,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 /// named, the proxy's. An extension of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
+
+impl ClientAddress {
+    /// The network of a request's client.
+    pub(crate) fn network(extensions: &Extensions) -> Network {
+        extensions.get::<Self>().map_or(Network::UNKNOWN, |client| client.0.into())
+    }
+}
 
 /// Longest `Authorization` header that is looked at: our credentials are far shorter.
 const HEADER_MAX: usize = 1_024;
@@ -92,8 +99,7 @@ pub struct Guard {
 /// Lets a request pass that shows a token with this permission. The body of one that needs none is
 /// read before anything is done, so that a request with a malformed one has no effect.
 pub async fn require(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let from = request.extensions().get::<ClientAddress>();
-    let from = from.map_or(Network::UNKNOWN, |client| client.0.into());
+    let from = ClientAddress::network(request.extensions());
     let caller = match check(&guard.app, request.headers(), guard.any_of, from).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal,

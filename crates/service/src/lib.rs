@@ -12,6 +12,8 @@ mod decisions;
 mod ended;
 pub mod env;
 mod slots;
+mod strangers;
+mod windows;
 pub mod app;
 pub mod auth;
 pub mod guesses;

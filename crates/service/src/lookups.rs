@@ -18,7 +18,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{CustomerError, Error, Missing, PeerStage, UmaError};
-use crate::uma::send::{self, Payee};
+use crate::uma::payees::{self, Payee};
 use crate::{limits, owners, pricing};
 
 /// A request for a lookup.
@@ -81,7 +81,7 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
                 let (address, stage) = (address.clone(), PeerStage::Lookup);
                 Error::Uma(UmaError::Peer { address, stage, failure })
             };
-            let payee = send::look_up(app, &platform, &address).await?.map_err(&refused)?;
+            let payee = payees::look_up(app, &platform, &address).await?.map_err(&refused)?;
             let offers = allowed(app, &platform, payee.offers.clone(), now);
             let lookup =
                 from_peer(id, &platform, sender.id, address.clone(), (&payee, offers), now);

@@ -68,8 +68,10 @@ pub enum UmaError {
         currency: Option<Currency>,
     },
     /// The other institution offers no currency in which this platform can pay.
-    #[error("{address} cannot be paid in any currency that its institution offers: {}",
-        reasons(left_out))]
+    #[error(
+        "{address} cannot be paid in any currency that its institution offers: {}",
+        reasons(left_out)
+    )]
     NothingInCommon {
         /// The address.
         address: UmaAddress,

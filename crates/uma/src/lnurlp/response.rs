@@ -174,8 +174,9 @@ impl LookupResponse {
         })
     }
 
-    /// Refuses an answer that is about another address than the one looked up, or that the
-    /// receiving institution did not sign. `key` is that of the address's domain.
+    /// Refuses an answer that is about another address than the one looked up, that the receiving
+    /// institution did not sign, or whose callback is not its own. `key` is that of the address's
+    /// domain.
     pub fn verify(&self, key: &VerifyingKey, looked_up: &Address) -> Result<(), Refusal> {
         let receiver = &self.compliance.receiver;
         if !receiver.is_same(looked_up) {
@@ -185,7 +186,9 @@ impl LookupResponse {
             return Err(Refusal::new(ErrorCode::ParseLnurlpResponseError, reason));
         }
         let payload = payload::lookup_response(receiver, &self.compliance.signed.stamp);
-        key.verify(&payload, &self.compliance.signed.signature_hex)
+        key.verify(&payload, &self.compliance.signed.signature_hex)?;
+        let code = ErrorCode::ParseLnurlpResponseError;
+        looked_up.domain().check_own("callback", &self.callback, code)
     }
 }
 

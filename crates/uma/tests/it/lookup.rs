@@ -201,6 +201,30 @@ fn a_response_is_of_the_payee_that_was_looked_up_and_of_its_institution() {
 }
 
 #[test]
+fn a_callback_is_of_the_domain_of_the_address() {
+    let key = signing(0x11).verifying_key();
+    let check = |callback: &str, is_own: bool| {
+        let mut response = lookup_response(Version::CURRENT);
+        response.callback = callback.to_owned();
+        let verified = response.verify(&key, &bob());
+        if is_own {
+            verified.expect(callback);
+        } else {
+            refused(verified, ErrorCode::ParseLnurlpResponseError, "callback is not a URL of");
+        }
+    };
+    check("https://vasp2.com/pay", true);
+    check("https://VASP2.com:443/pay", true);
+    check("https://api.vasp2.com/pay", true);
+    check("https://vasp2.com:8443/pay", false);
+    check("https://xvasp2.com/pay", false);
+    check("https://vasp2.com.example/pay", false);
+    check("https://vasp2.com@vasp3.com/pay", false);
+    check("https://com/pay", false);
+    check("http://127.0.0.1:80/pay", false);
+}
+
+#[test]
 fn unreadable_responses_are_refused_by_field() {
     let json = lookup_response(Version::CURRENT).to_json().expect("sound");
     let check = |pointer: &str, value: Option<Value>, reason: &str| {
@@ -219,7 +243,9 @@ fn unreadable_responses_are_refused_by_field() {
     ] {
         check(&format!("/{name}"), None, &format!("{name} is missing"));
         check(&format!("/{name}"), Some(Value::Null), &format!("{name} is missing"));
-        check(&format!("/{name}"), Some(json!([[[]]])), name);
+        // A currency that is no object is left out.
+        let other = if name == "currencies" { json!({}) } else { json!([[[]]]) };
+        check(&format!("/{name}"), Some(other), name);
     }
     check("/tag", Some(json!("withdrawRequest")), "tag must be payRequest");
     check("/callback", Some(json!("/pay")), "callback is not an absolute URL");
