@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -46,10 +46,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientAddress(pub IpAddr);
 
-/// The network of a request's client.
-pub(crate) fn network(request: &Request) -> Network {
-    let from = request.extensions().get::<ClientAddress>();
-    from.map_or(Network::UNKNOWN, |client| client.0.into())
+impl ClientAddress {
+    /// The network of a request's client.
+    pub(crate) fn network(extensions: &Extensions) -> Network {
+        extensions.get::<Self>().map_or(Network::UNKNOWN, |client| client.0.into())
+    }
 }
 
 /// Longest `Authorization` header that is looked at: our credentials are far shorter.
@@ -98,7 +99,7 @@ pub struct Guard {
 /// Lets a request pass that shows a token with this permission. The body of one that needs none is
 /// read before anything is done, so that a request with a malformed one has no effect.
 pub async fn require(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let from = network(&request);
+    let from = ClientAddress::network(request.extensions());
     let caller = match check(&guard.app, request.headers(), guard.any_of, from).await {
         Ok(caller) => caller,
         Err(refusal) => return refusal,

@@ -308,7 +308,7 @@ pub async fn finish(State(app): State<App>, mut request: Request, next: Next) ->
     });
     let id = given.cloned().unwrap_or_else(next_request_id);
     request.extensions_mut().insert(RequestId(id.clone()));
-    let from = auth::network(&request);
+    let from = auth::ClientAddress::network(request.extensions());
     let asked = request.extensions().get().map(|Asked(method)| method);
     let method = asked.unwrap_or(request.method()).clone();
     let route = request

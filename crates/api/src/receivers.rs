@@ -127,6 +127,9 @@ impl From<UmaError> for ApiError {
             UmaError::NotOffered { address, .. } => {
                 plain(Code::InvalidCurrency).about("currency").with("umaAddress", address.as_str())
             }
+            UmaError::NothingInCommon { address, .. } => {
+                plain(Code::InvalidCurrency).with("umaAddress", address.as_str())
+            }
             UmaError::LookupNotFound { id } => {
                 plain(Code::LookupRequestNotFound).with("lookupId", id.as_str())
             }
@@ -183,6 +186,8 @@ impl Sender {
     ),
     responses(
         (status = 200, description = "How the receiver can be paid.", body = LookupBody),
+        (status = 400, description = "The address or a parameter is not valid, or its institution \
+            offers no currency in which the platform can pay.", body = ErrorBody),
         (status = 403, description = "The token lacks the permission, or the receiver cannot be \
             paid yet, or its institution is not dealt with.", body = ErrorBody),
         (status = 404, description = "The address does not exist, or there is no such \

@@ -3,7 +3,8 @@
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,6 +16,9 @@ use service::uma::settle::SETTLE_PATH;
 use service::uma::{PAY_PATH, keys, receive};
 use uma::error::{ErrorCode, Refusal};
 use uma::{configuration, lnurlp};
+
+use crate::auth::ClientAddress;
+use crate::extract::Acting;
 
 /// Bytes of a pay request: data about a payer and encrypted travel-rule data, several times over.
 const REQUEST_BYTES_MAX: usize = 64 * 1_024;
@@ -41,6 +45,41 @@ fn host(headers: &HeaderMap, uri: &Uri) -> String {
 /// A document of ours.
 fn json(body: String) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+/// The application, for a client that has not sent too many requests of late.
+struct Admitted(App);
+
+impl FromRequestParts<App> for Admitted {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let from = ClientAddress::network(&parts.extensions);
+        receive::admit(app, from).map_err(|refusal| refused(&refusal))?;
+        let Ok(Acting(app)) = Acting::from_request_parts(parts, app).await;
+        Ok(Self(app))
+    }
+}
+
+/// The body of a message, refused in the protocol's form if it is too long or breaks off.
+struct Message(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Message {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let read = Bytes::from_request(request, state).await;
+        read.map(Self).map_err(|rejection| {
+            let reason = match rejection.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    format!("the body is larger than {REQUEST_BYTES_MAX} bytes")
+                }
+                _ => "the body did not arrive as a whole".to_owned(),
+            };
+            let refusal = Refusal::new(ErrorCode::InvalidRequestFormat, reason);
+            (rejection.status(), json(refusal.to_json())).into_response()
+        })
+    }
 }
 
 /// A refusal in the protocol's form.
@@ -80,7 +119,7 @@ async fn configuration_document() -> Response {
 }
 
 /// The way to pay an address.
-async fn look_up(Acting(app): Acting, uri: Uri, headers: HeaderMap) -> Response {
+async fn look_up(Admitted(app): Admitted, uri: Uri, headers: HeaderMap) -> Response {
     let (host, query) = (host(&headers, &uri), uri.query().unwrap_or_default());
     match receive::look_up(&app, &host, uri.path(), query).await {
         Ok(answer) => json(answer),
@@ -89,7 +128,11 @@ async fn look_up(Acting(app): Acting, uri: Uri, headers: HeaderMap) -> Response 
 }
 
 /// An invoice, once the payee's platform has agreed.
-async fn pay(Acting(app): Acting, Path(token): Path<String>, body: Bytes) -> Response {
+async fn pay(
+    Admitted(app): Admitted,
+    Path(token): Path<String>,
+    Message(body): Message,
+) -> Response {
     match receive::pay(&app, &token, &body).await {
         Ok(answer) => json(answer),
         Err(refusal) => refused(&refusal),
@@ -97,7 +140,11 @@ async fn pay(Acting(app): Acting, Path(token): Path<String>, body: Bytes) -> Res
 }
 
 /// How a payment went on the other side.
-async fn post_transaction(Acting(app): Acting, Path(token): Path<String>, body: Bytes) -> Response {
+async fn post_transaction(
+    Admitted(app): Admitted,
+    Path(token): Path<String>,
+    Message(body): Message,
+) -> Response {
     match callback::take(&app, &token, &body).await {
         Ok(()) => json("{}".to_owned()),
         Err(refusal) => refused(&refusal),
@@ -117,7 +164,7 @@ struct Receipt {
 }
 
 /// The preimage of an invoice of ours, once its payment is booked.
-async fn settle(Acting(app): Acting, body: Bytes) -> Response {
+async fn settle(Acting(app): Acting, Message(body): Message) -> Response {
     let Ok(Shown { pr }) = serde_json::from_slice(&body) else {
         let reason = "the body is not JSON with the invoice in pr";
         return refused(&Refusal::new(ErrorCode::InvalidRequestFormat, reason));
@@ -130,4 +177,3 @@ async fn settle(Acting(app): Acting, body: Bytes) -> Response {
         Err(refusal) => refused(&refusal),
     }
 }
-use crate::extract::Acting;

@@ -22,7 +22,8 @@ use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
 use crate::notices::Notices;
 use crate::refusals::Refusals;
-use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
+use crate::slots::{KeyFetches, NOTIFICATIONS_MAX, Slots};
+use crate::strangers::Strangers;
 use crate::webhooks::signature;
 
 pub use crate::env::{Delivering, Env};
@@ -38,7 +39,8 @@ struct Inner {
     keys: signature::Remembered,
     approval_slots: Slots,
     decisions: Decisions,
-    key_fetches: Semaphore,
+    key_fetches: KeyFetches,
+    strangers: Strangers,
     notifications: Arc<Semaphore>,
     server: Uuid,
     leadership: Mutex<Option<Leadership>>,
@@ -87,7 +89,8 @@ impl App {
             keys: signature::Remembered::default(),
             approval_slots: Slots::default(),
             decisions: Decisions::default(),
-            key_fetches: Semaphore::new(KEY_FETCHES_MAX),
+            key_fetches: KeyFetches::default(),
+            strangers: Strangers::default(),
             notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
@@ -216,8 +219,13 @@ impl App {
     }
 
     /// Limits the key documents of institutions that are fetched at a time.
-    pub(crate) fn key_fetches(&self) -> &Semaphore {
+    pub(crate) fn key_fetches(&self) -> &KeyFetches {
         &self.inner.key_fetches
+    }
+
+    /// Limits the requests of other institutions.
+    pub(crate) fn strangers(&self) -> &Strangers {
+        &self.inner.strangers
     }
 
     /// Limits the notifications of institutions that are under way.

@@ -13,7 +13,8 @@ use subtle::ConstantTimeEq;
 use tokio::sync::Mutex;
 
 use crate::app::App;
-use crate::guesses::{Network, Wait};
+use crate::guesses::Network;
+use crate::windows::Wait;
 
 /// An authenticated client.
 #[derive(Debug, Clone)]

@@ -17,16 +17,11 @@ use std::sync::{Mutex, PoisonError};
 
 use domain::time::Timestamp;
 
+use crate::windows::{Wait, Windows};
+
 /// Wrong secrets a minute. A person who mistypes needs fewer; at this pace, the shortest secret
 /// that is allowed takes longer than the age of the universe.
 pub const WRONG_MAX: u32 = 20;
-
-/// How long a wrong secret counts, in milliseconds.
-const WINDOW_MILLIS: i64 = 60_000;
-
-/// Addresses, and clients, that are counted at a time: about a megabyte. Beyond, the oldest are
-/// forgotten.
-const KEYS_MAX: usize = 10_000;
 
 /// One client as far as addresses tell: a host of IPv4, or a network of IPv6, of which a host has
 /// all addresses.
@@ -73,10 +68,6 @@ struct By {
     client: Windows<u64>,
 }
 
-/// Too many were wrong: how long until one is looked at again, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wait(pub(crate) i64);
-
 impl Guesses {
     /// Whether a secret is looked at.
     pub(crate) fn check(&self, client_id: &str, from: Network, now: Timestamp) -> Result<(), Wait> {
@@ -106,64 +97,10 @@ impl Guesses {
     }
 }
 
-/// A minute that begins with a wrong secret.
-#[derive(Debug, Clone, Copy)]
-struct Window {
-    began: i64,
-    count: u32,
-}
-
-impl Window {
-    fn holds(&self, now: Timestamp) -> bool {
-        // A clock that was set back ends it, too.
-        (0..WINDOW_MILLIS).contains(&now.millis().saturating_sub(self.began))
-    }
-
-    fn wait(&self, now: Timestamp) -> Wait {
-        let left = WINDOW_MILLIS - now.millis().saturating_sub(self.began);
-        // Rounded up: one that comes at the time that it was given is let in.
-        Wait((left.max(1) + 999) / 1_000)
-    }
-}
-
-struct Windows<K>(HashMap<K, Window>);
-
-impl<K> Default for Windows<K> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<K: Copy + Eq + Hash> Windows<K> {
-    fn get(&self, key: &K, now: Timestamp) -> Option<Window> {
-        self.0.get(key).copied().filter(|window| window.holds(now))
-    }
-
-    fn count(&mut self, key: K, now: Timestamp) -> Window {
-        let began = self.get(&key, now).unwrap_or(Window { began: now.millis(), count: 0 });
-        if self.0.len() >= KEYS_MAX && !self.0.contains_key(&key) {
-            self.make_room(now);
-        }
-        let window = Window { count: began.count.saturating_add(1), ..began };
-        self.0.insert(key, window);
-        window
-    }
-
-    fn make_room(&mut self, now: Timestamp) {
-        self.0.retain(|_, window| window.holds(now));
-        if self.0.len() < KEYS_MAX {
-            return;
-        }
-        let oldest = self.0.iter().min_by_key(|(_, window)| window.began).map(|(key, _)| *key);
-        if let Some(oldest) = oldest {
-            self.0.remove(&oldest);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::windows::KEYS_MAX;
 
     fn network(number: u32) -> Network {
         IpAddr::V4(Ipv4Addr::from_bits(number)).into()
@@ -219,8 +156,11 @@ mod tests {
                 guesses.wrong(&number.to_string(), network(number), at(i64::from(number) / 500));
         }
         let by = guesses.by.lock().expect("no panic");
-        assert_eq!(by.network.0.len(), KEYS_MAX);
-        assert_eq!(by.client.0.len(), KEYS_MAX);
-        assert!(by.network.0.contains_key(&network(2 * KEYS_MAX as u32 - 1)), "the newest stays");
+        assert_eq!(by.network.len(), KEYS_MAX);
+        assert_eq!(by.client.len(), KEYS_MAX);
+        assert!(
+            by.network.get(&network(2 * KEYS_MAX as u32 - 1), at(40)).is_some(),
+            "the newest stays"
+        );
     }
 }

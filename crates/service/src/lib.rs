@@ -13,6 +13,8 @@ mod notices;
 pub mod env;
 mod slots;
 pub mod locality;
+mod strangers;
+mod windows;
 pub mod app;
 pub mod auth;
 pub mod guesses;

@@ -18,7 +18,7 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{CustomerError, Error, Missing, PeerStage, UmaError};
-use crate::uma::send::{self, Payee};
+use crate::uma::payees::{self, Payee};
 use crate::{limits, owners, pricing};
 
 /// A request for a lookup.
@@ -81,23 +81,45 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
                 let (address, stage) = (address.clone(), PeerStage::Lookup);
                 Error::Uma(UmaError::Peer { address, stage, failure })
             };
-            let payee = send::look_up(app, &platform, &address).await?.map_err(&refused)?;
+            let payee = payees::look_up(app, &platform, &address).await?.map_err(&refused)?;
             let offers = allowed(app, &platform, payee.offers.clone(), now);
             let lookup =
                 from_peer(id, &platform, sender.id, address.clone(), (&payee, offers), now);
-            let kept = lookup.clone();
+            let looked = payable(app, &platform, lookup, &payee, now);
+            let kept = looked.clone().ok().map(|looked| looked.lookup);
             let add = move |unit: &mut Unit<'_, '_>| {
                 let is_new = payee.keep(unit)?;
                 if is_new.is_ok() {
-                    unit.put(kept.clone());
+                    kept.iter().cloned().for_each(|lookup| unit.put(lookup));
                 }
                 Ok::<_, Error>(is_new)
             };
             app.store().write(app.origin(), add).await?.map_err(&refused)?;
-            (lookup, platform)
+            return looked;
         }
     };
     Ok(priced(app, &platform, lookup, now))
+}
+
+/// The lookup of an address at another institution with its offers. Refuses an answer with nothing
+/// in common, and says why each of its currencies is left out.
+fn payable(
+    app: &App,
+    platform: &Platform,
+    lookup: Lookup,
+    payee: &Payee,
+    now: Timestamp,
+) -> Result<Looked, Error> {
+    let receiver = lookup.receiver.address().cloned();
+    let looked = priced(app, platform, lookup, now);
+    let Some(address) = receiver.filter(|_| looked.offers.is_empty()) else { return Ok(looked) };
+    let outside = |offer: &Offer| {
+        let (code, min, max) = (offer.currency.code(), offer.min_minor, offer.max_minor);
+        format!("{code}: this platform can send none of the {min} to {max} that are taken")
+    };
+    let mut left_out = payee.left_out.clone();
+    left_out.extend(payee.offers.iter().map(outside));
+    Err(Error::Uma(UmaError::NothingInCommon { address, left_out }))
 }
 
 /// The customer who wants to pay.

@@ -10,6 +10,7 @@ use store::unit::Unit;
 use crate::app::{App, Outcome};
 use crate::balances;
 use crate::error::Error;
+use crate::uma::peers;
 
 /// A request that may be repeated.
 #[derive(Debug, Clone, Copy)]
@@ -141,6 +142,7 @@ pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
     let outdated = app.store().read(move |view| view.outdated_answers(before, SWEPT_MAX)).await;
     let outdated: Vec<Scope> = outdated.map_err(Error::Store)?;
     let more = outdated.len() == SWEPT_MAX as usize;
+    let more_nonces = sweep_nonces(app).await?;
     let days = match more {
         // Answers of these days are still there.
         true => Vec::new(),
@@ -154,6 +156,19 @@ pub(crate) async fn sweep(app: &App) -> Result<bool, Error> {
             days.iter().for_each(|day| unit.erase_key(*day));
             unit.remove_answers(&outdated, before)
         };
+        app.store().write_behind(app.origin(), remove).await.map_err(Error::Store)?;
+    }
+    Ok(more || more_nonces)
+}
+
+/// Removes some of the nonces whose signatures are too old to be taken. Whether there may be more.
+async fn sweep_nonces(app: &App) -> Result<bool, Error> {
+    let before = peers::nonces_since(app.server_now());
+    let outdated = app.store().read(move |view| view.outdated_nonces(before, SWEPT_MAX)).await;
+    let outdated: Vec<Scope> = outdated.map_err(Error::Store)?;
+    let more = outdated.len() == SWEPT_MAX as usize;
+    if !outdated.is_empty() {
+        let remove = move |unit: &mut Unit<'_, '_>| unit.remove_answers(&outdated, before);
         app.store().write_behind(app.origin(), remove).await.map_err(Error::Store)?;
     }
     Ok(more)

@@ -4,12 +4,14 @@
 
 mod callback;
 pub mod keys;
+pub(crate) mod payees;
 pub mod peers;
 pub mod post_transaction;
 pub mod receive;
 pub(crate) mod send;
 pub mod settle;
 pub mod tester;
+mod texts;
 
 use std::sync::Arc;
 

@@ -234,6 +234,14 @@ pub(crate) fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
 pub(crate) const DAYS: &str =
     "select owner from data_keys where owner < $1 and sealed is not null order by owner limit $2";
 
+/// The status of a nonce of UMA, which no answer has. It finds nonces: they are kept for minutes,
+/// and answers for days. Statements have it as a literal, as their partial index does.
+pub const NONCE_STATUS: u16 = 299;
+
+/// Nonces that were used before a time.
+pub(crate) const NONCES: &str =
+    "select scope from idempotency where status = 299 and at < $1 order by at limit $2";
+
 pub(crate) const OUTDATED: &str =
     "select scope from idempotency where at < $1 order by at limit $2";
 
@@ -252,6 +260,16 @@ impl View<'_> {
     ) -> Result<Vec<Scope>, StoreError> {
         let parameters = [before.into(), max.into()];
         self.connection.all(OUTDATED, &parameters, (Answer::TABLE, &["scope"]), read_scope)
+    }
+
+    /// The nonces that were used before then, oldest first, up to a limit.
+    pub fn outdated_nonces(
+        &mut self,
+        before: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Scope>, StoreError> {
+        let parameters = [before.into(), max.into()];
+        self.connection.all(NONCES, &parameters, (Answer::TABLE, &["scope"]), read_scope)
     }
 
     /// The data keys of answers of whole days before then, oldest first, up to a limit.

@@ -120,6 +120,7 @@ pub fn statements() -> Vec<String> {
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,
         idempotency::OUTDATED,
+        idempotency::NONCES,
         idempotency::DAYS,
         erasure::LOOKUPS,
         erasure::INVITATIONS,

@@ -25,6 +25,7 @@ pub(crate) static TABLES: Track = Track {
         ("V1__initial", include_str!("../migrations/tables/0001_initial.sql")),
         ("V2__estimates", include_str!("../migrations/tables/0002_estimates.sql")),
         ("V3__attention", include_str!("../migrations/tables/0003_attention.sql")),
+        ("V4__nonces", include_str!("../migrations/tables/0004_nonces.sql")),
     ],
 };
 

@@ -17,6 +17,7 @@
 //!   Pages and messages of other institutions have none: one that may have been executed gets 503.
 //! - A leader that hangs delays requests for a second. One that is gone or has no room delays none.
 
+mod garbage;
 mod peer;
 mod sealed;
 #[cfg(test)]
@@ -53,6 +54,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
+use self::garbage::Garbage;
 use self::peer::{Peer, Trust};
 use self::sealed::Number;
 use crate::locality::watch;
@@ -210,6 +212,7 @@ struct Forwarder {
     slots: Semaphore,
     /// Requests of other servers that are read.
     reading: Semaphore,
+    garbage: Garbage,
     /// The leader that was asked last.
     peer: Mutex<Option<Peer>>,
 }
@@ -236,7 +239,8 @@ impl Forwarder {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
         let [slots, reading] = [(); 2].map(|()| Semaphore::new(FORWARDED_MAX));
-        Self { name, this: Box::new(this), client, slots, reading, peer: Mutex::default() }
+        let (garbage, peer) = (Garbage::default(), Mutex::default());
+        Self { name, this: Box::new(this), client, slots, reading, garbage, peer }
     }
 
     fn peer(&self) -> MutexGuard<'_, Option<Peer>> {
@@ -356,7 +360,9 @@ async fn execute(
     let this = &forwarder.this;
     let opened = sealed::open(this.keyring(), &forwarder.name, this.now(), &sealed);
     let Some((number, request)) = opened else {
-        tracing::warn!("refused a forwarded request that was not sealed for this server");
+        if let Some(requests) = forwarder.garbage.count(now()) {
+            tracing::warn!(requests, "refused forwarded requests not sealed for this server");
+        }
         return StatusCode::MISDIRECTED_REQUEST.into_response();
     };
     let changes = this.client_changes();

@@ -7,6 +7,8 @@ use std::fmt;
 
 use domain::uma_address::{InvalidUma, UmaAddress, UmaDomain};
 
+use crate::error::{ErrorCode, Refusal};
+
 /// The name of this machine; a port must follow.
 const LOOPBACK_NAME: &str = "localhost:";
 /// The loopback address; a port must follow.
@@ -30,6 +32,29 @@ impl PeerDomain {
     /// `http` for an institution on this machine or in a private network, else `https`.
     pub fn scheme(&self) -> &'static str {
         if is_local(&self.0) { "http" } else { "https" }
+    }
+
+    /// Refuses a URL, which stands in a field, that is not this institution's: at its domain or
+    /// below it, and on its port. Another host could be anybody's, also one in our own network.
+    pub(crate) fn check_own(
+        &self,
+        field: &str,
+        text: &str,
+        code: ErrorCode,
+    ) -> Result<(), Refusal> {
+        let parsed = |text: &str| url::Url::parse(text).ok();
+        let is_own = |url: &url::Url, own: &url::Url| {
+            let hosts = url.host_str().zip(own.host_str());
+            let is_below = hosts.is_some_and(|(host, own)| {
+                host.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            });
+            is_below && url.port_or_known_default() == own.port_or_known_default()
+        };
+        let urls = parsed(text).zip(parsed(&self.url("/")));
+        if urls.is_some_and(|(url, own)| is_own(&url, &own)) {
+            return Ok(());
+        }
+        Err(Refusal::new(code, format!("{field} is not a URL of {self}, whose message this is")))
     }
 
     /// The URL of a path, which begins with `/`, at this institution.

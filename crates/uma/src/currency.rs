@@ -6,7 +6,7 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 
 use crate::error::{ErrorCode, Refusal};
-use crate::json::{Fields, Number};
+use crate::json::{Fields, Number, shown};
 use crate::version::Form;
 
 /// Decimal places that a currency can have in messages.
@@ -37,8 +37,10 @@ impl CurrencyCode {
     /// Reads a field that must be a code.
     pub(crate) fn read(fields: &Fields<'_>, name: &str) -> Result<Self, Refusal> {
         let text = fields.filled(name)?;
-        Self::parse(&text)
-            .ok_or_else(|| fields.refusal(name, "must be a currency code such as USD"))
+        Self::parse(&text).ok_or_else(|| {
+            let wrong = format!("must be a currency code such as USD, not '{}'", shown(&text));
+            fields.refusal(name, wrong)
+        })
     }
 }
 

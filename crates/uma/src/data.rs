@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::error::Refusal;
@@ -86,7 +87,30 @@ impl Demands {
     }
 }
 
-/// Data about a party by the protocol's keys. A value that is no text is kept as its JSON.
+/// The key whose value is an object of parts (UMAD-04).
+const POSTAL_ADDRESS: &str = "postalAddress";
+
+/// The parts of a postal address, in the order in which people write them in one line.
+const ADDRESS_PARTS: [&str; 6] = ["line1", "line2", "city", "state", "postalCode", "country"];
+
+/// A postal address in one line, if the value is an object.
+fn address_line(raw: &RawValue) -> Option<String> {
+    let parts: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let text = |name: &&str| serde_json::from_str::<String>(parts.get(*name)?.get()).ok();
+    let shown = ADDRESS_PARTS.iter().filter_map(text).filter(|part| !part.trim().is_empty());
+    Some(shown.collect::<Vec<_>>().join(", "))
+}
+
+/// A value that is no text: its JSON, without the spaces and line breaks of its writer.
+fn json_text(raw: &RawValue) -> String {
+    let compact = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+    let is_nested = raw.get().starts_with(['{', '[']);
+    let compact = compact(raw).filter(|_| is_nested).map(|value| value.to_string());
+    compact.unwrap_or_else(|| raw.get().to_owned())
+}
+
+/// Data about a party by the protocol's keys. A postal address is kept in one line, any other value
+/// that is no text as its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts(pub BTreeMap<String, String>);
 
@@ -96,8 +120,9 @@ impl Facts {
         let mut facts = BTreeMap::new();
         for key in fields.names().filter(|key| ![IDENTIFIER, COMPLIANCE].contains(key)) {
             let Some(raw) = fields.get(key) else { continue };
-            let text = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-            facts.insert(key.to_owned(), text);
+            let text = serde_json::from_str(raw.get()).ok();
+            let line = || address_line(raw).filter(|_| key == POSTAL_ADDRESS);
+            facts.insert(key.to_owned(), text.or_else(line).unwrap_or_else(|| json_text(raw)));
         }
         Self(facts)
     }

@@ -183,6 +183,17 @@ impl<'a> Fields<'a> {
     /// A list of objects.
     pub(crate) fn optional_objects(&self, name: &str) -> Result<Option<Vec<Self>>, Refusal> {
         let Some(list) = self.optional_list(name)? else { return Ok(None) };
+        self.entries_of(name, &list).into_iter().collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The entries of a list that must be there, each an object or the refusal of it: for lists of
+    /// which some entries are enough.
+    pub(crate) fn entries(&self, name: &str) -> Result<Vec<Result<Self, Refusal>>, Refusal> {
+        let list = self.required(name, self.optional_list(name)?)?;
+        Ok(self.entries_of(name, &list))
+    }
+
+    fn entries_of(&self, name: &str, list: &[&'a RawValue]) -> Vec<Result<Self, Refusal>> {
         let object = |(index, raw): (usize, &&'a RawValue)| match serde_json::from_str(raw.get()) {
             Ok(values) => {
                 let path = format!("{}{name}[{index}].", self.path);
@@ -190,12 +201,7 @@ impl<'a> Fields<'a> {
             }
             Err(_) => Err(self.refusal(&format!("{name}[{index}]"), "must be an object")),
         };
-        list.iter().enumerate().map(object).collect::<Result<_, _>>().map(Some)
-    }
-
-    /// A list of objects that must be there.
-    pub(crate) fn objects(&self, name: &str) -> Result<Vec<Self>, Refusal> {
-        self.required(name, self.optional_objects(name)?)
+        list.iter().enumerate().map(object).collect()
     }
 
     /// A list of texts.

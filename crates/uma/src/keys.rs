@@ -76,6 +76,10 @@ impl KeyDocument {
     }
 }
 
+/// Seconds for which a peer's keys are kept at most, whatever its document says: one that was read
+/// while its domain was in wrong hands is believed for no longer.
+const KEPT_SECONDS_MAX: i64 = 24 * 60 * 60;
+
 /// The keys of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerKeys {
@@ -83,7 +87,7 @@ pub struct PeerKeys {
     pub verifying_key: VerifyingKey,
     /// Encrypts to the peer.
     pub encryption_key: EncryptionKey,
-    /// Until when the keys may be kept; `None`: they must not be kept at all.
+    /// Until when the keys may be kept, at most a day; `None`: they must not be kept at all.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -95,7 +99,8 @@ impl PeerKeys {
         let encryption = Key::read(&fields, "encryptionCertChain", "encryptionPubKey", now)?;
         let expires_at = fields.optional_integer("expirationTimestamp")?.map(|stated| {
             let ends = [signing.ends_at_seconds, encryption.ends_at_seconds];
-            let first = ends.into_iter().flatten().fold(stated, i64::min);
+            let latest = now.millis().div_euclid(1_000).saturating_add(KEPT_SECONDS_MAX);
+            let first = ends.into_iter().flatten().fold(stated.min(latest), i64::min);
             Timestamp::from_millis(first.saturating_mul(1_000))
         });
         let invalid = |_| pubkey_format("a key is no point of secp256k1");

@@ -100,11 +100,15 @@ impl PayRequest {
         })
     }
 
-    /// Refuses a request that the payer's institution did not sign. `key` is that of the domain of
-    /// the payer's address.
+    /// Refuses a request that the payer's institution did not sign, or whose callback is not its
+    /// own. `key` is that of the domain of the payer's address.
     pub fn verify(&self, key: &VerifyingKey) -> Result<(), Refusal> {
         let signed = &self.payer.compliance.signed;
         let payload = payload::pay_request(&self.payer.identifier, &signed.stamp);
-        key.verify(&payload, &signed.signature_hex)
+        key.verify(&payload, &signed.signature_hex)?;
+        let Some(url) = &self.payer.compliance.utxo_callback else { return Ok(()) };
+        let (field, code) =
+            ("payerData.compliance.utxoCallback", ErrorCode::ParsePayreqRequestError);
+        self.payer.identifier.domain().check_own(field, url, code)
     }
 }

@@ -235,9 +235,9 @@ impl PayResponse {
         })
     }
 
-    /// Refuses an answer about another payee than the one looked up, and one of version 1 that the
-    /// receiving institution did not sign. `payer` is the address as the request had it; `key` is
-    /// that of the domain of `looked_up`.
+    /// Refuses an answer about another payee than the one looked up, one whose callback is not its
+    /// institution's own, and one of version 1 that the receiving institution did not sign. `payer`
+    /// is the address as the request had it; `key` is that of the domain of `looked_up`.
     pub fn verify(
         &self,
         key: &VerifyingKey,
@@ -249,9 +249,13 @@ impl PayResponse {
             let reason = format!("payeeData.identifier is {payee}, but {looked_up} was looked up");
             return Err(Refusal::new(ErrorCode::ParsePayreqResponseError, reason));
         }
-        let Some(signed) = &self.compliance.signed else { return Ok(()) };
-        let payload = payload::pay_response(payer, payee, &signed.stamp);
-        key.verify(&payload, &signed.signature_hex)
+        if let Some(signed) = &self.compliance.signed {
+            let payload = payload::pay_response(payer, payee, &signed.stamp);
+            key.verify(&payload, &signed.signature_hex)?;
+        }
+        let Some(url) = &self.compliance.utxo_callback else { return Ok(()) };
+        let code = ErrorCode::ParsePayreqResponseError;
+        looked_up.domain().check_own("compliance.utxoCallback", url, code)
     }
 }
 

@@ -29,6 +29,8 @@ use testbed::receiver::{Answer as Reply, Received, Receiver};
 
 use tower::ServiceExt as _;
 
+use crate::pay::Payer;
+use crate::payees::Bank;
 use crate::receive::Payee;
 use crate::support::{Answer, Call, Client, Server, text};
 use crate::uma::address_of;
@@ -229,6 +231,167 @@ async fn a_payment_is_booked_once_and_its_preimage_given_again() {
     assert_eq!(payment["counterpartyInformation"]["FULL_NAME"], "Bo Karlsson");
     assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, 2_500);
     peer.server.verify();
+}
+
+#[tokio::test]
+async fn comments_and_addresses_of_several_lines_are_texts_of_a_payment() {
+    let peer = Institution::new().await;
+    let mut request = peer.request(2_500);
+    request.comment = Some("For lunch\r\nand dinner".to_owned());
+    let looked_up = peer.look_up().await;
+    let mut body: Value =
+        serde_json::from_str(&request.to_json().expect("a request")).expect("JSON");
+    body["payerData"]["postalAddress"] = json!({
+        "country": "GB", "postalCode": "N1", "city": "London",
+        "line1": "1 High Street", "line2": "Flat 2",
+    });
+    body["payerData"]["anythingElse"] = json!({ "deep": ["x".repeat(1_000)] });
+    let body = serde_json::to_string_pretty(&body).expect("JSON");
+    let (_, target) = looked_up.callback.split_once("/uma/").expect("a path");
+    let answer = peer.client.send_to("POST", &format!("/uma/{target}"), Call::raw(body)).await;
+    answer.expect(200);
+    let payment = peer.payments().await[0].clone();
+    assert_eq!(payment["description"], "For lunch and dinner");
+    let known = json!({
+        "FULL_NAME": "Bo Karlsson",
+        "POSTAL_ADDRESS": "1 High Street, Flat 2, London, N1, GB",
+    });
+    assert_eq!(payment["counterpartyInformation"], known);
+    for comment in ["a\u{0}b".to_owned(), "x".repeat(501)] {
+        let request = PayRequest { comment: Some(comment), ..peer.request(2_500) };
+        let answer = peer.pay(&looked_up, &request).await;
+        assert_eq!(answer.expect(400)["code"], "PARSE_PAYREQ_REQUEST_ERROR");
+    }
+    assert_eq!(peer.payments().await.len(), 1);
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_refused_in_the_protocols_form() {
+    let peer = Institution::new().await;
+    for path in ["/uma/pay/x", "/uma/transaction/x", "/uma/settle"] {
+        let long = Call::raw(vec![b' '; 64 * 1_024 + 1]);
+        let answer = peer.client.send_to("POST", path, long).await;
+        let refusal = answer.expect(413);
+        assert_eq!(
+            (&refusal["status"], &refusal["code"]),
+            (&json!("ERROR"), &json!("INVALID_REQUEST_FORMAT"))
+        );
+        assert!(text(&refusal["reason"]).contains("65536 bytes"), "{refusal}");
+    }
+}
+
+/// A lookup of an address at the payee's domain, signed with a key.
+fn lookup_of(peer: &Institution, user: &str, key: &SigningKey) -> String {
+    let address = Address::parse(&format!("{user}@{}", peer.address.domain())).expect("an address");
+    let (domain, stamp) = (peer.domain.clone(), peer.stamp());
+    let request = LookupRequest::new(key, address, Version::CURRENT, domain, false, stamp);
+    let url = request.url();
+    format!("/.well-known{}", url.split_once("/.well-known").expect("a path").1)
+}
+
+#[tokio::test]
+async fn a_lookup_that_is_not_signed_says_nothing_of_who_is_a_customer() {
+    let peer = Institution::new().await;
+    let waiting = peer.payee.client.customer().await;
+    peer.payee.client.set_kyc(&waiting, "REJECTED").await;
+    let waiting = address_of(&peer.payee.client, &waiting).await;
+    let user = |address: &str| address.split('@').next().expect("a user").to_owned();
+    let users = [user(peer.address.as_written()), user(&waiting), "$no.one".to_owned()];
+    let other = SigningKey::from_bytes(&[0x33; 32]).expect("a key");
+    let ask = async |target: String| {
+        let answer = peer.client.send_to("GET", &target, Call::default()).await;
+        (answer.status, answer.bytes)
+    };
+    let (mut unsigned, mut plain) = (Vec::new(), Vec::new());
+    for user in &users {
+        unsigned.push(ask(lookup_of(&peer, user, &other)).await);
+        plain.push(ask(format!("/.well-known/lnurlp/{user}")).await);
+    }
+    assert_eq!(unsigned[0].0, 401, "{unsigned:?}");
+    assert_eq!(plain[0].0, 403, "{plain:?}");
+    for same in [unsigned, plain] {
+        assert!(same.iter().all(|answer| *answer == same[0]), "{same:?}");
+    }
+    // Institutions that sign learn it.
+    for (user, status) in users.iter().zip([200, 403, 404]) {
+        assert_eq!(ask(lookup_of(&peer, user, &peer.signing)).await.0, status, "{user}");
+    }
+    peer.server.verify();
+}
+
+/// The nonces that are kept.
+async fn nonces(peer: &Institution) -> usize {
+    let ever = peer.server.app.server_now().plus_millis(DAY_MILLIS);
+    let read = peer.server.app.store().read(move |view| view.outdated_nonces(ever, 100)).await;
+    read.map_err(service::Error::Store).expect("a read").len()
+}
+
+#[tokio::test]
+async fn an_unused_lookup_leaves_nothing_after_its_window() {
+    let peer = Institution::new().await;
+    peer.look_up().await;
+    assert_eq!(nonces(&peer).await, 1);
+    assert!(peers::all(&peer.server.app).await.expect("peers").is_empty(), "it has paid nothing");
+    peer.server.pass(15 * 60_000).await;
+    assert_eq!(nonces(&peer).await, 1, "its signature may still be good");
+    peer.server.pass(1_000).await;
+    assert_eq!(nonces(&peer).await, 0);
+    peer.invoice(2_500).await;
+    assert_eq!(peers::all(&peer.server.app).await.expect("peers").len(), 1);
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn a_domain_that_hangs_keeps_no_other_from_being_asked() {
+    let peer = Institution::new().await;
+    let hangs = Receiver::start().expect("a receiver");
+    hangs.answer(Reply::status(200).held());
+    let domain = hangs.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let mut under_way = tokio::task::JoinSet::new();
+    for nonce in 0..70 {
+        let target = format!(
+            "/.well-known/lnurlp/$ada?signature=00&vaspDomain={domain}&nonce={nonce}\
+             &timestamp={}&umaVersion=1.0",
+            peer.server.app.server_now().millis() / 1_000
+        );
+        let client = peer.client.clone();
+        under_way.spawn(async move { client.send_to("GET", &target, Call::default()).await });
+    }
+    hangs.wait_for(4).await.expect("four requests");
+    peer.look_up().await;
+    let bank = Bank::beside(&peer.server);
+    let payer = Payer::on(peer.payee.client.clone(), 0).await;
+    bank.look_up(&payer).await.expect(200);
+    assert_eq!(hangs.received().len(), 4, "no more at a time");
+    under_way.abort_all();
+}
+
+#[tokio::test]
+async fn an_institution_and_an_address_ask_so_often_and_no_more() {
+    let peer = Institution::new().await;
+    let from = |last: u8| Call::default().from(&format!("192.0.2.{last}"));
+    let plain = "/.well-known/lnurlp/$ada";
+    for _ in 0..3_000 {
+        assert_eq!(peer.client.send_to("GET", plain, from(1)).await.status, 403);
+    }
+    let refused = peer.client.send_to("GET", plain, from(1)).await;
+    assert_eq!(refused.expect(403)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    let other = peer.client.send_to("GET", plain, from(2)).await;
+    assert_eq!(other.body["code"], "NON_UMA_LNURL_NOT_SUPPORTED");
+    peer.server.clock.advance_millis(60_000);
+    let later = peer.client.send_to("GET", plain, from(1)).await;
+    assert_eq!(later.body["code"], "NON_UMA_LNURL_NOT_SUPPORTED");
+}
+
+#[tokio::test]
+async fn a_callback_of_another_domain_is_refused() {
+    let peer = Institution::new().await;
+    let looked_up = peer.look_up().await;
+    let mut request = peer.request(2_500);
+    request.payer.compliance.utxo_callback = Some("https://elsewhere.example/x".to_owned());
+    let answer = peer.pay(&looked_up, &request).await;
+    peer.refused(&answer, 400, "PARSE_PAYREQ_REQUEST_ERROR", None).await;
 }
 
 #[tokio::test]

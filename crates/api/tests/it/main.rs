@@ -28,6 +28,7 @@ mod quotes;
 mod rails;
 mod receivers;
 mod institutions;
+mod payees;
 mod uma;
 mod receive;
 mod deposits;

@@ -314,7 +314,10 @@ async fn limits_are_the_tighter_of_the_receivers_and_the_platforms() {
     other.limit_usd(1, 99).await;
     assert_eq!(usd().await, None);
     client.limit_usd(max + 1, max + 2).await;
-    assert_eq!(codes(&of_peer().await), [""; 0]);
+    let answer = look_up(&client, peer, &payer).await;
+    assert_eq!(answer.refused(400, "INVALID_CURRENCY")["umaAddress"], peer);
+    let said = text(&answer.body["message"]);
+    assert!(said.contains("USD: this platform can send none of the"), "{said}");
     server.verify();
 }
 

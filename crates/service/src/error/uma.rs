@@ -67,6 +67,17 @@ pub enum UmaError {
         /// The currency, if one was named.
         currency: Option<Currency>,
     },
+    /// The other institution offers no currency in which this platform can pay.
+    #[error(
+        "{address} cannot be paid in any currency that its institution offers: {}",
+        reasons(left_out)
+    )]
+    NothingInCommon {
+        /// The address.
+        address: UmaAddress,
+        /// Why each currency is left out.
+        left_out: Vec<String>,
+    },
     /// There is no such lookup, or it has expired.
     #[error("there is no lookup {id}, or it has expired; look the receiver up again")]
     LookupNotFound {
@@ -82,6 +93,19 @@ pub enum PeerStage {
     Lookup,
     /// For an invoice.
     PayRequest,
+}
+
+/// Reasons that an error shows: enough to see what is wrong, too few for a peer to fill a page.
+const REASONS_MAX: usize = 10;
+
+/// Reasons in one sentence.
+fn reasons(all: &[String]) -> String {
+    let shown = all.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match all.len().saturating_sub(REASONS_MAX) {
+        _ if all.is_empty() => "there is none".to_owned(),
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
 }
 
 /// The failure of another institution, for people.

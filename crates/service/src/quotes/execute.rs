@@ -203,9 +203,12 @@ pub(crate) fn target(
     are_on(&platform, draft.price.sent.currency(), &draft.destination)?;
     let account = match (&draft.destination, &draft.uma) {
         (Destination::Account { account, .. }, _) => *account,
-        (Destination::Uma { .. }, Some(uma)) => {
+        (Destination::Uma { address, .. }, Some(uma)) => {
             return match &uma.route {
-                Route::Lightning { .. } => app.env().route_to_institution(platform.mode).map(over),
+                Route::Lightning { .. } => {
+                    uma::peers::refuse_blocked(unit, draft.platform, address)?;
+                    app.env().route_to_institution(platform.mode).map(over)
+                }
                 Route::Here { customer } => {
                     uma::can_be_paid(unit, *customer, draft.price.received.money())?;
                     Ok((Target::Transit, None))

@@ -7,10 +7,11 @@ use std::time::Duration;
 use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::uma_address::UmaDomain;
+use domain::uma_address::{UmaAddress, UmaDomain};
 use domain::uma_peer::{Exchange, PeerKeys as KeptKeys, Rule, UmaPeer};
 use ports::outbound::{Method, OutboundAnswer, OutboundFailure, OutboundRequest};
-use store::idempotency::{self, Given};
+use ports::uma::PeerFailure;
+use store::idempotency::{self, Given, NONCE_STATUS};
 use store::uma_peers::peer_key;
 use store::unit::Unit;
 use uma::address::PeerDomain;
@@ -21,8 +22,14 @@ use uma::signature::VerifyingKey;
 use uma::travel_rule::EncryptionKey;
 
 use crate::app::App;
-use crate::error::Error;
+use crate::error::{Error, PeerStage, UmaError};
 use crate::locality;
+
+/// The request of an institution that asks about a payee.
+pub(super) const RECEIVED_LOOKUP: &str = "RECEIVED_LOOKUP";
+
+/// The names of requests in which an institution asks us begin so.
+const RECEIVED: &str = "RECEIVED_";
 
 /// How long a lookup or a key document may take: a person waits.
 pub(super) const ASK_WITHIN: Duration = Duration::from_secs(5);
@@ -41,6 +48,8 @@ pub(super) struct Contact {
     domain: UmaDomain,
     rule: Rule,
     kept: Option<KeptKeys>,
+    /// Whether its document was read in this exchange.
+    has_fetched: bool,
     request: &'static str,
     began: Timestamp,
     /// The version of the protocol that is spoken, once it is known.
@@ -78,11 +87,21 @@ impl Contact {
             mode: platform.mode,
             rule: known.as_ref().map_or(Rule::Unset, |peer| peer.rule),
             kept: known.and_then(|peer| peer.keys.clone()),
+            has_fetched: false,
             domain,
             request,
             began: app.server_now(),
             version: None,
         })
+    }
+
+    /// Counts a request that it has signed. Refuses one too many. Institutions in this process are
+    /// not counted: testers call them.
+    pub(super) fn count(&self) -> Result<(), Refusal> {
+        match self.app.env().institutions(self.mode).owns(self.domain.as_str()) {
+            true => Ok(()),
+            false => self.app.strangers().signed(&self.domain, self.app.server_now()),
+        }
     }
 
     /// Whether the platform does not deal with it.
@@ -128,8 +147,14 @@ impl Contact {
         };
         let domain =
             PeerDomain::parse(self.domain.as_str()).map_err(|error| refused(&error.to_string()))?;
-        let Ok(_slot) = self.app.key_fetches().try_acquire() else {
-            return Err(refused("too many others are being fetched; try again"));
+        let fetches = self.app.key_fetches();
+        let fetches = match self.request.starts_with(RECEIVED) {
+            true => &fetches.for_others,
+            false => &fetches.for_us,
+        };
+        let host = bulkhead_of(&self.domain);
+        let Some(_place) = fetches.enter(host, ASK_WITHIN).await else {
+            return Err(refused("too many are being fetched; try again"));
         };
         let answer = self.send(Method::Get, domain.url(keys::PATH), vec![], ASK_WITHIN).await;
         let answer = answer.map_err(|failure| refused(&failure.to_string()))?;
@@ -137,12 +162,22 @@ impl Contact {
             return Err(refused(&format!("it answered with status {}", answer.status)));
         }
         let keys = PeerKeys::read(&answer.body, self.app.server_now())?;
+        self.has_fetched = true;
         self.kept = keys.expires_at.map(|until| KeptKeys {
             signing_hex: keys.verifying_key.to_hex(),
             encryption_hex: keys.encryption_key.to_hex(),
             until,
         });
         Ok(keys)
+    }
+
+    /// Its encryption key, if its document has another one by now than the one that was kept.
+    pub(super) async fn rotated(&mut self, known: &EncryptionKey) -> Option<EncryptionKey> {
+        if self.has_fetched {
+            return None;
+        }
+        let fresh = self.fetch_keys().await.ok()?;
+        Some(fresh.encryption_key).filter(|fresh| fresh != known)
     }
 
     /// Checks a signature of the institution by its keys. Keys that were kept may be outdated: what
@@ -215,10 +250,22 @@ impl Seen {
         {
             return Ok(Err(refusal));
         }
+        // Anybody with a domain can look addresses up, so a lookup alone makes no row.
+        let is_known = unit.get::<UmaPeer>(&peer_key(self.platform, &self.domain))?.is_some();
+        if !is_known && self.exchange.request == RECEIVED_LOOKUP {
+            return Ok(Ok(()));
+        }
         let peer = peer(unit, self.platform, &self.domain, self.exchange.at)?;
         unit.put(UmaPeer { keys: self.keys.clone(), last: Some(self.exchange.clone()), ..peer });
         Ok(Ok(()))
     }
+}
+
+/// The name under which fetches from a domain are counted: its host, as ports of one host fail
+/// together. On this machine each port is another institution.
+fn bulkhead_of(domain: &UmaDomain) -> &str {
+    let host = domain.as_str().split(':').next().unwrap_or_default();
+    if ["localhost", "127.0.0.1"].contains(&host) { domain.as_str() } else { host }
 }
 
 /// An institution as a platform knows it, or has just met it.
@@ -251,7 +298,7 @@ fn use_nonce(
     now: Timestamp,
 ) -> Result<Result<(), Refusal>, Error> {
     let scope = idempotency::nonce(unit.keyring(), signer.as_str(), stamp.nonce.as_str());
-    if unit.answer(&scope, now.plus_millis(-NONCE_MILLIS))?.is_some() {
+    if unit.answer(&scope, nonces_since(now))?.is_some() {
         let reason = format!("the nonce {} was used before", stamp.nonce);
         return Ok(Err(Refusal::new(ErrorCode::InvalidNonce, reason)));
     }
@@ -259,8 +306,26 @@ fn use_nonce(
     Ok(Ok(()))
 }
 
-/// The status under which a nonce is kept: the table wants one of HTTP.
-const NONCE_STATUS: u16 = 200;
+/// Since when nonces count at `now`. The signatures of earlier ones are too old to be taken.
+pub(crate) fn nonces_since(now: Timestamp) -> Timestamp {
+    now.plus_millis(-NONCE_MILLIS)
+}
+
+/// Refuses to pay an institution that was blocked since it was looked up or gave an invoice.
+pub(crate) fn refuse_blocked(
+    unit: &mut Unit<'_, '_>,
+    platform: PlatformId,
+    address: &UmaAddress,
+) -> Result<(), Error> {
+    let domain =
+        UmaDomain::parse(address.domain()).map_err(|error| Error::Internal(error.to_string()))?;
+    let known = unit.get::<UmaPeer>(&peer_key(platform, &domain))?;
+    if known.is_none_or(|peer| peer.rule != Rule::Blocked) {
+        return Ok(());
+    }
+    let (address, stage) = (address.clone(), PeerStage::PayRequest);
+    Err(Error::Uma(UmaError::Peer { address, stage, failure: PeerFailure::NotAllowed }))
+}
 
 /// The operator's rule for an institution.
 pub async fn set_rule(
@@ -275,6 +340,27 @@ pub async fn set_rule(
             let peer = peer(unit, platform, &domain, now)?;
             unit.put(UmaPeer { rule, ..peer });
             Ok(())
+        })
+        .await
+}
+
+/// Drops the keys that were kept of an institution, for every platform: its document is read again.
+/// The platforms that had some.
+pub async fn forget_keys(app: &App, domain: UmaDomain) -> Result<Vec<PlatformId>, Error> {
+    let known = all(app).await?;
+    let ids: Vec<_> =
+        known.iter().filter(|peer| peer.domain == domain).map(|peer| peer.platform).collect();
+    app.store()
+        .write(app.origin(), move |unit| {
+            let mut had_keys = Vec::new();
+            for id in &ids {
+                let Some(peer) = unit.get::<UmaPeer>(&peer_key(*id, &domain))? else { continue };
+                if peer.keys.is_some() {
+                    unit.put(UmaPeer { keys: None, ..UmaPeer::clone(&peer) });
+                    had_keys.push(*id);
+                }
+            }
+            Ok::<_, Error>(had_keys)
         })
         .await
 }

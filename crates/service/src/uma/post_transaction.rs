@@ -174,6 +174,7 @@ pub async fn take(app: &App, token: &str, body: &[u8]) -> Result<(), Refusal> {
     let contact = Contact::new(app, &platform, &peer, "RECEIVED_POST_TRANSACTION").await;
     let mut contact = contact.map_err(|error| failed(&error))?;
     contact.verify(|key| callback.verify(key)).await?;
+    contact.count()?;
     let outcome = match &callback.outcome {
         Some(Outcome::Failed { code, .. }) => as_code(code.as_deref().unwrap_or("FAILED")),
         Some(Outcome::Completed) | None => "OK".to_owned(),

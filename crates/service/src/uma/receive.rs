@@ -20,18 +20,19 @@ use uma::configuration::Configuration;
 use uma::currency::CurrencyCode;
 use uma::data::Demands;
 use uma::error::{ErrorCode, Refusal};
-use uma::lnurlp::{Lookup, LookupResponse, ReceiverCompliance};
+use uma::lnurlp::{Lookup, LookupRequest, LookupResponse, ReceiverCompliance};
 use uma::pay_request::{Amount, PayRequest};
 use uma::pay_response::{Converted, PayResponse, PayeeCompliance};
 use uma::version::Form;
 
 use super::callback::Callback;
 use super::keys::{self, Keys};
-use super::peers::Contact;
-use super::post_transaction;
-use super::send::{demands, from_protocol, known_fields, kyc_status, to_protocol};
+use super::peers::{Contact, RECEIVED_LOOKUP};
+use super::send::{demands, known_fields, kyc_status, to_protocol};
+use super::{post_transaction, texts};
 use crate::app::App;
 use crate::error::{AccountError, CustomerError, Error, MoneyError, UmaError};
+use crate::guesses::Network;
 use crate::incoming::{self, PayIn, Wanted};
 use crate::{lookups, pricing};
 
@@ -97,13 +98,20 @@ pub async fn look_up(app: &App, host: &str, path: &str, query: &str) -> Result<S
     let asked = platform_at(app, host).await.map_err(|error| failed(&error))?;
     let unknown =
         || Refusal::new(ErrorCode::UserNotFound, format!("{host} is no domain of this server"));
-    let domain = asked.ok_or_else(unknown)?.uma_domain.clone();
-    looked_up(app, &domain, path, query).await
+    let platform = asked.ok_or_else(unknown)?;
+    looked_up(app, &platform, &platform.uma_domain, path, query).await
 }
 
-/// The answer to a lookup of an address of `domain`.
+/// Refuses a request from an address that has sent too many of late.
+pub fn admit(app: &App, from: Network) -> Result<(), Refusal> {
+    app.strangers().called(from, app.server_now())
+}
+
+/// The answer to a lookup of an address of `domain`, which `asked` was sent for. The signature is
+/// checked before anything is looked up, so that no stranger learns who is a customer.
 pub(crate) async fn looked_up(
     app: &App,
+    asked: &Platform,
     domain: &UmaDomain,
     path: &str,
     query: &str,
@@ -119,25 +127,21 @@ pub(crate) async fn looked_up(
         }
     };
     let version = request.version.negotiate()?;
-    let address = UmaAddress::parse(request.receiver.as_written())
-        .map_err(|error| Refusal::new(ErrorCode::UserNotFound, error.to_string()))?;
-    let (customer, platform) = payee(app, &address).await.map_err(internal)??;
-    if app.env().lightning(platform.mode).is_none() {
-        let reason = "this institution is not connected to Lightning";
-        return Err(Refusal::new(ErrorCode::NotImplemented, reason));
-    }
     let now = app.server_now();
     request.signed.stamp.check_time(now)?;
     let asker = request.vasp_domain.as_str();
-    let mut contact =
-        Contact::new(app, &platform, asker, "RECEIVED_LOOKUP").await.map_err(internal)?;
+    let mut contact = Contact::new(app, asked, asker, RECEIVED_LOOKUP).await.map_err(internal)?;
     if contact.is_blocked() {
         return Err(not_allowed(asker));
     }
     contact.version = Some(version.to_string());
     contact.verify(|key| request.verify(key)).await?;
-    let kept = contact.keep("OK", Some(&request.signed.stamp)).await;
+    contact.count()?;
+    let found = payee_for(app, &request, asker).await.map_err(internal)?;
+    let outcome = found.as_ref().map_or_else(|refusal| refusal.code.name(), |_| "OK");
+    let kept = contact.keep(outcome, Some(&request.signed.stamp)).await;
     kept.map_err(internal)??;
+    let (customer, platform) = found?;
     let callback = Callback {
         platform: platform.id,
         customer: customer.id,
@@ -147,6 +151,31 @@ pub(crate) async fn looked_up(
     };
     let answer = response(app, &platform, &customer, version, &callback, now).map_err(internal)?;
     answer.to_json().map_err(|it| internal(Error::Internal(it.to_string())))
+}
+
+/// The payee of a lookup that was signed, if its platform can be paid by the one who asks.
+async fn payee_for(
+    app: &App,
+    request: &LookupRequest,
+    asker: &str,
+) -> Result<Result<(Arc<Customer>, Arc<Platform>), Refusal>, Error> {
+    let address = match UmaAddress::parse(request.receiver.as_written()) {
+        Ok(address) => address,
+        Err(error) => return Ok(Err(Refusal::new(ErrorCode::UserNotFound, error.to_string()))),
+    };
+    let (customer, platform) = match payee(app, &address).await? {
+        Ok(found) => found,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if app.env().lightning(platform.mode).is_none() {
+        let reason = "this institution is not connected to Lightning";
+        return Ok(Err(Refusal::new(ErrorCode::NotImplemented, reason)));
+    }
+    // Platforms may share a domain, and each has rules of its own.
+    if Contact::new(app, &platform, asker, RECEIVED_LOOKUP).await?.is_blocked() {
+        return Ok(Err(not_allowed(asker)));
+    }
+    Ok(Ok((customer, platform)))
 }
 
 fn not_allowed(domain: &str) -> Refusal {
@@ -205,8 +234,9 @@ fn response(
         max_sendable_msat: most,
         metadata: metadata(&address),
         currencies,
+        left_out: Vec::new(),
         payer_demands: demands(&lookups::fields_of(platform)),
-        comment_max: Some(COMMENT_MAX),
+        comment_max: Some(texts::TEXT_MAX),
         compliance,
     })
 }
@@ -214,10 +244,6 @@ fn response(
 /// The most that an answer to a lookup says can be sent, in millisatoshi: every reader of JSON
 /// holds it exactly.
 const SENDABLE_MAX_MSAT: i64 = (1 << 53) - 1;
-
-/// Characters of a payer's comment, and of each fact about a payer: as many as the API's own may
-/// have.
-const COMMENT_MAX: u32 = 500;
 
 /// The purpose of an invoice. An address has no character that JSON would escape.
 fn metadata(address: &Address) -> String {
@@ -248,15 +274,15 @@ pub async fn pay(app: &App, token: &str, body: &[u8]) -> Result<String, Refusal>
     if let Err(refusal) = ask(app, &read, id).await {
         return Err(end(app, &read, id, FailureReason::PayRequestFailed, refusal).await);
     }
-    match tokio::time::timeout(DECIDED_WITHIN, decided(app, id)).await {
-        Ok(decided) => answer(app, &read, &*decided.map_err(|error| failed(&error))?).await,
-        Err(_) => Err(Refusal::new(ErrorCode::InternalError, UNDECIDED)),
+    match decided(app, &read.platform, id).await.map_err(|error| failed(&error))? {
+        Some(decided) => answer(app, &read, &decided).await,
+        None => Err(Refusal::new(ErrorCode::InternalError, UNDECIDED)),
     }
 }
 
-/// How long a pay request waits for its platform at most: longer than that has, twice over. Only
-/// where another server has taken the lead meanwhile, nothing wakes it before.
-const DECIDED_WITHIN: Duration = Duration::from_secs(15);
+/// How often a pay request waits for its platform to decide: for its answer, for a call after a
+/// 202, and for wake-ups that decided nothing.
+const WAITS_MAX: usize = 8;
 
 /// The reason of a refusal because of a platform that was silent.
 const UNDECIDED: &str = "the payee's platform did not decide in time";
@@ -273,6 +299,7 @@ async fn signed(app: &App, token: &str, body: &[u8]) -> Result<(Read, Contact), 
     let contact = Contact::new(app, &read.platform, domain, "RECEIVED_PAY_REQUEST").await;
     let mut contact = contact.map_err(|error| failed(&error))?;
     checked(app, &mut contact, &read).await?;
+    contact.count()?;
     Ok((read, contact))
 }
 
@@ -288,7 +315,9 @@ async fn read(app: &App, token: &str, body: &[u8]) -> Result<Read, Refusal> {
     let (Some(platform), Some(customer)) = found.await.map_err(|error| failed(&error))? else {
         return Err(unknown());
     };
-    bounded(&request)?;
+    let code = ErrorCode::ParsePayreqRequestError;
+    let mut facts = texts::facts(&request.payer.facts, code)?;
+    let description = texts::comment(request.comment.as_deref(), code)?;
     let payer = &request.payer.identifier;
     if payer.domain().as_str() != callback.payer_domain {
         let reason = format!(
@@ -314,14 +343,13 @@ async fn read(app: &App, token: &str, body: &[u8]) -> Result<Read, Refusal> {
     let sender = UmaAddress::parse(payer.as_written());
     let sender = sender
         .map_err(|error| Refusal::new(ErrorCode::ParsePayreqRequestError, error.to_string()))?;
-    let mut payer = from_protocol(&request.payer.facts);
     let asked = super::asked_by(&platform, [currency]);
     if asked.iter().any(|field| field.name == super::IDENTIFIER) {
-        payer.insert(super::IDENTIFIER, sender.to_string());
+        facts.insert(super::IDENTIFIER, sender.to_string());
     }
     let pay_in = PayIn {
         sender,
-        payer,
+        payer: facts,
         receiver: None,
         customer_id: Some(customer.id),
         currency,
@@ -330,25 +358,10 @@ async fn read(app: &App, token: &str, body: &[u8]) -> Result<Read, Refusal> {
             Amount::Msat(msat) => Wanted::Paid(*msat),
         },
         asked: known_fields(&request.payee_demands),
-        description: request.comment.clone(),
+        description,
         callback: post_transaction::given(request.payer.compliance.utxo_callback.as_deref()),
     };
     Ok(Read { request, callback, platform, pay_in })
-}
-
-/// Refuses texts about a payer that no payment could keep.
-fn bounded(request: &PayRequest) -> Result<(), Refusal> {
-    let facts = request.payer.facts.0.iter();
-    let texts = facts
-        .map(|(key, text)| (key.as_str(), text))
-        .chain(request.comment.iter().map(|text| ("comment", text)));
-    for (name, text) in texts {
-        if text.chars().count() > COMMENT_MAX as usize || text.chars().any(char::is_control) {
-            let reason = format!("{name} has control characters or more than {COMMENT_MAX}");
-            return Err(Refusal::new(ErrorCode::ParsePayreqRequestError, reason));
-        }
-    }
-    Ok(())
 }
 
 /// Whether a key of the protocol is one of data that we may have; the two that every payee states
@@ -424,18 +437,31 @@ async fn end(
     }
 }
 
-/// The payment once its platform has decided, or its time is over.
-async fn decided(app: &App, id: TransactionId) -> Result<Arc<Transaction>, Error> {
+/// The payment once its platform has decided, or its time is over. The end of the time does not
+/// wait for the jobs, which may be busy: the payer waits.
+async fn decided(
+    app: &App,
+    platform: &Platform,
+    id: TransactionId,
+) -> Result<Option<Arc<Transaction>>, Error> {
     // Registered before the first read, so that no decision is missed.
     let waiting = app.decisions().wait_for(id);
-    loop {
+    for _ in 0..WAITS_MAX {
         let found = app.store().get::<Transaction>(id).await.map_err(Error::Store)?;
         let found = found.ok_or_else(|| Error::Internal(format!("{id} has vanished")))?;
         if !matches!(found.status(), Status::Created | Status::Pending) {
-            return Ok(found);
+            return Ok(Some(found));
         }
-        waiting.decided().await;
+        let approval = app.store().get::<Approval>(id).await.map_err(Error::Store)?;
+        let decide_by = approval.map_or(Timestamp::from_millis(0), |it| it.decide_by());
+        let left = decide_by.millis().saturating_sub(app.now(platform.ahead).millis());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        if tokio::time::timeout(left, waiting.decided()).await.is_err() {
+            let (unit_app, now) = (app.clone(), app.now(platform.ahead));
+            app.write(move |unit| incoming::time_out(&unit_app, unit, id, now)).await?;
+        }
     }
+    Ok(None)
 }
 
 /// The answer to a pay request whose payment was decided on.

@@ -1,7 +1,6 @@
-//! The sending side: another institution is asked about a payee, and for an invoice (UMAD-03 to
-//! UMAD-06). Its answers are checked before anything is believed; nothing moves here.
+//! The sending side: another institution is asked for an invoice (UMAD-05, UMAD-06). Its answers
+//! are checked before anything is believed; nothing moves here.
 
-use domain::currency::Currency;
 use domain::customer::{Customer, KycStatus};
 use domain::lookup::{Offer, PayWay};
 use domain::money::Money;
@@ -9,7 +8,7 @@ use domain::platform::{COUNTERPARTY_FIELDS, CounterpartyField, Platform};
 use domain::time::Timestamp;
 use domain::transaction::Facts;
 use domain::uma_address::UmaAddress;
-use ports::outbound::Method;
+use ports::outbound::{Method, OutboundAnswer};
 use ports::uma::PeerFailure;
 use rust_decimal::prelude::ToPrimitive as _;
 use rust_decimal::{Decimal, RoundingStrategy};
@@ -17,7 +16,6 @@ use store::unit::Unit;
 use uma::currency::CurrencyCode;
 use uma::data::{self, Demands};
 use uma::error::{ErrorCode, PeerCode, PeerError, Refusal};
-use uma::lnurlp::{LookupRequest, LookupResponse};
 use uma::pay_request::{Amount, PayRequest, PayerCompliance, PayerData};
 use uma::pay_response::PayResponse;
 use uma::travel_rule::{self, EncryptionKey, Entropy};
@@ -25,7 +23,8 @@ use uma::version::Version;
 use zeroize::Zeroizing;
 
 use super::keys::{self, Keys};
-use super::peers::{ASK_WITHIN, Contact, PAY_WITHIN, Seen};
+use super::peers::{Contact, PAY_WITHIN, Seen};
+use super::texts;
 use crate::app::App;
 use crate::error::Error;
 use crate::pricing::PeerPrice;
@@ -37,144 +36,23 @@ const DRIFT_PERCENT: i64 = 5;
 /// Millisatoshi by which an invoice may differ from its own multiplier: peers round differently.
 const ROUNDING_MSAT: i64 = 10;
 
-/// How many times a lookup is sent: once with our newest version, once with the one that the other
-/// side prefers.
-const VERSIONS_MAX: usize = 2;
-
-/// An institution's answer about a payee of its own.
-#[derive(Debug, Clone)]
-pub(crate) struct Payee {
-    /// How it can be paid, in the order of its preference, each with its price in millisatoshi.
-    /// Currencies that we do not know are left out.
-    pub offers: Vec<Offer>,
-    /// Facts about the payer that the institution asks for.
-    pub payer_fields: Vec<CounterpartyField>,
-    /// The terms of the pay request.
-    pub way: PayWay,
-    /// The exchange, to be kept with the lookup.
-    seen: Seen,
-}
-
-impl Payee {
-    /// Keeps the exchange and uses up the answer's nonce. Refuses an answer that was given before.
-    pub(crate) fn keep(&self, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
-        kept(&self.seen, unit)
-    }
-}
-
 /// The end of an exchange with an answer. One that was given before is not believed.
-fn kept(seen: &Seen, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
+pub(super) fn kept(seen: &Seen, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
     Ok(seen.keep(unit)?.map_err(|_| PeerFailure::Unreachable))
 }
 
-/// Asks the institution of an address about it.
-pub(crate) async fn look_up(
-    app: &App,
-    platform: &Platform,
-    receiver: &UmaAddress,
-) -> Result<Result<Payee, PeerFailure>, Error> {
-    let mut contact = Contact::new(app, platform, receiver.domain(), "LOOKUP").await?;
-    if contact.is_blocked() {
-        return Ok(Err(PeerFailure::NotAllowed));
-    }
-    match ask(app, platform, &mut contact, receiver).await? {
-        Ok(response) => Ok(Ok(Payee {
-            offers: response.currencies.iter().filter_map(|it| offer(it, &response)).collect(),
-            payer_fields: known_fields(&response.payer_demands),
-            way: PayWay {
-                callback: response.callback.clone(),
-                version: response.version.to_string(),
-                is_subject_to_travel_rule: response.compliance.is_subject_to_travel_rule,
-                comment_max: response.comment_max.unwrap_or(0),
-            },
-            seen: contact.seen("OK", Some(&response.compliance.signed.stamp)),
-        })),
-        Err((failure, outcome)) => {
-            contact.keep_failure(&outcome).await;
-            Ok(Err(failure))
-        }
-    }
-}
-
 /// Why there is no answer that can be used, and the code that is kept of it.
-type Failed = (PeerFailure, String);
+pub(super) type Failed = (PeerFailure, String);
 
 /// A failure that we have found in an answer.
-fn found(failure: PeerFailure, refusal: &Refusal) -> Failed {
+pub(super) fn found(failure: PeerFailure, refusal: &Refusal) -> Failed {
     // The reason may name an address, so only the code is logged.
     tracing::info!(code = refusal.code.name(), "the answer of an institution is refused");
     (failure, refusal.code.name().to_owned())
 }
 
-/// The lookup, once more in the version that the other side prefers if it does not know ours.
-async fn ask(
-    app: &App,
-    platform: &Platform,
-    contact: &mut Contact,
-    receiver: &UmaAddress,
-) -> Result<Result<LookupResponse, Failed>, Error> {
-    let mut version = Version::CURRENT;
-    for attempt in 1..=VERSIONS_MAX {
-        let now = app.server_now();
-        let request = LookupRequest::new(
-            &Keys::of(app, platform, now).signing,
-            keys::address(receiver),
-            version,
-            keys::domain(platform)?,
-            platform.is_regulated,
-            keys::stamp(app, now),
-        );
-        let answer = contact.send(Method::Get, request.url(), vec![], ASK_WITHIN).await;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(failure) => {
-                return Ok(Err((PeerFailure::Unreachable, failure.to_string())));
-            }
-        };
-        let Some(error) = PeerError::read(answer.status, &answer.body) else {
-            return Ok(believed(contact, &answer.body, receiver, app.server_now()).await);
-        };
-        let is_of_version = error.code == PeerCode::Known(ErrorCode::UnsupportedUmaVersion);
-        if !is_of_version {
-            return Ok(Err(refused(&error, PeerFailure::Unreachable)));
-        }
-        match Version::negotiate_again(&error.supported_major_versions) {
-            Err(refusal) => return Ok(Err(found(PeerFailure::NoCommonVersion, &refusal))),
-            Ok(_) if attempt == VERSIONS_MAX => {
-                return Ok(Err(refused(&error, PeerFailure::UnsupportedVersion)));
-            }
-            Ok(other) => version = other,
-        }
-    }
-    Ok(Err((PeerFailure::UnsupportedVersion, ErrorCode::UnsupportedUmaVersion.name().to_owned())))
-}
-
-/// The answer to a lookup, once it can be read and its signature was verified.
-async fn believed(
-    contact: &mut Contact,
-    body: &[u8],
-    receiver: &UmaAddress,
-    now: Timestamp,
-) -> Result<LookupResponse, Failed> {
-    let response =
-        LookupResponse::read(body).map_err(|refusal| found(PeerFailure::Unreadable, &refusal))?;
-    contact.version = Some(response.version.to_string());
-    let address = keys::address(receiver);
-    verified(contact, |key| response.verify(key, &address)).await?;
-    let in_time = response.compliance.signed.stamp.check_time(now);
-    in_time.map_err(|refusal| found(PeerFailure::Unreachable, &refusal))?;
-    let unknown: Vec<_> = response.payer_demands.0.iter().collect();
-    let unknown = unknown.into_iter().find(|(key, mandatory)| **mandatory && known(key).is_none());
-    if let Some((key, _)) = unknown {
-        let reason = format!("it insists on {key}, which this server does not know");
-        let refusal = Refusal::new(ErrorCode::MissingMandatoryPayerData, reason);
-        return Err(found(PeerFailure::Unreachable, &refusal));
-    }
-    Ok(response)
-}
-
 /// Checks a signature with the institution's keys.
-async fn verified(
+pub(super) async fn verified(
     contact: &mut Contact,
     check: impl Fn(&uma::signature::VerifyingKey) -> Result<(), Refusal>,
 ) -> Result<EncryptionKey, Failed> {
@@ -194,7 +72,7 @@ async fn verified(
 
 /// The failure behind an error that the institution answered with; `other` for those that say
 /// nothing which a client could use.
-fn refused(error: &PeerError, other: PeerFailure) -> Failed {
+pub(super) fn refused(error: &PeerError, other: PeerFailure) -> Failed {
     let (failure, code) = match &error.code {
         PeerCode::Known(code) => {
             let failure = match code {
@@ -232,26 +110,8 @@ pub(super) fn as_code(text: &str) -> String {
 /// Characters of a code: as many as the longest of the protocol has, and some more.
 const CODE_MAX: usize = 80;
 
-/// A currency of an answer in which we can pay: one that we know, with as many decimals.
-fn offer(theirs: &uma::currency::Currency, response: &LookupResponse) -> Option<Offer> {
-    let currency = Currency::from_code(theirs.code.as_str())?;
-    if currency.decimals() != theirs.decimals {
-        return None;
-    }
-    let units = |msat: i64, rounding: RoundingStrategy| {
-        let units = Decimal::from(msat).checked_div(theirs.msat_per_unit)?;
-        units.round_dp_with_strategy(0, rounding).to_i64()
-    };
-    let least = units(response.min_sendable_msat, RoundingStrategy::ToPositiveInfinity)?;
-    let most = units(response.max_sendable_msat, RoundingStrategy::ToZero).unwrap_or(i64::MAX);
-    let (min_minor, max_minor) = (theirs.min_minor.max(least).max(1), theirs.max_minor.min(most));
-    let msat_per_unit = Some(theirs.msat_per_unit);
-    let offer = Offer { currency, min_minor, max_minor, msat_per_unit };
-    (min_minor <= max_minor).then_some(offer)
-}
-
 /// The specification's name of a key of the protocol, if it has one.
-fn known(key: &str) -> Option<&'static str> {
+pub(super) fn known(key: &str) -> Option<&'static str> {
     let name = data::specification_name(key);
     COUNTERPARTY_FIELDS.into_iter().find(|known| *known == name)
 }
@@ -270,12 +130,6 @@ pub(super) fn known_fields(demands: &Demands) -> Vec<CounterpartyField> {
 pub(super) fn to_protocol(facts: &Facts) -> data::Facts {
     let entry = |(name, value): (&&str, &String)| (data::protocol_key(name), value.clone());
     data::Facts(facts.iter().map(entry).collect())
-}
-
-/// Facts by the specification's names; those that it does not know are left out.
-pub(super) fn from_protocol(facts: &data::Facts) -> Facts {
-    let entry = |(key, value): (&String, &String)| Some((known(key)?, value.clone()));
-    facts.0.iter().filter_map(entry).collect()
 }
 
 /// Fields that we ask for, as demands of the protocol.
@@ -302,7 +156,7 @@ pub(super) fn kyc_status(customer: &Customer) -> uma::kyc_status::KycStatus {
 pub(crate) enum Fixed {
     /// Exactly this arrives.
     Arrives(Money),
-    /// Exactly this is paid, in [`Currency::MSAT`].
+    /// Exactly this is paid, in [`domain::currency::Currency::MSAT`].
     Paid(Money),
 }
 
@@ -332,7 +186,7 @@ pub(crate) struct Order<'a> {
 pub(crate) struct Invoice {
     /// An invoice over Lightning.
     pub text: String,
-    /// Its amount, in [`Currency::MSAT`].
+    /// Its amount, in [`domain::currency::Currency::MSAT`].
     pub msat: Money,
     /// The amount that arrives.
     pub arrives: Money,
@@ -388,17 +242,9 @@ async fn pay(
     contact: &mut Contact,
     order: &Order<'_>,
 ) -> Result<Result<Invoice, Failed>, Error> {
-    let encrypts_to = match contact.keys().await {
-        Ok(keys) => keys.encryption_key,
-        Err(refusal) => return Ok(Err(found(PeerFailure::KeysUnavailable, &refusal))),
-    };
-    let request = request(app, platform, order, &encrypts_to)?;
-    let (payer, form) = (request.payer.identifier.clone(), request.form);
-    let body = request.to_json().map_err(|refusal| Error::Internal(refusal.to_string()))?;
-    let url = order.way.callback.clone();
-    let answer = match contact.send(Method::Post, url, body.into_bytes(), PAY_WITHIN).await {
-        Ok(answer) => answer,
-        Err(failure) => return Ok(Err((PeerFailure::Unreachable, failure.to_string()))),
+    let Asked { payer, form, answer } = match ask_to_pay(app, platform, contact, order).await? {
+        Ok(asked) => asked,
+        Err(failed) => return Ok(Err(failed)),
     };
     if let Some(error) = PeerError::read(answer.status, &answer.body) {
         return Ok(Err(refused(&error, PeerFailure::Unreachable)));
@@ -421,7 +267,9 @@ async fn pay(
     let stamp = response.compliance.signed.as_ref().map(|signed| &signed.stamp);
     let checked = stamp.map_or(Ok(()), |stamp| stamp.check_time(now));
     let checked = checked.and_then(|()| checked_invoice(app, platform, order, &response, now));
-    let checked = match checked {
+    let code = ErrorCode::ParsePayreqResponseError;
+    let checked = checked.and_then(|it| Ok((it, texts::facts(&response.facts, code)?)));
+    let (checked, payee) = match checked {
         Ok(checked) => checked,
         Err(refusal) => return Ok(Err(found(PeerFailure::Unreadable, &refusal))),
     };
@@ -433,10 +281,75 @@ async fn pay(
         msat_per_unit: response.converted.msat_per_unit,
         fee_minor,
         expires_at,
-        payee: from_protocol(&response.facts),
+        payee,
         callback: super::post_transaction::given(response.compliance.utxo_callback.as_deref()),
         seen: contact.seen("OK", stamp),
     }))
+}
+
+/// A pay request that was answered.
+struct Asked {
+    /// The payer's address, as the request had it.
+    payer: uma::address::Address,
+    form: uma::version::Form,
+    answer: OutboundAnswer,
+}
+
+/// Sends the pay request: once more where the institution cannot open its travel-rule data and
+/// shows another key by now. Nothing moves by it, so a second one is safe.
+async fn ask_to_pay(
+    app: &App,
+    platform: &Platform,
+    contact: &mut Contact,
+    order: &Order<'_>,
+) -> Result<Result<Asked, Failed>, Error> {
+    let encrypts_to = match contact.keys().await {
+        Ok(keys) => keys.encryption_key,
+        Err(refusal) => return Ok(Err(found(PeerFailure::KeysUnavailable, &refusal))),
+    };
+    let first = ask_with(app, platform, contact, order, &encrypts_to).await?;
+    let is_sealed = order.way.is_subject_to_travel_rule;
+    if !first.as_ref().is_ok_and(|asked| is_sealed && may_be_unopened(&asked.answer)) {
+        return Ok(first);
+    }
+    match contact.rotated(&encrypts_to).await {
+        Some(rotated) => ask_with(app, platform, contact, order, &rotated).await,
+        None => Ok(first),
+    }
+}
+
+/// Whether an answer may mean that data could not be decrypted: the protocol has no code for it.
+fn may_be_unopened(answer: &OutboundAnswer) -> bool {
+    let error = PeerError::read(answer.status, &answer.body);
+    error.is_some_and(|error| match error.code {
+        PeerCode::Known(code) => matches!(
+            code,
+            ErrorCode::ParsePayreqRequestError
+                | ErrorCode::InvalidInput
+                | ErrorCode::InvalidRequestFormat
+                | ErrorCode::InvalidPubkeyFormat
+                | ErrorCode::InternalError
+        ),
+        PeerCode::Unknown(_) | PeerCode::Absent => true,
+    })
+}
+
+/// Sends a pay request with travel-rule data for this key.
+async fn ask_with(
+    app: &App,
+    platform: &Platform,
+    contact: &Contact,
+    order: &Order<'_>,
+    encrypts_to: &EncryptionKey,
+) -> Result<Result<Asked, Failed>, Error> {
+    let request = request(app, platform, order, encrypts_to)?;
+    let (payer, form) = (request.payer.identifier.clone(), request.form);
+    let body = request.to_json().map_err(|refusal| Error::Internal(refusal.to_string()))?;
+    let url = order.way.callback.clone();
+    Ok(match contact.send(Method::Post, url, body.into_bytes(), PAY_WITHIN).await {
+        Ok(answer) => Ok(Asked { payer, form, answer }),
+        Err(failure) => Err((PeerFailure::Unreachable, failure.to_string())),
+    })
 }
 
 /// The signed pay request.

@@ -86,7 +86,7 @@ pub async fn request(
     let amount = amount.map_err(|_| NoRequest::Order)?;
     let domain = UmaDomain::parse(payee.domain()).map_err(|_| NoRequest::Order)?;
     let (path, query) = path_and_query(&url);
-    let answer = receive::looked_up(app, &domain, path, query).await;
+    let answer = receive::looked_up(app, platform, &domain, path, query).await;
     let answer = answer.map_err(NoRequest::Refused)?;
     let keys = keys::document(app, platform).map_err(NoRequest::Payer)?;
     let pay_order = PayOrder {

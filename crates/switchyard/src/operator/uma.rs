@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::platform::Platform;
+use domain::uma_address::UmaDomain;
 use domain::uma_peer::{Rule, UmaPeer};
 use serde_json::{Value, json};
 use service::App;
@@ -20,6 +21,7 @@ pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
         UmaCommand::Peers => "uma peers",
         UmaCommand::Allow(_) => "uma allow",
         UmaCommand::Block(_) => "uma block",
+        UmaCommand::Forget(_) => "uma forget",
         UmaCommand::RotateKeys(_) => "uma rotate-keys",
         #[cfg(feature = "ldk")]
         UmaCommand::Node => "uma node",
@@ -31,6 +33,9 @@ pub async fn run(config: &Config, command: &UmaCommand) -> Result<u8, Failure> {
         }
         UmaCommand::Block(options) => {
             on(config, name, async |app| set_rule(app, options, Rule::Blocked).await).await
+        }
+        UmaCommand::Forget(options) => {
+            on(config, name, async |app| forget(app, &options.domain).await).await
         }
         UmaCommand::RotateKeys(options) => {
             on(config, name, async |app| rotate(app, options).await).await
@@ -112,6 +117,19 @@ async fn set_rule(app: &App, options: &PeerRule, rule: Rule) -> Result<Done, Fai
     };
     let value = json!({ "platform": id, "domain": domain, "rule": rule.name() });
     Ok(Done { text, value, changed: Some(id) })
+}
+
+/// Drops the keys of an institution. None are kept of one that was never met.
+async fn forget(app: &App, domain: &UmaDomain) -> Result<Done, Failure> {
+    let platforms = peers::forget_keys(app, domain.clone()).await?;
+    let text = match platforms.is_empty() {
+        true => format!("no keys of {domain} are kept\n"),
+        false => format!("the keys of {domain} are fetched again\n"),
+    };
+    let ids: Vec<_> = platforms.iter().map(ToString::to_string).collect();
+    let value = json!({ "domain": domain.to_string(), "platforms": ids });
+    let changed = (!platforms.is_empty()).then(|| domain.to_string());
+    Ok(Done { text, value, changed })
 }
 
 /// The platform that is meant where none is named.

@@ -32,6 +32,8 @@ pub struct LookupResponse {
     pub metadata: String,
     /// Currencies in which the payee can be paid, in the order of its preference.
     pub currencies: Vec<Currency>,
+    /// The reasons for which entries of a peer's currencies were left out. It is never written.
+    pub left_out: Vec<String>,
     /// Data about the payer that the receiving institution asks for. The address and the compliance
     /// object are always among what it gets and need not be listed.
     pub payer_demands: Demands,
@@ -151,27 +153,30 @@ impl LookupResponse {
             let wrong = "must be a JSON list of pairs, one of them text/plain";
             return Err(fields.refusal("metadata", wrong));
         }
-        let currencies = fields.objects("currencies")?;
+        let (currencies, left_out) = currencies(&fields)?;
         let payer_demands = match fields.optional_fields("payerData")? {
             Some(demands) => Demands::read(&demands)?,
             None => Demands::default(),
         };
-        let comment_max = fields.optional_integer("commentAllowed")?;
+        // A payment needs no comment, so a limit that cannot be read is as good as none.
+        let comment_max = fields.optional_integer("commentAllowed").ok().flatten();
         Ok(Self {
             version,
             callback,
             min_sendable_msat,
             max_sendable_msat,
             metadata,
-            currencies: currencies.iter().map(Currency::read).collect::<Result<_, _>>()?,
+            currencies,
+            left_out,
             payer_demands: without_always(payer_demands),
             comment_max: comment_max.and_then(|max| u32::try_from(max).ok()).filter(|max| *max > 0),
             compliance: ReceiverCompliance::read(&fields.fields("compliance")?)?,
         })
     }
 
-    /// Refuses an answer that is about another address than the one looked up, or that the
-    /// receiving institution did not sign. `key` is that of the address's domain.
+    /// Refuses an answer that is about another address than the one looked up, that the receiving
+    /// institution did not sign, or whose callback is not its own. `key` is that of the address's
+    /// domain.
     pub fn verify(&self, key: &VerifyingKey, looked_up: &Address) -> Result<(), Refusal> {
         let receiver = &self.compliance.receiver;
         if !receiver.is_same(looked_up) {
@@ -181,8 +186,23 @@ impl LookupResponse {
             return Err(Refusal::new(ErrorCode::ParseLnurlpResponseError, reason));
         }
         let payload = payload::lookup_response(receiver, &self.compliance.signed.stamp);
-        key.verify(&payload, &self.compliance.signed.signature_hex)
+        key.verify(&payload, &self.compliance.signed.signature_hex)?;
+        let code = ErrorCode::ParseLnurlpResponseError;
+        looked_up.domain().check_own("callback", &self.callback, code)
     }
+}
+
+/// Reads `currencies`. Peers list tokens and currencies of their own beside those in common, so an
+/// entry that cannot be read is left out, with its reason, and the others can be paid in.
+fn currencies(fields: &Fields<'_>) -> Result<(Vec<Currency>, Vec<String>), Refusal> {
+    let (mut currencies, mut left_out) = (Vec::new(), Vec::new());
+    for entry in fields.entries("currencies")? {
+        match entry.and_then(|entry| Currency::read(&entry)) {
+            Ok(currency) => currencies.push(currency),
+            Err(refusal) => left_out.push(refusal.reason),
+        }
+    }
+    Ok((currencies, left_out))
 }
 
 fn version(fields: &Fields<'_>) -> Result<Version, Refusal> {

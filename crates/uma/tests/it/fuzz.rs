@@ -146,6 +146,8 @@ fn read_as_all(input: &[u8]) {
     match LookupResponse::read(input) {
         Ok(message) => {
             let json = message.to_json().expect("it was read");
+            // Entries that were left out are not written.
+            let message = LookupResponse { left_out: Vec::new(), ..message };
             assert_eq!(LookupResponse::read(json.as_bytes()), Ok(message), "{json}");
         }
         Err(refusal) => check_refusal(refusal),

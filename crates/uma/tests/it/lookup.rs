@@ -201,6 +201,30 @@ fn a_response_is_of_the_payee_that_was_looked_up_and_of_its_institution() {
 }
 
 #[test]
+fn a_callback_is_of_the_domain_of_the_address() {
+    let key = signing(0x11).verifying_key();
+    let check = |callback: &str, is_own: bool| {
+        let mut response = lookup_response(Version::CURRENT);
+        response.callback = callback.to_owned();
+        let verified = response.verify(&key, &bob());
+        if is_own {
+            verified.expect(callback);
+        } else {
+            refused(verified, ErrorCode::ParseLnurlpResponseError, "callback is not a URL of");
+        }
+    };
+    check("https://vasp2.com/pay", true);
+    check("https://VASP2.com:443/pay", true);
+    check("https://api.vasp2.com/pay", true);
+    check("https://vasp2.com:8443/pay", false);
+    check("https://xvasp2.com/pay", false);
+    check("https://vasp2.com.example/pay", false);
+    check("https://vasp2.com@vasp3.com/pay", false);
+    check("https://com/pay", false);
+    check("http://127.0.0.1:80/pay", false);
+}
+
+#[test]
 fn unreadable_responses_are_refused_by_field() {
     let json = lookup_response(Version::CURRENT).to_json().expect("sound");
     let check = |pointer: &str, value: Option<Value>, reason: &str| {
@@ -219,7 +243,9 @@ fn unreadable_responses_are_refused_by_field() {
     ] {
         check(&format!("/{name}"), None, &format!("{name} is missing"));
         check(&format!("/{name}"), Some(Value::Null), &format!("{name} is missing"));
-        check(&format!("/{name}"), Some(json!([[[]]])), name);
+        // A currency that is no object is left out.
+        let other = if name == "currencies" { json!({}) } else { json!([[[]]]) };
+        check(&format!("/{name}"), Some(other), name);
     }
     check("/tag", Some(json!("withdrawRequest")), "tag must be payRequest");
     check("/callback", Some(json!("/pay")), "callback is not an absolute URL");
@@ -239,7 +265,7 @@ fn unreadable_responses_are_refused_by_field() {
         Some(json!({"name": {"mandatory": "yes"}})),
         "payerData.name.mandatory must be true or false",
     );
-    check("/currencies", Some(json!([7])), "currencies[0] must be an object");
+    check("/currencies", Some(json!({"USD": 1})), "currencies must be a list");
     check("/compliance/signature", None, "compliance.signature is missing");
     check("/compliance/signature", Some(json!("")), "compliance.signature is missing");
     check("/compliance/signatureTimestamp", Some(json!("1")), "compliance.signatureTimestamp");
@@ -253,28 +279,73 @@ fn unreadable_responses_are_refused_by_field() {
     }
 }
 
+/// One currency that cannot be used, between two that can, in the form of a version.
+fn check_left_out(version: Version, spoil: impl Fn(&mut Value), reason: &str) {
+    let json = lookup_response(version).to_json().expect("sound");
+    let sound = serde_json::from_str::<Value>(&json).expect("JSON")["currencies"][0].clone();
+    let mut odd = sound.clone();
+    spoil(&mut odd);
+    let body = spoiled(&json, "/currencies", Some(json!([sound, odd, sound])));
+    let read = LookupResponse::read(&body).expect("the others can be used");
+    assert_eq!(read.currencies, [dollars(), dollars()], "{odd}");
+    let [left_out] = &read.left_out[..] else { panic!("{odd}: {:?}", read.left_out) };
+    assert!(left_out.starts_with(&format!("currencies[1]{reason}")), "{odd}: {left_out}");
+}
+
 #[test]
-fn unusable_currencies_are_refused_by_field() {
-    let json = lookup_response(Version::CURRENT).to_json().expect("sound");
+fn unusable_currencies_are_left_out_with_their_field() {
     let check = |name: &str, value: Value, reason: &str| {
-        let mut currency: Value =
-            serde_json::from_str::<Value>(&json).expect("JSON")["currencies"][0].clone();
-        currency[name] = value;
-        let body = spoiled(&json, "/currencies", Some(json!([currency])));
-        let reason = format!("currencies[0].{reason}");
-        refused(LookupResponse::read(&body), ErrorCode::ParseLnurlpResponseError, &reason);
+        let spoil = |odd: &mut Value| odd[name] = value.clone();
+        check_left_out(Version::CURRENT, spoil, &format!(".{reason}"));
+        if name != "convertible" {
+            check_left_out(Version::LEGACY, spoil, &format!(".{reason}"));
+        }
     };
     check("code", Value::Null, "code is missing");
-    check("code", json!("5"), "code must be a currency code");
+    check("code", json!("5"), "code must be a currency code such as USD, not '5'");
     check("code", json!("usd"), "code must be a currency code");
+    check("code", json!("USDC.e"), "code must be a currency code");
+    check("code", json!("1INCH"), "code must be a currency code");
+    check("code", json!(["USD"]), "code must be a text");
+    check("name", Value::Null, "name is missing");
     check("name", json!(7), "name must be a text");
+    check("symbol", json!(7), "symbol must be a text");
+    check("multiplier", json!(0), "multiplier must be greater than 0");
+    check("multiplier", json!(-0.0), "multiplier must be greater than 0");
+    check("multiplier", json!(-2.5), "multiplier must be greater than 0");
+    check("multiplier", json!("NaN"), "multiplier must be a number");
+    check("multiplier", json!(1e-30), "multiplier is outside the range");
     check("decimals", json!(9), "decimals must be 0 to 8");
+    check("decimals", json!(18), "decimals must be 0 to 8");
+    check("decimals", Value::Null, "decimals is missing");
     check("decimals", json!(-1), "decimals must be 0 to 8");
     check("decimals", json!(2.5), "decimals must be a whole number");
     check("convertible", Value::Null, "convertible is missing");
     check("convertible", json!({"min": 1}), "convertible.max is missing");
     check("convertible", json!({"min": -1, "max": 5}), "min must not be negative");
     check("convertible", json!({"min": 6, "max": 5}), "min must not be more than max");
+    check("convertible", json!([1, 5]), "convertible must be an object");
+    check("convertible", json!({"min": 1, "max": 1e20}), "convertible.max must be a whole number");
+    let limit = |name: &'static str, value: Value, reason: &str| {
+        let spoil = move |odd: &mut Value| odd[name] = value.clone();
+        check_left_out(Version::LEGACY, spoil, reason);
+    };
+    limit("maxSendable", json!(1e20), ".maxSendable must be a whole number of 64 bits");
+    limit("maxSendable", json!(9_223_372_036_854_775_808_u64), ".maxSendable must be");
+    limit("maxSendable", json!(0), ".min must not be more than max");
+    limit("minSendable", Value::Null, ".convertible is missing");
+    for odd in [json!(7), json!("USD"), json!([]), Value::Null] {
+        check_left_out(Version::CURRENT, |it| *it = odd.clone(), " must be an object");
+    }
+}
+
+#[test]
+fn a_limit_of_comments_that_cannot_be_read_is_none() {
+    let json = lookup_response(Version::CURRENT).to_json().expect("sound");
+    for odd in [json!("140"), json!(true), json!(1e20), json!(-1)] {
+        let read = LookupResponse::read(&spoiled(&json, "/commentAllowed", Some(odd)));
+        assert_eq!(read.expect("sound").comment_max, None);
+    }
 }
 
 #[test]

@@ -217,6 +217,42 @@ fn a_response_of_version_0_is_not_signed() {
 }
 
 #[test]
+fn callbacks_are_of_the_institution_that_gives_them() {
+    let key = signing(0x11).verifying_key();
+    for form in [Form::V0, Form::V1] {
+        let mut request = pay_request(form);
+        request.payer.compliance.utxo_callback = Some("https://vasp2.com/post".into());
+        refused(request.verify(&key), ErrorCode::ParsePayreqRequestError, "utxoCallback");
+        let mut response = pay_response(form);
+        response.compliance.utxo_callback = Some("https://vasp1.com/post".into());
+        let verified = response.verify(&key, &alice(), &bob());
+        refused(verified, ErrorCode::ParsePayreqResponseError, "utxoCallback");
+    }
+}
+
+#[test]
+fn values_that_are_no_texts_are_kept_on_one_line() {
+    let json = pay_request(Form::V1).to_json().expect("sound");
+    let check = |name: &str, value: Value, kept: &str| {
+        let body = spoiled(&json, &format!("/payerData/{name}"), Some(value));
+        let pretty: Value = serde_json::from_slice(&body).expect("JSON");
+        let pretty = serde_json::to_vec_pretty(&pretty).expect("JSON");
+        let read = PayRequest::read(&pretty).expect("sound");
+        assert_eq!(read.payer.facts.0.get(name).map(String::as_str), Some(kept));
+    };
+    let address = json!({
+        "country": "US", "line1": "123 Main St", "line2": "Apt 4B", "city": "Los Angeles",
+        "state": "CA", "postalCode": "12345", "planet": "Earth",
+    });
+    check("postalAddress", address, "123 Main St, Apt 4B, Los Angeles, CA, 12345, US");
+    check("postalAddress", json!({ "line1": 7, "city": " " }), "");
+    check("postalAddress", json!("1 High Street"), "1 High Street");
+    check("postalAddress", json!(["a", 1]), "[\"a\",1]");
+    check("anything", json!({ "a": [true, null] }), "{\"a\":[true,null]}");
+    check("number", json!(7), "7");
+}
+
+#[test]
 fn a_response_is_of_the_payee_that_was_looked_up_and_of_its_institution() {
     let mut response = pay_response(Form::V1);
     let key = signing(0x11).verifying_key();

@@ -107,6 +107,7 @@ fn lookup_response() -> impl Strategy<Value = LookupResponse> {
                     max_sendable_msat: one.max(other),
                     metadata: serde_json::json!([["text/plain", plain]]).to_string(),
                     currencies,
+                    left_out: Vec::new(),
                     payer_demands: demands,
                     comment_max: comment,
                     compliance,

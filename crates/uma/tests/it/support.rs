@@ -87,6 +87,7 @@ pub fn lookup_response(version: Version) -> LookupResponse {
         max_sendable_msat: 5_000_000_000,
         metadata: r#"[["text/plain","Pay Bob"],["text/identifier","$bob@vasp2.com"]]"#.into(),
         currencies: vec![dollars()],
+        left_out: Vec::new(),
         payer_demands: demands(&[("birthDate", false), ("name", true)]),
         comment_max: Some(140),
         compliance: ReceiverCompliance::new(&signing(0x11), bob(), status, true, stamp()),

@@ -192,6 +192,7 @@ impl SandboxInstitutions {
                 self.stamp(now),
             ),
             currencies: vec![currency],
+            left_out: Vec::new(),
         };
         Ok(response.to_json()?)
     }

@@ -439,6 +439,7 @@ fn our_answer(demands: &[&str]) -> (String, String) {
             min_minor: 1,
             max_minor: 1_000_000,
         }],
+        left_out: Vec::new(),
         payer_demands: Demands(demands.iter().map(|key| ((*key).to_owned(), true)).collect()),
         comment_max: None,
         compliance: ReceiverCompliance::new(

@@ -276,6 +276,10 @@ pub enum UmaCommand {
     #[command(after_help = "Example:\n  switchyard uma block bank.example")]
     Block(PeerRule),
 
+    /// Drops the keys that are kept of an institution: its key document is read again.
+    #[command(after_help = "Example:\n  switchyard uma forget bank.example")]
+    Forget(PeerDomain),
+
     /// Makes new keys for a domain. They are used an hour later, when no peer keeps the old ones.
     #[command(after_help = "Example:\n  switchyard uma rotate-keys pay.example.com")]
     RotateKeys(RotateUmaKeys),
@@ -367,6 +371,14 @@ pub struct PeerRule {
     /// Id of the platform; may be left out where there is one.
     #[arg(long, value_parser = PlatformId::parse)]
     pub platform: Option<PlatformId>,
+}
+
+/// Options of `uma forget`.
+#[derive(Debug, Clone, Args)]
+pub struct PeerDomain {
+    /// Domain of the institution's addresses.
+    #[arg(value_parser = UmaDomain::parse)]
+    pub domain: UmaDomain,
 }
 
 /// Options of `uma rotate-keys`.

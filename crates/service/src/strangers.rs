@@ -1,0 +1,81 @@
+//! Requests of other institutions are bounded: anybody can send them, and each costs a signature
+//! check, and a signed one rows.
+//!
+//! An address is counted with every request, an institution with those that it has signed: no
+//! other one can use its share up. Each process counts for itself.
+
+use std::sync::{Mutex, PoisonError};
+
+use domain::time::Timestamp;
+use domain::uma_address::UmaDomain;
+use uma::error::{ErrorCode, Refusal};
+
+use crate::guesses::Network;
+use crate::windows::Windows;
+
+/// Requests of an address within a minute: 50 a second. Many institutions may share a proxy.
+const OF_ADDRESS_MAX: u32 = 3_000;
+
+/// Signed requests of an institution within a minute: 20 a second, two for each payment. Each nonce
+/// is kept for 15 minutes, so that one institution has 18,000 rows at most.
+const OF_INSTITUTION_MAX: u32 = 1_200;
+
+/// The requests of the last minute.
+#[derive(Default)]
+pub(crate) struct Strangers {
+    addresses: Mutex<Windows<Network>>,
+    institutions: Mutex<Windows<UmaDomain>>,
+}
+
+impl Strangers {
+    /// Counts a request of an address. Refuses one too many.
+    pub(crate) fn called(&self, from: Network, now: Timestamp) -> Result<(), Refusal> {
+        if from == Network::UNKNOWN {
+            return Ok(());
+        }
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        within(&mut addresses, from, OF_ADDRESS_MAX, now)
+    }
+
+    /// Counts a request that an institution has signed. Refuses one too many.
+    pub(crate) fn signed(&self, by: &UmaDomain, now: Timestamp) -> Result<(), Refusal> {
+        let mut institutions = self.institutions.lock().unwrap_or_else(PoisonError::into_inner);
+        within(&mut institutions, by.clone(), OF_INSTITUTION_MAX, now)
+    }
+}
+
+fn within<K: Clone + Eq + std::hash::Hash>(
+    windows: &mut Windows<K>,
+    key: K,
+    max: u32,
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let window = windows.count(key, now);
+    if window.count <= max {
+        return Ok(());
+    }
+    let wait_seconds = window.wait(now).0;
+    let reason =
+        format!("more than {max} requests within a minute; try again in {wait_seconds} seconds");
+    Err(Refusal::new(ErrorCode::VelocityLimitExceeded, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_institution_does_not_use_up_the_share_of_another() {
+        let strangers = Strangers::default();
+        let domain = |name: &str| UmaDomain::parse(name).expect("a domain");
+        let at = Timestamp::from_millis;
+        for number in 0..OF_INSTITUTION_MAX {
+            assert_eq!(strangers.signed(&domain("a.example"), at(number.into())), Ok(()));
+        }
+        let refusal = strangers.signed(&domain("a.example"), at(2_000)).expect_err("one too many");
+        assert_eq!(refusal.code, ErrorCode::VelocityLimitExceeded);
+        assert!(refusal.reason.ends_with("try again in 58 seconds"), "{refusal}");
+        assert_eq!(strangers.signed(&domain("b.example"), at(2_000)), Ok(()));
+        assert_eq!(strangers.signed(&domain("a.example"), at(60_000)), Ok(()));
+    }
+}
