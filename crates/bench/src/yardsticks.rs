@@ -15,7 +15,7 @@ use api::transactions::TransactionBody;
 use api::transfers::TransferOut;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
 use domain::clock::Ahead;
@@ -64,7 +64,7 @@ fn routes(app: &App) -> Router {
     let routes = Router::new()
         .route("/bench/transfer-out", pay)
         .route("/bench/transactions/{id}", read)
-        .layer(from_fn(api::finish))
+        .layer(from_fn_with_state(app.clone(), api::finish))
         .with_state(Arc::new(bodies));
     Router::new().nest(&format!("/{}", api::VERSION), routes)
 }
