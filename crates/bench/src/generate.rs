@@ -38,7 +38,7 @@ use service::platforms::{self, ConfigChange, NewPlatform};
 use service::transfers::{self, Transfer};
 use service::{App, Error, balances, funding, lifecycle, owners};
 use store::error::StoreError;
-use store::idempotency::scope;
+use store::idempotency::{Given, scope};
 use store::timers::TimerKind;
 use store::unit::Unit;
 use switchyard::config::{self, Command};
@@ -175,7 +175,8 @@ impl Filling {
     }
 
     async fn set_endpoint(&self, endpoint: &str) -> Result<()> {
-        let keyed = Keyed { scope: None, platform: self.platform, ahead: Ahead::NONE };
+        let (platform, ahead) = (self.platform, Ahead::NONE);
+        let keyed = Keyed { scope: None, body: None, platform, ahead };
         let webhook_endpoint = Patch::Set(endpoint.to_owned());
         let change = ConfigChange { webhook_endpoint, ..ConfigChange::default() };
         let render = renderer(&[], 200, |_: &Platform| ());
@@ -321,7 +322,7 @@ impl Payment {
         let render = renderer(&[], 201, TransactionBody::of(app, &row));
         let (status, body) = render(&Ok(transaction.clone()));
         let scope = scope(unit.keyring(), platform, "POST", "/transfer-out", &self.key);
-        unit.keep_answer(scope, *at, status, &body);
+        unit.keep_answer(scope, *at, &Given::new(status, body));
 
         // The job's work after the rail has answered.
         let later = at.plus_millis(SETTLES_AFTER_MILLIS);
