@@ -545,7 +545,10 @@ async fn a_blocked_institution_is_not_dealt_with() {
     let quote = ours.quote((&address, "USD"), &found, ("SENDING", 1_000)).await;
     quote.refused(403, "COUNTERPARTY_NOT_ALLOWED");
     peer.pay(&order).await.refused("lookups", 403, "COUNTERPARTY_NOT_ALLOWED");
-    ours.restart_after(&[&["uma", "allow", &peer.domain]]).await;
+    let domain = peer.domain.as_str();
+    let (allow, forget) = (["uma", "allow", domain], ["uma", "forget", domain]);
+    let printed = ours.restart_after(&[&allow, &forget]).await;
+    assert!(printed[1].contains(&format!("keys of {domain}")), "{printed:?}");
     ours.look_up(&address).await.expect(200);
     peer.pay(&order).await.paid();
     ours.verify();

@@ -253,9 +253,12 @@ fn odd(answer: &Value, change: impl Fn(&mut Value)) -> Value {
     entry
 }
 
+/// A change of an entry.
+type Spoil = Box<dyn Fn(&mut Value) + Send + Sync>;
+
 /// Entries that cannot be paid in, by the name of their fault.
-fn odd_entries() -> Vec<(&'static str, Box<dyn Fn(&mut Value) + Send + Sync>)> {
-    let set = |pointer: &'static str, value: Value| -> Box<dyn Fn(&mut Value) + Send + Sync> {
+fn odd_entries() -> Vec<(&'static str, Spoil)> {
+    let set = |pointer: &'static str, value: Value| -> Spoil {
         Box::new(move |entry| match entry.pointer_mut(pointer) {
             Some(field) => *field = value.clone(),
             None => *entry = value.clone(),
