@@ -9,7 +9,6 @@
 //! Limits: each process counts for itself, and requests under way at the same time are counted when
 //! they are answered.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
