@@ -34,8 +34,8 @@ pub trait Engine: Send + Sync {
         self.reader()
     }
 
-    /// The names of the files that the connections of a server have open, which must keep them; none
-    /// where the database is on a server of its own.
+    /// The names of the files that the connections of a server have open, which must keep them;
+    /// none where the database is on a server of its own.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }

@@ -199,8 +199,8 @@ impl Sqlite {
 }
 
 /// Rolls back what a process had begun to change without a log when it was killed: for that a file
-/// must be opened to write, and whoever opens it only to read is refused until it is done. A file
-/// is changed so when it gets its log, such as in a first start.
+/// must be opened to write, and a reader is refused until it is done. A file is changed so when it
+/// gets its log, such as in a first start.
 fn roll_back(path: &Path) -> Result<(), StoreError> {
     use rusqlite::OpenFlags;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -234,8 +234,8 @@ fn unreadable(database: &Database, error: StoreError) -> Failure {
     }
 }
 
-/// Like [`keyring_of_copy`], for commands that do without a key. One that was named must be there: the
-/// operator who named it does not expect to do without.
+/// Like [`keyring_of_copy`], for commands that do without a key. One that was named must be there:
+/// the operator who named it does not expect to do without.
 pub fn keyring_if_there(database: &Database, key: &KeySource) -> Result<Option<Keyring>, Failure> {
     let found = keyring_of_copy(database, key)?.map(|(_, keyring)| keyring);
     match key {

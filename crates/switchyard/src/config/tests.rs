@@ -221,7 +221,7 @@ fn database_urls() {
     check("postgres://me:hunter2@localhost/live", Ok(shown));
     check("postgresql://me@localhost:5432/live?sslmode=disable", Ok(shown));
     check("postgres://me:hunter2@/live", Err("names no host"));
-    check("postgres://localhost/live?colour=red", Err("unknown option `colour`"));
+    check("postgres://localhost/live?colour=red", Err("parameter number 1 is not known"));
 }
 
 #[test]

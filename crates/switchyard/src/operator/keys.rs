@@ -107,7 +107,7 @@ fn done(config: &Config, path: &Path, kept: Option<&Path>) -> Done {
         "{database} opens with the new key in {path} only\n\n\
          Keep a copy of it apart from the database. Servers that run go on; give the new key to \
          every\nserver before it starts again.\n\n{of_old}\n\n\
-         Whoever has the old key and a copy from before can still read that copy, and with what is \
+         A thief with the old key and a copy from before can still read that copy, and with what is \
          in it\nlater copies too: docs/operating.md says why.\n"
     );
     let value = json!({ "keyFile": path, "oldKeyFile": kept });
