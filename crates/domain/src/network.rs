@@ -35,7 +35,7 @@ static SPECIAL_V4: LazyLock<Vec<Ipv4Net>> = LazyLock::new(|| {
 });
 
 /// The only IPv6 network that is given out for the public internet, and what is special in it.
-/// Everything that holds an IPv4 address is outside of it (mapped, NAT64) or special (6to4, Teredo).
+/// An address that holds one of IPv4 is outside of it (mapped, NAT64) or special (6to4, Teredo).
 static GLOBAL_V6: LazyLock<Ipv6Net> = LazyLock::new(|| "2000::/3".parse().expect("a network"));
 static SPECIAL_V6: LazyLock<Vec<Ipv6Net>> = LazyLock::new(|| {
     ["2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"]

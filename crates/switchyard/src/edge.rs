@@ -29,6 +29,7 @@ mod forwarded;
 mod refusal;
 mod body;
 mod gate;
+mod buffers;
 
 use std::convert::Infallible;
 use std::future::{Future as _, poll_fn};
@@ -245,6 +246,9 @@ pub async fn serve(
         abandon: CancellationToken::new(),
     });
 
+    if let Err(error) = buffers::bound(&listener) {
+        tracing::warn!(%error, "the send buffers of connections have the system's size");
+    }
     accept(listener, &edge, &connections, &shutdown).await;
 
     // The listener is gone: from here on the system refuses connections.

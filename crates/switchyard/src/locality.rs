@@ -3,7 +3,8 @@
 //! A server on a loopback address is this machine's alone only while nothing in front of it takes
 //! requests from elsewhere. Each request at the clients' listener is looked at until the first
 //! sign, which ends [`Locality`] for the life of the process. A proxy that rewrites `Host`, speaks
-//! HTTP/1.1 and adds nothing leaves no sign: `--public-url` or `--trust-forwarded-from` say it then.
+//! HTTP/1.1 and adds nothing leaves no sign. The operator says it then, with `--public-url` or
+//! `--trust-forwarded-from`.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -44,6 +44,8 @@ fn limits() -> Limits {
         body_timeout: Duration::from_millis(300),
         write_timeout: Duration::from_millis(300),
         linger_timeout: Duration::from_millis(300),
+        bytes_max: usize::MAX,
+        bytes_of_address_max: usize::MAX,
         ..Limits::default()
     }
 }
