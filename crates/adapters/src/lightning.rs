@@ -112,15 +112,24 @@ pub(crate) fn read_invoice(network: Network, text: &str) -> Result<Invoice, Inva
     }
     let msat = invoice.amount_milli_satoshis().and_then(|msat| i64::try_from(msat).ok());
     let msat = msat.and_then(|msat| Money::positive(msat, Currency::MSAT).ok());
-    // An invoice may have an end that no clock reaches.
-    let expires_at = invoice.expires_at().and_then(|end| i64::try_from(end.as_millis()).ok());
     Ok(Invoice {
         payment_hash: invoice.payment_hash().to_byte_array(),
         msat: msat.ok_or(InvalidInvoice::Amount)?,
-        expires_at: Timestamp::from_millis(expires_at.unwrap_or(i64::MAX)),
+        expires_at: end_of(&invoice),
         node: invoice.get_payee_pub_key().to_string(),
         metadata: invoice.payment_metadata().cloned().unwrap_or_default(),
     })
+}
+
+/// From when on an invoice of anybody on any network cannot be paid.
+pub(crate) fn expiry(text: &str) -> Option<Timestamp> {
+    text.parse::<Bolt11Invoice>().ok().as_ref().map(end_of)
+}
+
+/// An invoice may have an end that no clock reaches.
+fn end_of(invoice: &Bolt11Invoice) -> Timestamp {
+    let expires_at = invoice.expires_at().and_then(|end| i64::try_from(end.as_millis()).ok());
+    Timestamp::from_millis(expires_at.unwrap_or(i64::MAX))
 }
 
 /// Signs an invoice with a node's key.

@@ -192,7 +192,8 @@ impl Transaction {
         }
         let was_not_made = has_failed || has_been(Status::Rejected);
         let was_kept = has_been(Status::Completed) && reason.is_some() && draft.may_be_kept();
-        if was_not_made != reason.is_some() && !was_kept {
+        let is_under_way = history.last().is_some_and(|step| step.status == Status::Processing);
+        if was_not_made != reason.is_some() && !was_kept && !is_under_way {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
         Ok(Self { draft, history, failure, reason, rail, rail_words })
@@ -250,9 +251,22 @@ impl Transaction {
         self.failure
     }
 
-    /// Why it failed or was rejected, finer than [`Transaction::failure`].
+    /// Why it failed or was rejected, finer than [`Transaction::failure`]; on one that is under way,
+    /// why a person has to look into it.
     pub fn reason(&self) -> Option<&StatusReason> {
         self.reason.as_ref()
+    }
+
+    /// Whether it is under way past the deadline of its rail: only a person can find out how it
+    /// ended. Nothing is given back meanwhile, as the other side may have the money.
+    pub fn is_undecided(&self) -> bool {
+        self.status() == Status::Processing && self.reason.is_some()
+    }
+
+    /// The transaction, under way, whose rail has not said in time how it ended.
+    #[must_use]
+    pub fn undecided(self) -> Self {
+        Self { reason: Some(StatusReason::OUTCOME_UNKNOWN), ..self }
     }
 
     /// The rail that its latest order was given to, or is to be: every later question about the
@@ -261,10 +275,10 @@ impl Transaction {
         self.rail
     }
 
-    /// The transaction with the rail of its next order.
+    /// The transaction with the rail of its next order, about which nothing is known yet.
     #[must_use]
     pub fn ordered_over(self, rail: Rail) -> Self {
-        Self { rail: Some(rail), ..self }
+        Self { rail: Some(rail), reason: None, ..self }
     }
 
     /// The rail's own words about it, from the latest answer that had any.
@@ -363,7 +377,8 @@ impl Transaction {
                 (self.failure, self.reason) = (Some(FailureReason::OfframpFailed), Some(reason));
             }
             Event::Refused(reason) | Event::Kept(reason) => self.reason = Some(reason),
-            Event::Quoted | Event::Started | Event::Settled | Event::Refunded | Event::Expired => {}
+            Event::Settled => self.reason = None,
+            Event::Quoted | Event::Started | Event::Refunded | Event::Expired => {}
         }
         self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
@@ -504,6 +519,27 @@ mod tests {
         let returned = returned.expect("an arrow").into_now();
         let reason = returned.reason().expect("why it came back");
         assert_eq!((reason.code(), reason.message()), ("AC04", "Closed account"));
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_a_reason_until_it_is_known() {
+        let at = Timestamp::from_millis(1);
+        let undecided = in_status(Status::Processing).undecided();
+        assert!(undecided.is_undecided());
+        let restored = Transaction::restore(
+            undecided.draft.clone(),
+            undecided.history.clone(),
+            None,
+            undecided.reason.clone(),
+            (None, RailWords::NONE),
+        );
+        assert_eq!(restored, Ok(undecided.clone()));
+        assert_eq!(undecided.clone().ordered_over(Rail::Ach).reason(), None);
+        let settled = undecided.clone().apply(Event::Settled, at).expect("an arrow").into_now();
+        assert_eq!((settled.reason(), settled.is_undecided()), (None, false));
+        let refused = Event::Refused(StatusReason::REJECTED_BY_RECEIVER);
+        let refused = undecided.apply(refused, at).expect("an arrow").into_now();
+        assert_eq!(refused.reason(), Some(&StatusReason::REJECTED_BY_RECEIVER));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The log of payments that end other than `COMPLETED`: one line each, without personal data.
+//! The log of payments that end other than `COMPLETED`, or whose end only a person can find out: one
+//! line each, without personal data.
 
 use domain::id::TransactionId;
 use domain::transaction::{Status, Transaction};
 use store::unit::Unit;
 
-/// A payment that a unit has left at such an end.
+/// A payment that a unit has left there.
 #[derive(Debug)]
 pub(crate) struct Ended {
     id: TransactionId,
@@ -17,6 +18,7 @@ impl Ended {
         let status = transaction.status();
         match status {
             Status::Rejected | Status::Failed | Status::Refunded | Status::Expired => {}
+            Status::Processing if transaction.is_undecided() => {}
             Status::Created | Status::Pending | Status::Processing | Status::Completed => {
                 return None;
             }
@@ -35,7 +37,15 @@ pub(crate) fn by(unit: &Unit<'_, '_>) -> Vec<Ended> {
 /// Logs payments that have ended.
 pub(crate) fn log(ended: &[Ended]) {
     for Ended { id, status, reason } in ended {
-        let (status, reason) = (status.name(), reason.as_deref());
-        tracing::info!(transaction = %id, status, reason, "payment ended without completion");
+        let (is_open, status, reason) =
+            (*status == Status::Processing, status.name(), reason.as_deref());
+        if is_open {
+            tracing::warn!(
+                transaction = %id, status, reason,
+                "outcome of a payment is unknown past its deadline: ask the other side"
+            );
+        } else {
+            tracing::info!(transaction = %id, status, reason, "payment ended without completion");
+        }
     }
 }

@@ -8,6 +8,7 @@ use domain::external_account::ExternalAccount;
 use domain::id::ExternalAccountId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
+use ports::rail;
 use store::error::StoreError;
 use store::origin::Actor;
 use store::timers::{Due, Timer, TimerKey, TimerKind};
@@ -273,7 +274,7 @@ async fn ask_rail(
             // The order may have been executed: it waits, and is never given to another port.
             let gone = || Error::Internal(format!("no port of this server serves {}", order.rail));
             let port = port.ok_or_else(gone)?;
-            Some((order.flow, port.ask(order, app.now(platform.ahead)).await))
+            Some((order.flow, rail::ask(port, order, app.now(platform.ahead)).await))
         }
         None => None,
     };

@@ -35,15 +35,26 @@ pub(crate) fn keep_answer(
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
         // Money that was pulled in and taken back before it was counted on has not come.
         RailAnswer::Returned => asked == Flow::PayOut,
-        RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
+        RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. }
+        | RailAnswer::Refused
+        | RailAnswer::Failed(..) => false,
     };
-    if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
+    let is_open = matches!(answer, RailAnswer::Pending { .. } | RailAnswer::Overdue { .. });
+    if is_new && (has_moved || is_open) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
     let from_peer = transaction.is_from_peer() && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             unit.set_timer(timer.again(*ask_again_at));
+            return Ok(());
+        }
+        RailAnswer::Overdue { ask_again_at } => {
+            unit.set_timer(timer.again(*ask_again_at));
+            if !transaction.is_undecided() {
+                unit.put(transaction.undecided());
+            }
             return Ok(());
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
@@ -62,7 +73,7 @@ pub(crate) fn keep_answer(
             return Ok(());
         }
         RailAnswer::Refused
-        | RailAnswer::Failed(_)
+        | RailAnswer::Failed(..)
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
         | RailAnswer::Returned => {
@@ -142,7 +153,9 @@ fn watch(
 ) -> Result<(), Error> {
     let answer = &reply.answer;
     match answer {
-        RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
+        RailAnswer::SettledForNow { ask_again_at }
+        | RailAnswer::Pending { ask_again_at }
+        | RailAnswer::Overdue { ask_again_at }
             if asked == Flow::PayOut =>
         {
             unit.set_timer(timer.again(*ask_again_at));
@@ -159,9 +172,10 @@ fn watch(
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
         // The rail takes back what it said. Only a person can find out where the money is.
         RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. }
         | RailAnswer::Returned
         | RailAnswer::Refused
-        | RailAnswer::Failed(_) => {
+        | RailAnswer::Failed(..) => {
             tracing::error!(
                 transaction = %transaction.id(), ?answer,
                 "a rail contradicts itself about a payment that it had settled"
@@ -210,7 +224,7 @@ fn undone(transaction: &Transaction, asked: Flow, reply: &RailReply) -> Event {
     };
     let is_pulled = asked == Flow::PullIn;
     match &reply.answer {
-        RailAnswer::Failed(failure) => {
+        RailAnswer::Failed(failure, _) => {
             failed(*failure, status_reason(transaction, asked, *failure))
         }
         RailAnswer::Returned => failed(RailFailure::AccountInvalid, StatusReason::RETURNED),
@@ -227,7 +241,8 @@ fn undone(transaction: &Transaction, asked: Flow, reply: &RailReply) -> Event {
         RailAnswer::Refused
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Pending { .. } => {
+        | RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. } => {
             let reason = in_its_words(StatusReason::REJECTED_BY_RECEIVER);
             if is_deposit { Event::Kept(reason) } else { Event::Refused(reason) }
         }

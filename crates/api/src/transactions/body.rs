@@ -410,7 +410,8 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failure_reason: Option<&'static str>,
-    /// Why it failed or was rejected, finer than `failureReason`.
+    /// Why it failed or was rejected, finer than `failureReason`. On a payment that is `PROCESSING`,
+    /// `OUTCOME_UNKNOWN`: its deadline has passed, and only the other side knows how it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     status_reason: Option<StatusReasonBody>,

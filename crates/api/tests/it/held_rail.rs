@@ -7,7 +7,7 @@ use domain::money::AMOUNT_MAX;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
-    Pending, RailAnswer, RailFailure, RailReply,
+    Pending, Proof, RailAnswer, RailFailure, RailReply,
 };
 use ports::rails::Leg;
 use tokio::sync::Semaphore;
@@ -98,7 +98,7 @@ impl PaymentRail for Refusing {
     }
 
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
-        let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+        let failed = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide);
         Box::pin(std::future::ready(failed.into()))
     }
 }

@@ -20,6 +20,7 @@ use ::uma::version::{Form, Version};
 use axum::body::Body;
 use axum::http::Request;
 use domain::platform::Mode;
+use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -44,21 +45,30 @@ const TEN_MINUTES_MILLIS: i64 = 10 * 60_000;
 const NOTIFIED: &str = "/after/secret";
 
 /// An institution elsewhere, and the customer whom it pays.
-struct Institution {
+pub struct Institution {
     receiver: Receiver,
     /// The status of its answers to notifications.
     answers: Arc<AtomicU16>,
     domain: PeerDomain,
     signing: SigningKey,
-    server: Server,
+    pub server: Server,
     client: Client,
     payee: Payee,
     address: Address,
     nonces: std::cell::Cell<u64>,
 }
 
+/// The key document of an institution elsewhere, which is good for a day.
+pub fn key_document(domain: &PeerDomain, signing: &SigningKey, now: Timestamp) -> String {
+    let encryption = DecryptionKey::from_bytes(&[0x22; 32]).expect("a key");
+    let expires_at = now.plus_millis(DAY_MILLIS);
+    let terms = Terms { name: domain.clone(), serial: 1, not_before: now, not_after: expires_at };
+    let document = KeyDocument::new(signing, &encryption, &terms, expires_at);
+    document.expect("a document").to_json()
+}
+
 impl Institution {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let server = Server::new();
         let payee = Payee::on(&server).await;
         let address = address_of(&payee.client, &payee.customer).await;
@@ -67,17 +77,7 @@ impl Institution {
         let domain = url.trim_start_matches("http://").trim_end_matches('/');
         let domain = PeerDomain::parse(domain).expect("a domain");
         let signing = SigningKey::from_bytes(&[0x11; 32]).expect("a key");
-        let encryption = DecryptionKey::from_bytes(&[0x22; 32]).expect("a key");
-        let now = server.app.server_now();
-        let terms = Terms {
-            name: domain.clone(),
-            serial: 1,
-            not_before: now,
-            not_after: now.plus_millis(DAY_MILLIS),
-        };
-        let expires_at = now.plus_millis(DAY_MILLIS);
-        let document = KeyDocument::new(&signing, &encryption, &terms, expires_at);
-        let document: Arc<str> = document.expect("a document").to_json().into();
+        let document: Arc<str> = key_document(&domain, &signing, server.app.server_now()).into();
         let answers = Arc::new(AtomicU16::new(200));
         let status = Arc::clone(&answers);
         receiver.answer_by(move |asked| match asked.path.as_str() {
@@ -147,7 +147,7 @@ impl Institution {
     }
 
     /// An invoice over so many cents.
-    async fn invoice(&self, cents: i64) -> String {
+    pub async fn invoice(&self, cents: i64) -> String {
         let answer = self.pay(&self.look_up().await, &self.request(cents)).await;
         text(&answer.expect(200)["pr"])
     }

@@ -28,6 +28,7 @@ mod quotes;
 mod rails;
 mod receivers;
 mod institutions;
+mod paid_institutions;
 mod uma;
 mod receive;
 mod deposits;

@@ -35,7 +35,7 @@ use lightning::types::payment::PaymentHash;
 use lightning_invoice::Bolt11Invoice;
 use ports::clock::Clock;
 use ports::lightning::{INVOICE_MILLIS, InvalidInvoice, Invoice, Lightning, NewInvoice};
-use ports::rail::{Instruction, Pending, RailAnswer, RailFailure, RailReply};
+use ports::rail::{Instruction, Pending, Proof, RailAnswer, RailFailure, RailReply};
 use tokio::sync::{mpsc, watch};
 
 use self::disk::Disk;
@@ -44,7 +44,7 @@ use self::outcomes::{Failure, Outcome, Outcomes};
 use self::parts::{Manager, Monitors, Peers};
 pub use self::peers::{NodePeer, WrongPeer};
 pub use self::start::{Settings, StartError, files, node_id};
-use super::{Settlement, pending, said};
+use super::{Settlement, pending, said, unsendable};
 use crate::lightning::Network;
 use crate::lightning::{FINAL_EXPIRY_BLOCKS, LightningNode, read_invoice, seconds};
 
@@ -158,8 +158,8 @@ impl Node {
     async fn pay(&self, order: &Instruction, text: &str, now: Timestamp) -> RailReply {
         let read = match read_invoice(NETWORK, text) {
             Ok(read) if read.msat == order.amount => read,
-            Ok(_) => return unpayable("the invoice is for another amount than the order"),
-            Err(error) => return unpayable(&format!("the text of the order {error}")),
+            Ok(_) => return unsendable("the invoice is for another amount than the order"),
+            Err(error) => return unsendable(&format!("the text of the order {error}")),
         };
         let outcome = match self.give(text, &read) {
             Ok(Given::Decided(outcome)) => Some(outcome),
@@ -195,7 +195,7 @@ impl Node {
             None if now < expires_at => Ok(RailAnswer::Pending { ask_again_at: expires_at }),
             None | Some(Outcome::Closed | Outcome::Paid(_) | Outcome::Failed(_)) => {
                 turn.keep(&hash, &Outcome::Closed)?;
-                Ok(RailAnswer::Failed(RailFailure::TimedOut))
+                Ok(RailAnswer::Failed(RailFailure::TimedOut, Proof::Closed))
             }
         }
     }
@@ -217,15 +217,11 @@ fn paid(outcome: &Outcome) -> RailReply {
             said(RailAnswer::Refused, None, "the payee's node refused the payment")
         }
         Failure::Expired => {
-            let failed = RailAnswer::Failed(RailFailure::TimedOut);
+            let failed = RailAnswer::Failed(RailFailure::TimedOut, Proof::OtherSide);
             said(failed, None, "the invoice expired before it could be paid")
         }
-        Failure::Unpayable => unpayable("the node cannot pay such an invoice"),
+        Failure::Unpayable => unsendable("the node cannot pay such an invoice"),
     }
-}
-
-fn unpayable(why: &str) -> RailReply {
-    said(RailAnswer::Failed(RailFailure::AccountInvalid), None, why)
 }
 
 impl Settlement for Node {
