@@ -56,6 +56,11 @@ impl LightningNode {
         self.derive(PREIMAGE, payment)
     }
 
+    /// The payment hash of the invoice of a payment.
+    pub(crate) fn hash_of(&self, payment: TransactionId) -> [u8; 32] {
+        sha256::Hash::hash(&self.preimage_of(payment)).to_byte_array()
+    }
+
     /// The invoice with this payment secret; `metadata` is what payers send along.
     pub(crate) fn write_invoice(
         &self,
@@ -68,7 +73,7 @@ impl LightningNode {
         let lifetime = seconds(new.expires_at)?.checked_sub(made_at)?;
         let invoice = InvoiceBuilder::new(self.network.into())
             .description_hash(sha256::Hash::hash(new.description))
-            .payment_hash(sha256::Hash::hash(&self.preimage_of(new.payment)))
+            .payment_hash(sha256::Hash::from_byte_array(self.hash_of(new.payment)))
             .payment_secret(PaymentSecret(payment_secret))
             .basic_mpp()
             .payment_metadata(metadata)
@@ -96,6 +101,10 @@ impl Lightning for LightningNode {
 
     fn preimage(&self, payment: TransactionId) -> Option<[u8; 32]> {
         Some(self.preimage_of(payment))
+    }
+
+    fn payment_hash(&self, payment: TransactionId) -> [u8; 32] {
+        self.hash_of(payment)
     }
 
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice> {

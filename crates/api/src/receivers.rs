@@ -124,6 +124,9 @@ impl From<UmaError> for ApiError {
             UmaError::PayeeDataMissing { address, fields } => plain(Code::InvalidPayreqResponse)
                 .with("umaAddress", address.as_str())
                 .with("missingFields", fields.clone()),
+            UmaError::InvoiceTaken { address } => plain(Code::InvalidPayreqResponse)
+                .with("umaAddress", address.as_str())
+                .with("reason", "INVOICE_ALREADY_USED"),
             UmaError::NotOffered { address, .. } => {
                 plain(Code::InvalidCurrency).about("currency").with("umaAddress", address.as_str())
             }

@@ -212,6 +212,7 @@ fn go_on(
     }
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
     let Some(outgoing) = outgoing(unit, &transaction)? else {
+        claim_payment_hash(app, unit, &transaction)?;
         let question = (asked_from_elsewhere(&transaction), &Facts::new());
         let given = given(unit, &transaction, question, receiver)?;
         let transaction = transaction.giving(given);
@@ -227,6 +228,22 @@ fn go_on(
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
     end(app, unit, outgoing.knowing(facts), Event::Settled, then)?;
     credit(app, unit, transaction, now)
+}
+
+/// Claims the hash of the invoice that a payment from another institution waits for, so that no
+/// institution gives it back to be paid by us.
+fn claim_payment_hash(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+) -> Result<(), Error> {
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    let Some(node) = app.env().lightning(platform.mode) else { return Ok(()) };
+    let id = transaction.id();
+    if unit.claim_payment_hash(node.payment_hash(id), id)? {
+        return Ok(());
+    }
+    Err(Error::Internal(format!("the payment hash of {id} is another payment's")))
 }
 
 /// The facts about the receiver that are asked for: what is known here and the payer's side does

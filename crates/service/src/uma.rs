@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::id::{CustomerId, LookupId, PlatformId};
+use domain::id::{CustomerId, LookupId, PlatformId, TransactionId};
 use domain::lookup::{Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving};
 use domain::platform::{CounterpartyField, Platform};
@@ -301,17 +301,24 @@ fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
     limits::within(amount, offer.min_minor, offer.max_minor)
 }
 
-/// Keeps the exchange that an invoice comes from. Refuses an answer that was given before.
+/// Keeps the exchange that the invoice of a payment comes from. Refuses an answer that was given
+/// before, and an invoice that is another payment's: who gave it names it as often as it likes.
 pub(crate) fn keep(
     unit: &mut Unit<'_, '_>,
     to: &ToUma,
+    payment: TransactionId,
     agreed: Option<&Agreed>,
 ) -> Result<(), Error> {
-    let Some(agreed) = agreed else { return Ok(()) };
-    agreed.invoice.keep(unit)?.map_err(|failure| {
-        let (address, stage) = (to.address.clone(), PeerStage::PayRequest);
-        Error::Uma(UmaError::Peer { address, stage, failure })
-    })
+    let Some(Agreed { invoice, .. }) = agreed else { return Ok(()) };
+    let address = || to.address.clone();
+    invoice.keep(unit)?.map_err(|failure| {
+        let stage = PeerStage::PayRequest;
+        Error::Uma(UmaError::Peer { address: address(), stage, failure })
+    })?;
+    if unit.claim_payment_hash(invoice.payment_hash, payment)? {
+        return Ok(());
+    }
+    Err(Error::Uma(UmaError::InvoiceTaken { address: address() }))
 }
 
 /// A quote to a UMA address with its price.

@@ -39,6 +39,7 @@ pub mod bulk_imports;
 pub mod books;
 mod entries;
 pub mod open_payments;
+pub mod payment_hashes;
 pub mod events;
 pub mod deliveries;
 pub mod outbox;

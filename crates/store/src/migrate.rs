@@ -24,6 +24,7 @@ pub(crate) static TABLES: Track = Track {
     migrations: &[
         ("V1__initial", include_str!("../migrations/tables/0001_initial.sql")),
         ("V2__estimates", include_str!("../migrations/tables/0002_estimates.sql")),
+        ("V3__payment_hashes", include_str!("../migrations/tables/0003_payment_hashes.sql")),
     ],
 };
 

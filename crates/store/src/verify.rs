@@ -47,6 +47,7 @@ use crate::events::Outbox;
 use crate::keyring::Keyring;
 use crate::migrate::{self, Track};
 use crate::open_payments::OpenPayments;
+use crate::payment_hashes::PaymentHash;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
 
@@ -125,6 +126,7 @@ predicates! {
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
     A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
     B1 "a quote to a UMA address stands on a lookup of its own payer that was still good",
+    B2 "every payment hash is one payment's, which is there",
     C1 "a customer's default deposit account is one of its own that was not switched off",
     C2 "every customer can be read and has its address to itself",
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
@@ -380,6 +382,7 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Part>(run, Predicate::C5)?;
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
+    all::<PaymentHash>(run, Predicate::B2)?;
     all::<OpenPayments>(run, Predicate::H4)
 }
 

@@ -1146,6 +1146,16 @@ const CORRUPTERS: &[Corrupter] = &[
     corrupter(&["H4"], "delete from open_payments"),
     corrupter(&["H4"], "update open_payments set count = count + 1"),
     corrupter(&["H4"], "insert into open_payments (customer, count) values ($refused, 0)"),
+    // A payment hash that no payment has, and one that is none.
+    corrupter(
+        &["B2"],
+        "insert into payment_hashes (hash, payment) \
+         select address_hash, $refused from uma_addresses where customer = $refused",
+    ),
+    corrupter(
+        &["B2"],
+        "insert into payment_hashes (hash, payment) select id, id from transactions",
+    ),
     // An event without a delivery, and a delivery without an event.
     corrupter(&["W1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use testbed::receiver::{Answer as Reply, Received, Receiver};
 use uuid::Uuid;
 
-use crate::institutions::key_document;
+use crate::institutions::{Institution, key_document};
 use crate::pay::Payer;
 use crate::support::{Answer, Server, text};
 use crate::uma::body;
@@ -341,5 +341,57 @@ async fn a_payment_that_nobody_decides_waits_for_a_person() {
     let payment = payer.client.stands_at(&quote, "COMPLETED", "COMPLETED").await;
     assert!(payment["statusReason"].is_null(), "{payment}");
     assert_eq!((payer.balance().await, peer.booked()), (FUNDED - 1_000, 1));
+    server.verify();
+}
+
+/// The institution names the same invoice, or another one with its hash, as often as it is asked.
+#[tokio::test]
+async fn a_payment_hash_is_paid_once() {
+    let server = Server::new();
+    let (payer, other) = (Payer::with(&server, FUNDED).await, Payer::with(&server, FUNDED).await);
+    let peer = Elsewhere::beside(&server);
+    lock(&peer.manner).payment = Some(1 << 80);
+    let first = peer.quoted(&payer, "RECEIVING", 1_000).await.expect(201).clone();
+    let refused = async |payer: &Payer, side: &str, cents: i64| {
+        let answer = peer.quoted(payer, side, cents).await;
+        let details = answer.refused(400, "INVALID_PAYREQ_RESPONSE");
+        assert_eq!(details["reason"], "INVOICE_ALREADY_USED");
+        assert_eq!(details["umaAddress"], peer.address());
+    };
+    // Of the same amount, of another one, and for the customer of another platform.
+    refused(&payer, "RECEIVING", 1_000).await;
+    refused(&payer, "SENDING", 5_000).await;
+    refused(&other, "RECEIVING", 1_000).await;
+    let mut at_once = peer.body(&payer, "RECEIVING", 1_000).await;
+    at_once["immediatelyExecute"] = json!(true);
+    payer.client.post("/quotes", &at_once).await.refused(400, "INVALID_PAYREQ_RESPONSE");
+    assert_eq!(payer.balance().await, FUNDED);
+    payer.client.execute(&first).await.expect(200);
+    server.pass(FIRST_MILLIS).await;
+    payer.client.stands_at(&first, "COMPLETED", "COMPLETED").await;
+    refused(&payer, "RECEIVING", 1_000).await;
+    // One that was never paid stays its own: the institution still has the preimage.
+    lock(&peer.manner).payment = Some(2 << 80);
+    let unpaid = peer.quoted(&payer, "RECEIVING", 1_000).await.expect(201).clone();
+    server.pass(20 * MINUTE_MILLIS).await;
+    payer.client.stands_at(&unpaid, "EXPIRED", "EXPIRED").await;
+    refused(&payer, "RECEIVING", 1_000).await;
+    lock(&peer.manner).payment = None;
+    peer.quoted(&payer, "RECEIVING", 1_000).await.expect(201);
+    assert_eq!(peer.booked(), 1);
+    server.verify();
+}
+
+/// An institution that was to pay us gives our own invoice back, to be paid by a customer of ours.
+#[tokio::test]
+async fn an_invoice_of_ours_is_not_paid_by_us() {
+    let from = Institution::new().await;
+    let (server, ours) = (&from.server, from.invoice(1_000).await);
+    let payer = Payer::with(server, FUNDED).await;
+    let peer = Elsewhere::beside(server);
+    lock(&peer.manner).invoice = Some(ours);
+    let answer = peer.quoted(&payer, "RECEIVING", 1_000).await;
+    assert_eq!(answer.refused(400, "PARSE_PAYREQ_RESPONSE_ERROR")["umaAddress"], peer.address());
+    assert_eq!(payer.balance().await, FUNDED);
     server.verify();
 }

@@ -59,6 +59,15 @@ pub enum UmaError {
         /// Their names.
         fields: Vec<&'static str>,
     },
+    /// The receiver's institution has answered with an invoice that it had given before.
+    #[error(
+        "the institution of {address} answered with the invoice of another payment, which is \
+        not paid again; quote once more for a new one"
+    )]
+    InvoiceTaken {
+        /// The address.
+        address: UmaAddress,
+    },
     /// The receiver cannot be paid in this currency, or in none.
     #[error("{address} cannot be paid in {}", currency.map_or("any currency", |one| one.code()))]
     NotOffered {

@@ -61,7 +61,7 @@ pub async fn create<R: Render<Quoted>>(
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
         if let To::Uma(to) = &new.to {
-            uma::keep(unit, to, agreed.as_ref())?;
+            uma::keep(unit, to, drawn.transaction, agreed.as_ref())?;
         }
         let quote =
             make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;

@@ -340,6 +340,8 @@ pub(crate) struct Invoice {
     pub msat_per_unit: Decimal,
     /// The institution's fee, in the smallest unit of the currency that arrives.
     pub fee_minor: i64,
+    /// SHA-256 of its preimage.
+    pub payment_hash: [u8; 32],
     /// From when on it cannot be paid, by the server's clock.
     pub expires_at: Timestamp,
     /// Facts about the payee that the institution states.
@@ -425,13 +427,14 @@ async fn pay(
         Ok(checked) => checked,
         Err(refusal) => return Ok(Err(found(PeerFailure::Unreadable, &refusal))),
     };
-    let Checked { msat, arrives, fee_minor, expires_at } = checked;
+    let Checked { msat, arrives, fee_minor, payment_hash, expires_at } = checked;
     Ok(Ok(Invoice {
         text: response.invoice.clone(),
         msat,
         arrives,
         msat_per_unit: response.converted.msat_per_unit,
         fee_minor,
+        payment_hash,
         expires_at,
         payee: from_protocol(&response.facts),
         callback: super::post_transaction::given(response.compliance.utxo_callback.as_deref()),
@@ -489,6 +492,7 @@ struct Checked {
     msat: Money,
     arrives: Money,
     fee_minor: i64,
+    payment_hash: [u8; 32],
     expires_at: Timestamp,
 }
 
@@ -512,6 +516,10 @@ fn checked_invoice(
     let invoice = lightning
         .read_invoice(&response.invoice)
         .map_err(|error| bad_invoice(format!("pr {error}")))?;
+    // An institution that was paid before has invoices of ours.
+    if invoice.node == lightning.node() {
+        return Err(bad_invoice("pr pays this server".to_owned()));
+    }
     if invoice.expires_at <= now {
         return Err(Refusal::new(ErrorCode::InvoiceExpired, "pr has expired already"));
     }
@@ -560,5 +568,6 @@ fn checked_invoice(
             fee.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity).to_i64()
         })
         .ok_or_else(|| wrong("converted.fee is too large".to_owned()))?;
-    Ok(Checked { msat: invoice.msat, arrives, fee_minor, expires_at: invoice.expires_at })
+    let (payment_hash, expires_at) = (invoice.payment_hash, invoice.expires_at);
+    Ok(Checked { msat: invoice.msat, arrives, fee_minor, payment_hash, expires_at })
 }

@@ -9,7 +9,7 @@ use domain::approval::{Outcome, Status};
 use domain::customer::KycStatus;
 
 use super::Predicate::{
-    self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, H4, I1, P1, S4, T10, U1, W1,
+    self, A1, B1, B2, C1, C2, C3, C4, C5, E4, E5, E6, E7, H4, I1, P1, S4, T10, U1, W1,
 };
 use super::{Run, shown};
 use crate::error::StoreError;
@@ -242,6 +242,12 @@ const RULES: &[Rule] = &[
         "uma_addresses",
         "Customer:{} has an address and is not there",
         "select customer from uma_addresses where customer not in (select id from customers)",
+    ),
+    rule(
+        B2,
+        "payment_hashes",
+        "Transaction:{} has a payment hash and is not there",
+        "select payment from payment_hashes where payment not in (select id from transactions)",
     ),
     rule(
         C3,

@@ -19,6 +19,7 @@ use store::books::{LedgerAccount, Notified};
 use store::customers::UmaClaim;
 use store::external_accounts::Fingerprint;
 use store::idempotency::Scope;
+use store::payment_hashes::PaymentHash;
 use store::reader::View;
 use store::record::Record;
 use store::unit::Unit;
@@ -81,6 +82,8 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     opened = approvals(opened).await;
     opened = external_accounts(opened).await;
     opened = payments(opened).await;
+    let claim = PaymentHash { hash: [9; 32], payment: transaction_id(1) };
+    opened = check(opened, claim, |unit, record| unit.put(record)).await;
     books_and_answers(opened).await;
 }
 

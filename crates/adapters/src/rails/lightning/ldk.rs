@@ -22,7 +22,6 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bitcoin::hashes::{Hash as _, sha256};
 use bitcoin::secp256k1::PublicKey;
 use domain::id::TransactionId;
 use domain::rail::RailWords;
@@ -184,7 +183,7 @@ impl Node {
     /// Whether the invoice of an order was paid. One that has expired is not taken any more from
     /// then on, unless its money is being claimed.
     fn arrived(&self, order: &Instruction, now: Timestamp) -> io::Result<RailAnswer> {
-        let hash = sha256::Hash::hash(&self.invoices.preimage_of(order.key)).to_byte_array();
+        let hash = self.invoices.hash_of(order.key);
         let turn = self.outcomes.turn();
         let expires_at = order.since.plus_millis(INVOICE_MILLIS);
         match turn.get(&hash)? {
@@ -256,7 +255,7 @@ impl Lightning for Node {
     fn create_invoice(&self, new: &NewInvoice<'_>) -> Option<String> {
         let msat = u64::try_from(new.msat.minor()).ok()?;
         let lifetime = seconds(new.expires_at)?.checked_sub(seconds(new.made_at)?)?;
-        let hash = sha256::Hash::hash(&self.invoices.preimage_of(new.payment)).to_byte_array();
+        let hash = self.invoices.hash_of(new.payment);
         let secret = self.manager.create_inbound_payment_for_hash(
             PaymentHash(hash),
             Some(msat),
@@ -269,6 +268,10 @@ impl Lightning for Node {
     /// None: the network gives it out when it brings the money.
     fn preimage(&self, _: TransactionId) -> Option<[u8; 32]> {
         None
+    }
+
+    fn payment_hash(&self, payment: TransactionId) -> [u8; 32] {
+        self.invoices.hash_of(payment)
     }
 
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice> {
