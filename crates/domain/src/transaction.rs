@@ -524,7 +524,8 @@ mod tests {
     #[test]
     fn an_unknown_outcome_is_a_reason_until_it_is_known() {
         let at = Timestamp::from_millis(1);
-        let undecided = in_status(Status::Processing).undecided();
+        let started = transaction().apply(Event::Started, at).expect("an arrow").into_now();
+        let undecided = started.undecided();
         assert!(undecided.is_undecided());
         let restored = Transaction::restore(
             undecided.draft.clone(),

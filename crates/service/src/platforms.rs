@@ -9,7 +9,7 @@ use domain::event::EventNames;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
 use domain::patch::Patch;
-use domain::platform::{CorridorRule, Mode, Platform, SupportedCurrency};
+use domain::platform::{BasisPoints, CorridorRule, Mode, Platform, SupportedCurrency};
 use domain::signing::Generations;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
@@ -70,6 +70,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         signing: Generations::FIRST,
         uma_keys: Generations::FIRST,
         rail_settings: None,
+        cost_drift_max: BasisPoints::DRIFT,
         created_at: now,
         updated_at: now,
     }
@@ -264,6 +265,11 @@ pub async fn set_rail_settings(
     settings: Option<Arc<str>>,
 ) -> Result<(), Error> {
     change(app, id, move |platform| platform.rail_settings.clone_from(&settings)).await
+}
+
+/// Sets how much an invoice of another institution may cost more or less than its lookup said.
+pub async fn set_cost_drift(app: &App, id: PlatformId, max: BasisPoints) -> Result<(), Error> {
+    change(app, id, move |platform| platform.cost_drift_max = max).await
 }
 
 /// Changes a platform as its operator wants it.

@@ -3,8 +3,8 @@
 
 use domain::currency::Currency;
 use domain::lookup::Offer;
-use domain::money::{AMOUNT_MAX, Money, Sending};
-use domain::platform::{CorridorRule, Platform};
+use domain::money::{AMOUNT_MAX, Money, Receiving, Sending};
+use domain::platform::{BasisPoints, CorridorRule, Platform};
 use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price, price_with};
 use domain::rate::{Rate, round_to_digits};
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
@@ -197,6 +197,45 @@ pub struct PeerPrice {
     pub msat_per_unit: Decimal,
     /// The institution's fee, in that unit.
     pub fee_minor: i64,
+}
+
+/// Millisatoshi by which an invoice may differ from its own multiplier: peers round differently.
+pub const ROUNDING_MSAT: i64 = 10;
+
+/// Whether an invoice over `msat` costs what a lookup promised for the amount that arrives: all of
+/// it counts, the multiplier, the fee and what is rounded. `is_rounded` says that the payer has
+/// fixed what is paid, so that what arrives is a whole unit less.
+pub fn costs_as_promised(
+    (minor, msat): (i64, Money),
+    promised_per_unit: Decimal,
+    is_rounded: bool,
+    max: BasisPoints,
+) -> bool {
+    let [points, whole] = [max, BasisPoints::WHOLE].map(|it| Decimal::from(it.get()));
+    let least = Decimal::from(ROUNDING_MSAT);
+    let rounding = if is_rounded { promised_per_unit.max(least) } else { least };
+    let is_within = || {
+        let promised = Decimal::from(minor).checked_mul(promised_per_unit)?;
+        let drift = Decimal::from(msat.minor()).checked_sub(promised)?.abs();
+        let allowed = promised.checked_mul(points)?.checked_div(whole)?.checked_add(rounding)?;
+        Some(drift <= allowed)
+    };
+    // Out of range is out of bounds.
+    is_within().unwrap_or(false)
+}
+
+/// The amount that is charged so that so much arrives at this price; nothing if it is more than one
+/// payment may have.
+pub fn charged(
+    rates: &dyn Rates,
+    platform: &Platform,
+    sending: Currency,
+    (offer, arrives, fee_minor): (&Offer, Money, i64),
+    now: Timestamp,
+) -> Option<Money> {
+    let Corridor { rate, fees, .. } = corridor_to(rates, platform, sending, offer, now).ok()?;
+    let priced = price_with(Locked::Receiving(Receiving(arrives)), rate, fees, fee_minor);
+    priced.ok().map(|price| price.sent.money())
 }
 
 /// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi:

@@ -284,10 +284,45 @@ pub(crate) async fn agree(
             let (address, stage) = (receiver.clone(), PeerStage::PayRequest);
             Error::Uma(UmaError::Peer { address, stage, failure })
         })?;
+        let is_rounded = matches!(order.amount, send::Fixed::Paid(_));
+        is_as_promised(app, (&platform, sending), &receiver, (&plan.offer, &invoice), is_rounded)?;
         (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
         agreed = Some(Agreed { amount: invoice.arrives, invoice });
     }
     Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }))
+}
+
+/// Refuses an invoice that costs more than its lookup promised, or less, by more than the platform
+/// lets it differ: nothing in it is signed, and nobody looks at a quote that is executed at once.
+fn is_as_promised(
+    app: &App,
+    (platform, sending): (&Platform, Currency),
+    receiver: &UmaAddress,
+    (offer, invoice): (&Offer, &Invoice),
+    is_rounded: bool,
+) -> Result<(), Error> {
+    let max = platform.cost_drift_max;
+    let (arrives, paid) = (invoice.arrives, (invoice.arrives.minor(), invoice.msat));
+    let promised = offer.msat_per_unit.unwrap_or(invoice.msat_per_unit);
+    if pricing::costs_as_promised(paid, promised, is_rounded, max) {
+        return Ok(());
+    }
+    tracing::info!(
+        domain = receiver.domain(),
+        "the invoice of an institution costs another amount than its lookup said"
+    );
+    let (rates, now) = (app.env().rates.as_ref(), app.now(platform.ahead));
+    let charged = |offer: &Offer, fee_minor| {
+        pricing::charged(rates, platform, sending, (offer, arrives, fee_minor), now)
+    };
+    let asked = Offer { msat_per_unit: Some(invoice.msat_per_unit), ..*offer };
+    Err(Error::Uma(UmaError::CostDiffers {
+        address: receiver.clone(),
+        arrives,
+        promised: charged(offer, 0),
+        asked: charged(&asked, invoice.fee_minor),
+        max,
+    }))
 }
 
 /// The millisatoshi that buy an amount at the price of an offer, rounded up.

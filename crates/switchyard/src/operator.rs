@@ -28,7 +28,7 @@ use store::tokens::TokenFilter;
 use crate::command::{Failure, aligned, emit, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, EXIT_OK, ListTokens, OneCustomer,
-    PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
+    PlatformCommand, RevokeToken, SetCostDrift, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::database::Database;
 use crate::telemetry::log_change;
@@ -62,6 +62,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::SetPricing(_) => "platform set-pricing",
         PlatformCommand::SetScenarios(_) => "platform set-scenarios",
         PlatformCommand::SetEvents(_) => "platform set-events",
+        PlatformCommand::SetCostDrift(_) => "platform set-cost-drift",
     };
     let opened = match command {
         // An operator may want a live platform only: then no sandbox is made by a first start.
@@ -69,7 +70,8 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::List
         | PlatformCommand::SetPricing(_)
         | PlatformCommand::SetScenarios(_)
-        | PlatformCommand::SetEvents(_) => open_existing(config, name)?,
+        | PlatformCommand::SetEvents(_)
+        | PlatformCommand::SetCostDrift(_) => open_existing(config, name)?,
     };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
@@ -77,6 +79,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
         PlatformCommand::SetScenarios(options) => set_scenarios(&opened.app, options).await,
         PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
+        PlatformCommand::SetCostDrift(options) => set_cost_drift(&opened.app, options).await,
     };
     wiring::close(opened).await;
     done?.tell(name)
@@ -212,6 +215,7 @@ fn described(platform: &Platform) -> Value {
         "mode": platform.mode.name(),
         "umaDomain": platform.uma_domain.to_string(),
         "isRegulated": platform.is_regulated,
+        "costDriftMaxBasisPoints": platform.cost_drift_max.get(),
         "createdAt": platform.created_at.to_string(),
         "name": platform.name,
     })
@@ -393,6 +397,19 @@ async fn set_events(app: &App, options: &SetEvents) -> Result<Done, Failure> {
     let (id, names) = (platform.id.to_string(), options.names.name());
     let text = format!("{id} names its events {names} from now on\n");
     let value = json!({ "platform": id, "eventNames": names });
+    Ok(Done { text, value, changed: Some(id) })
+}
+
+async fn set_cost_drift(app: &App, options: &SetCostDrift) -> Result<Done, Failure> {
+    let platform = existing_platform(app, options.platform).await?;
+    let max = options.max_basis_points;
+    platforms::set_cost_drift(app, platform.id, max).await?;
+    let (id, points) = (platform.id.to_string(), max.get());
+    let text = format!(
+        "{id} quotes on invoices that cost at most {points} basis points more or less than their \
+         lookup said\n"
+    );
+    let value = json!({ "platform": id, "costDriftMaxBasisPoints": points });
     Ok(Done { text, value, changed: Some(id) })
 }
 

@@ -950,6 +950,28 @@ fn the_operator_names_events_beside_the_server() {
 }
 
 #[test]
+fn the_operator_bounds_what_invoices_cost() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let (_, list, _) = run(path, "platform list");
+    let id = list.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    let set = |points: &str| {
+        let points = format!("--max-basis-points {points}");
+        run(path, &format!("platform set-cost-drift --platform {id} {points}"))
+    };
+    let (code, out, err) = set("250");
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("at most 250 basis points"), "{out}");
+    let (_, list, _) = run(path, "platform list --json");
+    assert!(list.contains("\"costDriftMaxBasisPoints\":250"), "{list}");
+    for wrong in ["10001", "-1", "x", "5.5"] {
+        assert_eq!(set(wrong).0, 2, "{wrong}");
+    }
+    drop(server);
+}
+
+#[test]
 fn platforms_are_made_and_priced() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

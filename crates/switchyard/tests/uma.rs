@@ -466,7 +466,7 @@ async fn wrong_answers_to_pay_requests_are_refused() {
         ("other_currency", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("other_decimals", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("other_payee", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
-        ("rate_x10", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
+        ("rate_x10", 400, "INVALID_PAYREQ_RESPONSE"),
         ("negative_fee", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("stale", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("future", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),

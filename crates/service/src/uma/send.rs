@@ -28,14 +28,7 @@ use super::keys::{self, Keys};
 use super::peers::{ASK_WITHIN, Contact, PAY_WITHIN, Seen};
 use crate::app::App;
 use crate::error::Error;
-use crate::pricing::PeerPrice;
-
-/// Percent by which an invoice may be dearer or cheaper than the lookup said: rates move in the
-/// minutes between them, and one that moves more is a mistake or worse.
-const DRIFT_PERCENT: i64 = 5;
-
-/// Millisatoshi by which an invoice may differ from its own multiplier: peers round differently.
-const ROUNDING_MSAT: i64 = 10;
+use crate::pricing::{PeerPrice, ROUNDING_MSAT};
 
 /// How many times a lookup is sent: once with our newest version, once with the one that the other
 /// side prefers.
@@ -527,13 +520,6 @@ fn checked_invoice(
         && !node.eq_ignore_ascii_case(&invoice.node)
     {
         return Err(bad_invoice("pr does not pay the node that compliance names".to_owned()));
-    }
-    let quoted = order.offer.msat_per_unit.unwrap_or(converted.msat_per_unit);
-    let drift = converted.msat_per_unit.checked_sub(quoted).map(|drift| drift.abs());
-    let drift_max = quoted.checked_mul(Decimal::new(DRIFT_PERCENT, 2));
-    if drift.zip(drift_max).is_none_or(|(drift, max)| drift > max) {
-        let reason = format!("converted.multiplier is {}, not {quoted}", converted.msat_per_unit);
-        return Err(wrong(reason));
     }
     let minor = match (order.amount, converted.amount_minor) {
         (Fixed::Arrives(amount), Some(minor)) if minor != amount.minor() => {

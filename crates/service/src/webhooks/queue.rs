@@ -335,7 +335,7 @@ mod tests {
     use domain::clock::Ahead;
     use domain::delivery::{Draft, Outcome, Status};
     use domain::event::{EventKind, event_id};
-    use domain::platform::Mode;
+    use domain::platform::{BasisPoints, Mode};
     use domain::signing::Generations;
     use domain::uma_address::UmaDomain;
     use proptest::prelude::*;
@@ -361,6 +361,7 @@ mod tests {
             signing: Generations::FIRST,
             uma_keys: Generations::FIRST,
             rail_settings: None,
+            cost_drift_max: BasisPoints::DRIFT,
             created_at: NOW,
             updated_at: NOW,
         }

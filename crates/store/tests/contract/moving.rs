@@ -151,6 +151,7 @@ async fn fill() -> Sqlite {
             }
             let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
             unit.put_moved(asked.unwrap());
+            assert!(unit.claim_payment_hash([9; 32], transaction_id(1_001))?);
             under_way(unit)?;
             tell_balances(unit)?;
             delivered(unit)

@@ -26,7 +26,9 @@ use domain::invitation::{self, Invitation};
 use domain::kyc::{self, CheckDraft, IdentityCheck, Kyc};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving, Sending};
-use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
+use domain::platform::{
+    BasisPoints, CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency,
+};
 use domain::pricing::{Fees, Locked, Multipliers, price};
 use domain::quote::{self, Quote};
 use domain::rate::Rate;
@@ -182,6 +184,7 @@ pub fn platform(number: u128) -> Platform {
         manager_tokens: 2,
         ahead: Ahead::from_millis(86_400_000).unwrap(),
         rail_settings: Some("payments = []".into()),
+        cost_drift_max: BasisPoints::WHOLE,
         created_at: at(0),
         updated_at: at(1),
     }
@@ -198,6 +201,7 @@ pub fn bare_platform(number: u128) -> Platform {
         corridors: Vec::new(),
         ahead: Ahead::NONE,
         rail_settings: None,
+        cost_drift_max: BasisPoints::DRIFT,
         signing: Generations::FIRST,
         uma_keys: Generations::FIRST,
         ..platform(number)

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use domain::currency::Currency;
 use domain::event::EventNames;
 use domain::id::{CustomerId, PlatformId, TokenId};
+use domain::platform::BasisPoints;
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
@@ -46,6 +47,31 @@ pub enum PlatformCommand {
     #[command(after_help = "Example, for receivers written against the hosted API:\n  \
         switchyard platform set-events --platform PlatformConfig:... --names dotted")]
     SetEvents(SetEvents),
+
+    /// Sets how much the invoice of another institution may cost more or less than its lookup said.
+    ///
+    /// Its rate, its fee and what is rounded count together. A quote on an invoice that differs more
+    /// is refused.
+    #[command(after_help = "Example, 2.5 %:\n  \
+        switchyard platform set-cost-drift --platform PlatformConfig:... --max-basis-points 250")]
+    SetCostDrift(SetCostDrift),
+}
+
+/// Options of `platform set-cost-drift`.
+#[derive(Debug, Clone, Args)]
+pub struct SetCostDrift {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Hundredths of a percent, 0 to 10000. A new platform has 500, which is 5 %.
+    #[arg(long, value_name = "POINTS", value_parser = basis_points)]
+    pub max_basis_points: BasisPoints,
+}
+
+fn basis_points(text: &str) -> Result<BasisPoints, String> {
+    let points = text.parse().ok().and_then(BasisPoints::new);
+    points.ok_or_else(|| "basis points are 0 to 10000, where 100 are 1 %".to_owned())
 }
 
 /// Options of `platform set-events`.
