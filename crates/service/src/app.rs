@@ -16,12 +16,13 @@ use uuid::Uuid;
 
 use crate::auth;
 use crate::balances;
+use crate::bulkheads::Bulkheads;
 use crate::decisions::{self, Decisions};
 use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
-use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
+use crate::slots::{KEY_FETCHES_MAX, Slots};
 use crate::webhooks::signature;
 
 pub use crate::env::{Delivering, Env};
@@ -37,7 +38,7 @@ struct Inner {
     approval_slots: Slots,
     decisions: Decisions,
     key_fetches: Semaphore,
-    notifications: Arc<Semaphore>,
+    bulkheads: Bulkheads,
     server: Uuid,
     leadership: Mutex<Option<Leadership>>,
     /// Another server's lease as it was last seen.
@@ -85,7 +86,7 @@ impl App {
             approval_slots: Slots::default(),
             decisions: Decisions::default(),
             key_fetches: Semaphore::new(KEY_FETCHES_MAX),
-            notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
+            bulkheads: Bulkheads::default(),
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
@@ -210,9 +211,9 @@ impl App {
         &self.inner.key_fetches
     }
 
-    /// Limits the notifications of institutions that are under way.
-    pub(crate) fn notifications(&self) -> &Arc<Semaphore> {
-        &self.inner.notifications
+    /// Limits the calls of jobs that are under way, for each institution and rail.
+    pub(crate) fn bulkheads(&self) -> &Bulkheads {
+        &self.inner.bulkheads
     }
 
     pub(crate) fn guesses(&self) -> &Guesses {

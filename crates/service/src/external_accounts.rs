@@ -68,9 +68,24 @@ pub async fn inspect(
     (info, currency): (&AccountInfo, Currency),
     since: Option<Timestamp>,
 ) -> Result<Report, Error> {
-    let found = app.store().get::<Platform>(platform).await;
-    let vanished = || Error::Internal(format!("the platform {platform} has vanished"));
-    let platform = found.map_err(Error::Store)?.ok_or_else(vanished)?;
+    let platform = self::platform(app, platform).await?;
+    report(app, &platform, (info, currency), since).await
+}
+
+/// A platform, outside any unit of work.
+pub(crate) async fn platform(app: &App, id: PlatformId) -> Result<Arc<Platform>, Error> {
+    let found = app.store().get::<Platform>(id).await;
+    let vanished = || Error::Internal(format!("the platform {id} has vanished"));
+    found.map_err(Error::Store)?.ok_or_else(vanished)
+}
+
+/// The same as [`inspect`] of a platform that was read. Waits for nothing but the rail.
+pub(crate) async fn report(
+    app: &App,
+    platform: &Platform,
+    (info, currency): (&AccountInfo, Currency),
+    since: Option<Timestamp>,
+) -> Result<Report, Error> {
     let now = app.now(platform.ahead);
     let inquiry = AccountInquiry {
         account: info.clone(),

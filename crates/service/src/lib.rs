@@ -12,6 +12,8 @@ mod decisions;
 mod ended;
 pub mod env;
 mod slots;
+mod pace;
+mod bulkheads;
 pub mod app;
 pub mod auth;
 pub mod guesses;

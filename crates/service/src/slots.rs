@@ -15,10 +15,6 @@ const APPROVALS_AT_ONCE_MAX: usize = 100;
 /// choice, for seconds at most.
 pub(crate) const KEY_FETCHES_MAX: usize = 64;
 
-/// Notifications of institutions that are under way at a time. One that hangs takes seconds, and
-/// those that find no place wait for their next attempt.
-pub(crate) const NOTIFICATIONS_MAX: usize = 64;
-
 /// The approval requests under way to each platform.
 #[derive(Default)]
 pub(crate) struct Slots(Mutex<HashMap<PlatformId, Arc<Semaphore>>>);

@@ -6,7 +6,6 @@ pub mod dispatch;
 pub mod again;
 pub(crate) mod exchange;
 mod queue;
-mod pace;
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! Rails whose answers a test decides: they come when it lets them, or are refusals.
+//! Rails whose answers a test decides: they come when it lets them, never, or are refusals.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
 use domain::money::AMOUNT_MAX;
 use domain::time::Timestamp;
@@ -19,18 +21,25 @@ pub struct HeldRail {
     pub asked: Semaphore,
     /// A permit for each order that may be answered.
     pub let_go: Semaphore,
+    /// Its limit on a leg.
+    amount_max: fn(&Leg) -> Option<i64>,
 }
 
 impl HeldRail {
     pub fn new() -> Arc<Self> {
-        let answers = SandboxRail::new(0);
-        Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
+        Self::on(|_| Some(AMOUNT_MAX))
+    }
+
+    /// One that serves the legs which this gives a limit for.
+    pub fn on(amount_max: fn(&Leg) -> Option<i64>) -> Arc<Self> {
+        let (asked, let_go) = (Semaphore::new(0), Semaphore::new(0));
+        Arc::new(Self { answers: SandboxRail::new(0), asked, let_go, amount_max })
     }
 }
 
 impl PaymentRail for HeldRail {
-    fn amount_max(&self, _: &Leg) -> Option<i64> {
-        Some(AMOUNT_MAX)
+    fn amount_max(&self, leg: &Leg) -> Option<i64> {
+        (self.amount_max)(leg)
     }
 
     fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
@@ -100,5 +109,49 @@ impl PaymentRail for Refusing {
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
         let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
         Box::pin(std::future::ready(failed.into()))
+    }
+}
+
+/// A rail on which every order takes nine seconds of the clock and then has no answer.
+pub struct Hanging {
+    answers: SandboxRail,
+    clock: ManualClock,
+    /// How many orders were given, or asked about.
+    pub asked: AtomicUsize,
+}
+
+impl Hanging {
+    pub fn new(clock: &ManualClock) -> Arc<Self> {
+        let (answers, asked) = (SandboxRail::new(0), AtomicUsize::new(0));
+        Arc::new(Self { answers, clock: clock.clone(), asked })
+    }
+}
+
+impl PaymentRail for Hanging {
+    fn amount_max(&self, _: &Leg) -> Option<i64> {
+        Some(AMOUNT_MAX)
+    }
+
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        self.answers.instructions(deposit)
+    }
+
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+        self.answers.check(order)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
+        self.answers.inspect(inquiry, now)
+    }
+
+    fn ask<'a>(&'a self, _: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.clock.advance_millis(9_000);
+        let pending = RailAnswer::Pending { ask_again_at: now.plus_millis(10_000) };
+        Box::pin(std::future::ready(pending.into()))
     }
 }

@@ -1,6 +1,6 @@
 //! What every test here needs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -206,11 +206,12 @@ impl Server {
         loop {
             let step = jobs::step(&self.app).await.expect("a step");
             assert_eq!(step.failed, 0, "timers failed");
-            if step.done == 0 {
+            jobs::settled(&self.app).await;
+            if step.done == 0 && step.under_way == 0 {
                 return;
             }
             let now = self.app.server_now();
-            let due = self.app.store().read(move |view| view.due_timers(now, 1)).await;
+            let due = self.app.store().read(move |view| view.due_timers(now, 1, &HashSet::new())).await;
             if due.map_err(Error::Store).expect("a read").timers.is_empty() {
                 return;
             }

@@ -15,7 +15,7 @@ use domain::time::Timestamp;
 use store::outbox::DueDelivery;
 use uuid::Uuid;
 
-use crate::webhooks::pace::Pace;
+use crate::pace::Pace;
 use crate::webhooks::signature::Signer;
 
 /// Deliveries of one platform in memory with which no more are read.

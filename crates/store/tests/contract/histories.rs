@@ -2,7 +2,7 @@
 //! fail and die at every step, does each read see everything that was acknowledged, and does the
 //! journal make the same tables?
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::result::Result as StdResult;
 use std::sync::{Arc, Mutex};
 
@@ -159,7 +159,7 @@ impl Model {
         let read = store.read(|view| {
             let customers = view.customers(platform_id(1), &CustomerFilter::default(), ALL)?;
             let payments = view.transactions(platform_id(1), &TransactionFilter::default(), ALL)?;
-            let due = view.due_timers(at(1_000), u32::MAX)?;
+            let due = view.due_timers(at(1_000), u32::MAX, &HashSet::new())?;
             let account = view.ledger_account(&account())?;
             Ok::<_, Refused>((customers.rows, payments.rows, due.timers, account))
         });
