@@ -17,7 +17,7 @@ use domain::id::{PlatformId, TransactionId};
 use domain::platform::{CounterpartyField, Platform};
 use domain::time::Timestamp;
 use domain::transaction::{
-    Event, Facts, FailureReason, Settlement, Status, StatusReason, Transaction,
+    Event, Facts, FailureReason, Settlement, StatusReason, Transaction,
 };
 use ledger::posting::Resolution;
 use ports::rails::Leg;
@@ -26,7 +26,6 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{Error, TransactionError};
-use crate::incoming::credit::receipt;
 use crate::settlement::end;
 use crate::{lifecycle, owners, uma};
 
@@ -216,7 +215,6 @@ fn go_on(
         let given = given(unit, &transaction, question, receiver)?;
         let transaction = transaction.giving(given);
         let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
-        unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
         return lifecycle::ask_rail(app, unit, transaction, Leg::to_institution(), now);
     };
     let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
@@ -264,7 +262,8 @@ pub(crate) fn stop(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
-    if transaction.is_from_peer() && transaction.status() == Status::Processing {
+    // A release before this one set money aside for an invoice that was not paid yet.
+    if transaction.is_from_peer() && !unit.postings(transaction.id())?.is_empty() {
         unit.resolve(transaction.id(), Resolution::Void, now)?;
     }
     if let Some(outgoing) = outgoing(unit, &transaction)? {

@@ -4,6 +4,7 @@
 
 mod callback;
 pub mod keys;
+mod open_invoices;
 pub mod peers;
 pub mod post_transaction;
 pub mod receive;

@@ -24,6 +24,8 @@ pub(crate) static TABLES: Track = Track {
     migrations: &[
         ("V1__initial", include_str!("../migrations/tables/0001_initial.sql")),
         ("V2__estimates", include_str!("../migrations/tables/0002_estimates.sql")),
+        ("V3__wide_counters", include_str!("../migrations/tables/0003_wide_counters.sql")),
+        ("V4__uma_domains", include_str!("../migrations/tables/0004_uma_domains.sql")),
     ],
 };
 

@@ -19,6 +19,7 @@ use uma::keys::{self, PeerKeys};
 use uma::nonce::{FUTURE_SECONDS_MAX, PAST_SECONDS_MAX, Stamp};
 use uma::signature::VerifyingKey;
 use uma::travel_rule::EncryptionKey;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Error;
@@ -82,6 +83,11 @@ impl Contact {
             began: app.server_now(),
             version: None,
         })
+    }
+
+    /// The key of its row.
+    pub(super) fn peer_key(&self) -> Uuid {
+        peer_key(self.platform, &self.domain)
     }
 
     /// Whether the platform does not deal with it.

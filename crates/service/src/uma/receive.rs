@@ -27,6 +27,7 @@ use uma::version::Form;
 
 use super::callback::Callback;
 use super::keys::{self, Keys};
+use super::open_invoices::has_place;
 use super::peers::Contact;
 use super::post_transaction;
 use super::send::{demands, from_protocol, known_fields, kyc_status, to_protocol};
@@ -245,7 +246,7 @@ pub async fn pay(app: &App, token: &str, body: &[u8]) -> Result<String, Refusal>
         let refusal = Refusal::new(ErrorCode::RequestNotFound, reason);
         return Err(end(app, &read, id, FailureReason::LnurlpFailed, refusal).await);
     }
-    if let Err(refusal) = ask(app, &read, id).await {
+    if let Err(refusal) = ask(app, &contact, &read, id).await {
         return Err(end(app, &read, id, FailureReason::PayRequestFailed, refusal).await);
     }
     match tokio::time::timeout(DECIDED_WITHIN, decided(app, id)).await {
@@ -368,8 +369,12 @@ async fn create(
 ) -> Result<(), Refusal> {
     let (unit_app, platform) = (app.clone(), read.platform.id);
     let pay_in = read.pay_in.clone();
+    let peer = contact.peer_key();
     let seen = contact.seen("OK", Some(&read.request.payer.compliance.signed.stamp));
     let created = app.write(move |unit: &mut Unit<'_, '_>| {
+        if let Err(refusal) = has_place(unit, peer, pay_in.customer_id)? {
+            return Ok(Err(refusal));
+        }
         if let Err(refusal) = seen.keep(unit)? {
             return Ok(Err(refusal));
         }
@@ -393,13 +398,17 @@ async fn checked(app: &App, contact: &mut Contact, read: &Read) -> Result<(), Re
 }
 
 /// Asks the platform, or goes on without.
-async fn ask(app: &App, read: &Read, id: TransactionId) -> Result<(), Refusal> {
-    let (unit_app, platform) = (app.clone(), read.platform.id);
+async fn ask(app: &App, contact: &Contact, read: &Read, id: TransactionId) -> Result<(), Refusal> {
+    let (unit_app, platform, peer) = (app.clone(), read.platform.id, contact.peer_key());
     let (pay_in, now) = (read.pay_in.clone(), app.now(read.platform.ahead));
     let asked = app.write(move |unit: &mut Unit<'_, '_>| {
-        incoming::accept(&unit_app, unit, platform, &pay_in, id, now)
+        // Others of its institution may have been accepted since this one was created.
+        if let Err(refusal) = has_place(unit, peer, pay_in.customer_id)? {
+            return Ok(Err(refusal));
+        }
+        incoming::accept(&unit_app, unit, platform, &pay_in, id, now).map(|_| Ok(()))
     });
-    asked.await.map(drop).map_err(|error| refusal(&error))
+    asked.await.map_err(|error| refusal(&error))?
 }
 
 /// Ends a payment whose request is refused, and gives the refusal back.
@@ -551,20 +560,24 @@ fn refusal(error: &Error) -> Refusal {
         Error::Uma(UmaError::PayerDataMissing { fields }) => {
             return lacks(fields);
         }
-        Error::Uma(UmaError::NotFound { .. }) | Error::Customer(CustomerError::Deleted { .. }) => {
-            ErrorCode::UserNotFound
+        Error::Uma(UmaError::NotFound { .. }) => ErrorCode::UserNotFound,
+        Error::Customer(CustomerError::Deleted { .. }) => {
+            return Refusal::new(ErrorCode::UserNotFound, "the address does not exist");
         }
-        Error::Customer(_) | Error::Uma(UmaError::PayeeNotReady { .. }) => ErrorCode::UserNotReady,
         Error::Account(AccountError::SelfPayment) => ErrorCode::SenderNotAccepted,
         // The account is another institution's customer's, so nothing more is said about it.
         Error::Account(_) => {
             return Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid so much");
         }
         error if error.is_failure() => return failed(error),
-        _ => ErrorCode::InvalidRequestFormat,
+        Error::Customer(_) | Error::Uma(UmaError::PayeeNotReady { .. }) => {
+            return Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid yet");
+        }
+        // Other refusals name accounts and settings of the platform, which are not the payer's.
+        error => {
+            tracing::warn!(%error, "a pay request was refused");
+            return Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid");
+        }
     };
-    match code {
-        ErrorCode::UserNotReady => Refusal::new(code, "the payee cannot be paid yet"),
-        _ => Refusal::new(code, error.to_string()),
-    }
+    Refusal::new(code, error.to_string())
 }

@@ -428,13 +428,6 @@ const RULES: &[Rule] = &[
     rule(
         E7,
         "ledger_accounts",
-        "the last event of InternalAccount:{} does not have its balance",
-        "select substr(account, 2) from ledger_accounts where must_stay_covered = 1 \
-         and notified_minor <> credits_posted - debits_posted - debits_pending",
-    ),
-    rule(
-        E7,
-        "ledger_accounts",
         "InternalAccount:{} has another number of events than it says",
         "select e.account from (select substr(account, 2) as account, notified_count \
          from ledger_accounts where must_stay_covered = 1) e left join \
