@@ -17,6 +17,7 @@ use domain::uma_address::UmaDomain;
 use ledger::account::{AccountKey, Balance};
 use store::error::StoreError;
 use store::leases::{Lease, LeaseName};
+use store::platforms::{DomainClaim, domain_key};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -85,12 +86,76 @@ fn may_give_out(app: &App, domain: &UmaDomain) -> Result<(), Error> {
     Ok(())
 }
 
+/// Claims a domain for a platform, unless it is or was another's. A platform that gave out
+/// addresses of another's domain would sign with its keys and be paid in its place.
+fn claim(unit: &mut Unit<'_, '_>, id: PlatformId, domain: &UmaDomain) -> Result<(), Error> {
+    match unit.get::<DomainClaim>(&domain_key(domain))? {
+        Some(claim) if claim.platform != id => {
+            let message = format!(
+                "{domain} is the domain of another platform of this server; only the operator can \
+                 give it to this one, once the other has another"
+            );
+            Err(Error::field("umaDomain", message))
+        }
+        Some(_) => Ok(()),
+        None => {
+            unit.put(DomainClaim { domain: domain.clone(), platform: id });
+            Ok(())
+        }
+    }
+}
+
+/// Claims a domain for a platform as the operator wants it: also one that another platform had
+/// before, whose customers keep their addresses.
+fn assign(unit: &mut Unit<'_, '_>, id: PlatformId, domain: &UmaDomain) -> Result<(), Error> {
+    if let Some(other) = unit.get::<DomainClaim>(&domain_key(domain))?
+        && other.platform != id
+    {
+        let holder = owners::platform(unit, other.platform)?;
+        if holder.uma_domain == *domain {
+            let message = format!(
+                "{domain} is the domain of {}; give that platform another one first",
+                holder.id
+            );
+            return Err(Error::field("umaDomain", message));
+        }
+        unit.put(DomainClaim { domain: domain.clone(), platform: id });
+        return Ok(());
+    }
+    claim(unit, id, domain)
+}
+
+/// Claims the domains of platforms that an earlier release made, live ones and older ones first.
+/// Returns the platforms whose domain is another's, each with that one.
+pub async fn claim_domains(app: &App) -> Result<Vec<(Arc<Platform>, PlatformId)>, Error> {
+    let mut all = app.store().read(|view| view.platforms()).await.map_err(Error::Store)?;
+    all.sort_by_key(|platform| (platform.mode != Mode::Live, platform.id));
+    app.store()
+        .write(app.origin(), move |unit| {
+            let mut shared = Vec::new();
+            for platform in &all {
+                let holder = unit.get::<DomainClaim>(&domain_key(&platform.uma_domain))?;
+                match holder.map(|claim| claim.platform) {
+                    Some(holder) if holder != platform.id => {
+                        shared.push((Arc::clone(platform), holder));
+                    }
+                    Some(_) => {}
+                    None => claim(unit, platform.id, &platform.uma_domain)?,
+                }
+            }
+            Ok(shared)
+        })
+        .await
+}
+
 /// Makes a platform that supports every currency that a rail moves.
 pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
     may_give_out(app, &new.uma_domain)?;
+    claim_domains(app).await?;
     let platform = draw(app, new, app.server_now());
     app.store()
         .write(app.origin(), move |unit| {
+            assign(unit, platform.id, &platform.uma_domain)?;
             unit.put(platform.clone());
             Ok(platform.clone())
         })
@@ -120,6 +185,7 @@ pub async fn create_first(
                 until: now,
                 address: None,
             });
+            assign(unit, platform.id, &platform.uma_domain)?;
             unit.put(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;
@@ -149,7 +215,6 @@ pub async fn configure<R: Render<Platform>>(
     let now = app.now(keyed.ahead);
     let id = keyed.platform;
     let in_use = currencies_in_use(app, id, &change).await?;
-    let is_of_another = is_of_another(app, id, &change).await?;
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let mut platform = Platform::clone(&*owners::platform(unit, id)?);
@@ -168,12 +233,9 @@ pub async fn configure<R: Render<Platform>>(
         }
         if let Some(domain) = &change.uma_domain {
             may_give_out(&unit_app, domain)?;
-            if is_of_another && *domain != platform.uma_domain && platform.mode == Mode::Live {
-                let message = format!(
-                    "{domain} is the domain of another platform here; only the operator of this \
-                     server can let two share one"
-                );
-                return Err(Error::field("umaDomain", message));
+            // An earlier release may have given one domain to two platforms.
+            if *domain != platform.uma_domain {
+                claim(unit, id, domain)?;
             }
             platform.uma_domain = domain.clone();
         }
@@ -191,16 +253,6 @@ pub async fn configure<R: Render<Platform>>(
         Ok(platform)
     })
     .await
-}
-
-/// Whether the domain that a platform wants is that of another one whose money is real: the one who
-/// gave out its addresses would be paid what is meant for the other's customers.
-async fn is_of_another(app: &App, id: PlatformId, change: &ConfigChange) -> Result<bool, Error> {
-    let Some(domain) = change.uma_domain.clone() else { return Ok(false) };
-    let all = app.store().read(|view| view.platforms()).await.map_err(Error::Store)?;
-    let has_it =
-        |it: &Arc<Platform>| it.id != id && it.mode == Mode::Live && it.uma_domain == domain;
-    Ok(all.iter().any(has_it))
 }
 
 /// The currencies that a change would take away and in which there is money.
@@ -246,6 +298,23 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
             platform.updated_at = platform.ahead.shows(server_now);
             unit.put(platform.clone());
             Ok(platform)
+        })
+        .await
+}
+
+/// Gives a platform another UMA domain. Addresses that were given out stay.
+pub async fn set_domain(app: &App, id: PlatformId, domain: UmaDomain) -> Result<(), Error> {
+    may_give_out(app, &domain)?;
+    claim_domains(app).await?;
+    let server_now = app.server_now();
+    app.store()
+        .write(app.origin(), move |unit| {
+            assign(unit, id, &domain)?;
+            let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+            platform.uma_domain = domain.clone();
+            platform.updated_at = platform.ahead.shows(server_now);
+            unit.put(platform);
+            Ok(())
         })
         .await
 }

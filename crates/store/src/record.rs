@@ -383,6 +383,7 @@ tables! {
     20 outboxes: crate::events::Outbox,
     21 deliveries: domain::delivery::Delivery,
     24 open_payments: crate::open_payments::OpenPayments,
+    25 uma_domains: crate::platforms::DomainClaim,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

@@ -34,6 +34,7 @@ use crate::leases::{Lease, LeaseName};
 use crate::memtable::shared::SharedMemtable;
 use crate::open_payments::OpenPayments;
 use crate::origin::Origin;
+use crate::platforms::DomainClaim;
 use crate::record::{Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load};
 use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
@@ -270,7 +271,7 @@ macro_rules! writable {
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
     Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
-    OpenPayments,
+    OpenPayments, DomainClaim,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its

@@ -28,6 +28,7 @@ use domain::approval::Approval;
 use domain::bulk_import::{BulkImport, Part};
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
+use domain::id::Owner;
 use domain::invitation::Invitation;
 use domain::kyc::IdentityCheck;
 use domain::lookup::Lookup;
@@ -47,6 +48,7 @@ use crate::events::Outbox;
 use crate::keyring::Keyring;
 use crate::migrate::{self, Track};
 use crate::open_payments::OpenPayments;
+use crate::platforms::DomainClaim;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
 
@@ -380,6 +382,12 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Part>(run, Predicate::C5)?;
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
+    read_all::<DomainClaim>(run, Predicate::S4, |findings, parties, _, claim| {
+        let is_known = parties.platform_of(Owner::Platform(claim.platform)).is_some();
+        findings.demand(Predicate::S4, is_known, || {
+            format!("the UMA domain {} is of {}, which there is not", claim.domain, claim.platform)
+        });
+    })?;
     all::<OpenPayments>(run, Predicate::H4)
 }
 

@@ -108,6 +108,7 @@ fn under_way(subject: Uuid, kind: TimerKind) -> Timer {
 fn parties(unit: &mut Unit<'_, '_>) {
     for number in [1, 2] {
         unit.put(platform(number));
+        unit.put(domain_claim(number));
         unit.put(token(number, number));
     }
     let owner = Owner::Customer(customer_id(1));
@@ -912,7 +913,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance without entries.
     corrupter(
         &["L3"],
-        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0)",
+        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, null)",
     ),
     // A balance was lost.
     corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
@@ -936,6 +937,13 @@ const CORRUPTERS: &[Corrupter] = &[
         &["L5"],
         "update postings set entries = $of_nothing \
          where transaction_id = $out_failed and number = 1",
+    ),
+    corrupter(&["L3"], "update ledger_accounts set high_parts = x'00' where account = $rail_usd"),
+    corrupter(
+        &["L3", "L2"],
+        "update ledger_accounts set high_parts = \
+         x'0000000000000000000000000000000100000000000000000000000000000000' \
+         where account = $rail_usd",
     ),
     corrupter(
         &["L5", "L3"],
@@ -1142,6 +1150,15 @@ const CORRUPTERS: &[Corrupter] = &[
     // Events that were not counted.
     corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
     corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
+    // A domain of a platform that there is not, and a row that is not its key's.
+    corrupter(
+        &["S4"],
+        "update uma_domains set platform = $nothing where platform = $first_platform",
+    ),
+    corrupter(
+        &["S4"],
+        "update uma_domains set domain = 'x.example' where platform = $first_platform",
+    ),
     // A customer with more payments under way than it counts, with fewer, and with a count of none.
     corrupter(&["H4"], "delete from open_payments"),
     corrupter(&["H4"], "update open_payments set count = count + 1"),

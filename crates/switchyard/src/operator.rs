@@ -28,7 +28,7 @@ use store::tokens::TokenFilter;
 use crate::command::{Failure, aligned, emit, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, EXIT_OK, ListTokens, OneCustomer,
-    PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
+    PlatformCommand, RevokeToken, SetDomain, SetEvents, SetPricing, SetScenarios, TokenCommand,
 };
 use crate::database::Database;
 use crate::telemetry::log_change;
@@ -60,6 +60,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::List => "platform list",
         PlatformCommand::Create(_) => "platform create",
         PlatformCommand::SetPricing(_) => "platform set-pricing",
+        PlatformCommand::SetDomain(_) => "platform set-domain",
         PlatformCommand::SetScenarios(_) => "platform set-scenarios",
         PlatformCommand::SetEvents(_) => "platform set-events",
     };
@@ -68,6 +69,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::Create(_) => open(config, name)?,
         PlatformCommand::List
         | PlatformCommand::SetPricing(_)
+        | PlatformCommand::SetDomain(_)
         | PlatformCommand::SetScenarios(_)
         | PlatformCommand::SetEvents(_) => open_existing(config, name)?,
     };
@@ -75,6 +77,7 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
+        PlatformCommand::SetDomain(options) => set_domain(&opened.app, options).await,
         PlatformCommand::SetScenarios(options) => set_scenarios(&opened.app, options).await,
         PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
     };
@@ -244,6 +247,17 @@ async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Fa
         text += LIVE;
     }
     Ok(Done { text, value: described(&platform), changed: Some(platform.id.to_string()) })
+}
+
+async fn set_domain(app: &App, options: &SetDomain) -> Result<Done, Failure> {
+    let (id, domain) = (options.platform, options.uma_domain.clone());
+    existing_platform(app, id).await?;
+    platforms::set_domain(app, id, domain.clone()).await?;
+    Ok(Done {
+        text: format!("{id} now gives out addresses at {domain}\n"),
+        value: json!({ "platform": id.to_string(), "umaDomain": domain.to_string() }),
+        changed: Some(id.to_string()),
+    })
 }
 
 async fn set_pricing(app: &App, options: &SetPricing) -> Result<Done, Failure> {

@@ -962,6 +962,18 @@ fn platforms_are_made_and_priced() {
     assert!(row.contains("LIVE") && row.contains("pay.example.com"), "{row}");
     assert!(row.ends_with("Example Pay"), "{row}");
 
+    // A domain is one platform's, in whatever mode, until the operator gives it another.
+    let other = "platform create --uma-domain pay.example.com --name Other";
+    check_refusal(switchyard(path, other), 1, &format!("pay.example.com is the domain of {id}"));
+    let domain = format!("platform set-domain --platform {id} --uma-domain bank.example.com");
+    let (code, out, err) = run(path, &domain);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out, format!("{id} now gives out addresses at bank.example.com\n"));
+    let (code, _, err) = run(path, other);
+    assert_eq!(code, 0, "{err}");
+    let back = format!("platform set-domain --platform {id} --uma-domain pay.example.com");
+    check_refusal(switchyard(path, &back), 1, "pay.example.com is the domain of");
+
     let pricing = |more: &str| format!("platform set-pricing --platform {id} {more}");
     let (code, _, err) = run(path, &pricing("--spread 0.004"));
     assert_eq!(code, 0, "{err}");

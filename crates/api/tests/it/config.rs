@@ -1,7 +1,9 @@
 //! The platform's configuration (specification 2.11, 4.2; contract 6.1).
 
 use domain::platform::Mode;
+use domain::uma_address::UmaDomain;
 use serde_json::{Value, json};
+use service::platforms;
 
 use crate::support::{Client, START, Server, fields, text, with_rail};
 
@@ -291,23 +293,83 @@ async fn a_currency_that_no_one_knows_is_refused() {
 }
 
 #[tokio::test]
-async fn a_live_platform_does_not_take_the_domain_of_another() {
+async fn no_platform_takes_the_domain_of_another() {
     let server = Server::new();
     let one = server.platform_with(Mode::Live, true).await;
     let other = server.platform_with(Mode::Live, true).await;
+    let sandbox = server.platform().await;
     let take = async |client: &Client, domain: &str| {
         client.patch("/config", &json!({ "umaDomain": domain })).await
     };
     take(&one, "bank.example").await.expect(200);
-    let refused = take(&other, "bank.example").await;
-    assert_eq!(fields(refused.refused(400, "INVALID_INPUT")), ["umaDomain"]);
-    // The one they were made with is what the operator gave to both.
-    take(&other, "uma.test").await.expect(200);
+    take(&sandbox, "sandbox.example").await.expect(200);
     take(&other, "other.example").await.expect(200);
-    take(&one, "bank.example").await.expect(200);
-    // No real money is paid at an address of the sandbox.
-    take(&server.platform().await, "bank.example").await.expect(200);
+    // Neither the one it has, in whatever mode, nor the one it had, nor written otherwise.
+    for (client, domain) in [
+        (&other, "bank.example"),
+        (&other, "BANK.example"),
+        (&other, "uma.test"),
+        (&other, "sandbox.example"),
+        (&sandbox, "bank.example"),
+        (&sandbox, "uma.test"),
+    ] {
+        let refused = take(client, domain).await;
+        let details = refused.refused(400, "INVALID_INPUT");
+        assert_eq!(fields(details), ["umaDomain"], "{domain}");
+        assert!(!details.to_string().contains(&one.platform.to_string()), "{details}");
+    }
+    take(&one, "uma.test").await.expect(200);
+    // The operator may give a former domain to another platform, and no present one.
+    let domain = |text: &str| UmaDomain::parse(text).expect("a domain");
+    let set = async |domain| platforms::set_domain(&server.app, other.platform, domain).await;
+    set(domain("bank.example")).await.expect("free");
+    assert!(set(domain("uma.test")).await.is_err());
+    take(&one, "bank.example").await.refused(400, "INVALID_INPUT");
+    assert_eq!(other.get("/config").await.expect(200)["umaDomain"], "bank.example");
     server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_platforms_that_want_one_domain_one_gets_it() {
+    const RACES: usize = 40;
+    let server = Server::new();
+    let one = server.platform_with(Mode::Live, true).await;
+    let other = server.platform_with(Mode::Live, true).await;
+    for race in 0..RACES {
+        let body = json!({ "umaDomain": format!("race-{race}.example") });
+        let (first, second) =
+            tokio::join!(one.patch("/config", &body), other.patch("/config", &body));
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 400], "race {race}");
+    }
+    server.verify();
+}
+
+/// A database of an earlier release has no claims, and may have one domain twice.
+#[tokio::test]
+async fn domains_of_an_earlier_release_are_claimed_live_ones_first() {
+    let server = Server::new();
+    let sandbox = server.platform().await;
+    let live = server.platform_with(Mode::Live, true).await;
+    server.tamper("delete from uma_domains", &[]).await;
+    let sql = "update platforms set settings = replace(settings, 'uma-1.test', 'uma.test')";
+    server.tamper(sql, &[]).await;
+    for _ in 0..2 {
+        let shared = platforms::claim_domains(&server.app).await.expect("claims");
+        let shared: Vec<_> =
+            shared.iter().map(|(platform, holder)| (platform.id, *holder)).collect();
+        assert_eq!(shared, [(sandbox.platform, live.platform)]);
+    }
+    // Both go on; what they have is no change.
+    let body = json!({ "umaDomain": "uma.test" });
+    sandbox.patch("/config", &body).await.expect(200);
+    live.patch("/config", &body).await.expect(200);
+    let free = UmaDomain::parse("sandbox.test").expect("a domain");
+    platforms::set_domain(&server.app, sandbox.platform, free).await.expect("free");
+    assert_eq!(platforms::claim_domains(&server.app).await.expect("claims"), []);
+    sandbox.patch("/config", &body).await.refused(400, "INVALID_INPUT");
+    // The tables were changed behind the journal, so there is nothing to verify.
 }
 
 #[tokio::test]

@@ -149,10 +149,16 @@ impl Server {
 
     /// A client of a new platform, with all permissions.
     pub async fn platform_with(&self, mode: Mode, is_regulated: bool) -> Client {
+        let others = self.app.store().read(|view| view.platforms()).await;
+        // Each platform has a domain of its own.
+        let domain = match others.map_err(Error::Store).expect("a read").len() {
+            0 => "uma.test".to_owned(),
+            others => format!("uma-{others}.test"),
+        };
         let new = NewPlatform {
             name: "test".to_owned(),
             mode,
-            uma_domain: UmaDomain::parse("uma.test").expect("a domain"),
+            uma_domain: UmaDomain::parse(&domain).expect("a domain"),
             is_regulated,
         };
         let platform = platforms::create(&self.app, new).await.expect("a platform");
@@ -211,7 +217,8 @@ impl Server {
                 return;
             }
             let now = self.app.server_now();
-            let due = self.app.store().read(move |view| view.due_timers(now, 1, &HashSet::new())).await;
+            let due =
+                self.app.store().read(move |view| view.due_timers(now, 1, &HashSet::new())).await;
             if due.map_err(Error::Store).expect("a read").timers.is_empty() {
                 return;
             }

@@ -61,6 +61,7 @@ pub async fn every_record_comes_back_as_it_was_written<P: Provider>() {
     for record in [platform(1), bare_platform(2)] {
         opened = check(opened, record, |unit, record| unit.put(record)).await;
     }
+    opened = check(opened, domain_claim(1), |unit, record| unit.put(record)).await;
     let mut revoked = token(2, 1);
     revoked.revoked = true;
     revoked.permissions = Permissions::default();

@@ -50,6 +50,7 @@ use store::error::StoreError;
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::open_payments::is_counted;
 use store::origin::{Actor, Origin};
+use store::platforms::DomainClaim;
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
@@ -580,6 +581,12 @@ pub fn code(number: u8) -> Code {
     Code::of_random([number; CODE_LENGTH])
 }
 
+/// The claim of a platform to a domain of its own.
+pub fn domain_claim(platform: u128) -> DomainClaim {
+    let domain = UmaDomain::parse(&format!("platform{platform}.example")).unwrap();
+    DomainClaim { domain, platform: platform_id(platform) }
+}
+
 /// An institution that a platform knows, with everything about it.
 pub fn uma_peer(number: u128, platform: u128) -> UmaPeer {
     let domain = UmaDomain::parse(&format!("bank{number}.example")).unwrap();
@@ -590,6 +597,7 @@ pub fn uma_peer(number: u128, platform: u128) -> UmaPeer {
             encryption_hex: "04bb".to_owned(),
             until: at(900),
         }),
+        open_payments: 3,
         last: Some(Exchange {
             request: "PAY_REQUEST",
             outcome: "INVALID_NONCE".to_owned(),

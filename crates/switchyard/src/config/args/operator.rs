@@ -34,6 +34,13 @@ pub enum PlatformCommand {
     )]
     SetPricing(SetPricing),
 
+    /// Gives a platform another UMA domain. Addresses that it has given out stay.
+    ///
+    /// A domain is one platform's, live or sandbox. One that another platform has is refused.
+    #[command(after_help = "Example:\n  \
+        switchyard platform set-domain --platform PlatformConfig:... --uma-domain pay.example.com")]
+    SetDomain(SetDomain),
+
     /// Sets rows of a platform's own for what payments and accounts do in the sandbox.
     #[command(
         after_help = "docs/sandbox.md says how rows are written. They come before the built-in \
@@ -46,6 +53,18 @@ pub enum PlatformCommand {
     #[command(after_help = "Example, for receivers written against the hosted API:\n  \
         switchyard platform set-events --platform PlatformConfig:... --names dotted")]
     SetEvents(SetEvents),
+}
+
+/// Options of `platform set-domain`.
+#[derive(Debug, Clone, Args)]
+pub struct SetDomain {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Domain of the addresses of its new customers.
+    #[arg(long, value_name = "DOMAIN", value_parser = UmaDomain::parse)]
+    pub uma_domain: UmaDomain,
 }
 
 /// Options of `platform set-events`.
