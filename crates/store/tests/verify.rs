@@ -938,7 +938,10 @@ const CORRUPTERS: &[Corrupter] = &[
         "update postings set entries = $of_nothing \
          where transaction_id = $out_failed and number = 1",
     ),
-    corrupter(&["L3"], "update ledger_accounts set high_parts = x'00' where account = $rail_usd"),
+    corrupter(
+        &["L3", "L2", "H2"],
+        "update ledger_accounts set high_parts = x'00' where account = $rail_usd",
+    ),
     corrupter(
         &["L3", "L2"],
         "update ledger_accounts set high_parts = \
@@ -1022,7 +1025,7 @@ const CORRUPTERS: &[Corrupter] = &[
         "delete from postings where transaction_id = $out_failed and number = 2",
     ),
     // A payment that was approved, for which no room is kept.
-    corrupter(&["H3", "H2"], "delete from postings where transaction_id = $uma_in_open"),
+    corrupter(&["H2"], "delete from postings where transaction_id = $uma_in_open"),
     // A status that was not reached.
     corrupter(&["T1"], "update transactions set status = 'PROCESSING' where id = $out_pending"),
     // A payment and a quote that were made at other times than their ids were drawn.
