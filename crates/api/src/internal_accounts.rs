@@ -101,7 +101,7 @@ impl AccountView {
             owner,
             available: row.map_or(0, |row| row.balance.available(Side::Credit)),
             created_at,
-            updated_at: row.map_or(created_at, |row| row.updated_at),
+            updated_at: row.map_or(created_at, |row| row.updated_at.max(created_at)),
         }
     }
 }

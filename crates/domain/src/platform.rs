@@ -165,6 +165,11 @@ pub enum Decision {
 }
 
 impl Platform {
+    /// Takes note of a change. Its times never go back, although the clock may.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.updated_at = now.max(self.updated_at);
+    }
+
     /// The decider of an incoming payment: the platform, by its webhook. Without one, everybody
     /// may pay where no money is real, and none where it is (contract 13, row 33).
     pub fn first_decision(&self) -> Decision {

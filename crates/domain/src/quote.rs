@@ -1,5 +1,6 @@
 //! Quotes: priced offers with a locked rate (specification 2.5, 3.2; contract 6.9).
 
+use crate::clock::is_from_ahead;
 use crate::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::Money;
 use crate::pricing::{Locked, Price, PriceError, price_with};
@@ -274,9 +275,10 @@ impl Quote {
         self.last().at
     }
 
-    /// Whether its time is over at `now`.
+    /// Whether its time is over at `now`. The rate of a quote that was made by a clock that was
+    /// ahead would otherwise hold until that time comes.
     pub fn is_over(&self, now: Timestamp) -> bool {
-        now >= self.draft.expires_at
+        now >= self.draft.expires_at || is_from_ahead(self.created_at(), now)
     }
 
     /// The one function that changes a quote's status. A clock that has stepped back does not take

@@ -1,6 +1,7 @@
 //! The state that every use case shares.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use domain::clock::Ahead;
 use domain::event::Event;
@@ -20,6 +21,7 @@ use crate::decisions::{self, Decisions};
 use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
+use crate::jobs::Steps;
 use crate::leadership::{Leadership, Seen};
 use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
 use crate::webhooks::signature;
@@ -43,7 +45,7 @@ struct Inner {
     /// Another server's lease as it was last seen.
     seen: Mutex<Option<Seen>>,
     /// Held while due jobs run.
-    steps: tokio::sync::Mutex<Timestamp>,
+    steps: tokio::sync::Mutex<Steps>,
 }
 
 /// The payments that a unit has brought forward. A unit may run more than once, so its caller acts
@@ -89,7 +91,7 @@ impl App {
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
-            steps: tokio::sync::Mutex::new(Timestamp::from_millis(0)),
+            steps: tokio::sync::Mutex::default(),
         });
         Self { inner, acts_for: Arc::new((Actor::job("SERVER"), None)) }
     }
@@ -191,7 +193,7 @@ impl App {
     }
 
     /// Held while due jobs run.
-    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Timestamp> {
+    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Steps> {
         &self.inner.steps
     }
 
@@ -240,6 +242,17 @@ impl App {
         subject: Subject<'_>,
     ) -> Event {
         self.env().rendered(platform, event, subject)
+    }
+
+    /// The machine's clock as it is: for what is signed, what peers and receivers compare with
+    /// their own clocks, and the age of what comes in. Records have [`App::server_now`].
+    pub fn machine_now(&self) -> Timestamp {
+        self.inner.env.clock.machine()
+    }
+
+    /// How long this process has run, however its clock is set.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.env.clock.uptime()
     }
 
     /// The present instant by the server's clock: for what the server does for itself.

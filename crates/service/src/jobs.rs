@@ -14,11 +14,13 @@ use store::timers::{Due, Timer, TimerKey, TimerKind};
 use tokio::task::JoinSet;
 
 use crate::app::App;
+use crate::clock_steps::Followed;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
+use crate::once::{self, Sweeps};
 use crate::rail_orders::{Order, order};
 use crate::uma::post_transaction;
-use crate::{bulk, expiry, external_accounts, once, owners, rail_answers};
+use crate::{bulk, expiry, external_accounts, owners, rail_answers};
 
 /// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
 /// and back.
@@ -39,8 +41,12 @@ const RETRY_MILLIS: i64 = 1_000;
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 
-/// How long after a sweep of outdated answers that found few the next one comes, in milliseconds.
-const SWEEP_MILLIS: i64 = 1_000;
+/// The state that one step leaves to the next.
+#[derive(Default)]
+pub(crate) struct Steps {
+    clock: Followed,
+    sweeps: Sweeps,
+}
 
 /// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,23 +65,17 @@ pub struct Step {
 /// begun twice by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
     let app = &app.acting_for(Actor::job("JOBS"), None);
-    let mut next_sweep = app.steps().lock().await;
+    let mut steps = app.steps().lock().await;
     let Some(leadership) = leadership::hold(app).await? else {
         return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
     };
+    steps.clock.follow(app, leadership).await?;
     let mut work = Work::default();
     let rest = work.take_all(app, leadership).await;
     // Jobs that have begun are finished, whatever keeps this server from taking more.
     work.wait(0).await;
     let Rest { unreadable, mut more } = rest?;
-    let now = app.server_now();
-    if now >= *next_sweep {
-        if once::sweep(app).await? {
-            more = true;
-        } else {
-            *next_sweep = Timestamp::from_millis(now.millis().saturating_add(SWEEP_MILLIS));
-        }
-    }
+    more |= once::sweep(app, &mut steps.sweeps).await?;
     Ok(Step { done: work.done, failed: work.failed + unreadable, more, is_ours: true })
 }
 

@@ -43,6 +43,7 @@ mod settlement;
 mod rail_orders;
 mod rail_answers;
 pub mod leadership;
+mod clock_steps;
 pub mod jobs;
 
 pub use app::App;

@@ -186,7 +186,7 @@ pub async fn configure<R: Render<Platform>>(
                 webhooks::notify_endpoint(&unit_app, unit, &platform, now)?;
             }
         }
-        platform.updated_at = now;
+        platform.touch(now);
         unit.put(platform.clone());
         Ok(platform)
     })
@@ -243,7 +243,7 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
             platform.corridors.sort_by_key(|rule| {
                 u8::from(rule.sending.is_none()) * 2 + u8::from(rule.receiving.is_none())
             });
-            platform.updated_at = platform.ahead.shows(server_now);
+            platform.touch(platform.ahead.shows(server_now));
             unit.put(platform.clone());
             Ok(platform)
         })
@@ -277,7 +277,7 @@ async fn change(
         .write(app.origin(), move |unit| {
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
             change(&mut platform);
-            platform.updated_at = platform.ahead.shows(server_now);
+            platform.touch(platform.ahead.shows(server_now));
             unit.put(platform);
             Ok(())
         })

@@ -84,7 +84,7 @@ pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result
     let mut platform = Platform::clone(&*owners::platform(unit, id)?);
     let now = app.now(platform.ahead);
     platform.signing = platform.signing.rotated(now);
-    platform.updated_at = now;
+    platform.touch(now);
     unit.put(platform.clone());
     wake_worker(unit, id)?;
     Ok(platform)

@@ -263,13 +263,13 @@ impl From<ApplyError<StoreError>> for BookError {
 struct Books<'u, 'b, 'a> {
     unit: &'u mut Unit<'b, 'a>,
     now: Timestamp,
-    /// The last balance events of the accounts that were read.
-    notified: BTreeMap<AccountKey, Notified>,
+    /// The last balance events of the accounts that were read, and when they were changed last.
+    known: BTreeMap<AccountKey, (Notified, Timestamp)>,
 }
 
 impl<'u, 'b, 'a> Books<'u, 'b, 'a> {
     fn new(unit: &'u mut Unit<'b, 'a>, now: Timestamp) -> Self {
-        Self { unit, now, notified: BTreeMap::new() }
+        Self { unit, now, known: BTreeMap::new() }
     }
 }
 
@@ -278,13 +278,15 @@ impl Balances for Books<'_, '_, '_> {
 
     fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
         let Some(row) = self.unit.get::<LedgerAccount>(account)? else { return Ok(Balance::ZERO) };
-        self.notified.insert(*account, row.notified);
+        self.known.insert(*account, (row.notified, row.updated_at));
         Ok(row.balance)
     }
 
     fn set(&mut self, account: AccountKey, balance: Balance) {
-        let notified = self.notified.get(&account).copied().unwrap_or_default();
-        let row = LedgerAccount { account, balance, updated_at: self.now, notified };
+        let new = (Notified::default(), self.now);
+        let (notified, changed_at) = self.known.get(&account).copied().unwrap_or(new);
+        let updated_at = self.now.max(changed_at);
+        let row = LedgerAccount { account, balance, updated_at, notified };
         self.unit.put_ledger_account(row);
     }
 }

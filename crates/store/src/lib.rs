@@ -124,6 +124,7 @@ pub fn statements() -> Vec<String> {
         timers::FIRSTS,
         timers::DUE,
         timers::DUE_ENDS,
+        timers::LATER,
         timers::DUE_OF_PLATFORM,
         events::AT_PLACE,
         events::FEED,
@@ -132,6 +133,7 @@ pub fn statements() -> Vec<String> {
         outbox::OUTBOXES,
         outbox::DUE,
         outbox::PENDING,
+        outbox::FROM_AHEAD,
         outbox::BACKLOG,
         outbox::BACKLOG_OF,
         deliveries::PLATFORM_OF,
@@ -162,6 +164,7 @@ pub struct Store {
     breaker: Arc<CircuitBreaker>,
     keyring: Arc<Keyring>,
     subscribers: Subscribers,
+    opened_at: u64,
 }
 
 impl Store {
@@ -172,7 +175,7 @@ impl Store {
         engine::check_key(&mut *writer, &keyring, |new| tail::begin(new, &keyring))?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
-        let keyring = Arc::new(keyring);
+        let (keyring, opened_at) = (Arc::new(keyring), memtable.end().seq);
         let projector = engine.projector()?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
         let connections = connections.collect::<Result<Vec<_>, _>>()?;
@@ -194,7 +197,7 @@ impl Store {
             Arc::clone(&breaker),
         )?;
         threads.extend([writer_thread, breaker_thread]);
-        Ok((Self { commits, readers, breaker, keyring, subscribers }, Threads(threads)))
+        Ok((Self { commits, readers, breaker, keyring, subscribers, opened_at }, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -247,6 +250,11 @@ impl Store {
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
         self.readers.read(read).await
+    }
+
+    /// The number of the journal's last row when this store was opened.
+    pub fn opened_at(&self) -> u64 {
+        self.opened_at
     }
 
     /// Keyed hashes and sealing.

@@ -143,6 +143,11 @@ pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since
 pub(crate) const DUE_OF_PLATFORM: &str = "select due_at from timers where platform = $1 \
     and due_at <= $2 + (select clock_ahead from platforms where id = $1) limit 1";
 
+/// Timers of a platform that are due behind a time and a subject, in this order.
+pub(crate) const LATER: &str = "select subject, kind, platform, due_at, since, attempts \
+    from timers where platform = $1 and due_at >= $2 and (due_at > $2 or subject > $3) \
+    order by due_at, subject limit $4";
+
 /// The changes that set timers and take them away. Whether one is there was not read.
 pub(crate) fn changes(
     timers: &BTreeMap<TimerKey, Option<Timer>>,
@@ -251,6 +256,20 @@ impl View<'_> {
         let columns = (TIMERS.table, &["due_at"][..]);
         let due = self.connection.first(DUE_OF_PLATFORM, &parameters, columns, Row::time)?;
         Ok(due.is_some())
+    }
+
+    /// Timers of a platform that are due behind a time, by its clock, and a subject, of so many rows
+    /// at most. Rows that cannot be read are left to the jobs.
+    pub fn later_timers(
+        &mut self,
+        platform: PlatformId,
+        (due_at, subject): (Timestamp, Uuid),
+        limit: u32,
+    ) -> Result<Vec<Timer>, StoreError> {
+        let parameters = [platform.into(), due_at.into(), subject.into(), limit.into()];
+        let columns = (TIMERS.table, TIMERS.columns);
+        let later = self.connection.all(LATER, &parameters, columns, |row| Ok(read(row).ok()))?;
+        Ok(later.into_iter().flatten().collect())
     }
 
     /// When the next timer is due by the server's clock, if there is one.

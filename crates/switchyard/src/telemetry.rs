@@ -105,6 +105,13 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
     ),
     (Kind::Gauge, "process_open_fds", Unit::Count, "Open files and sockets of the process."),
     (Kind::Gauge, "switchyard_uptime_seconds", Unit::Seconds, "Time since the process started."),
+    (
+        Kind::Gauge,
+        "switchyard_clock_step_seconds",
+        Unit::Seconds,
+        "The last step of the machine's clock that record times have followed; below 0 if it went \
+         back.",
+    ),
     (Kind::Gauge, "switchyard_connections_open", Unit::Count, "HTTP connections now."),
     (Kind::Counter, "switchyard_connections_total", Unit::Count, "HTTP connections accepted."),
     (

@@ -18,6 +18,7 @@ mod story;
 mod leadership;
 mod unreadable;
 mod clock;
+mod wrong_clock;
 mod concurrency;
 mod erasure;
 mod events;

@@ -27,6 +27,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::{BodyExt, Full};
 use jsonschema::Validator;
+use ports::clock::Clock as _;
 use ports::rails::Rails;
 use serde_json::{Value, json};
 use service::env::Delivering;
@@ -215,6 +216,22 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// Sets the machine's clock ahead, or back if that is below zero, and lets the server follow.
+    pub async fn set_clock(&self, by_millis: i64) {
+        /// How long a jump forward is doubted, and a little.
+        const DOUBTED_MILLIS: i64 = 11_000;
+        self.clock.set(self.clock.machine().plus_millis(by_millis));
+        self.pass(0).await;
+        self.pass(DOUBTED_MILLIS).await;
+        assert_eq!(self.app.server_now(), self.clock.machine());
+    }
+
+    /// A client of this server with the credentials of one from before a restart.
+    pub fn client_again(&self, before: &Client) -> Client {
+        let (id, secret) = before.credentials();
+        self.client(before.platform, &id, &secret)
     }
 
     /// Changes tables behind the server's back; how many rows. It forgets its copies of them.

@@ -110,7 +110,7 @@ impl Contact {
 
     /// Its keys: those that were kept while they may be, else from its document.
     pub(super) async fn keys(&mut self) -> Result<PeerKeys, Refusal> {
-        let now = self.app.server_now();
+        let now = self.app.machine_now();
         if let Some(kept) = self.kept.as_ref().filter(|kept| now < kept.until)
             && let Some(keys) = read_kept(kept)
         {
@@ -134,7 +134,7 @@ impl Contact {
         if answer.status != 200 {
             return Err(refused(&format!("it answered with status {}", answer.status)));
         }
-        let keys = PeerKeys::read(&answer.body, self.app.server_now())?;
+        let keys = PeerKeys::read(&answer.body, self.app.machine_now())?;
         self.kept = keys.expires_at.map(|until| KeptKeys {
             signing_hex: keys.verifying_key.to_hex(),
             encryption_hex: keys.encryption_key.to_hex(),

@@ -111,7 +111,7 @@ async fn notify(
     let now = app.server_now();
     let signing = Keys::of(app, platform, now).signing;
     let (domain, outcome) = (keys::domain(platform)?, Some(outcome(ended)));
-    let message = PostTransaction::new(&signing, domain, vec![], outcome, keys::stamp(app, now));
+    let message = PostTransaction::new(&signing, domain, vec![], outcome, keys::stamp(app));
     let body = message.to_json().into_bytes();
     let answer = match contact.is_blocked() {
         true => Err(OutboundFailure::Refused("the institution is blocked".to_owned())),
@@ -167,8 +167,7 @@ pub async fn take(app: &App, token: &str, body: &[u8]) -> Result<(), Refusal> {
             format!("vaspDomain is {}, but the URL was given to {peer}", callback.vasp_domain);
         return Err(Refusal::new(ErrorCode::Forbidden, reason));
     }
-    let now = app.server_now();
-    callback.signed.stamp.check_time(now)?;
+    keys::check_time(app, &callback.signed.stamp)?;
     let platform = app.store().get::<Platform>(platform).await;
     let platform = platform.map_err(|error| failed(&Error::Store(error)))?.ok_or_else(unknown)?;
     let contact = Contact::new(app, &platform, &peer, "RECEIVED_POST_TRANSACTION").await;

@@ -127,7 +127,7 @@ pub(crate) async fn looked_up(
         return Err(Refusal::new(ErrorCode::NotImplemented, reason));
     }
     let now = app.server_now();
-    request.signed.stamp.check_time(now)?;
+    keys::check_time(app, &request.signed.stamp)?;
     let asker = request.vasp_domain.as_str();
     let mut contact =
         Contact::new(app, &platform, asker, "RECEIVED_LOOKUP").await.map_err(internal)?;
@@ -196,7 +196,7 @@ fn response(
         address.clone(),
         kyc_status(customer),
         platform.is_regulated,
-        keys::stamp(app, now),
+        keys::stamp(app),
     );
     Ok(LookupResponse {
         version,
@@ -384,7 +384,7 @@ async fn checked(app: &App, contact: &mut Contact, read: &Read) -> Result<(), Re
         return Err(not_allowed(&read.callback.payer_domain));
     }
     let compliance = &read.request.payer.compliance;
-    compliance.signed.stamp.check_time(app.server_now())?;
+    keys::check_time(app, &compliance.signed.stamp)?;
     contact.verify(|key| read.request.verify(key)).await?;
     if let Some(sealed) = &compliance.encrypted_travel_rule_info {
         keys::decrypt(app, &read.platform, sealed)?;
@@ -502,7 +502,7 @@ fn paid(app: &App, read: &Read, transaction: &Transaction) -> Result<PayResponse
             &Keys::of(app, &read.platform, now).signing,
             &read.request.payer.identifier,
             &payee,
-            keys::stamp(app, now),
+            keys::stamp(app),
         ),
     };
     let fee_msat = Decimal::from(details.variable_fee.minor())

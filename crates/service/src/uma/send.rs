@@ -122,7 +122,7 @@ async fn ask(
             version,
             keys::domain(platform)?,
             platform.is_regulated,
-            keys::stamp(app, now),
+            keys::stamp(app),
         );
         let answer = contact.send(Method::Get, request.url(), vec![], ASK_WITHIN).await;
         let answer = match answer {
@@ -132,7 +132,7 @@ async fn ask(
             }
         };
         let Some(error) = PeerError::read(answer.status, &answer.body) else {
-            return Ok(believed(contact, &answer.body, receiver, app.server_now()).await);
+            return Ok(believed(app, contact, &answer.body, receiver).await);
         };
         let is_of_version = error.code == PeerCode::Known(ErrorCode::UnsupportedUmaVersion);
         if !is_of_version {
@@ -151,17 +151,17 @@ async fn ask(
 
 /// The answer to a lookup, once it can be read and its signature was verified.
 async fn believed(
+    app: &App,
     contact: &mut Contact,
     body: &[u8],
     receiver: &UmaAddress,
-    now: Timestamp,
 ) -> Result<LookupResponse, Failed> {
     let response =
         LookupResponse::read(body).map_err(|refusal| found(PeerFailure::Unreadable, &refusal))?;
     contact.version = Some(response.version.to_string());
     let address = keys::address(receiver);
     verified(contact, |key| response.verify(key, &address)).await?;
-    let in_time = response.compliance.signed.stamp.check_time(now);
+    let in_time = keys::check_time(app, &response.compliance.signed.stamp);
     in_time.map_err(|refusal| found(PeerFailure::Unreachable, &refusal))?;
     let unknown: Vec<_> = response.payer_demands.0.iter().collect();
     let unknown = unknown.into_iter().find(|(key, mandatory)| **mandatory && known(key).is_none());
@@ -417,9 +417,10 @@ async fn pay(
     if let Err(failed) = is_signed {
         return Ok(Err(failed));
     }
-    let now = app.server_now();
+    // The invoice was made by another clock.
+    let now = app.machine_now();
     let stamp = response.compliance.signed.as_ref().map(|signed| &signed.stamp);
-    let checked = stamp.map_or(Ok(()), |stamp| stamp.check_time(now));
+    let checked = stamp.map_or(Ok(()), |stamp| keys::check_time(app, stamp));
     let checked = checked.and_then(|()| checked_invoice(app, platform, order, &response, now));
     let checked = match checked {
         Ok(checked) => checked,
@@ -455,7 +456,7 @@ fn request(
     let signing = Keys::of(app, platform, now).signing;
     let facts = to_protocol(order.payer);
     let mut compliance =
-        PayerCompliance::new(&signing, &payer, kyc_status(order.sender), keys::stamp(app, now));
+        PayerCompliance::new(&signing, &payer, kyc_status(order.sender), keys::stamp(app));
     let peer = order.receiver.domain();
     compliance.utxo_callback = Some(super::post_transaction::url(app, platform, peer)?);
     if order.way.is_subject_to_travel_rule {

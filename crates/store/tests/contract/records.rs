@@ -460,10 +460,13 @@ pub async fn outdated_answers_are_removed<P: Provider>() {
     assert!(opened.write(is_kept(1)).await);
     assert!(!opened.write(is_kept(2)).await, "it is outdated, whether it was removed or not");
     let outdated = opened.read(|view| Ok(view.outdated_answers(at(3), 10)?)).await;
-    assert_eq!(outdated, [[1; 16], [2; 16]]);
-    assert_eq!(opened.read(|view| Ok(view.outdated_answers(at(3), 1)?)).await, [[1; 16]]);
+    let given: Vec<_> = outdated.iter().map(|it| (it.scope, it.at)).collect();
+    assert_eq!(given, [([1; 16], at(1)), ([2; 16], at(2))]);
+    assert!(outdated[0].seq < outdated[1].seq, "the rows that have them");
+    assert_eq!(opened.read(|view| Ok(view.outdated_answers(at(3), 1)?)).await, outdated[..1]);
     // A request is made anew before the old answer is removed, and after it.
     opened.write(keep(2, 9, b"anew")).await;
+    let outdated: Vec<_> = outdated.iter().map(|it| it.scope).collect();
     opened.write(move |unit| Ok(unit.remove_answers(&outdated, at(3))?)).await;
     let opened = opened.reopen();
     let answers = |view: &mut View<'_>| {

@@ -122,7 +122,7 @@ impl SandboxInstitutions {
     ) -> Option<Result<OutboundAnswer, OutboundFailure>> {
         let url = Url::parse(&request.url).ok()?;
         let domain = domain_of(&url)?;
-        let now = self.clock.now();
+        let now = self.clock.machine();
         let path = url.path();
         let message = match (request.method, path.strip_prefix(PAY_PATH)) {
             (Method::Get, _) if path == keys::PATH => self.key_document(&domain, now),

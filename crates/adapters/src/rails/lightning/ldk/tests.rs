@@ -87,6 +87,14 @@ impl Clock for Moved {
     fn now(&self) -> Timestamp {
         SystemClock.now().plus_millis(self.0.load(Ordering::SeqCst))
     }
+
+    fn machine(&self) -> Timestamp {
+        self.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        SystemClock.uptime()
+    }
 }
 
 /// A place for a node: its folder, its key, its address and its clock.
