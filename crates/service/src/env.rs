@@ -17,7 +17,7 @@ use ports::identity::Identification;
 use ports::lightning::Lightning;
 use ports::outbound::{Outbound, Reach};
 use ports::rails::{Leg, NoRoute, Rails};
-use ports::rates::Rates;
+use ports::rates::{RateFeed, Rates};
 use ports::uma::Institutions;
 use uuid::Uuid;
 
@@ -30,8 +30,8 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Chance.
     pub entropy: Arc<dyn Entropy>,
-    /// Rates and the price list.
-    pub rates: Arc<dyn Rates>,
+    /// Rates and the price list of a platform, by its mode. Every mode has some.
+    pub rates: HashMap<Mode, Arc<dyn RateFeed>>,
     /// The rail ports of a platform, by its mode. A mode without any has no entry.
     pub rails: HashMap<Mode, Rails>,
     /// The institutions that a platform knows without the network, by its mode. Every mode has
@@ -93,6 +93,11 @@ impl Delivering {
 }
 
 impl Env {
+    /// The rates of a platform as they are now. A use case takes them once.
+    pub fn rates(&self, mode: Mode) -> Arc<dyn Rates> {
+        self.rates.get(&mode).expect("the wiring connects every mode").current()
+    }
+
     /// The rails that a platform's money moves on.
     pub fn rails(&self, mode: Mode) -> &Rails {
         self.rails.get(&mode).unwrap_or(const { &Rails::none() })

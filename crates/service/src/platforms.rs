@@ -158,8 +158,9 @@ pub async fn configure<R: Render<Platform>>(
             if let Some(currency) = in_use.iter().copied().find(|currency| !is_kept(*currency)) {
                 return Err(Error::Money(MoneyError::CurrencyInUse { currency }));
             }
+            let rates = unit_app.env().rates(platform.mode);
             let is_unpriced = |currency: &Currency| {
-                platform.supported(*currency).is_none() && !unit_app.env().rates.names(*currency)
+                platform.supported(*currency).is_none() && !rates.names(*currency)
             };
             if let Some(currency) = currencies.iter().map(|it| it.currency).find(is_unpriced) {
                 return Err(Error::Money(MoneyError::CurrencyUnpriced { currency }));

@@ -10,7 +10,7 @@ use domain::rate::{Rate, round_to_digits};
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
 use domain::transaction::{Conversion, RateDetails};
-use ports::rates::{CorridorTerms, MidRate, Rates};
+use ports::rates::{CorridorTerms, MidRate, NoRate, Rates, WhyNoRate};
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::error::{Error, MoneyError};
@@ -39,7 +39,7 @@ pub fn corridor(
     now: Timestamp,
 ) -> Result<Corridor, Error> {
     let mid = rates.mid(sending, receiving, now);
-    let mid = mid.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let mid = mid.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     at(rates, platform, sending, receiving, mid)
 }
 
@@ -56,9 +56,10 @@ pub fn corridor_to(
     let Some(msat_per_unit) = offer.msat_per_unit else {
         return corridor(rates, platform, sending, receiving, now);
     };
-    let no_rate = || Error::Money(MoneyError::NoRate { sending, receiving });
+    let no_rate = || out_of_range(sending, receiving);
     let bitcoin = Currency::from_code("BTC").ok_or_else(no_rate)?;
-    let per_bitcoin = rates.mid(sending, bitcoin, now).map_err(|_| no_rate())?;
+    let per_bitcoin = rates.mid(sending, bitcoin, now);
+    let per_bitcoin = per_bitcoin.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     let bitcoins = units(receiving)
         .and_then(|units| msat_per_unit.checked_mul(units))
         .and_then(|msat| msat.checked_div(Decimal::from(MSAT_PER_BITCOIN)));
@@ -80,7 +81,7 @@ fn at(
     mid: MidRate,
 ) -> Result<Corridor, Error> {
     let terms = rates.terms(sending, receiving);
-    let terms = terms.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let terms = terms.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     let (terms, rule) = overridden(terms, &platform.corridors, sending, receiving);
     let basis = RateBasis {
         // As many digits as every reader of JSON keeps, so that what is shown can be recomputed.
@@ -91,10 +92,19 @@ fn at(
         rule,
     };
     let rate = basis.rate(sending, receiving);
-    let rate = rate.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let rate = rate.map_err(|_| out_of_range(sending, receiving))?;
     let fees = Fees::new(terms.fixed_fee_minor, terms.variable_fee_rate)
         .map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Corridor { rate, fees, basis })
+}
+
+/// The refusal of a price for which there is no rate.
+pub(crate) fn no_rate(sending: Currency, receiving: Currency, why: WhyNoRate) -> Error {
+    Error::Money(MoneyError::NoRate(NoRate { sending, receiving, why }))
+}
+
+fn out_of_range(sending: Currency, receiving: Currency) -> Error {
+    no_rate(sending, receiving, WhyNoRate::OutOfRange)
 }
 
 /// Smallest units of one major unit.
@@ -243,7 +253,7 @@ fn price_in_msat(
 ) -> Result<(Decimal, Fees), Error> {
     let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
     let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
-    let no_rate = || Error::Money(MoneyError::NoRate { sending: bitcoin, receiving });
+    let no_rate = || out_of_range(bitcoin, receiving);
     // Bitcoins of a major unit, times 10^11, by its units.
     let msat_per_unit = units(receiving)
         .and_then(|units| {

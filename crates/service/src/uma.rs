@@ -25,10 +25,11 @@ use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{self, AboutPayee, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
+use ports::rates::WhyNoRate;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{AccountError, Error, MoneyError, PeerStage, UmaError};
+use crate::error::{AccountError, Error, PeerStage, UmaError};
 use crate::owners::Holder;
 use crate::{limits, lookups, owners, pricing};
 
@@ -253,7 +254,8 @@ pub(crate) async fn agree(
 ) -> Result<Option<Agreed>, Error> {
     let InvoiceRequest { platform, sending, locked, receiver, plan, comment } = request;
     let Payee::Peer { way } = &plan.payee else { return Ok(None) };
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let (mut offer, mut fee_minor) = (plan.offer, 0);
     let mut agreed: Option<Agreed> = None;
     for attempt in 0..=ASKS_MAX {
@@ -287,7 +289,7 @@ pub(crate) async fn agree(
         (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
         agreed = Some(Agreed { amount: invoice.arrives, invoice });
     }
-    Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }))
+    Err(pricing::no_rate(sending, offer.currency, WhyNoRate::Moved))
 }
 
 /// The millisatoshi that buy an amount at the price of an offer, rounded up.
@@ -340,7 +342,8 @@ pub(crate) fn price(
     agreed: Option<&Agreed>,
     now: Timestamp,
 ) -> Result<Priced, Error> {
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let invoice = agreed.map(|agreed| &agreed.invoice);
     let offer = Offer { msat_per_unit: invoice.map(|one| one.msat_per_unit), ..plan.offer };
     let corridor = pricing::corridor_to(rates, platform, sending, &offer, now)?;
@@ -371,7 +374,7 @@ pub(crate) fn price(
         }
         // The rate has moved since the invoice was asked for.
         (Payee::Peer { .. }, Some(_) | None) => {
-            return Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }));
+            return Err(pricing::no_rate(sending, offer.currency, WhyNoRate::Moved));
         }
     };
     Ok(Priced {

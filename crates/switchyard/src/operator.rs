@@ -1,7 +1,9 @@
-//! `switchyard platform`, `customer`, `token`, `uma` and `key`: what only the operator does. They
-//! may run beside the server, which sees their changes with its next read of the database.
+//! `switchyard platform`, `customer`, `token`, `uma`, `rates` and `key`: what only the operator
+//! does. They may run beside the server, which sees their changes with its next read of the
+//! database.
 
 pub mod keys;
+pub mod rates;
 pub mod uma;
 
 use std::sync::Arc;
@@ -223,7 +225,7 @@ This release connects live platforms to no payment rail and to no Lightning node
 customers, identities that you decide about, accounts, quotes and payments between accounts of
 this server. It refuses at once external accounts, transfers in and out, and UMA addresses of
 other institutions (501 NOT_IMPLEMENTED), and quotes that are funded in real time (400). Rates are
-those of --rates-file, or built in and not the market's. docs/operating.md says more.
+those of --rates-file, and without one nothing is quoted. docs/operating.md says more.
 ";
 
 async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Failure> {

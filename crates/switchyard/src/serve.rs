@@ -18,7 +18,7 @@ use crate::health::Endpoints;
 use crate::lightning_node;
 use crate::{
     approval_loop, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop,
-    shutdown, telemetry, wiring,
+    rates_loop, shutdown, telemetry, wiring,
 };
 
 /// A step of the jobs is a request to the rail and a commit, and deliveries end soon. Work that it
@@ -63,7 +63,8 @@ pub async fn run_beside(
     hint_at_peer_address(config, options, peer_address.is_some());
     let is_local =
         is_of_this_machine && options.public_url.as_ref().is_none_or(PublicUrl::is_local);
-    let env = Env { peer_address, ..wiring::env_of(options, public_url, is_local)? };
+    let rates = wiring::rates_of(options)?;
+    let env = Env { peer_address, ..wiring::env_of(options, &rates, public_url, is_local) };
     let mut held = config.database.hold()?;
     #[cfg(feature = "ldk")]
     let mut node = lightning_node::Bound::new(config, &options.lightning).await?;
@@ -89,7 +90,9 @@ pub async fn run_beside(
     let listeners = listeners(options, &app, (listener, admin), routes, &shutdown);
     #[cfg(feature = "ldk")]
     let node = node.map(|node| tokio::spawn(node.run(app.clone(), shutdown.clone())));
+    let rates = tokio::spawn(rates_loop::run(rates, app.clone(), shutdown.clone()));
     until_with(shutdown, listeners, app).await;
+    rates.abort();
     #[cfg(feature = "ldk")]
     if let Some(node) = node {
         finish("the Lightning node", node, JOBS_TIMEOUT).await;

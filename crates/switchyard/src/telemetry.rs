@@ -188,6 +188,18 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "For how long the oldest timer that is due has been so.",
     ),
     (
+        Kind::Gauge,
+        "switchyard_rates_age_seconds",
+        Unit::Seconds,
+        "Age of the rates, by their asOf.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_rates_file_refused",
+        Unit::Count,
+        "1 while the file of rates cannot be used and the rates before stay, else 0.",
+    ),
+    (
         Kind::Counter,
         "switchyard_webhook_attempts_total",
         Unit::Count,

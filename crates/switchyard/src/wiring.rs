@@ -10,7 +10,7 @@ use adapters::entropy::SystemEntropy;
 use adapters::modes::{Modes, lightning, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
-use adapters::rates::FixedRates;
+use adapters::rates::feed::RateTable;
 use api::presenter::JsonPresenter;
 use ports::entropy::Entropy;
 use ports::outbound::Outbound;
@@ -47,19 +47,27 @@ pub struct Opened {
 /// Where a server is reached that listens where it does when nothing is said.
 const USUAL_URL: &str = "http://localhost:8080";
 
-/// The world outside a server with these options, whose pages people reach under `public_url`.
-/// `is_local` says whether only this machine reaches it.
-pub fn env_of(options: &Serve, public_url: String, is_local: bool) -> Result<Env, Failure> {
-    let rates = match &options.rates_file {
-        Some(path) => FixedRates::from_file(path)
-            .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
-        None => FixedRates::builtin(),
+/// The rates of a server with these options.
+pub fn rates_of(options: &Serve) -> Result<Arc<RateTable>, Failure> {
+    let table = match &options.rates_file {
+        Some(path) => {
+            let max_age = options.rates_max_age.as_millis();
+            RateTable::of_file(path, i64::try_from(max_age).unwrap_or(i64::MAX))
+                .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?
+        }
+        None => RateTable::builtin(),
     };
+    Ok(Arc::new(table))
+}
+
+/// The world outside a server with these options and rates, whose pages people reach under
+/// `public_url`. `is_local` says whether only this machine reaches it.
+pub fn env_of(options: &Serve, rates: &Arc<RateTable>, public_url: String, is_local: bool) -> Env {
     let delivering = options.webhooks.delivering(is_local);
-    Ok(Env {
+    Env {
         answers_kept_millis: options.idempotency_days * DAY_MILLIS,
         ..env(rates, options.quote_lifetime_seconds, public_url, delivering, guarded())
-    })
+    }
 }
 
 /// The world outside a command that serves no clients.
@@ -69,8 +77,8 @@ pub fn default_env() -> Env {
 
 /// Like [`default_env`], with this way out: everything that the server sends takes it.
 pub fn env_over(outbound: Arc<dyn Outbound>) -> Env {
-    let (rates, public_url) = (FixedRates::builtin(), USUAL_URL.to_owned());
-    env(rates, QUOTE_LIFETIME_SECONDS, public_url, Delivering::USUAL, outbound)
+    let (rates, public_url) = (Arc::new(RateTable::builtin()), USUAL_URL.to_owned());
+    env(&rates, QUOTE_LIFETIME_SECONDS, public_url, Delivering::USUAL, outbound)
 }
 
 fn guarded() -> Arc<dyn Outbound> {
@@ -78,7 +86,7 @@ fn guarded() -> Arc<dyn Outbound> {
 }
 
 fn env(
-    rates: FixedRates,
+    rates: &Arc<RateTable>,
     quote_lifetime_seconds: i64,
     public_url: String,
     webhooks: Delivering,

@@ -1401,3 +1401,60 @@ fn verify_says_that_it_cannot_read_from_a_mount_that_is_read_only() {
     let (code, out, err) = on_mount(line);
     assert_eq!(code, 0, "{out}{err}");
 }
+
+#[test]
+fn rates_are_shown_and_replaced_beside_a_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let write = |name: &str, rates: &str| std::fs::write(path.join(name), rates).unwrap();
+    write(
+        "rates.json",
+        r#"{"asOf":"2025-11-21T00:00:00Z","currencies":{"EUR":{"usdPerUnit":"1.1"}}}"#,
+    );
+    let line = "--listen 127.0.0.1:0 --log-format json --rates-file rates.json";
+    let mut command = switchyard(path, line);
+    command.env("SWITCHYARD_CLIENT_ID", CLIENT_ID).env("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET);
+    let server = Server::start_with(command);
+    let user = format!("{CLIENT_ID}:{CLIENT_SECRET}");
+    let as_of = || {
+        let query = "/2025-10-13/exchange-rates?sourceCurrency=USD&destinationCurrency=EUR";
+        let (status, body) = server.get(query, Some(&user)).unwrap();
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        body["data"][0]["updatedAt"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(as_of(), "2025-11-21T00:00:00.000Z");
+    let (code, shown, _) = run(path, "rates show --rates-file rates.json");
+    assert_eq!(code, 0);
+    assert!(shown.starts_with("as of 2025-11-21T00:00:00.000Z; "), "{shown}");
+    for row in [["EUR", "1.1", "file"], ["USD", "1", "file"], ["GBP", "1.31", "built in"]] {
+        let cells = |line: &str| line.split("  ").map(str::trim).collect::<Vec<_>>().concat();
+        assert!(shown.lines().any(|line| cells(line) == row.concat()), "{row:?} in {shown}");
+    }
+    let set = |rates: &str| {
+        write("new.json", rates);
+        switchyard(path, "rates set new.json --rates-file rates.json")
+    };
+    // A file that does not say when the market was there, or lies, is not taken.
+    let before = std::fs::read(path.join("rates.json")).unwrap();
+    check_refusal(set("{}"), 2, "asOf is missing");
+    check_refusal(set(r#"{"asOf":"2999-01-01T00:00:00Z"}"#), 2, "has not come");
+    check_refusal(set(r#"{"asOf":"yesterday"}"#), 2, "asOf is \"yesterday\"");
+    assert_eq!(std::fs::read(path.join("rates.json")).unwrap(), before);
+    let new = r#"{"asOf":"2025-11-22T00:00:00Z","currencies":{"EUR":{"usdPerUnit":"1.2"}}}"#;
+    let (code, _, err) = finished(set(new).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    until("the new rates", || (as_of() == "2025-11-22T00:00:00.000Z").then_some(()));
+    let measured = |line: &str| {
+        let (_, metrics) = server.get("/metrics", None).unwrap();
+        metrics.lines().any(|it| it.starts_with(line)).then_some(())
+    };
+    until("the age", || measured("switchyard_rates_age_seconds "));
+    until("a file that is used", || measured("switchyard_rates_file_refused 0"));
+    // A file that is broken in its place leaves the rates as they were.
+    write("rates.json", "{");
+    until("a file that is not used", || measured("switchyard_rates_file_refused 1"));
+    assert_eq!(as_of(), "2025-11-22T00:00:00.000Z");
+    let (_, log) = server.stop();
+    assert_eq!(log.matches("the file of rates cannot be used").count(), 1, "{log}");
+}

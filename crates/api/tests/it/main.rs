@@ -52,6 +52,7 @@ mod kyc;
 mod external_accounts;
 mod account_changes;
 mod prices;
+mod rates;
 mod permissions;
 mod bad_input;
 mod mutations;

@@ -55,7 +55,7 @@ async fn a_quote_and_its_transaction_show_every_field() {
         "rateDetails": {
             "rateBasis": {
                 "midRate": 1.155,
-                "midRateAt": START,
+                "midRateAt": "2025-11-21T00:00:00.000Z",
                 "midRateSource": "BUILT_IN",
                 "spread": 0.005,
                 "priceRule": "DEFAULT",

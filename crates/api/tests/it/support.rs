@@ -1,7 +1,7 @@
 //! What every test here needs.
 
 use std::collections::HashMap;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -10,7 +10,7 @@ use adapters::entropy::SeededEntropy;
 use adapters::modes::{Modes, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
-use adapters::rates::FixedRates;
+use adapters::rates::feed::RateTable;
 use api::presenter::JsonPresenter;
 use axum::Router;
 use axum::body::Body;
@@ -107,10 +107,32 @@ impl Server {
         Self::open(Place::fresh(), clock, 1)
     }
 
+    /// A server with a file of rates that is as old as [`START`], so that live platforms quote.
+    pub fn with_market() -> Self {
+        const DAY_MILLIS: i64 = 86_400_000;
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let prices = r#"{"EUR":{"usdPerUnit":"1.1"},"BTC":{"usdPerUnit":"100000"}}"#;
+        write!(file, r#"{{"asOf":"{START}","currencies":{prices}}}"#).expect("written");
+        let table = RateTable::of_file(file.path(), DAY_MILLIS).expect("rates");
+        Self::with_rates(&Arc::new(table))
+    }
+
+    /// A server with a table of rates.
+    pub fn with_rates(table: &Arc<RateTable>) -> Self {
+        let clock = ManualClock::new(Timestamp::parse(START).expect("an instant"));
+        let env = env_of(&clock, 1, sandbox(), table);
+        Self::open_in(Place::fresh(), clock, env)
+    }
+
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
+        let env = env(&clock, seed, sandbox());
+        Self::open_in(place, clock, env)
+    }
+
+    fn open_in(place: Place, clock: ManualClock, env: Env) -> Self {
         let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
-        let app = App::new(store, env(&clock, seed, sandbox()));
+        let app = App::new(store, env);
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);
         Self { app, clock, router, schemas, place }
@@ -306,9 +328,13 @@ fn sandbox() -> Rails {
 
 /// The world of a server that has its database for itself.
 fn env(clock: &ManualClock, seed: u64, rails: Rails) -> Env {
+    env_of(clock, seed, rails, &Arc::new(RateTable::builtin()))
+}
+
+fn env_of(clock: &ManualClock, seed: u64, rails: Rails, table: &Arc<RateTable>) -> Env {
     let (clock, entropy) = (Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)));
     let outbound = Arc::new(GuardedClient::default());
-    let modes = Modes::new(FixedRates::builtin(), rails, clock.clone(), entropy.clone(), outbound);
+    let modes = Modes::new(table, rails, clock.clone(), entropy.clone(), outbound);
     let Modes { rates, rails, institutions, outbound, identification } = modes;
     Env {
         clock,

@@ -239,7 +239,8 @@ fn make(
 ) -> Result<Quote, Error> {
     let Asked { platform, holder, source, destination, locked, plan } =
         asked(app, unit, platform, new, report, drawn)?;
-    let (now, rates) = (drawn.now, app.env().rates.as_ref());
+    let (now, rates) = (drawn.now, app.env().rates(platform.mode));
+    let rates = rates.as_ref();
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
     let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);

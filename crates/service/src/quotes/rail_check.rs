@@ -69,8 +69,8 @@ pub(super) async fn ask_before(
             // An amount without a price is refused with the quote.
             let Some(sending) = sending else { return Ok(None) };
             let locked = Locked::Sending(Sending(limits::amount(minor, sending)?));
-            let rates = app.env().rates.as_ref();
-            let corridor = pricing::corridor(rates, &platform, sending, currency, now);
+            let rates = app.env().rates(platform.mode);
+            let corridor = pricing::corridor(rates.as_ref(), &platform, sending, currency, now);
             let price = corridor.and_then(|it| pricing::quote(&platform, it, locked, 0));
             let Ok(price) = price else { return Ok(None) };
             price.received.money()

@@ -164,7 +164,8 @@ fn response(
     callback: &Callback,
     now: Timestamp,
 ) -> Result<LookupResponse, Error> {
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let at = app.now(platform.ahead);
     let mut currencies = Vec::new();
     let (mut least, mut most) = (i64::MAX, 0);
@@ -545,7 +546,7 @@ fn refusal(error: &Error) -> Refusal {
             ErrorCode::AmountOutOfRange
         }
         Error::Money(MoneyError::Unpriceable { .. }) => ErrorCode::AmountOutOfRange,
-        Error::Money(MoneyError::CurrencyNotEnabled { .. } | MoneyError::NoRate { .. }) => {
+        Error::Money(MoneyError::CurrencyNotEnabled { .. } | MoneyError::NoRate(_)) => {
             ErrorCode::InvalidCurrency
         }
         Error::Uma(UmaError::PayerDataMissing { fields }) => {

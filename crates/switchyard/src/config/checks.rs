@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use domain::currency::Currency;
 use domain::event::EventKind;
@@ -20,6 +21,9 @@ use super::{
 };
 use crate::database::Database;
 use crate::keyfile::{KEY_BYTES, parse_key};
+
+/// Ten years: an age that is meant as none.
+const AGE_MAX_SECONDS: u64 = 3_650 * 86_400;
 
 /// As long as a generated one.
 const CLIENT_ID_MAX: usize = 128;
@@ -185,6 +189,27 @@ pub(super) fn parse_event_kind(text: &str) -> Result<EventKind, ConfigError> {
 pub(super) fn parse_time(text: &str) -> Result<Timestamp, ConfigError> {
     Timestamp::parse(text)
         .map_err(|_| ConfigError("must be a time such as 2025-10-13T09:30:00Z".to_owned()))
+}
+
+/// Reads an age: a number of seconds, minutes, hours or days.
+pub(super) fn parse_age(text: &str) -> Result<Duration, ConfigError> {
+    let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
+    let seconds_of_unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => 0,
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = number.parse::<u64>().ok().filter(|_| is_number);
+    let seconds = seconds.and_then(|number| number.checked_mul(seconds_of_unit));
+    match seconds.filter(|seconds| (1..=AGE_MAX_SECONDS).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err(ConfigError(
+            "must be a number of s, m, h or d, such as 90m or 24h, and at most 3650d".to_owned(),
+        )),
+    }
 }
 
 /// The id of an object, whatever its kind.

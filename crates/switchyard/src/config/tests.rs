@@ -427,3 +427,15 @@ fn private_networks_are_reached_while_the_server_is_local_or_the_operator_allows
         assert_eq!(url.parse::<PublicUrl>().unwrap().is_local(), is_local, "{url}");
     }
 }
+
+#[test]
+fn an_age_is_a_number_and_a_unit() {
+    let age = |text: &str| super::checks::parse_age(text).ok().map(|age| age.as_secs());
+    let read = [("90s", 90), ("30m", 1_800), ("24h", 86_400), ("7d", 604_800)];
+    for (text, seconds) in read {
+        assert_eq!(age(text), Some(seconds), "{text}");
+    }
+    for text in ["", "h", "24", "-1h", "+1h", "0s", "1.5h", "24 h", "3651d", "1w", "99999999999d"] {
+        assert_eq!(age(text), None, "{text}");
+    }
+}

@@ -253,7 +253,8 @@ impl SandboxInstitutions {
         let no_rate = || internal("there is no rate for the currency of this address");
         let asset = Asset::from_code(row.currency).ok_or_else(no_rate)?;
         let bitcoin = Asset::from_code("BTC").ok_or_else(no_rate)?;
-        let per_bitcoin = self.rates.mid(asset, bitcoin, now).map_err(|_| no_rate())?.value;
+        let rates = self.rates.current();
+        let per_bitcoin = rates.mid(asset, bitcoin, now).map_err(|_| no_rate())?.value;
         let units = 10_i64.checked_pow(u32::from(asset.decimals())).map(Decimal::from);
         let msat_per_unit = units
             .and_then(|units| per_bitcoin.checked_mul(units))

@@ -297,3 +297,39 @@ pub struct RotateUmaKeys {
     #[arg(value_parser = UmaDomain::parse)]
     pub domain: UmaDomain,
 }
+
+/// Commands for rates.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RatesCommand {
+    /// Shows the rates that a server with this file has.
+    #[command(after_help = "Example:\n  switchyard rates show --rates-file rates.json")]
+    Show(ShowRates),
+
+    /// Checks a file of rates and puts it in the place of the server's, which then reads it.
+    ///
+    /// The file must say in asOf when the market was there. docs/rates.md has its format. The
+    /// server's file is replaced at once and as a whole, and keeps its owner and permissions.
+    #[command(after_help = "Example:\n  \
+        switchyard rates set today.json --rates-file /etc/switchyard/rates.json")]
+    Set(SetRates),
+}
+
+/// Options of `rates show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowRates {
+    /// The server's file of rates [default: the built-in rates].
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
+    pub rates_file: Option<PathBuf>,
+}
+
+/// Options of `rates set`.
+#[derive(Debug, Clone, Args)]
+pub struct SetRates {
+    /// The new rates.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// The server's file of rates, which is replaced.
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
+    pub rates_file: PathBuf,
+}
