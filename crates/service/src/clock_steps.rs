@@ -27,10 +27,18 @@ use crate::webhooks;
 /// Rows that are brought back in one unit of work.
 const TOGETHER_MAX: u32 = 512;
 
+/// How often deliveries are looked through while records of a wrong time may change.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// The server's clock as the last step has seen it.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     seen: Option<Seen>,
+    /// The time that the clock showed when it was ahead. Until then, records of that time have
+    /// events of that time, whose deliveries would be due then.
+    wrong_until: Option<Timestamp>,
+    /// When deliveries were looked through last, by the time that this process has run.
+    looked_at: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +62,7 @@ impl Followed {
         };
         let by = expected.millis().saturating_sub(now.millis());
         if by > STEP_ABSORBED_MILLIS {
+            self.wrong_until = self.wrong_until.max(Some(now.plus_millis(by)));
             let seconds = by / 1_000;
             match bring_back(app, leadership, by).await {
                 Ok(0) => {}
@@ -65,6 +74,14 @@ impl Followed {
                     tracing::error!(%error, seconds, "work that a clock had put off stays so");
                 }
                 Err(error) => return Err(error),
+            }
+        } else if self.wrong_until.is_some_and(|until| now < until)
+            && uptime.saturating_sub(self.looked_at) >= LOOK_EVERY
+        {
+            self.looked_at = uptime;
+            let platforms = app.store().read(|view| view.platforms()).await;
+            for platform in platforms.map_err(Error::Store)? {
+                deliveries(app, leadership, &platform).await?;
             }
         }
         self.seen = Some(Seen { at: now, uptime, leadership });

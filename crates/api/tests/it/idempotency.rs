@@ -106,6 +106,9 @@ async fn check_wrong_clock(first: i64, then: i64, restarts: bool) {
     let (server, client) = if restarts {
         server.clock.set(server.clock.machine().plus_millis((then - first) * DAY_MILLIS));
         let server = server.restart();
+        // The clock of tests lives on, and doubts the jump at first.
+        server.pass(0).await;
+        server.pass(11_000).await;
         let client = server.client_again(&payer.client);
         (server, client)
     } else {
@@ -139,9 +142,9 @@ async fn a_key_is_a_new_one_after_as_many_days_of_the_journal() {
     let first = client.post_once("/tokens", "k", &body).await;
     // The server itself runs for some hours only.
     let is_new = async |days: i64| {
-        for day in 0..days {
+        for _ in 0..days {
             server.set_clock(DAY_MILLIS).await;
-            client.post_once("/tokens", &format!("{day}"), &body).await;
+            client.post("/tokens", &body).await.expect(201);
         }
         server.pass(HOUR_MILLIS).await;
         server.pass(1_000).await;

@@ -108,8 +108,10 @@ async fn check_work(ahead: i64, restarts: bool) {
         dispatcher = Dispatcher::new(server.app.clone());
     }
     receiver.answer(Answer::status(200));
-    server.pass(1_000).await;
-    server.pass(1_000).await;
+    // The payment is ordered, it is settled, and its last event is due.
+    for _ in 0..3 {
+        server.pass(1_000).await;
+    }
     deliver(&server, &mut dispatcher).await;
     assert_eq!(client.transaction(&payment).await["status"], "COMPLETED");
     client.stands_at(&quote, "EXPIRED", "EXPIRED").await;
@@ -153,7 +155,7 @@ async fn no_record_changes_before_it_was_made() {
     client.patch("/config", &json!({ "isRegulatedFinancialInstitution": false })).await;
     client.patch("/config", &json!({ "umaDomain": "uma.test" })).await;
     client.post("/webhooks/keys/rotate", &json!({})).await;
-    let name = json!({ "platformCustomerId": "other" });
+    let name = json!({ "customerType": "INDIVIDUAL", "platformCustomerId": "other" });
     client.patch(&format!("/customers/{customer}"), &name).await.expect(200);
     client.delete(&format!("/customers/{gone}")).await.expect(200);
     let name = json!({ "platformAccountId": "other", "defaultUmaDepositAccount": true });
