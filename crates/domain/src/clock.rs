@@ -21,8 +21,8 @@ pub const STEP_ABSORBED_MILLIS: i64 = 5_000;
 /// record of one is taken for made by a clock that was ahead.
 const SKEW_MAX_MILLIS: i64 = 60_000;
 
-/// Whether a record was made by a clock that was ahead and has been set right since. Nobody knows
-/// when it was made, so an offer with a deadline that was made then is over.
+/// Whether a record was made by a clock that was ahead and has been set right since. The
+/// time when it was made is unknown, so an offer with a deadline that was made then is over.
 pub fn is_from_ahead(made_at: Timestamp, now: Timestamp) -> bool {
     made_at > now.plus_millis(SKEW_MAX_MILLIS)
 }

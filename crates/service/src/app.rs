@@ -21,9 +21,9 @@ use crate::decisions::{self, Decisions};
 use crate::ended::{self, Ended};
 use crate::error::Error;
 use crate::guesses::Guesses;
-use crate::jobs::Steps;
 use crate::leadership::{Leadership, Seen};
 use crate::slots::{KEY_FETCHES_MAX, NOTIFICATIONS_MAX, Slots};
+use crate::steps::Steps;
 use crate::webhooks::signature;
 
 pub use crate::env::{Delivering, Env};

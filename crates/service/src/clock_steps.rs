@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::error::Error;
 use crate::leadership::Leadership;
+use crate::steps::{Followed, Seen};
 use crate::webhooks;
 
 /// Rows that are brought back in one unit of work.
@@ -30,30 +31,12 @@ const TOGETHER_MAX: u32 = 512;
 /// How often deliveries are looked through while records of a wrong time may change.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The server's clock as the last step has seen it.
-#[derive(Debug, Default)]
-pub(crate) struct Followed {
-    seen: Option<Seen>,
-    /// The time that the clock showed when it was ahead. Until then, records of that time have
-    /// events of that time, whose deliveries would be due then.
-    wrong_until: Option<Timestamp>,
-    /// When deliveries were looked through last, by the time that this process has run.
-    looked_at: Duration,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    at: Timestamp,
-    uptime: Duration,
-    leadership: Leadership,
-}
-
 impl Followed {
     /// Brings work back if the clock was set back since the last step, or since another process
     /// has written to the journal.
     pub(crate) async fn follow(&mut self, app: &App, leadership: Leadership) -> Result<(), Error> {
         let (now, uptime) = (app.server_now(), app.uptime());
-        let expected = match self.seen.filter(|seen| seen.leadership.is_of(leadership)) {
+        let expected = match self.seen.filter(|seen| seen.term == leadership.term()) {
             Some(Seen { at, uptime: then, .. }) => {
                 let passed = uptime.saturating_sub(then).as_millis();
                 at.plus_millis(i64::try_from(passed).unwrap_or(i64::MAX))
@@ -84,7 +67,7 @@ impl Followed {
                 deliveries(app, leadership, &platform).await?;
             }
         }
-        self.seen = Some(Seen { at: now, uptime, leadership });
+        self.seen = Some(Seen { at: now, uptime, term: leadership.term() });
         Ok(())
     }
 }

@@ -14,10 +14,9 @@ use store::timers::{Due, Timer, TimerKey, TimerKind};
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::clock_steps::Followed;
 use crate::error::Error;
 use crate::leadership::{self, Leadership};
-use crate::once::{self, Sweeps};
+use crate::once;
 use crate::rail_orders::{Order, order};
 use crate::uma::post_transaction;
 use crate::{bulk, expiry, external_accounts, owners, rail_answers};
@@ -40,13 +39,6 @@ const RETRY_MILLIS: i64 = 1_000;
 /// The same where a row cannot be read: an operator must repair it first, and each try costs those
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
-
-/// The state that one step leaves to the next.
-#[derive(Default)]
-pub(crate) struct Steps {
-    clock: Followed,
-    sweeps: Sweeps,
-}
 
 /// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod decisions;
 mod ended;
 pub mod env;
 mod slots;
+mod steps;
 pub mod app;
 pub mod auth;
 pub mod guesses;

@@ -1,6 +1,5 @@
 //! Once per idempotency key (design decision 9): effect and first answer are one change.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use domain::clock::Ahead;
@@ -13,6 +12,7 @@ use store::unit::Unit;
 use crate::app::{App, Outcome};
 use crate::balances;
 use crate::error::Error;
+use crate::steps::Sweeps;
 
 /// A request that may be repeated.
 #[derive(Debug, Clone, Copy)]
@@ -115,17 +115,6 @@ const ENDS_MAX: u32 = 64;
 /// How often the journal is asked how many days it proves.
 const DAYS_EVERY: Duration = Duration::from_secs(3_600);
 
-/// How long answers have been there, as far as this server knows without believing the clock
-/// (docs/decisions/0005).
-#[derive(Debug, Default)]
-pub(crate) struct Sweeps {
-    next_at: Duration,
-    /// The end of the journal at moments of this process, oldest first.
-    ends: VecDeque<(Duration, u64)>,
-    /// The last row that is old enough by the days of the journal, and when that was found out.
-    by_days: Option<(Duration, u64)>,
-}
-
 impl Sweeps {
     /// Remembers the end of the journal, and gives the one from so long ago: this process has run
     /// as long since.
@@ -168,7 +157,7 @@ async fn proven(app: &App, sweeps: &mut Sweeps, by_uptime: u64) -> Result<u64, E
 const DAY_MILLIS: u128 = 86_400_000;
 
 /// Removes some of the answers that were kept for long enough: by the clock, and by the time that
-/// this process has run since, or by as many days of the journal. Whether there may be more of them.
+/// this process has run since, or by as many days of the journal. Whether there may be more.
 pub(crate) async fn sweep(app: &App, sweeps: &mut Sweeps) -> Result<bool, Error> {
     let uptime = app.uptime();
     if uptime < sweeps.next_at {

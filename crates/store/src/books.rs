@@ -304,6 +304,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
+        let now = now.max(transaction.created_at());
         apply::post(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Posted, now)
     }
@@ -315,6 +316,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
+        let now = now.max(transaction.created_at());
         apply::pend(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Pending, now)
     }
@@ -338,6 +340,7 @@ impl Unit<'_, '_> {
         let posting = Posting::new(movement, pending.entries.clone()).map_err(|error| {
             StoreError::Corrupt { place: "entries".to_owned(), what: error.to_string() }
         })?;
+        let now = now.max(transaction.created_at());
         apply::resolve(&mut Books::new(self, now), &posting, resolution)?;
         let (number, entries) = (next_number(&rows), Vec::new());
         rows.push(PostingRow { transaction, number, movement, phase, at: now, entries });

@@ -258,8 +258,8 @@ impl View<'_> {
         Ok(due.is_some())
     }
 
-    /// Timers of a platform that are due behind a time, by its clock, and a subject, of so many rows
-    /// at most. Rows that cannot be read are left to the jobs.
+    /// Timers of a platform that are due behind a time, by its clock, and a subject, up to a limit.
+    /// Rows that cannot be read are left to the jobs.
     pub fn later_timers(
         &mut self,
         platform: PlatformId,

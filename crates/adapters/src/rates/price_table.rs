@@ -173,8 +173,8 @@ impl PriceTable {
         self.assets.keys().copied()
     }
 
-    /// Whether the price of a currency is of this table, and not of the one below. That of the US
-    /// dollar is everybody's.
+    /// Whether the price of a currency is of this table, and not of the one below. The US dollar
+    /// is worth one everywhere.
     pub(super) fn is_own(&self, currency: Currency) -> bool {
         self.asset(currency).is_some_and(|asset| asset.is_own)
     }

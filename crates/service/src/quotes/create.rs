@@ -240,7 +240,6 @@ fn make(
     let Asked { platform, holder, source, destination, locked, plan } =
         asked(app, unit, platform, new, report, drawn)?;
     let (now, rates) = (drawn.now, app.env().rates(platform.mode));
-    let rates = rates.as_ref();
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
     let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);
@@ -255,9 +254,9 @@ fn make(
             (priced.price, details, Some(of_quote), Some(of_transaction))
         }
         (_, _) => {
-            let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
+            let corridor = pricing::corridor(&*rates, &platform, sending, receiving, now)?;
             let price = pricing::quote(&platform, corridor, locked, 0)?;
-            let details = pricing::rate_details(rates, &price, None, now);
+            let details = pricing::rate_details(&*rates, &price, None, now);
             (price, (details, corridor.basis), None, None)
         }
     };
