@@ -26,7 +26,7 @@ use domain::id::{
 use domain::patch::Patch;
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Event, StatusReason};
+use domain::transaction::{Direction, Event, RailRequest, StatusReason};
 use ledger::posting::Resolution;
 use ports::clock::Clock as _;
 use ports::entropy::Entropy as _;
@@ -315,6 +315,7 @@ impl Payment {
             amount_minor: self.amount_minor(),
             currency: None,
             description: Some(DESCRIPTION.to_owned()),
+            request: RailRequest::default(),
         };
         let way = Direction::Outgoing;
         let transaction = transfers::transfer(app, unit, platform, &transfer, way, *id, *at)?;

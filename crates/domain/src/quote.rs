@@ -100,22 +100,6 @@ fn arrow(from: Status, event: Event) -> Option<Status> {
     }
 }
 
-/// The purpose of the quote's payment (contract 5).
-pub const PURPOSES: [&str; 12] = [
-    "GIFT",
-    "SELF",
-    "GOODS_OR_SERVICES",
-    "EDUCATION",
-    "HEALTH_OR_MEDICAL",
-    "REAL_ESTATE_PURCHASE",
-    "TAX_PAYMENT",
-    "LOAN_PAYMENT",
-    "UTILITY_BILL",
-    "DONATION",
-    "TRAVEL",
-    "OTHER",
-];
-
 /// How a UMA address is reached that a quote pays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
@@ -171,7 +155,7 @@ pub struct Draft {
     pub basis: RateBasis,
     /// Until when it can be executed or funded.
     pub expires_at: Timestamp,
-    /// The purpose of the payment, one of [`PURPOSES`].
+    /// The purpose of the payment, one of [`crate::transaction::PURPOSES`].
     pub purpose: Option<&'static str>,
     /// Its UMA data, if it pays a UMA address.
     pub uma: Option<Uma>,

@@ -81,6 +81,33 @@ pub struct RateDetails {
     pub multipliers: Option<Multipliers>,
 }
 
+/// The purposes of payments (contract 5).
+pub const PURPOSES: [&str; 12] = [
+    "GIFT",
+    "SELF",
+    "GOODS_OR_SERVICES",
+    "EDUCATION",
+    "HEALTH_OR_MEDICAL",
+    "REAL_ESTATE_PURCHASE",
+    "TAX_PAYMENT",
+    "LOAN_PAYMENT",
+    "UTILITY_BILL",
+    "DONATION",
+    "TRAVEL",
+    "OTHER",
+];
+
+/// Wishes of the payer that go with an order to a rail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RailRequest {
+    /// A text for the other side, which goes with the payment.
+    pub remittance: Option<String>,
+    /// The purpose of the payment, one of [`PURPOSES`].
+    pub purpose: Option<&'static str>,
+    /// The rail over which it is paid out; the server chooses without one.
+    pub rail: Option<Rail>,
+}
+
 /// The draft of a transaction, which starts in the given status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
@@ -108,6 +135,8 @@ pub struct Draft {
     pub uma: Option<Uma>,
     /// The memo.
     pub description: Option<String>,
+    /// Wishes of the payer for the rail.
+    pub request: RailRequest,
 }
 
 impl Draft {
@@ -420,6 +449,7 @@ mod tests {
             terms: None,
             uma: None,
             description: None,
+            request: RailRequest::default(),
         };
         Transaction::pending(draft)
     }

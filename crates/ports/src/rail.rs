@@ -66,6 +66,10 @@ pub struct Instruction {
     pub amount: Money,
     /// The other side.
     pub party: Party,
+    /// A text for the other side, which goes with the payment.
+    pub remittance: Option<String>,
+    /// The purpose of the payment, one of [`domain::transaction::PURPOSES`].
+    pub purpose: Option<&'static str>,
     /// When the order was first due.
     pub since: Timestamp,
     /// The platform's settings, in words of the rail's own.

@@ -10,6 +10,7 @@ use domain::delivery::Schedule;
 use domain::event::{Event, EventKind, event_id};
 use domain::money::Money;
 use domain::platform::{Mode, Platform};
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
@@ -134,9 +135,16 @@ impl Env {
         }
     }
 
-    /// The leg on which an amount moves to or from an account. It is chosen once for an order.
-    pub fn route(&self, mode: Mode, account: &AccountInfo, amount: Money) -> Result<Leg, Error> {
-        self.rails(mode).route(account, amount).map_err(|none| match none {
+    /// The leg on which an amount moves to or from an account, over the wanted rail if there is
+    /// one. It is chosen once for an order.
+    pub fn route(
+        &self,
+        mode: Mode,
+        account: &AccountInfo,
+        amount: Money,
+        wanted: Option<Rail>,
+    ) -> Result<Leg, Error> {
+        self.rails(mode).route(account, amount, wanted).map_err(|none| match none {
             NoRoute::NotConnected => Error::NotConnected { missing: Missing::PaymentRail },
             NoRoute::AboveLimit { max_minor: max } => {
                 Error::Money(MoneyError::AmountOutOfRange { amount, min: 1, max })

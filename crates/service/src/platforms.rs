@@ -177,8 +177,9 @@ pub async fn configure<R: Render<Platform>>(
             }
             platform.uma_domain = domain.clone();
         }
-        platform.webhook_endpoint = change.webhook_endpoint.applied_to(&platform.webhook_endpoint);
-        match &change.webhook_endpoint {
+        let endpoint = reachable(&unit_app, &platform, &change.webhook_endpoint)?;
+        platform.webhook_endpoint = endpoint.applied_to(&platform.webhook_endpoint);
+        match &endpoint {
             Patch::Keep => {}
             Patch::Clear => webhooks::close(unit, id)?,
             Patch::Set(_) => {
@@ -191,6 +192,20 @@ pub async fn configure<R: Render<Platform>>(
         Ok(platform)
     })
     .await
+}
+
+/// The endpoint as it is called. Refuses one to which no event could ever be sent.
+fn reachable(
+    app: &App,
+    platform: &Platform,
+    endpoint: &Patch<String>,
+) -> Result<Patch<String>, Error> {
+    let Patch::Set(url) = endpoint else { return Ok(endpoint.clone()) };
+    let reach = webhooks::reach(app, platform.mode);
+    let checked = app.env().outbound.checked(url, reach);
+    let checked =
+        checked.map_err(|refusal| Error::field("webhookEndpoint", refusal.to_string()))?;
+    Ok(Patch::Set(checked))
 }
 
 /// Whether the domain that a platform wants is that of another one whose money is real: the one who

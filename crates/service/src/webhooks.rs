@@ -122,7 +122,7 @@ pub(crate) fn record_approval_request(
     let event = match attempt {
         // It is sent once, so that nothing waits.
         Some(attempt) => delivery.after(attempt.clone(), &Schedule::USUAL, 0, now),
-        None => delivery::Event::GivenUp(None),
+        None => delivery::Event::Superseded,
     };
     if let Ok(moved) = Delivery::clone(&delivery).apply(event, now) {
         unit.put_moved(moved);

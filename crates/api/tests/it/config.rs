@@ -277,6 +277,57 @@ async fn events_go_only_to_absolute_addresses_of_the_web() {
     check(&format!("https://example.com/{}", "x".repeat(2_048)), 400).await;
 }
 
+/// An endpoint that no event could ever reach is refused when it is set, and not with each event.
+#[tokio::test]
+async fn an_endpoint_that_can_never_be_reached_is_refused_at_once() {
+    let server = Server::new();
+    for mode in [Mode::Live, Mode::Sandbox] {
+        let client = server.platform_with(mode, true).await;
+        let set = async |endpoint: &str| {
+            client.patch("/config", &json!({ "webhookEndpoint": endpoint })).await
+        };
+        for wrong in [
+            "https://xn--/",
+            "https://xn--a/hook",
+            "https://[fe80::1%25eth0]/",
+            "https://[fe80::1%eth0]/",
+            "https://224.0.0.1/",
+            "https://169.254.169.254/latest",
+            "http://93.184.215.14/hook",
+        ] {
+            let details = set(wrong).await.refused(400, "INVALID_INPUT").clone();
+            assert_eq!(fields(&details), ["webhookEndpoint"], "{wrong}");
+        }
+        for private in [
+            "http://example.com/hook",
+            "http://localhost:9/hook",
+            "https://example.com:9000/",
+            "https://127.0.0.1/",
+            "https://10.0.0.7:8443/hook",
+            "https://[::1]/",
+            "https://[fd00::1]/",
+            "https://2130706433/",
+        ] {
+            let answer = set(private).await;
+            if mode == Mode::Live {
+                let details = answer.refused(400, "INVALID_INPUT");
+                assert_eq!(fields(details), ["webhookEndpoint"], "{private}");
+            } else {
+                assert_eq!(answer.expect(200)["webhookEndpoint"], private);
+            }
+        }
+        for (given, kept) in [
+            ("https://hooks.example.com/a?b=c", "https://hooks.example.com/a?b=c"),
+            ("https://hooks.example.com:8443", "https://hooks.example.com:8443"),
+            ("https://b\u{fc}cher.example/hook", "https://xn--bcher-kva.example/hook"),
+            ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"),
+        ] {
+            assert_eq!(set(given).await.expect(200)["webhookEndpoint"], kept);
+            assert_eq!(client.get("/config").await.expect(200)["webhookEndpoint"], kept);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_currency_that_no_one_knows_is_refused() {
     let server = Server::new();

@@ -19,12 +19,15 @@ pub struct HeldRail {
     pub asked: Semaphore,
     /// A permit for each order that may be answered.
     pub let_go: Semaphore,
+    /// The orders that were given.
+    pub orders: Mutex<Vec<Instruction>>,
 }
 
 impl HeldRail {
     pub fn new() -> Arc<Self> {
         let answers = SandboxRail::new(0);
-        Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
+        let (asked, let_go) = (Semaphore::new(0), Semaphore::new(0));
+        Arc::new(Self { answers, asked, let_go, orders: Mutex::default() })
     }
 }
 
@@ -51,6 +54,7 @@ impl PaymentRail for HeldRail {
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         Box::pin(async move {
+            self.orders.lock().expect("no test panics with it").push(order.clone());
             self.asked.add_permits(1);
             self.let_go.acquire().await.expect("it stays open").forget();
             self.answers.ask(order, now).await

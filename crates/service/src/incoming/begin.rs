@@ -13,7 +13,7 @@ use domain::quote::{Quote, Route};
 use domain::time::Timestamp;
 use domain::transaction::{
     AboutPayee, AccountRef, Conversion, Destination, Direction, Draft, Event, Facts, FailureReason,
-    Settlement, Source, Status, Transaction, Uma,
+    RailRequest, Settlement, Source, Status, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use store::timers::{Timer, TimerKind};
@@ -321,6 +321,7 @@ fn draft(
         terms: None,
         uma: Some(uma),
         description: None,
+        request: RailRequest::default(),
     }
 }
 

@@ -75,7 +75,7 @@ fn deposit(
     }
     let (mode, arrives) = (owners::platform(unit, draft.platform)?.mode, draft.arrives());
     let bank = owners::external_account(unit, draft.platform, bank)?;
-    let Ok(leg) = app.env().route(mode, &bank.info, arrives) else {
+    let Ok(leg) = app.env().route(mode, &bank.info, arrives, None) else {
         let (account, reason) = (account(draft), StatusReason::DESTINATION_UNAVAILABLE);
         return keep(app, unit, transaction, account, reason, now);
     };

@@ -32,14 +32,15 @@ use domain::money::{Money, Receiving, Sending};
 use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
 use domain::pricing::{Fees, Locked, Multipliers, price};
 use domain::quote::{self, Quote};
+use domain::rail::Rail;
 use domain::rate::Rate;
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
-    self, AboutPayee, AccountRef, Conversion, Destination, Direction, Facts, RateDetails,
-    Settlement, Source, Terms, Transaction,
+    self, AboutPayee, AccountRef, Conversion, Destination, Direction, Facts, RailRequest,
+    RateDetails, Settlement, Source, Terms, Transaction,
 };
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
@@ -490,6 +491,7 @@ pub fn deposit(
         terms: None,
         uma: None,
         description: None,
+        request: RailRequest::default(),
     };
     Transaction::pending(draft)
 }
@@ -503,6 +505,11 @@ pub fn transfer_out(number: u128, customer: u128, account: u128, minor: i64) -> 
         destination: to(AccountRef::External(account_id(account)), "USD"),
         sent: Some(Sending(money(minor, "USD"))),
         description: Some(format!("memo {CANARY}")),
+        request: RailRequest {
+            remittance: Some(format!("invoice {CANARY}")),
+            purpose: Some("GOODS_OR_SERVICES"),
+            rail: Some(Rail::Ach),
+        },
         ..deposit(number, 1, customer, minor, "USD").draft().clone()
     };
     Transaction::pending(draft)
@@ -572,6 +579,7 @@ pub fn quote(
         }),
         uma: None,
         description: Some(format!("memo {CANARY}")),
+        request: RailRequest::default(),
     };
     (Quote::pending(quote), Transaction::pending(transaction))
 }

@@ -57,6 +57,8 @@ fn order(flow: Flow, address: &str, invoice: Option<String>) -> Instruction {
         rail: Rail::Lightning,
         amount: msat(5_000),
         party: Party::Uma { address, invoice },
+        remittance: None,
+        purpose: None,
         since: SINCE,
         settings: None,
     }

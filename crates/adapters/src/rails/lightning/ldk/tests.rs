@@ -215,6 +215,8 @@ fn order(flow: Flow, last: u8, invoice: Option<&str>) -> Instruction {
         rail: Rail::Lightning,
         amount: msat(AMOUNT),
         party: Party::Uma { address, invoice: invoice.map(str::to_owned) },
+        remittance: None,
+        purpose: None,
         since: now(),
         settings: None,
     }
