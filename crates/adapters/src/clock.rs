@@ -1,15 +1,15 @@
 //! Clocks: the system's, and one that only moves on demand.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use domain::clock::STEP_ABSORBED_MILLIS;
 use domain::time::Timestamp;
 use ports::clock::Clock;
 
-/// The system's time of day, in whole milliseconds, as far as it can be believed: it never goes
-/// back, and a jump forward is believed once the system has stood by it. A system's clock that is
-/// set back is waited for at half of the speed.
+/// The system's time of day, in whole milliseconds, as it is and as records have it. Records absorb
+/// small steps back, follow larger ones at once, and believe a jump forward once the system has
+/// stood by it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -19,21 +19,62 @@ static SHOWN: Mutex<Option<Reckoning>> = Mutex::new(None);
 /// The origin of this process's moments.
 static START: LazyLock<Instant> = LazyLock::new(moment);
 
+/// The last step of the system's clock that records have followed: below zero if it went back.
+const STEP_GAUGE: &str = "switchyard_clock_step_seconds";
+
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 fn moment() -> Instant {
     Instant::now()
 }
 
+/// The system's clock, in microseconds.
+#[expect(clippy::disallowed_methods, reason = "this is the clock")]
+fn system() -> i64 {
+    jiff::Timestamp::now().as_microsecond()
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn shown(micros: i64) -> Timestamp {
+    Timestamp::from_millis(micros.div_euclid(MILLI))
+}
+
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reckoning = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
         // Both under the lock, so that one order of readings is everybody's.
-        let ran = i64::try_from(START.elapsed().as_micros()).unwrap_or(i64::MAX);
-        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        let read = jiff::Timestamp::now();
-        let read = read.as_microsecond();
-        let shown = shown.get_or_insert_with(|| Reckoning::new(read, ran));
-        Timestamp::from_millis(shown.at(read, ran).div_euclid(MILLI))
+        let ran = micros(START.elapsed());
+        let read = system();
+        let reckoning = reckoning.get_or_insert_with(|| {
+            metrics::gauge!(STEP_GAUGE).set(0);
+            Reckoning::new(read, ran)
+        });
+        let Shown { at, step } = reckoning.at(read, ran);
+        if let Some(step) = step {
+            log_step(step);
+        }
+        shown(at)
+    }
+
+    fn machine(&self) -> Timestamp {
+        shown(system())
+    }
+
+    fn uptime(&self) -> Duration {
+        START.elapsed()
+    }
+}
+
+/// Says that records follow a step of so many microseconds.
+fn log_step(step: i64) {
+    let seconds = step as f64 / SECOND as f64;
+    metrics::gauge!(STEP_GAUGE).set(seconds);
+    if step < 0 {
+        tracing::warn!(seconds, "the machine's clock was set back, and record times follow it");
+    } else {
+        tracing::warn!(seconds, "the machine's clock jumped forward, and record times follow it");
     }
 }
 
@@ -42,6 +83,9 @@ const MILLI: i64 = 1_000;
 
 /// Microseconds of a second.
 const SECOND: i64 = 1_000 * MILLI;
+
+/// The largest step back that is absorbed.
+const ABSORBED: i64 = STEP_ABSORBED_MILLIS * MILLI;
 
 /// The largest step forward of the system's clock that is believed at once: corrections over a
 /// network are far smaller, and so is what a clock loses while it is not corrected.
@@ -53,13 +97,14 @@ const DOUBTED_FOR: i64 = 10 * SECOND;
 /// By how much two readings may differ that agree: a clock that is being corrected drifts.
 const AGREES: u64 = SECOND.unsigned_abs();
 
-/// The time of day from two clocks: one that people and networks set, and one that only runs
-/// (reliability.md 3.4, F24). It never goes back and never stands still, so that what waits for
-/// time to pass does not wait for ever.
+/// The time of records from two clocks: one that people and networks set, and one that only runs
+/// (reliability.md 3.4, F24).
 ///
 /// - Set forward by more than a minute, the first one is not believed before it has stood by it for
 ///   some seconds: every quote and every deadline would be over.
-/// - Set back, it is waited for at half of the speed.
+/// - Set back by a few seconds, it is waited for at half of the speed, so that time does not go
+///   back and never stands still.
+/// - Set back by more, it is followed at once: the time before was wrong.
 ///
 /// All numbers are microseconds, so that half of the time between two readings is seldom none.
 #[derive(Debug)]
@@ -72,31 +117,45 @@ struct Reckoning {
     doubt: Option<(i64, i64)>,
 }
 
+/// A reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    at: i64,
+    /// The step that it follows.
+    step: Option<i64>,
+}
+
 impl Reckoning {
     fn new(read: i64, ran: i64) -> Self {
         Self { shown: read, ran, doubt: None }
     }
 
     /// The time when one clock shows `read` and the other has run for `ran`.
-    fn at(&mut self, read: i64, ran: i64) -> i64 {
+    fn at(&mut self, read: i64, ran: i64) -> Shown {
         let passed = ran.saturating_sub(self.ran).max(0);
         let expected = self.shown.saturating_add(passed);
-        let now = if read < expected {
-            self.doubt = None;
+        let step = read.saturating_sub(expected);
+        let is_followed =
+            step < -ABSORBED || (step > BELIEVED && self.is_sure(read.saturating_sub(ran), ran));
+        if is_followed {
+            *self = Self::new(read, ran);
+            return Shown { at: read, step: Some(step) };
+        }
+        let at = if step < 0 {
             read.max(self.shown.saturating_add(passed / 2))
-        } else if read.saturating_sub(expected) <= BELIEVED
-            || self.is_sure(read.saturating_sub(ran), ran)
-        {
-            self.doubt = None;
+        } else if step <= BELIEVED {
             read
         } else {
             expected
         };
-        // Steps below the shown resolution are not lost.
-        if now > self.shown {
-            (self.shown, self.ran) = (now, ran);
+        if step <= BELIEVED {
+            self.doubt = None;
         }
-        now
+        // Steps below the shown resolution are not lost.
+        if at > self.shown {
+            (self.shown, self.ran) = (at, ran);
+        }
+        Shown { at, step: None }
     }
 
     /// Whether the clocks have differed by this for long enough.
@@ -113,35 +172,56 @@ impl Reckoning {
     }
 }
 
-/// A clock that stands still until it is moved, for tests and the simulator. Clones are the same
-/// clock: keep one to move it and give the other away.
+/// A machine whose clock stands still until it is moved, for tests and the simulator. Clones are
+/// the same clock: keep one to move it and give the other away.
 #[derive(Debug, Clone)]
-pub struct ManualClock {
-    millis: Arc<AtomicI64>,
+pub struct ManualClock(Arc<Mutex<Manual>>);
+
+#[derive(Debug)]
+struct Manual {
+    machine: i64,
+    ran: i64,
+    reckoning: Reckoning,
 }
 
 impl ManualClock {
     /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self { millis: Arc::new(AtomicI64::new(now.millis())) }
+        let machine = now.millis().saturating_mul(MILLI);
+        let reckoning = Reckoning::new(machine, 0);
+        Self(Arc::new(Mutex::new(Manual { machine, ran: 0, reckoning })))
     }
 
-    /// Shows `now` from here on. The time may be earlier than before, as it may be after a restart
-    /// on a machine whose clock was set.
+    fn state(&self) -> MutexGuard<'_, Manual> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the machine's clock, as a person or a network does: no time passes.
     pub fn set(&self, now: Timestamp) {
-        self.millis.store(now.millis(), Ordering::SeqCst);
+        self.state().machine = now.millis().saturating_mul(MILLI);
     }
 
-    /// Moves on by `millis` milliseconds and answers the new time.
+    /// Lets so many milliseconds pass and answers the machine's new time.
     pub fn advance_millis(&self, millis: i64) -> Timestamp {
-        let before = self.millis.fetch_add(millis, Ordering::SeqCst);
-        Timestamp::from_millis(before).plus_millis(millis)
+        let (mut state, micros) = (self.state(), millis.saturating_mul(MILLI));
+        state.machine = state.machine.saturating_add(micros);
+        state.ran = state.ran.saturating_add(micros);
+        shown(state.machine)
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.millis.load(Ordering::SeqCst))
+        let Manual { machine, ran, reckoning } = &mut *self.state();
+        shown(reckoning.at(*machine, *ran).at)
+    }
+
+    fn machine(&self) -> Timestamp {
+        shown(self.state().machine)
+    }
+
+    fn uptime(&self) -> Duration {
+        Duration::from_micros(self.state().ran.unsigned_abs())
     }
 }
 
@@ -159,64 +239,82 @@ mod tests {
             assert!(now >= last, "{now} after {last}");
             last = now;
         }
+        assert!(SystemClock.machine().millis().abs_diff(last.millis()) < 60_000);
+        assert!(SystemClock.uptime() <= SystemClock.uptime());
     }
 
     const HOUR: i64 = 3_600 * SECOND;
 
-    /// The shown time, where one clock is `ahead` of the other, each time after so many seconds.
-    fn shown(reckoning: &mut Reckoning, ran: &mut i64, steps: &[(i64, i64)]) -> Vec<i64> {
+    /// The shown time, where one clock is `ahead` of the other, each time after so many seconds;
+    /// and the steps that are followed.
+    fn shown_at(steps: &[(i64, i64)]) -> (Vec<i64>, Vec<i64>) {
+        let (mut reckoning, mut ran) = (Reckoning::new(0, 0), 0);
+        let mut followed = Vec::new();
         let steps = steps.iter().map(|(after, ahead)| {
-            *ran += after * SECOND;
-            reckoning.at(*ran + ahead, *ran) - *ran
+            ran += after * SECOND;
+            let Shown { at, step } = reckoning.at(ran + ahead, ran);
+            followed.extend(step);
+            at - ran
         });
-        steps.collect()
+        (steps.collect(), followed)
     }
 
     #[test]
     fn small_corrections_are_believed_at_once() {
-        let (mut reckoning, mut ran) = (Reckoning::new(0, 0), 0);
         let steps = [(1, 0), (1, 20 * SECOND), (1, 80 * SECOND), (0, 80 * SECOND)];
-        let expected = [0, 20 * SECOND, 80 * SECOND, 80 * SECOND];
-        assert_eq!(shown(&mut reckoning, &mut ran, &steps), expected);
+        let expected = vec![0, 20 * SECOND, 80 * SECOND, 80 * SECOND];
+        assert_eq!(shown_at(&steps), (expected, vec![]));
     }
 
     #[test]
     fn a_jump_is_believed_once_the_clock_has_stood_by_it() {
-        let (mut reckoning, mut ran) = (Reckoning::new(0, 0), 0);
         // Forward and back, forward to somewhere else, and there to stay.
-        let steps = [(1, HOUR), (9, HOUR), (1, 0), (1, HOUR), (5, 2 * HOUR), (9, 2 * HOUR)];
-        assert_eq!(shown(&mut reckoning, &mut ran, &steps), [0; 6]);
-        let steps = [(1, 2 * HOUR), (1, 2 * HOUR + SECOND)];
-        assert_eq!(shown(&mut reckoning, &mut ran, &steps), [2 * HOUR, 2 * HOUR + SECOND]);
+        let doubted = [(1, HOUR), (9, HOUR), (1, 0), (1, HOUR), (5, 2 * HOUR), (9, 2 * HOUR)];
+        assert_eq!(shown_at(&doubted), (vec![0; 6], vec![]));
+        let stays = [(1, 2 * HOUR), (1, 2 * HOUR + SECOND)];
+        let (shown, followed) = shown_at(&[&doubted[..], &stays].concat());
+        assert_eq!(shown[6..], [2 * HOUR, 2 * HOUR + SECOND]);
+        assert_eq!(followed, [2 * HOUR]);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_is_waited_for_and_time_goes_on() {
+    fn a_clock_that_is_set_right_is_followed_at_once() {
+        let days = 40 * 24 * HOUR;
+        let (shown, followed) = shown_at(&[(0, days), (10, days), (1, 0), (1, 0), (1, -HOUR)]);
+        assert_eq!(shown, [0, days, 0, 0, -HOUR]);
+        assert_eq!(followed, [days, -days, -HOUR]);
+    }
+
+    #[test]
+    fn a_small_step_back_is_absorbed_and_time_goes_on() {
         let (mut reckoning, mut ran) = (Reckoning::new(0, 0), 0);
-        let mut last = reckoning.at(0, 0);
+        let mut last = 0;
         // Every microsecond at first: none of them may be lost.
         for _ in 0..SECOND {
             ran += 1;
-            let now = reckoning.at(ran - HOUR, ran);
-            assert!(now >= last);
-            last = now;
+            let Shown { at, step } = reckoning.at(ran - ABSORBED, ran);
+            assert!(at >= last && step.is_none());
+            last = at;
         }
         assert_eq!(last, SECOND / 2);
-        ran += HOUR;
-        assert_eq!(reckoning.at(ran - HOUR, ran), HOUR / 2 + SECOND / 2);
-        ran += 2 * HOUR;
-        assert_eq!(reckoning.at(ran - HOUR, ran), ran - HOUR, "it has come to that time again");
+        ran += 2 * ABSORBED;
+        let caught_up = Shown { at: ran - ABSORBED, step: None };
+        assert_eq!(reckoning.at(ran - ABSORBED, ran), caught_up, "it has come to that time again");
+        // Small steps that add up are followed.
+        let step = reckoning.at(ran - 2 * ABSORBED, ran).step;
+        assert_eq!(
+            (step, reckoning.at(ran - 2 * ABSORBED - 1, ran).step),
+            (None, Some(-ABSORBED - 1))
+        );
     }
 
     #[test]
-    fn whatever_the_system_says_time_does_not_go_back() {
+    fn whatever_the_system_says_time_is_never_far_ahead_of_it() {
         let (mut reckoning, mut ran) = (Reckoning::new(0, 0), 0);
-        let mut last = 0;
         for read in [i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MAX, HOUR, i64::MIN, 5] {
             ran += 6 * SECOND;
-            let now = reckoning.at(read, ran);
-            assert!(now >= last, "{now} after {last}");
-            last = now;
+            let Shown { at, .. } = reckoning.at(read, ran);
+            assert!(at <= read.saturating_add(ABSORBED), "{at} at {read}");
         }
     }
 
@@ -227,6 +325,12 @@ mod tests {
         assert_eq!(given_away.now().millis(), 1_000);
         assert_eq!(clock.advance_millis(250).millis(), 1_250);
         assert_eq!(given_away.now().millis(), 1_250);
+        clock.set(Timestamp::from_millis(10_000_000));
+        assert_eq!(given_away.machine().millis(), 10_000_000);
+        assert_eq!(given_away.now().millis(), 1_250, "it may be a mistake");
+        clock.advance_millis(10_000);
+        assert_eq!(given_away.now().millis(), 10_010_000);
+        assert_eq!(given_away.uptime(), Duration::from_millis(10_250));
         clock.set(Timestamp::from_millis(10));
         assert_eq!(given_away.now().millis(), 10);
     }

@@ -56,6 +56,11 @@ impl LightningNode {
         self.derive(PREIMAGE, payment)
     }
 
+    /// The payment hash of the invoice of a payment.
+    pub(crate) fn hash_of(&self, payment: TransactionId) -> [u8; 32] {
+        sha256::Hash::hash(&self.preimage_of(payment)).to_byte_array()
+    }
+
     /// The invoice with this payment secret; `metadata` is what payers send along.
     pub(crate) fn write_invoice(
         &self,
@@ -68,7 +73,7 @@ impl LightningNode {
         let lifetime = seconds(new.expires_at)?.checked_sub(made_at)?;
         let invoice = InvoiceBuilder::new(self.network.into())
             .description_hash(sha256::Hash::hash(new.description))
-            .payment_hash(sha256::Hash::hash(&self.preimage_of(new.payment)))
+            .payment_hash(sha256::Hash::from_byte_array(self.hash_of(new.payment)))
             .payment_secret(PaymentSecret(payment_secret))
             .basic_mpp()
             .payment_metadata(metadata)
@@ -98,6 +103,10 @@ impl Lightning for LightningNode {
         Some(self.preimage_of(payment))
     }
 
+    fn payment_hash(&self, payment: TransactionId) -> [u8; 32] {
+        self.hash_of(payment)
+    }
+
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice> {
         read_invoice(self.network, text)
     }
@@ -112,15 +121,24 @@ pub(crate) fn read_invoice(network: Network, text: &str) -> Result<Invoice, Inva
     }
     let msat = invoice.amount_milli_satoshis().and_then(|msat| i64::try_from(msat).ok());
     let msat = msat.and_then(|msat| Money::positive(msat, Currency::MSAT).ok());
-    // An invoice may have an end that no clock reaches.
-    let expires_at = invoice.expires_at().and_then(|end| i64::try_from(end.as_millis()).ok());
     Ok(Invoice {
         payment_hash: invoice.payment_hash().to_byte_array(),
         msat: msat.ok_or(InvalidInvoice::Amount)?,
-        expires_at: Timestamp::from_millis(expires_at.unwrap_or(i64::MAX)),
+        expires_at: end_of(&invoice),
         node: invoice.get_payee_pub_key().to_string(),
         metadata: invoice.payment_metadata().cloned().unwrap_or_default(),
     })
+}
+
+/// From when on an invoice of anybody on any network cannot be paid.
+pub(crate) fn expiry(text: &str) -> Option<Timestamp> {
+    text.parse::<Bolt11Invoice>().ok().as_ref().map(end_of)
+}
+
+/// An invoice may have an end that no clock reaches.
+fn end_of(invoice: &Bolt11Invoice) -> Timestamp {
+    let expires_at = invoice.expires_at().and_then(|end| i64::try_from(end.as_millis()).ok());
+    Timestamp::from_millis(expires_at.unwrap_or(i64::MAX))
 }
 
 /// Signs an invoice with a node's key.

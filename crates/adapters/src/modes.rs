@@ -11,14 +11,14 @@ use ports::lightning::Lightning;
 use ports::locality::TestReach;
 use ports::outbound::Outbound;
 use ports::rails::Rails;
-use ports::rates::Rates;
+use ports::rates::RateFeed;
 use ports::uma::Institutions;
 
 use crate::identity::{OperatorDecides, TesterDecides};
 use crate::lightning::{LightningNode, Network};
 use crate::rails::lightning::{HashLocked, SandboxLightning, Settlement};
 use crate::rails::sandbox::SandboxRail;
-use crate::rates::FixedRates;
+use crate::rates::feed::{ModeRates, RateTable};
 use crate::uma::sandbox::SandboxInstitutions;
 use crate::uma::{Unconnected, WithSandbox};
 
@@ -42,8 +42,8 @@ pub fn lightning(secret: [u8; 32]) -> HashMap<Mode, Arc<dyn Lightning>> {
 
 /// The adapters of every mode.
 pub struct Modes {
-    /// Rates and the price list, which all modes share.
-    pub rates: Arc<dyn Rates>,
+    /// Rates and the price list: of one table, from which live platforms are quoted less.
+    pub rates: HashMap<Mode, Arc<dyn RateFeed>>,
     /// The rail ports. A live platform has none until a partner is connected.
     pub rails: HashMap<Mode, Rails>,
     /// The institutions that are known without the network.
@@ -58,20 +58,22 @@ impl Modes {
     /// The adapters of every mode, with these rates and these rails of the sandbox. `outbound`
     /// leads to the network.
     pub fn new(
-        rates: FixedRates,
+        rates: &Arc<RateTable>,
         sandbox: Rails,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
         outbound: Arc<dyn Outbound>,
     ) -> Self {
-        let rates: Arc<dyn Rates> = Arc::new(rates);
-        let peers = Arc::new(SandboxInstitutions::new(Arc::clone(&rates), clock, entropy));
+        let rates_of =
+            |mode| -> Arc<dyn RateFeed> { Arc::new(ModeRates::new(Arc::clone(rates), mode)) };
+        let sandbox_rates = rates_of(Mode::Sandbox);
+        let peers = Arc::new(SandboxInstitutions::new(sandbox_rates, clock, entropy));
         let outbound = Arc::new(WithSandbox::new(outbound, Arc::clone(&peers)));
         let unconnected: Arc<dyn Institutions> = Arc::new(Unconnected);
         let tester: Arc<dyn Identification> = Arc::new(TesterDecides);
         let operator: Arc<dyn Identification> = Arc::new(OperatorDecides);
         Self {
-            rates,
+            rates: HashMap::from([Mode::Sandbox, Mode::Live].map(|mode| (mode, rates_of(mode)))),
             rails: HashMap::from([(Mode::Sandbox, sandbox)]),
             institutions: HashMap::from([(Mode::Sandbox, peers as _), (Mode::Live, unconnected)]),
             outbound,

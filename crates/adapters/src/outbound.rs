@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use domain::time::Timestamp;
 use ports::outbound::{
-    Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, RetryAfter,
+    Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach, RetryAfter,
 };
 use ports::rail::Pending;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -66,9 +66,7 @@ impl GuardedClient {
     }
 
     async fn exchange(&self, request: OutboundRequest) -> Result<OutboundAnswer, OutboundFailure> {
-        let url = Url::parse(&request.url)
-            .map_err(|_| refused(&Refusal::new("the endpoint is not an absolute address")))?;
-        let way = check_url(&url, request.reach).map_err(|refusal| refused(&refusal))?;
+        let (url, way) = parse(&request.url, request.reach)?;
         let client = self.client(way)?;
         let mut built = match request.method {
             Method::Get => client.get(url),
@@ -88,7 +86,21 @@ impl GuardedClient {
     }
 }
 
+/// Reads an address, and how it is reached.
+fn parse(url: &str, reach: Reach) -> Result<(Url, Way), OutboundFailure> {
+    let url = Url::parse(url)
+        .map_err(|_| refused(&Refusal::new("the endpoint is not an absolute address")))?;
+    let way = check_url(&url, reach).map_err(|refusal| refused(&refusal))?;
+    Ok((url, way))
+}
+
 impl Outbound for GuardedClient {
+    fn checked(&self, url: &str, reach: Reach) -> Result<String, OutboundFailure> {
+        let (parsed, _) = parse(url, reach)?;
+        // A client finds what it has sent, unless a host had to be written otherwise.
+        Ok(if url.is_ascii() { url.to_owned() } else { parsed.into() })
+    }
+
     fn send(
         &self,
         request: OutboundRequest,

@@ -88,7 +88,8 @@ pub struct DeliveryBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     resource_id: Option<String>,
-    /// `PENDING`, `DELIVERED` or `DEAD`.
+    /// `SUPERSEDED` is an approval request that was not sent, because its payment was decided
+    /// before.
     status: &'static str,
     /// When the event happened.
     #[schema(format = DateTime)]

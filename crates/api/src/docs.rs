@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -16,8 +16,10 @@ use sha2::{Digest as _, Sha256};
 use crate::accept::accepted;
 use crate::assets::Asset;
 use crate::encoded::Encoded;
+use crate::openapi::guide::EVENTS_TAG;
 use crate::openapi::origin::{Served, origin};
 use crate::pages::document;
+use crate::query;
 
 /// Where the files of the page are served.
 const FOLDER: &str = "/docs/";
@@ -32,6 +34,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; \
 /// `/`, `/openapi.json` and `/docs`.
 pub fn router(app: &App, document: &Value) -> Router {
     let public_url = app.env().public_url.clone();
+    let without_webhooks = Document::new(&without_webhooks(document), &public_url);
     let document = Document::new(document, &public_url);
     let library = Asset::gzip(
         FOLDER,
@@ -46,7 +49,12 @@ pub fn router(app: &App, document: &Value) -> Router {
         .route("/", get(async move |headers: HeaderMap| index(&public_url, &headers)))
         .route(
             "/openapi.json",
-            get(async move |headers: HeaderMap| document.answer(&headers).await),
+            get(async move |uri: Uri, headers: HeaderMap| {
+                let asked = query::value(uri.query().unwrap_or_default(), "webhooks");
+                let is_whole = asked.as_deref() != Some("false");
+                let asked = if is_whole { &document } else { &without_webhooks };
+                asked.answer(&headers).await
+            }),
         )
         .route("/docs", get(async move || html(page)));
     start.route(library.route(router))
@@ -81,6 +89,19 @@ fn prefers_html(headers: &HeaderMap) -> bool {
     };
     let html = weight(&["text/html", "application/xhtml+xml"]);
     html > 0 && html >= weight(&["application/json"])
+}
+
+/// The document without the section of events, which some generators cannot read: those of
+/// OpenAPI 3.0 have none.
+fn without_webhooks(document: &Value) -> Value {
+    let mut document = document.clone();
+    if let Some(parts) = document.as_object_mut() {
+        parts.remove("webhooks");
+    }
+    if let Some(tags) = document["tags"].as_array_mut() {
+        tags.retain(|tag| tag["name"] != EVENTS_TAG);
+    }
+    document
 }
 
 /// The OpenAPI document as it is sent.

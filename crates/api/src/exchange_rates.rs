@@ -11,8 +11,9 @@ use domain::platform::Platform;
 use domain::pricing::{Locked, price};
 use domain::rail::Rail;
 use domain::time::Timestamp;
+use ports::rates::Rates;
 use serde::Serialize;
-use service::App;
+use service::error::{Error, MoneyError};
 use service::pricing::corridor;
 use utoipa::ToSchema;
 
@@ -149,29 +150,37 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let platform = &caller.platform;
     let wanted = wanted(platform, query.as_deref().unwrap_or_default())?;
-    let now = app.now(platform.ahead);
-    let mut data = Vec::new();
+    let (now, rates) = (app.now(platform.ahead), app.env().rates(platform.mode));
+    let (mut data, mut refusal) = (Vec::new(), None);
     for source in &wanted.sources {
         for destination in wanted.destinations.iter().filter(|one| *one != source) {
-            data.extend(entries(&app, platform, *source, *destination, &wanted, now)?);
+            // One corridor without a rate hides no other.
+            match entries(&*rates, platform, *source, *destination, &wanted, now) {
+                Ok(entries) => data.extend(entries),
+                Err(error @ Error::Money(MoneyError::NoRate(_))) => refusal = Some(error),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
-    Ok(ok(&All { data }))
+    match refusal {
+        Some(refusal) if data.is_empty() => Err(refusal.into()),
+        Some(_) | None => Ok(ok(&All { data })),
+    }
 }
 
 fn entries(
-    app: &App,
+    rates: &dyn Rates,
     platform: &Platform,
     source: Currency,
     destination: Currency,
     wanted: &Wanted,
     now: Timestamp,
-) -> Result<Vec<ExchangeRateBody>, ApiError> {
+) -> Result<Vec<ExchangeRateBody>, Error> {
     let (Some(sending), Some(_)) = (platform.supported(source), platform.supported(destination))
     else {
         return Ok(Vec::new());
     };
-    let corridor = corridor(app.env().rates.as_ref(), platform, source, destination, now)?;
+    let corridor = corridor(rates, platform, source, destination, now)?;
     let received = Money::positive(wanted.sending_amount, source)
         .ok()
         .and_then(|sent| price(Locked::Sending(Sending(sent)), corridor.rate, corridor.fees).ok())

@@ -10,7 +10,7 @@ use domain::id::{CustomerId, InternalAccountId, Owner};
 use domain::internal_account::Status;
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use ledger::account::{AccountKey, Side};
+use ledger::account::AccountKey;
 use ports::rail::Deposit;
 use ports::rails::Rails;
 use serde::{Deserialize, Serialize};
@@ -113,10 +113,10 @@ impl AccountView {
                 Holder::Platform(_) => Status::Open,
                 Holder::Customer(customer) => Status::of(customer),
             },
-            available: row.map_or(0, |row| row.balance.available(Side::Credit)),
-            total: row.map_or(0, |row| row.balance.total(Side::Credit)),
+            available: row.map_or(0, |row| row.balance.held_minor()),
+            total: row.map_or(0, |row| row.balance.total_minor()),
             created_at,
-            updated_at: row.map_or(created_at, |row| row.updated_at),
+            updated_at: row.map_or(created_at, |row| row.updated_at.max(created_at)),
         }
     }
 }

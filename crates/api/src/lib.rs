@@ -57,7 +57,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use domain::token::Permission;
-use service::{App, refusals};
+use service::App;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
@@ -330,7 +330,7 @@ pub async fn finish(State(app): State<App>, mut request: Request, next: Next) ->
         }
     }
     if status == StatusCode::UNAUTHORIZED {
-        refusals::count(&app, from);
+        app.refusals().count(from, app.server_now());
     }
     let labels = [("route", route.clone()), ("method", label(&method).to_owned())];
     metrics::histogram!("switchyard_http_request_seconds", &labels).record(started.elapsed());

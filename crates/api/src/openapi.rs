@@ -1,7 +1,7 @@
 //! The OpenAPI document: collected from the routes, with what the derive cannot say.
 
 mod examples;
-mod guide;
+pub(crate) mod guide;
 pub mod origin;
 mod schemas;
 mod sets;
@@ -15,7 +15,7 @@ use domain::platform::COUNTERPARTY_FIELDS;
 use domain::rail::Rail;
 use domain::rate_basis::{PriceRule, RateSource};
 use domain::token::Permission;
-use domain::{bulk_import, external_account, invitation, postcode, quote, transaction};
+use domain::{bulk_import, external_account, invitation, postcode, transaction};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::Paths;
 
@@ -441,7 +441,14 @@ pub fn names(document: &mut Value) {
         ("BulkImportJob", "status", imports.clone()),
         ("BulkUpload", "status", imports),
         ("Invitation", "status", all(&invitation::Status::ALL, invitation::Status::name)),
-        ("CreateQuote", "purposeOfPayment", quote::PURPOSES.to_vec()),
+        ("CreateQuote", "purposeOfPayment", transaction::PURPOSES.to_vec()),
+        ("TransferOut", "purposeOfPayment", transaction::PURPOSES.to_vec()),
+        ("TransferIn", "purposeOfPayment", transaction::PURPOSES.to_vec()),
+        ("Transaction", "purposeOfPayment", transaction::PURPOSES.to_vec()),
+        ("PayoutEnd", "paymentRail", all(Rail::ALL, Rail::name)),
+        ("AccountQuoteDestination", "paymentRail", all(Rail::ALL, Rail::name)),
+        ("DetailsQuoteDestination", "paymentRail", all(Rail::ALL, Rail::name)),
+        ("AccountTransactionDestination", "paymentRail", all(Rail::ALL, Rail::name)),
         (
             "ExternalAccount",
             "status",

@@ -4,6 +4,7 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use domain::id::ExternalAccountId;
 use domain::lookup::{Offer, Receiver};
+use domain::money::Money;
 use domain::rate::Rate;
 use domain::uma_address::UmaAddress;
 use ports::uma::PeerFailure;
@@ -124,6 +125,18 @@ impl From<UmaError> for ApiError {
             UmaError::PayeeDataMissing { address, fields } => plain(Code::InvalidPayreqResponse)
                 .with("umaAddress", address.as_str())
                 .with("missingFields", fields.clone()),
+            UmaError::InvoiceTaken { address } => plain(Code::InvalidPayreqResponse)
+                .with("umaAddress", address.as_str())
+                .with("reason", "INVOICE_ALREADY_USED"),
+            UmaError::CostDiffers { address, promised, asked, max, .. } => {
+                let minor = |amount: Option<Money>| amount.map(Money::minor);
+                plain(Code::InvalidPayreqResponse)
+                    .with("umaAddress", address.as_str())
+                    .with("reason", "COST_DIFFERS")
+                    .with("lookedUpSendingAmount", minor(*promised))
+                    .with("askedSendingAmount", minor(*asked))
+                    .with("maxBasisPoints", max.get())
+            }
             UmaError::NotOffered { address, .. } => {
                 plain(Code::InvalidCurrency).about("currency").with("umaAddress", address.as_str())
             }

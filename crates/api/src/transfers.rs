@@ -2,7 +2,8 @@
 
 use axum::response::Response;
 use domain::id::{ExternalAccountId, InternalAccountId};
-use domain::transaction::Direction;
+use domain::rail::Rail;
+use domain::transaction::{Direction, PURPOSES, RailRequest};
 use serde::Deserialize;
 use service::App;
 use service::transfers::{self, Transfer};
@@ -14,6 +15,29 @@ use crate::extract::{Acting, Json, Once};
 use crate::transactions::TransactionBody;
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
+
+/// Wishes for the rail, as requests have them.
+#[derive(Debug)]
+pub(crate) struct Wishes {
+    /// `remittanceInformation`.
+    pub remittance: Option<String>,
+    /// `purposeOfPayment`.
+    pub purpose: Option<String>,
+    /// `destination.paymentRail`.
+    pub rail: Option<String>,
+}
+
+impl Wishes {
+    /// The same with names that are known.
+    pub(crate) fn checked(self, checks: &mut Checks) -> RailRequest {
+        let purpose = checks.named_if("purposeOfPayment", self.purpose.as_deref(), |name| {
+            PURPOSES.into_iter().find(|known| *known == name)
+        });
+        let rail =
+            checks.named_if("destination.paymentRail", self.rail.as_deref(), Rail::from_name);
+        RailRequest { remittance: self.remittance, purpose, rail }
+    }
+}
 
 /// One end of a transfer.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -28,13 +52,31 @@ pub struct TransferEnd {
     currency: Option<String>,
 }
 
+/// The external account that a transfer pays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PayoutEnd {
+    /// The account.
+    #[schema(max_length = 80)]
+    account_id: String,
+    /// The account's currency; checked if it is given.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 10)]
+    currency: Option<String>,
+    /// The rail that pays, one of the account's `paymentRails`; chosen when left out.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64, example = "ACH")]
+    payment_rail: Option<String>,
+}
+
 /// A transfer from an internal to an external account.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TransferOut {
     /// An internal account.
     source: TransferEnd,
     /// An external account in the same currency.
-    destination: TransferEnd,
+    destination: PayoutEnd,
     /// Smallest units of the accounts' currency; greater than 0.
     #[serde(default)]
     #[schema(nullable = false, minimum = 1, maximum = 9_000_000_000_000_000_i64, example = 12550)]
@@ -43,10 +85,19 @@ pub struct TransferOut {
     #[serde(default)]
     #[schema(nullable = false, max_length = 500)]
     description: Option<String>,
+    /// A text for the other side, which goes with the payment on its rail.
+    #[serde(default)]
+    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
+    remittance_information: Option<String>,
+    /// The purpose of the payment, which goes to the rail.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    purpose_of_payment: Option<String>,
 }
 
 /// A transfer from an external to an internal account.
 #[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct TransferIn {
     /// An external account that money can be pulled from.
     source: TransferEnd,
@@ -60,6 +111,14 @@ pub struct TransferIn {
     #[serde(default)]
     #[schema(nullable = false, max_length = 500)]
     description: Option<String>,
+    /// A text for the other side, which goes with the payment on its rail.
+    #[serde(default)]
+    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
+    remittance_information: Option<String>,
+    /// The purpose of the payment, which goes to the rail.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64)]
+    purpose_of_payment: Option<String>,
 }
 
 schema_of!(TransferOut, TransferIn);
@@ -70,15 +129,22 @@ struct Parts {
     external: (&'static str, TransferEnd),
     amount: Option<i64>,
     description: Option<String>,
+    wishes: Wishes,
 }
 
 impl From<TransferOut> for Parts {
     fn from(body: TransferOut) -> Self {
+        let PayoutEnd { account_id, currency, payment_rail } = body.destination;
         Self {
             internal: ("source", body.source),
-            external: ("destination", body.destination),
+            external: ("destination", TransferEnd { account_id, currency }),
             amount: body.amount,
             description: body.description,
+            wishes: Wishes {
+                remittance: body.remittance_information,
+                purpose: body.purpose_of_payment,
+                rail: payment_rail,
+            },
         }
     }
 }
@@ -90,6 +156,11 @@ impl From<TransferIn> for Parts {
             external: ("source", body.source),
             amount: body.amount,
             description: body.description,
+            wishes: Wishes {
+                remittance: body.remittance_information,
+                purpose: body.purpose_of_payment,
+                rail: None,
+            },
         }
     }
 }
@@ -105,6 +176,7 @@ impl TryFrom<Parts> for Transfer {
             checks.id(&format!("{internal_field}.accountId"), &internal.account_id);
         let external_id: Option<ExternalAccountId> =
             checks.id(&format!("{external_field}.accountId"), &external.account_id);
+        let request = parts.wishes.checked(&mut checks);
         let (internal_id, external_id) = checks.finish(internal_id.zip(external_id))?;
         let named = [(internal_field, internal.currency), (external_field, external.currency)];
         let mut currencies = Vec::new();
@@ -128,6 +200,7 @@ impl TryFrom<Parts> for Transfer {
             amount_minor,
             currency: currencies.first().copied(),
             description: parts.description,
+            request,
         })
     }
 }

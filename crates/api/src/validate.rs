@@ -119,7 +119,10 @@ const FORMATS: [Format; 7] = [
 /// Whether a text is an absolute URL of the web, without credentials in it. Whether the address
 /// may be called is decided at each call.
 pub(crate) fn is_web_address(text: &str) -> bool {
-    let Ok(url) = text.parse::<axum::http::Uri>() else { return false };
+    // It knows the names that a host can have, in any script.
+    let Ok(parsed) = url::Url::parse(text) else { return false };
+    let ascii = if text.is_ascii() { text } else { parsed.as_str() };
+    let Ok(url) = ascii.parse::<axum::http::Uri>() else { return false };
     let scheme = url.scheme_str();
     let host = url.host().unwrap_or_default();
     let authority = url.authority().map_or("", |authority| authority.as_str());

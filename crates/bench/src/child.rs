@@ -130,7 +130,7 @@ impl Starter {
         let mut server = Server { process, address, log, ready_after: Duration::ZERO };
         let mut client = server.client();
         loop {
-            let ready = client.ask(b"GET /readyz HTTP/1.1\r\nHost: bench\r\n\r\n");
+            let ready = client.ask(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
             if ready.is_ok_and(|(status, _)| status == 200) {
                 break;
             }

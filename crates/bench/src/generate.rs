@@ -26,7 +26,8 @@ use domain::id::{
 use domain::patch::Patch;
 use domain::platform::Platform;
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Event, StatusReason};
+use domain::transaction::{Direction, Event, RailRequest, StatusReason};
+use domain::uma_address::UmaDomain;
 use ledger::posting::Resolution;
 use ports::clock::Clock as _;
 use ports::entropy::Entropy as _;
@@ -115,7 +116,7 @@ pub fn run(database_url: &str, payers: u64, payments: u64, endpoints: &[String])
         let mut platform = made.context("the database is not empty")?.platform;
         for number in 0..platforms {
             if number > 0 {
-                platform = another_platform(&app, platform).await?;
+                platform = another_platform(&app, platform, number).await?;
             }
             let endpoint = endpoints.get(number as usize);
             let filling = Filling { app: app.clone(), clock: clock.clone(), platform };
@@ -127,13 +128,13 @@ pub fn run(database_url: &str, payers: u64, payments: u64, endpoints: &[String])
 }
 
 /// A platform as the first one is.
-async fn another_platform(app: &App, like: PlatformId) -> Result<PlatformId> {
+async fn another_platform(app: &App, like: PlatformId, number: u64) -> Result<PlatformId> {
     let found = app.store().read(move |view| view.get::<Platform>(&like)).await;
     let found = found?.context("the first platform is there")?;
     let new = NewPlatform {
         name: "another".to_owned(),
         mode: found.mode,
-        uma_domain: found.uma_domain.clone(),
+        uma_domain: UmaDomain::parse(&format!("localhost:{}", 20_000 + number))?,
         is_regulated: found.is_regulated,
     };
     Ok(platforms::create(app, new).await?.id)
@@ -315,6 +316,7 @@ impl Payment {
             amount_minor: self.amount_minor(),
             currency: None,
             description: Some(DESCRIPTION.to_owned()),
+            request: RailRequest::default(),
         };
         let way = Direction::Outgoing;
         let transaction = transfers::transfer(app, unit, platform, &transfer, way, *id, *at)?;

@@ -139,7 +139,7 @@ impl Heads {
     pub fn get(&self, path: &str) -> Vec<u8> {
         let Self { authorization } = self;
         let line = format!("GET /{}{path} HTTP/1.1\r\n", api::VERSION);
-        format!("{line}Host: bench\r\nAuthorization: {authorization}\r\n\r\n").into_bytes()
+        format!("{line}Host: localhost\r\nAuthorization: {authorization}\r\n\r\n").into_bytes()
     }
 
     /// The start of a request with a JSON body; [`finish`] makes it whole.
@@ -147,7 +147,8 @@ impl Heads {
         let Self { authorization } = self;
         let line = format!("POST /{}{path} HTTP/1.1\r\n", api::VERSION);
         let kind = "Content-Type: application/json";
-        format!("{line}Host: bench\r\nAuthorization: {authorization}\r\n{kind}\r\n").into_bytes()
+        format!("{line}Host: localhost\r\nAuthorization: {authorization}\r\n{kind}\r\n")
+            .into_bytes()
     }
 }
 

@@ -136,6 +136,8 @@ pub fn run(starter: &Starter, folder: &Path, plan: &Plan) -> Result<Report> {
     let ground = Ground::Sqlite(folder.to_owned());
     let here = Institution::start(&ground, starter, "uma-payers", plan.customers)?;
     let there = Institution::start(&ground, starter, "uma-payees", plan.customers)?;
+    here.allow(&there)?;
+    there.allow(&here)?;
     here.fund()?;
     let amounts = Amounts::new();
     let samples = Samples::take(plan.rounds, &Load::ALL, |load| {

@@ -24,7 +24,9 @@ use domain::id::{InternalAccountId, Owner};
 use domain::money::{Money, Receiving, Sending};
 use domain::platform::Mode;
 use domain::token::Permission;
-use domain::transaction::{AccountRef, Destination, Direction, Draft, Event, Source, Transaction};
+use domain::transaction::{
+    AccountRef, Destination, Direction, Draft, Event, RailRequest, Source, Transaction,
+};
 use service::App;
 use switchyard::config::{self, Command};
 use switchyard::{serve, telemetry};
@@ -96,6 +98,7 @@ fn bodies(app: &App) -> Result<Bodies> {
         terms: None,
         uma: None,
         description: Some(crate::sessions::DESCRIPTION.to_owned()),
+        request: RailRequest::default(),
     });
     let started = pending.clone().apply(Event::Started, now)?.into_now();
     let completed = started.apply(Event::Settled, now)?.into_now();

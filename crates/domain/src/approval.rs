@@ -4,6 +4,7 @@
 //! The platform answers the request, or defers it and calls later, or lets the deadline pass.
 //! Whatever comes first decides; for everything after it the machine has no arrow.
 
+use crate::clock::is_from_ahead;
 use crate::id::{PlatformId, TransactionId};
 use crate::platform::COUNTERPARTY_FIELDS;
 use crate::time::Timestamp;
@@ -261,7 +262,8 @@ impl Approval {
 
     /// Whether a decision at `now` would count.
     pub fn is_open(&self, now: Timestamp) -> bool {
-        self.status.outcome() == Outcome::Open && now < self.decide_by
+        let is_over = now >= self.decide_by || is_from_ahead(self.asked_at, now);
+        self.status.outcome() == Outcome::Open && !is_over
     }
 
     /// The one function that changes its status. A clock that has stepped back does not take it

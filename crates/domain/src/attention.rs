@@ -1,5 +1,5 @@
-//! Matters that only a person can settle: where the money of a payment is, or what became of
-//! events, cannot be told by the system itself.
+//! Matters that only a person can settle: the system itself cannot find out where the money of a
+//! payment is, or whether events arrived.
 //!
 //! A matter is opened by the change that notices it, and resolved by an operator, with a reason. A
 //! second notice of the same matter opens none. One that is noticed again after it was resolved is

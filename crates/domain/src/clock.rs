@@ -12,6 +12,21 @@ pub const AHEAD_MAX_MILLIS: i64 = AHEAD_MAX_DAYS * 86_400_000;
 
 const AHEAD_MAX_DAYS: i64 = 3_653;
 
+/// A step back of the machine's clock up to this is absorbed: record times stand nearly still until
+/// the clock has caught up. A larger one is followed at once. Corrections over a network and leap
+/// seconds are smaller; a person who sets a wrong clock right makes a larger one.
+pub const STEP_ABSORBED_MILLIS: i64 = 5_000;
+
+/// By how much the clocks of two servers of one database may differ, in milliseconds, before a
+/// record of one is taken for made by a clock that was ahead.
+const SKEW_MAX_MILLIS: i64 = 60_000;
+
+/// Whether a record was made by a clock that was ahead and has been set right since. The
+/// time when it was made is unknown, so an offer with a deadline that was made then is over.
+pub fn is_from_ahead(made_at: Timestamp, now: Timestamp) -> bool {
+    made_at > now.plus_millis(SKEW_MAX_MILLIS)
+}
+
 /// How far a platform's clock is ahead of the server's; it never goes back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ahead(i64);
@@ -108,6 +123,13 @@ mod tests {
         check(0, to(AHEAD_MAX_MILLIS), Ok(AHEAD_MAX_MILLIS));
         check(0, to(AHEAD_MAX_MILLIS + 1), Err(ClockRefusal::TooFar));
         check(1, Advance::BySeconds(i64::MAX), Err(ClockRefusal::TooFar));
+    }
+
+    #[test]
+    fn records_of_another_server_are_not_from_ahead() {
+        for (made_at, expected) in [(-1, false), (0, false), (60_000, false), (60_001, true)] {
+            assert_eq!(is_from_ahead(SERVER.plus_millis(made_at), SERVER), expected, "{made_at}");
+        }
     }
 
     #[test]

@@ -321,6 +321,11 @@ impl Identity {
 }
 
 impl Customer {
+    /// Takes note of a change. Its times never go back, although the clock may.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.updated_at = now.max(self.updated_at);
+    }
+
     /// Facts about the customer, by the names of
     /// [`crate::platform::COUNTERPARTY_FIELDS`].
     pub fn facts(&self) -> Facts {

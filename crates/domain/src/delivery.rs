@@ -21,11 +21,13 @@ pub enum Status {
     Delivered,
     /// It is not attempted any more unless a client asks for it.
     Dead,
+    /// An approval request that was not sent: its payment was decided before.
+    Superseded,
 }
 
 impl Status {
     /// Every status.
-    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Dead];
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Delivered, Self::Dead, Self::Superseded];
 
     /// The name that the API uses.
     pub const fn name(self) -> &'static str {
@@ -33,6 +35,7 @@ impl Status {
             Self::Pending => "PENDING",
             Self::Delivered => "DELIVERED",
             Self::Dead => "DEAD",
+            Self::Superseded => "SUPERSEDED",
         }
     }
 
@@ -221,6 +224,8 @@ pub enum Event {
     Failed(Attempt, Timestamp),
     /// It does not, and is not asked again.
     GivenUp(Option<Attempt>),
+    /// It is an approval request, and its payment was decided before it was sent.
+    Superseded,
     /// A client wants it to be sent again.
     SentAgain,
 }
@@ -232,6 +237,7 @@ impl Event {
             Self::Received(_) => "received",
             Self::Failed(..) => "failed",
             Self::GivenUp(_) => "given up",
+            Self::Superseded => "superseded",
             Self::SentAgain => "sent again",
         }
     }
@@ -239,14 +245,17 @@ impl Event {
 
 /// The arrows of the machine: the one table that [`Delivery::apply`] and the documents share.
 fn arrow(from: Status, event: &Event) -> Option<Status> {
-    use Status::{Dead, Delivered, Pending};
+    use Status::{Dead, Delivered, Pending, Superseded};
     match (from, event) {
         (Pending, Event::Received(_)) => Some(Delivered),
-        (Pending, Event::Failed(..)) | (Pending | Delivered | Dead, Event::SentAgain) => {
-            Some(Pending)
-        }
+        (Pending, Event::Failed(..))
+        | (Pending | Delivered | Dead | Superseded, Event::SentAgain) => Some(Pending),
         (Pending, Event::GivenUp(_)) => Some(Dead),
-        (Delivered | Dead, Event::Received(_) | Event::Failed(..) | Event::GivenUp(_)) => None,
+        (Pending, Event::Superseded) => Some(Superseded),
+        (
+            Delivered | Dead | Superseded,
+            Event::Received(_) | Event::Failed(..) | Event::GivenUp(_) | Event::Superseded,
+        ) => None,
     }
 }
 
@@ -420,7 +429,7 @@ impl Delivery {
         progress.due_at = None;
         let attempt = match event {
             Event::Received(attempt) | Event::GivenUp(Some(attempt)) => Some(attempt),
-            Event::GivenUp(None) => None,
+            Event::GivenUp(None) | Event::Superseded => None,
             Event::Failed(attempt, due_at) => {
                 progress.due_at = Some(due_at);
                 progress.failures = progress.failures.saturating_add(1);
@@ -456,6 +465,7 @@ pub(crate) fn arrows() -> Vec<[&'static str; 3]> {
         Event::Received(attempt.clone()),
         Event::Failed(attempt.clone(), at),
         Event::GivenUp(Some(attempt)),
+        Event::Superseded,
         Event::SentAgain,
     ];
     arrows_of(&Status::ALL, &events, |from, event| from.after(event), Status::name, Event::name)
@@ -506,9 +516,11 @@ mod tests {
                 "PENDING received DELIVERED",
                 "PENDING failed PENDING",
                 "PENDING given up DEAD",
+                "PENDING superseded SUPERSEDED",
                 "PENDING sent again PENDING",
                 "DELIVERED sent again PENDING",
                 "DEAD sent again PENDING",
+                "SUPERSEDED sent again PENDING",
             ]
         );
     }

@@ -15,7 +15,7 @@ use crate::lookup::{Lookup, PayWay, Receiver};
 use crate::quote::{self, Quote};
 use crate::rail::RailWords;
 use crate::text::ERASED;
-use crate::transaction::{self, Destination, Direction, Facts, Source, Transaction};
+use crate::transaction::{self, Destination, Direction, Facts, RailRequest, Source, Transaction};
 use crate::uma_address::UmaAddress;
 
 /// The address of the others whom an erased person paid or was paid by. The domain is reserved
@@ -144,6 +144,7 @@ impl Erase for Transaction {
             destination: erased_destination(&draft.destination),
             uma,
             description: None,
+            request: RailRequest { remittance: None, ..draft.request.clone() },
             ..draft.clone()
         };
         let (failure, reason) = (self.failure(), self.reason().cloned());

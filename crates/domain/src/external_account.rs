@@ -170,6 +170,11 @@ pub struct ExternalAccount {
 }
 
 impl ExternalAccount {
+    /// Takes note of a change. Its times never go back, although the clock may.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.updated_at = now.max(self.updated_at);
+    }
+
     /// The one function that changes an external account's status.
     pub fn apply(mut self, event: Event, now: Timestamp) -> Result<Moved<Self>, IllegalTransition> {
         let from = self.status;
@@ -181,7 +186,7 @@ impl ExternalAccount {
             });
         };
         self.status = to;
-        self.updated_at = now.max(self.updated_at);
+        self.touch(now);
         Ok(Moved::new(from.name(), self))
     }
 }

@@ -122,12 +122,17 @@ impl StatusReason {
     /// The receiver's side of a payment failed.
     pub const COUNTERPARTY_FAILED: Self =
         Self::known("COUNTERPARTY_FAILED", "the receiver's institution could not take the payment");
+    /// The other side has not said in time whether it took a payment.
+    pub const OUTCOME_UNKNOWN: Self = Self::known(
+        "OUTCOME_UNKNOWN",
+        "the other side has not said whether it took the payment; a person has to find out",
+    );
     /// A payment that was delivered came back.
     pub const RETURNED: Self =
         Self::known("RETURNED", "the receiving institution sent the money back");
 
     /// Every reason that is not a [`FailureReason`] too. Rails add their own.
-    pub const FINER: [Self; 12] = [
+    pub const FINER: [Self; 13] = [
         Self::REJECTED_BY_RECEIVER,
         Self::REJECTED_BY_PLATFORM,
         Self::DEBIT_REJECTED,
@@ -139,6 +144,7 @@ impl StatusReason {
         Self::FUNDING_AMOUNT_MISMATCH,
         Self::DESTINATION_UNAVAILABLE,
         Self::COUNTERPARTY_FAILED,
+        Self::OUTCOME_UNKNOWN,
         Self::RETURNED,
     ];
 
@@ -178,7 +184,8 @@ pub(crate) fn markdown(page: &mut String) {
         "\n## Why a payment was not made\n\n\
          `failureReason` is on payments that failed, also when they were refunded. `statusReason` \
          is on those, on rejected ones, and on received ones whose deposit account did not take \
-         the money; its `code` is the same or finer, and can be a rail's own.\n\n\
+         the money; its `code` is the same or finer, and can be a rail's own. On a payment that is \
+         `PROCESSING` it says that its outcome is unknown past its deadline.\n\n\
          | `failureReason` | in words |\n|---|---|\n",
     );
     let mut row = |code: &str, message: &str| {
@@ -207,7 +214,7 @@ mod tests {
         );
         let finer = StatusReason::FINER.map(|reason| reason.code().to_owned());
         let codes: BTreeSet<_> = names.iter().map(|name| (*name).to_owned()).chain(finer).collect();
-        assert_eq!(codes.len(), 8 + 12);
+        assert_eq!(codes.len(), 8 + 13);
         assert_eq!(FailureReason::from_name("TIMEOUT"), None);
     }
 }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use uuid::Uuid;
 
-use crate::clock::Ahead;
+use crate::clock::{Ahead, STEP_ABSORBED_MILLIS};
 use crate::currency::Currency;
 use crate::time::Timestamp;
 
@@ -262,11 +262,18 @@ pub struct IdSequence {
 }
 
 impl IdSequence {
-    /// The next uuid. `random` fills the bits that are neither time nor counter.
+    /// The next uuid, greater than the last one unless the clock has made a step back that records
+    /// follow. `random` fills the bits that are neither time nor counter.
     pub fn next(&mut self, now: Timestamp, random: u64) -> Uuid {
         const COUNTER_BITS: u32 = 12;
         let millis = u64::try_from(now.millis()).unwrap_or(0);
-        self.last = (millis << COUNTER_BITS).max(self.last + 1);
+        let behind = (self.last >> COUNTER_BITS).saturating_sub(millis);
+        self.last = if behind > STEP_ABSORBED_MILLIS.unsigned_abs() {
+            // The clock was set right. The random bits keep the ids apart.
+            millis << COUNTER_BITS
+        } else {
+            (millis << COUNTER_BITS).max(self.last + 1)
+        };
         let millis = u128::from(self.last >> COUNTER_BITS);
         let counter = u128::from(self.last & ((1 << COUNTER_BITS) - 1));
         let random = u128::from(random >> 2);
@@ -279,8 +286,8 @@ impl IdSequence {
     }
 }
 
-/// A uuid that was drawn by the server's clock, as it is by one that is ahead of it. Uuids of one
-/// clock still only grow, because it never goes back, and no other clock's are affected.
+/// A uuid that was drawn by the server's clock, as it is by one that is ahead of it. The order of
+/// uuids of one clock stays, because the distance only grows, and no other clock's are affected.
 pub fn moved_ahead(uuid: Uuid, ahead: Ahead) -> Uuid {
     Uuid::from_u128(uuid.as_u128() + ((ahead.millis() as u128) << TIME_SHIFT))
 }
@@ -312,11 +319,20 @@ mod tests {
     fn drawn_ids_only_grow() {
         let mut ids = IdSequence::default();
         let mut last = Uuid::nil();
-        for millis in [5, 5, 5, 6, 4, 4, 9] {
+        for millis in [5, 5, 5, 6, 4, 4, 9, 5_009, 9] {
             let id = ids.next(Timestamp::from_millis(millis), u64::MAX);
             assert!(id > last, "{id} after {last}");
             assert_eq!(id.get_version_num(), 7);
             last = id;
+        }
+    }
+
+    #[test]
+    fn ids_follow_a_clock_that_is_set_back() {
+        let mut ids = IdSequence::default();
+        let millis = |id| QuoteId::from_uuid(id).created_at().millis();
+        for (now, drawn) in [(7_200_000, 7_200_000), (7_195_000, 7_200_000), (9, 9), (9, 9)] {
+            assert_eq!(millis(ids.next(Timestamp::from_millis(now), 0)), drawn);
         }
     }
 

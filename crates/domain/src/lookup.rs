@@ -3,6 +3,7 @@
 
 use rust_decimal::Decimal;
 
+use crate::clock::is_from_ahead;
 use crate::currency::Currency;
 use crate::id::{CustomerId, ExternalAccountId, LookupId, PlatformId};
 use crate::platform::CounterpartyField;
@@ -101,6 +102,6 @@ pub struct Lookup {
 impl Lookup {
     /// Whether its time is over at `now`.
     pub fn is_over(&self, now: Timestamp) -> bool {
-        now >= self.expires_at
+        now >= self.expires_at || is_from_ahead(self.id.created_at(), now)
     }
 }

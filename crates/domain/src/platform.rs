@@ -147,10 +147,35 @@ pub struct Platform {
     pub uma_keys: Generations,
     /// The operator's settings for its rail, in words of the rail's own.
     pub rail_settings: Option<Arc<str>>,
+    /// How much an invoice of another institution may cost more or less than its lookup said.
+    pub cost_drift_max: BasisPoints,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its configuration last changed.
     pub updated_at: Timestamp,
+}
+
+/// Hundredths of a percent, up to 100 %.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BasisPoints(u16);
+
+impl BasisPoints {
+    /// All of it.
+    pub const WHOLE: Self = Self(10_000);
+
+    /// How much the cost of an invoice may differ where the operator has set nothing: rates move in
+    /// the minutes after a lookup, and one that moves more is a mistake or worse.
+    pub const DRIFT: Self = Self(500);
+
+    /// So many basis points, if they are at most 100 %.
+    pub fn new(points: u16) -> Option<Self> {
+        (points <= Self::WHOLE.0).then_some(Self(points))
+    }
+
+    /// The number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
 }
 
 /// The decision about an incoming payment when it begins.
@@ -165,6 +190,11 @@ pub enum Decision {
 }
 
 impl Platform {
+    /// Takes note of a change. Its times never go back, although the clock may.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.updated_at = now.max(self.updated_at);
+    }
+
     /// The decider of an incoming payment: the platform, by its webhook. Without one, everybody
     /// may pay where no money is real, and none where it is (contract 13, row 33).
     pub fn first_decision(&self) -> Decision {

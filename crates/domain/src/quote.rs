@@ -1,5 +1,6 @@
 //! Quotes: priced offers with a locked rate (specification 2.5, 3.2; contract 6.9).
 
+use crate::clock::is_from_ahead;
 use crate::id::{CustomerId, LookupId, Owner, PlatformId, QuoteId, TransactionId};
 use crate::money::Money;
 use crate::pricing::{Locked, Price, PriceError, price_with};
@@ -100,22 +101,6 @@ fn arrow(from: Status, event: Event) -> Option<Status> {
     }
 }
 
-/// The purpose of the quote's payment (contract 5).
-pub const PURPOSES: [&str; 12] = [
-    "GIFT",
-    "SELF",
-    "GOODS_OR_SERVICES",
-    "EDUCATION",
-    "HEALTH_OR_MEDICAL",
-    "REAL_ESTATE_PURCHASE",
-    "TAX_PAYMENT",
-    "LOAN_PAYMENT",
-    "UTILITY_BILL",
-    "DONATION",
-    "TRAVEL",
-    "OTHER",
-];
-
 /// How a UMA address is reached that a quote pays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
@@ -171,7 +156,7 @@ pub struct Draft {
     pub basis: RateBasis,
     /// Until when it can be executed or funded.
     pub expires_at: Timestamp,
-    /// The purpose of the payment, one of [`PURPOSES`].
+    /// The purpose of the payment, one of [`crate::transaction::PURPOSES`].
     pub purpose: Option<&'static str>,
     /// Its UMA data, if it pays a UMA address.
     pub uma: Option<Uma>,
@@ -274,9 +259,10 @@ impl Quote {
         self.last().at
     }
 
-    /// Whether its time is over at `now`.
+    /// Whether its time is over at `now`. The rate of a quote that was made by a clock that was
+    /// ahead would otherwise hold until that time comes.
     pub fn is_over(&self, now: Timestamp) -> bool {
-        now >= self.draft.expires_at
+        now >= self.draft.expires_at || is_from_ahead(self.created_at(), now)
     }
 
     /// The one function that changes a quote's status. A clock that has stepped back does not take

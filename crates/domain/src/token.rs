@@ -116,3 +116,10 @@ pub struct Token {
     /// Whether it was deleted; a revoked token authenticates no client and is not shown.
     pub revoked: bool,
 }
+
+impl Token {
+    /// Takes note of a change. Its times never go back, although the clock may.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.updated_at = now.max(self.updated_at);
+    }
+}

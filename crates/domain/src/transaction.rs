@@ -81,6 +81,33 @@ pub struct RateDetails {
     pub multipliers: Option<Multipliers>,
 }
 
+/// The purposes of payments (contract 5).
+pub const PURPOSES: [&str; 12] = [
+    "GIFT",
+    "SELF",
+    "GOODS_OR_SERVICES",
+    "EDUCATION",
+    "HEALTH_OR_MEDICAL",
+    "REAL_ESTATE_PURCHASE",
+    "TAX_PAYMENT",
+    "LOAN_PAYMENT",
+    "UTILITY_BILL",
+    "DONATION",
+    "TRAVEL",
+    "OTHER",
+];
+
+/// Wishes of the payer that go with an order to a rail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RailRequest {
+    /// A text for the other side, which goes with the payment.
+    pub remittance: Option<String>,
+    /// The purpose of the payment, one of [`PURPOSES`].
+    pub purpose: Option<&'static str>,
+    /// The rail over which it is paid out; the server chooses without one.
+    pub rail: Option<Rail>,
+}
+
 /// The draft of a transaction, which starts in the given status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
@@ -108,6 +135,8 @@ pub struct Draft {
     pub uma: Option<Uma>,
     /// The memo.
     pub description: Option<String>,
+    /// Wishes of the payer for the rail.
+    pub request: RailRequest,
 }
 
 impl Draft {
@@ -201,7 +230,8 @@ impl Transaction {
         }
         let was_not_made = has_failed || has_been(Status::Rejected);
         let was_kept = has_been(Status::Completed) && reason.is_some() && draft.may_be_kept();
-        if was_not_made != reason.is_some() && !was_kept {
+        let is_under_way = history.last().is_some_and(|step| step.status == Status::Processing);
+        if was_not_made != reason.is_some() && !was_kept && !is_under_way {
             return inconsistent("a status reason goes with FAILED and REJECTED".to_owned());
         }
         Ok(Self { draft, history, failure, reason, rail, rail_words, request: None })
@@ -259,9 +289,22 @@ impl Transaction {
         self.failure
     }
 
-    /// Why it failed or was rejected, finer than [`Transaction::failure`].
+    /// Why it failed or was rejected, finer than [`Transaction::failure`]. On one that is under
+    /// way, why a person has to look into it.
     pub fn reason(&self) -> Option<&StatusReason> {
         self.reason.as_ref()
+    }
+
+    /// Whether it is under way past the deadline of its rail: only a person can find out how it
+    /// ended. Nothing is given back meanwhile, as the other side may have the money.
+    pub fn is_undecided(&self) -> bool {
+        self.status() == Status::Processing && self.reason.is_some()
+    }
+
+    /// The transaction, under way, whose rail has not said in time how it ended.
+    #[must_use]
+    pub fn undecided(self) -> Self {
+        Self { reason: Some(StatusReason::OUTCOME_UNKNOWN), ..self }
     }
 
     /// The rail that its latest order was given to, or is to be: every later question about the
@@ -270,10 +313,10 @@ impl Transaction {
         self.rail
     }
 
-    /// The transaction with the rail of its next order.
+    /// The transaction with the rail of its next order, about which nothing is known yet.
     #[must_use]
     pub fn ordered_over(self, rail: Rail) -> Self {
-        Self { rail: Some(rail), ..self }
+        Self { rail: Some(rail), reason: None, ..self }
     }
 
     /// The rail's own words about it, from the latest answer that had any.
@@ -387,7 +430,8 @@ impl Transaction {
                 (self.failure, self.reason) = (Some(FailureReason::OfframpFailed), Some(reason));
             }
             Event::Refused(reason) | Event::Kept(reason) => self.reason = Some(reason),
-            Event::Quoted | Event::Started | Event::Settled | Event::Refunded | Event::Expired => {}
+            Event::Settled => self.reason = None,
+            Event::Quoted | Event::Started | Event::Refunded | Event::Expired => {}
         }
         self.history.push(Step { status: to, at: now.max(before) });
         Ok(Moved::new(from.name(), self))
@@ -420,6 +464,7 @@ mod tests {
             terms: None,
             uma: None,
             description: None,
+            request: RailRequest::default(),
         };
         Transaction::pending(draft)
     }
@@ -528,6 +573,28 @@ mod tests {
         let returned = returned.expect("an arrow").into_now();
         let reason = returned.reason().expect("why it came back");
         assert_eq!((reason.code(), reason.message()), ("AC04", "Closed account"));
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_a_reason_until_it_is_known() {
+        let at = Timestamp::from_millis(1);
+        let started = transaction().apply(Event::Started, at).expect("an arrow").into_now();
+        let undecided = started.undecided();
+        assert!(undecided.is_undecided());
+        let restored = Transaction::restore(
+            undecided.draft.clone(),
+            undecided.history.clone(),
+            None,
+            undecided.reason.clone(),
+            (None, RailWords::NONE),
+        );
+        assert_eq!(restored, Ok(undecided.clone()));
+        assert_eq!(undecided.clone().ordered_over(Rail::Ach).reason(), None);
+        let settled = undecided.clone().apply(Event::Settled, at).expect("an arrow").into_now();
+        assert_eq!((settled.reason(), settled.is_undecided()), (None, false));
+        let refused = Event::Refused(StatusReason::REJECTED_BY_RECEIVER);
+        let refused = undecided.apply(refused, at).expect("an arrow").into_now();
+        assert_eq!(refused.reason(), Some(&StatusReason::REJECTED_BY_RECEIVER));
     }
 
     #[test]

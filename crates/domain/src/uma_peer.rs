@@ -84,6 +84,8 @@ pub struct UmaPeer {
     pub keys: Option<PeerKeys>,
     /// The last exchange with it, if there was one.
     pub last: Option<Exchange>,
+    /// Its payments to the platform's customers that have an invoice and have not ended.
+    pub open_payments: u32,
     /// When it was first met or named, by the server's clock.
     pub created_at: Timestamp,
 }
@@ -91,6 +93,14 @@ pub struct UmaPeer {
 impl UmaPeer {
     /// An institution of which nothing is known yet.
     pub fn new(platform: PlatformId, domain: UmaDomain, now: Timestamp) -> Self {
-        Self { platform, domain, rule: Rule::Unset, keys: None, last: None, created_at: now }
+        Self {
+            platform,
+            domain,
+            rule: Rule::Unset,
+            keys: None,
+            last: None,
+            open_payments: 0,
+            created_at: now,
+        }
     }
 }

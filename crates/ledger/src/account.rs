@@ -275,22 +275,22 @@ impl fmt::Display for AccountKey {
 
 /// The most that one side of an account may ever count, pending and posted together.
 ///
-/// One account can then take a thousand payments of the largest amount, and the difference of its
-/// two sides always fits the same integer. The databases hold their columns to it.
-pub const COUNTER_MAX: i64 = 9_000_000_000_000_000_000;
+/// Counters only grow, and no sum of legal amounts reaches this: at a million payments of the
+/// largest amount a second it takes four million years. Sums of both sides still fit the integer.
+pub const COUNTER_MAX: i128 = 1 << 120;
 
 /// Four counters as stored, which may be anything: what a damaged row says is compared by the
 /// audit before it is believed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Counters {
     /// Debits that wait to be posted or voided.
-    pub debits_pending: i64,
+    pub debits_pending: i128,
     /// Debits that are final.
-    pub debits_posted: i64,
+    pub debits_posted: i128,
     /// Credits that wait to be posted or voided.
-    pub credits_pending: i64,
+    pub credits_pending: i128,
     /// Credits that are final.
-    pub credits_posted: i64,
+    pub credits_posted: i128,
 }
 
 /// Why counters are not a balance.
@@ -302,7 +302,7 @@ pub enum InvalidBalance {
         /// The counter.
         name: &'static str,
         /// Its name.
-        value: i64,
+        value: i128,
     },
     /// Pending and posted of one side together pass [`COUNTER_MAX`].
     #[error("{side} sum to {sum}, more than {COUNTER_MAX}")]
@@ -348,8 +348,8 @@ impl Balance {
             ("debits", debits_pending, debits_posted),
             ("credits", credits_pending, credits_posted),
         ] {
-            let sum = i128::from(pending) + i128::from(posted);
-            if sum > i128::from(COUNTER_MAX) {
+            let sum = pending.saturating_add(posted);
+            if sum > COUNTER_MAX {
                 return Err(InvalidBalance::TooLarge { side, sum });
             }
         }
@@ -362,22 +362,22 @@ impl Balance {
     }
 
     /// Debits that wait to be posted or voided.
-    pub const fn debits_pending(&self) -> i64 {
+    pub const fn debits_pending(&self) -> i128 {
         self.counters.debits_pending
     }
 
     /// Debits that are final.
-    pub const fn debits_posted(&self) -> i64 {
+    pub const fn debits_posted(&self) -> i128 {
         self.counters.debits_posted
     }
 
     /// Credits that wait to be posted or voided.
-    pub const fn credits_pending(&self) -> i64 {
+    pub const fn credits_pending(&self) -> i128 {
         self.counters.credits_pending
     }
 
     /// Credits that are final.
-    pub const fn credits_posted(&self) -> i64 {
+    pub const fn credits_posted(&self) -> i128 {
         self.counters.credits_posted
     }
 
@@ -385,7 +385,7 @@ impl Balance {
     /// everything on the other side whether it is final or only pending.
     ///
     /// Cannot overflow: each side is between 0 and [`COUNTER_MAX`].
-    pub const fn available(&self, side: Side) -> i64 {
+    pub const fn available(&self, side: Side) -> i128 {
         let Counters { debits_pending, debits_posted, credits_pending, credits_posted } =
             self.counters;
         match side {
@@ -396,7 +396,7 @@ impl Balance {
 
     /// The balance of an account of this side with all that is pending, both ways: money that is
     /// set aside is still there, and money that is on its way is there already.
-    pub const fn total(&self, side: Side) -> i64 {
+    pub const fn total(&self, side: Side) -> i128 {
         let Counters { debits_posted, debits_pending, credits_posted, credits_pending } =
             self.counters;
         match side {
@@ -404,6 +404,22 @@ impl Balance {
             Side::Credit => credits_posted + credits_pending - debits_posted,
         }
     }
+
+    /// The available amount of an internal account. [`crate::apply`] lets none have more than fits.
+    pub fn held_minor(&self) -> i64 {
+        to_minor(self.available(Side::Credit))
+    }
+
+    /// The total of an internal account, likewise.
+    pub fn total_minor(&self) -> i64 {
+        to_minor(self.total(Side::Credit))
+    }
+}
+
+/// An amount of an internal account, or the nearest that fits.
+fn to_minor(amount: i128) -> i64 {
+    let end = if amount < 0 { i64::MIN } else { i64::MAX };
+    i64::try_from(amount).unwrap_or(end)
 }
 
 #[cfg(test)]
@@ -520,8 +536,8 @@ mod tests {
         );
         assert_eq!(
             Balance::from_counters(counters(1, COUNTER_MAX, 0, 0)),
-            Err(InvalidBalance::TooLarge { side: "debits", sum: i128::from(COUNTER_MAX) + 1 })
+            Err(InvalidBalance::TooLarge { side: "debits", sum: COUNTER_MAX + 1 })
         );
-        assert!(Balance::from_counters(counters(i64::MAX, i64::MAX, 0, 0)).is_err());
+        assert!(Balance::from_counters(counters(i128::MAX, i128::MAX, 0, 0)).is_err());
     }
 }

@@ -29,11 +29,12 @@ pub enum Refusal {
         /// The account.
         account: AccountKey,
         /// The available amount, in smallest units.
-        available: i64,
+        available: i128,
         /// The amount that the posting takes from it, in smallest units.
-        needed: i64,
+        needed: i128,
     },
-    /// A side of an account would pass [`crate::account::COUNTER_MAX`].
+    /// A side of an account would pass [`crate::account::COUNTER_MAX`], or an internal account hold
+    /// more than 64 bits say.
     #[error("{account} cannot count that much")]
     Overflow {
         /// The account.
@@ -91,8 +92,8 @@ enum Change {
 /// Everything that one posting does to one account.
 struct Effect {
     account: AccountKey,
-    debits: i64,
-    credits: i64,
+    debits: i128,
+    credits: i128,
 }
 
 fn apply<B: Balances>(
@@ -133,8 +134,8 @@ fn effects(posting: &Posting) -> Vec<Effect> {
         };
         // Cannot overflow: ENTRIES_MAX amounts of at most AMOUNT_MAX.
         match entry.side() {
-            Side::Debit => effects[index].debits += minor,
-            Side::Credit => effects[index].credits += minor,
+            Side::Debit => effects[index].debits += i128::from(minor),
+            Side::Credit => effects[index].credits += i128::from(minor),
         }
     }
     effects.sort_unstable_by_key(|effect| effect.account);
@@ -174,6 +175,9 @@ fn changed(before: Balance, effect: &Effect, change: Change) -> Result<Balance, 
     assert_counted(before.counters(), after.counters(), effect, change);
 
     let (available, left) = (before.available(Side::Credit), after.available(Side::Credit));
+    if matches!(account, AccountKey::Internal(_)) && left > available && left > i64::MAX.into() {
+        return Err(Refusal::Overflow { account });
+    }
     match change {
         Change::Pend | Change::Post => {
             // A posting that takes nothing from an account is never short of funds on it.
@@ -190,7 +194,7 @@ fn changed(before: Balance, effect: &Effect, change: Change) -> Result<Balance, 
     Ok(after)
 }
 
-fn add(counter: i64, amount: i64, account: AccountKey) -> Result<i64, Refusal> {
+fn add(counter: i128, amount: i128, account: AccountKey) -> Result<i128, Refusal> {
     counter.checked_add(amount).ok_or(Refusal::Overflow { account })
 }
 
@@ -198,14 +202,12 @@ fn add(counter: i64, amount: i64, account: AccountKey) -> Result<i64, Refusal> {
 /// said, nothing was invented and nothing lost.
 fn assert_counted(before: Counters, after: Counters, effect: &Effect, change: Change) {
     let pending = (
-        i128::from(after.debits_pending) - i128::from(before.debits_pending),
-        i128::from(after.credits_pending) - i128::from(before.credits_pending),
+        after.debits_pending - before.debits_pending,
+        after.credits_pending - before.credits_pending,
     );
-    let posted = (
-        i128::from(after.debits_posted) - i128::from(before.debits_posted),
-        i128::from(after.credits_posted) - i128::from(before.credits_posted),
-    );
-    let all = (i128::from(effect.debits), i128::from(effect.credits));
+    let posted =
+        (after.debits_posted - before.debits_posted, after.credits_posted - before.credits_posted);
+    let all = (effect.debits, effect.credits);
     let taken = (-all.0, -all.1);
     let expected = match change {
         Change::Pend => (all, (0, 0)),

@@ -119,10 +119,10 @@ impl Sums {
 impl From<Counters> for Sums {
     fn from(counters: Counters) -> Self {
         Self {
-            debits_pending: counters.debits_pending.into(),
-            debits_posted: counters.debits_posted.into(),
-            credits_pending: counters.credits_pending.into(),
-            credits_posted: counters.credits_posted.into(),
+            debits_pending: counters.debits_pending,
+            debits_posted: counters.debits_posted,
+            credits_pending: counters.credits_pending,
+            credits_posted: counters.credits_posted,
         }
     }
 }
@@ -452,10 +452,10 @@ mod tests {
             audit.resolved(posting, Resolution::Post);
         }
         let counters = Counters {
-            debits_posted: i64::MIN,
-            credits_posted: i64::MIN,
-            debits_pending: i64::MAX,
-            credits_pending: i64::MIN,
+            debits_posted: i64::MIN.into(),
+            credits_posted: i64::MIN.into(),
+            debits_pending: i128::MAX / 4,
+            credits_pending: i64::MIN.into(),
         };
         audit.cached(debit.account, counters);
         audit.cached(debit.account, counters);

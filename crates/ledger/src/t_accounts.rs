@@ -10,7 +10,7 @@ use domain::money::Money;
 use domain::rail::Rail;
 use uuid::Uuid;
 
-use crate::account::{AccountKey, Balance, COUNTER_MAX, NormalSide, Side};
+use crate::account::{AccountKey, Balance, NormalSide, Side};
 use crate::apply::Refusal;
 use crate::book::{Book, PostingRef};
 use crate::movements::Movement;
@@ -90,14 +90,11 @@ fn chart() -> String {
         let covered = if account.must_stay_covered() { "always" } else { "" };
         line(&mut text, &format!("| {kind} | {each} | {side} | {covered} | {what} |"));
     }
-    let most = decimal(COUNTER_MAX, 0);
     line(
         &mut text,
-        &format!(
-            "\nA covered account never has less than nothing available: a posting that would take \
-             more is refused\nand changes nothing. One side of one account counts at most {most} \
-             smallest units.\nAn internal account needs no row before its first posting."
-        ),
+        "\nA covered account never has less than nothing available: a posting that would take \
+         more is refused\nand changes nothing. Counters only grow and have 120 bits, which no sum \
+         of payments fills.\nAn internal account needs no row before its first posting.",
     );
     text
 }
@@ -217,13 +214,13 @@ pub fn table(rows: &[(String, AccountKey, Balance)]) -> String {
 
 /// A number of smallest units with its decimals. Unlike [`Money`] it may be any integer, because
 /// counters pass the limit of one payment.
-fn decimal(minor: i64, decimals: u8) -> String {
+fn decimal(minor: i128, decimals: u8) -> String {
     let sign = if minor < 0 { "-" } else { "" };
     let minor = minor.unsigned_abs();
     if decimals == 0 {
         return format!("{sign}{minor}");
     }
-    let whole = 10_u64.pow(u32::from(decimals));
+    let whole = 10_u128.pow(u32::from(decimals));
     let width = usize::from(decimals);
     format!("{sign}{}.{:0width$}", minor / whole, minor % whole)
 }
@@ -239,7 +236,7 @@ fn said(posting: &Posting) -> String {
                 Side::Credit => "Cr",
             };
             let amount = entry.amount();
-            let digits = decimal(amount.minor(), amount.currency().decimals());
+            let digits = decimal(amount.minor().into(), amount.currency().decimals());
             format!("{side} {} {digits}", label(&entry.account()))
         })
         .collect();
@@ -332,7 +329,7 @@ mod tests {
             (-1_234, 2, "-12.34"),
             (7, 0, "7"),
             (1, 8, "0.00000001"),
-            (i64::MIN, 0, "-9223372036854775808"),
+            (i64::MIN.into(), 0, "-9223372036854775808"),
         ] {
             assert_eq!(decimal(minor, decimals), shown);
         }

@@ -349,10 +349,10 @@ fn damage(
             match damage {
                 Damage::CachedDropped => drop(cached.remove(&account)),
                 _ => match by.rem_euclid(4) {
-                    0 => counters.debits_pending = counters.debits_pending.wrapping_add(by),
-                    1 => counters.debits_posted = counters.debits_posted.wrapping_add(by),
-                    2 => counters.credits_pending = counters.credits_pending.wrapping_add(by),
-                    _ => counters.credits_posted = counters.credits_posted.wrapping_add(by),
+                    0 => counters.debits_pending += i128::from(by),
+                    1 => counters.debits_posted += i128::from(by),
+                    2 => counters.credits_pending += i128::from(by),
+                    _ => counters.credits_posted += i128::from(by),
                 },
             }
         }

@@ -408,22 +408,24 @@ fn return_after_settlement() {
 }
 
 #[test]
-fn a_side_that_is_full_is_refused_when_pended() {
+fn counters_outgrow_64_bits_and_what_an_owner_has_does_not() {
     let mut table = String::new();
-    // A thousand payments of the largest amount fill one side of an account.
-    for _ in 0..999 {
+    // So many payments of the largest amount fit 64 bits, and no more.
+    for _ in 0..1_024 {
         table.push_str("deposit ACH ada.VND 9_000_000_000_000_000 VND\n");
     }
     table.push_str(
         "
-        transfer_in t1 ACH ada.VND 9_000_000_000_000_000 VND -> ok
-        transfer_in t2 ACH ada.VND 1 VND                     -> overflow
-        deposit ACH ada.VND 1 VND                            -> overflow
-        deposit WIRE ada.VND 1 VND                           -> overflow
-        post t1                                              -> ok
-        deposit ACH ada.VND 1 VND                            -> overflow
-        deposit WIRE bo.VND 1 VND                            -> ok
-        balance ada.VND -> 0 0 0 9000000000000000000
+        deposit ACH ada.VND 9_000_000_000_000_000 VND         -> overflow
+        deposit ACH bo.VND 9_000_000_000_000_000 VND          -> ok
+        transfer_in t1 ACH bo.VND 9_000_000_000_000_000 VND   -> ok
+        post t1                                               -> ok
+        balance rail.ACH.VND -> 0 9234000000000000000 0 0
+        transfer_out t2 ada.VND ACH 9_000_000_000_000_000 VND -> ok
+        post t2                                               -> ok
+        deposit ACH ada.VND 9_000_000_000_000_000 VND         -> ok
+        balance ada.VND -> 0 9000000000000000 0 9225000000000000000
+        balance rail.ACH.VND -> 0 9243000000000000000 0 9000000000000000
         ",
     );
     check(&table);

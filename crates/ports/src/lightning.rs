@@ -68,6 +68,9 @@ pub trait Lightning: Send + Sync {
     /// the payer's proof that the invoice was paid. Nothing where the network itself gives it out.
     fn preimage(&self, payment: TransactionId) -> Option<[u8; 32]>;
 
+    /// The payment hash of the invoice of a payment.
+    fn payment_hash(&self, payment: TransactionId) -> [u8; 32];
+
     /// Reads an invoice of anybody on the network.
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice>;
 }

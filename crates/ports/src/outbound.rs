@@ -94,6 +94,10 @@ pub enum OutboundFailure {
 
 /// The one way out. It crosses a network, so nothing is sent within a unit of work.
 pub trait Outbound: Send + Sync {
+    /// The address as requests are sent to it, with the name of its host in ASCII. Refuses one that
+    /// could never be reached, whatever its name resolves to. Sends nothing.
+    fn checked(&self, url: &str, reach: Reach) -> Result<String, OutboundFailure>;
+
     /// Sends a request. No redirect is followed.
     fn send(
         &self,

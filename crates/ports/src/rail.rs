@@ -66,6 +66,10 @@ pub struct Instruction {
     pub amount: Money,
     /// The other side.
     pub party: Party,
+    /// A text for the other side, which goes with the payment.
+    pub remittance: Option<String>,
+    /// The purpose of the payment, one of [`domain::transaction::PURPOSES`].
+    pub purpose: Option<&'static str>,
     /// When the order was first due.
     pub since: Timestamp,
     /// The platform's settings, in words of the rail's own.
@@ -138,6 +142,25 @@ pub enum RailFailure {
     NotConnected,
 }
 
+/// Proof that a failed order has moved no money and never will.
+///
+/// The rule of every port: once a question about an order may have left, it may have had an effect,
+/// whatever becomes of its answer. From then on only the other side's own refusal ends the order.
+/// Silence, a guard, or an answer of something between the two sides never does, on no try: the
+/// order is [`RailAnswer::Pending`], and [`ask`] hands it to a person after its deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    /// No question can leave: what the order says forbids it, on every try alike.
+    Unsendable,
+    /// The other side refused it itself: in a code of the rail's protocol, signed, or by the hash
+    /// that locks the payment.
+    OtherSide,
+    /// It was to bring money, and this server takes none for it any more.
+    Closed,
+    /// A person asked the other side, and says so with a reason.
+    Operator,
+}
+
 /// A rail's answer to an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RailAnswer {
@@ -151,12 +174,18 @@ pub enum RailAnswer {
     /// The money had moved, and the receiving side has sent it back. Final: it is with us again.
     /// Only orders to pay out come back.
     Returned,
-    /// The receiving side said no. Final: no money has moved.
+    /// The receiving side itself said no. Final: no money has moved.
     Refused,
-    /// The rail could not do it. Final: no money has moved.
-    Failed(RailFailure),
+    /// The rail could not do it. Final: no money has moved, which is proven.
+    Failed(RailFailure, Proof),
     /// Not decided; ask again then. An order whose fate is unknown is never given up by us.
     Pending {
+        /// When to ask again.
+        ask_again_at: Timestamp,
+    },
+    /// As [`RailAnswer::Pending`], and its deadline has passed: a person has to find out. No port
+    /// says it, [`ask`] does.
+    Overdue {
         /// When to ask again.
         ask_again_at: Timestamp,
     },
@@ -242,6 +271,36 @@ pub trait PaymentRail: Send + Sync {
         None
     }
 
+    /// Until when the outcome of an order is known, if the other side does as it should; nothing
+    /// where the port always knows it.
+    fn deadline(&self, order: &Instruction) -> Option<Timestamp> {
+        Some(order.since.plus_millis(DECIDED_WITHIN_MILLIS))
+    }
+
     /// Gives the order, or, if it was given before, asks how it went.
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply>;
+}
+
+/// How long an order is undecided at most where its port says nothing else, in milliseconds: a week
+/// has every weekend and most holidays in it.
+pub const DECIDED_WITHIN_MILLIS: i64 = 7 * 86_400_000;
+
+/// How often an order is asked about after its deadline, in milliseconds. A person looks into it by
+/// then, who needs no quicker answer.
+pub const OVERDUE_RETRY_MILLIS: i64 = 3_600_000;
+
+/// Asks a port about an order. One that has no outcome after its deadline is for a person, and is
+/// asked about seldom.
+pub async fn ask(port: &dyn PaymentRail, order: &Instruction, now: Timestamp) -> RailReply {
+    let RailReply { answer, words } = port.ask(order, now).await;
+    let answer = match answer {
+        RailAnswer::Pending { ask_again_at }
+            if port.deadline(order).is_some_and(|deadline| now >= deadline) =>
+        {
+            let seldom = now.plus_millis(OVERDUE_RETRY_MILLIS);
+            RailAnswer::Overdue { ask_again_at: ask_again_at.max(seldom) }
+        }
+        answer => answer,
+    };
+    RailReply { answer, words }
 }

@@ -83,10 +83,16 @@ impl Rails {
     }
 
     /// The leg on which an amount moves to or from an account: the first of the account's own rails
-    /// whose port takes it.
-    pub fn route(&self, account: &AccountInfo, amount: Money) -> Result<Leg, NoRoute> {
+    /// whose port takes it, or the one that is wanted.
+    pub fn route(
+        &self,
+        account: &AccountInfo,
+        amount: Money,
+        wanted: Option<Rail>,
+    ) -> Result<Leg, NoRoute> {
         let mut most = None;
-        for leg in self.legs(account, amount.currency()) {
+        let legs = self.legs(account, amount.currency());
+        for leg in legs.filter(|leg| wanted.is_none_or(|rail| rail == leg.rail)) {
             let max = self.serving(&leg).map_or(0, |(_, max)| max);
             if amount.minor() <= max {
                 return Ok(leg);

@@ -1,6 +1,7 @@
 //! The state that every use case shares.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use domain::clock::Ahead;
 use domain::event::Event;
@@ -11,18 +12,19 @@ use store::Store;
 use store::leases::Lease;
 use store::origin::{Actor, Origin};
 use store::unit::Unit;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::auth;
 use crate::balances;
+use crate::bulkheads::Bulkheads;
 use crate::decisions::{self, Decisions};
 use crate::error::Error;
 use crate::guesses::Guesses;
 use crate::leadership::{Leadership, Seen};
 use crate::notices::Notices;
 use crate::refusals::Refusals;
-use crate::slots::{KeyFetches, NOTIFICATIONS_MAX, Slots};
+use crate::slots::{KeyFetches, Slots};
+use crate::steps::Steps;
 use crate::strangers::Strangers;
 use crate::webhooks::signature;
 
@@ -41,17 +43,17 @@ struct Inner {
     decisions: Decisions,
     key_fetches: KeyFetches,
     strangers: Strangers,
-    notifications: Arc<Semaphore>,
+    bulkheads: Bulkheads,
     server: Uuid,
     leadership: Mutex<Option<Leadership>>,
     /// Another server's lease as it was last seen.
     seen: Mutex<Option<Seen>>,
     /// Held while due jobs run.
-    steps: tokio::sync::Mutex<Timestamp>,
+    steps: tokio::sync::Mutex<Steps>,
 }
 
-/// Effects of a unit outside the database. A unit may run more than once, so its caller acts on them
-/// once it is committed.
+/// Effects of a unit outside the database. A unit may run more than once, so its caller acts on
+/// them once it is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     notices: Notices,
@@ -91,11 +93,11 @@ impl App {
             decisions: Decisions::default(),
             key_fetches: KeyFetches::default(),
             strangers: Strangers::default(),
-            notifications: Arc::new(Semaphore::new(NOTIFICATIONS_MAX)),
+            bulkheads: Bulkheads::default(),
             server: Uuid::from_bytes(server),
             leadership: Mutex::new(None),
             seen: Mutex::new(None),
-            steps: tokio::sync::Mutex::new(Timestamp::from_millis(0)),
+            steps: tokio::sync::Mutex::default(),
         });
         Self { inner, acts_for: Arc::new((Actor::job("SERVER"), None)) }
     }
@@ -145,8 +147,8 @@ impl App {
         Ok(done)
     }
 
-    /// Does the work that follows a unit's commit: the operator is told, and pay requests whose
-    /// payments it decided on go on.
+    /// Does the work that follows a unit's commit: logs notices to the operator, and wakes pay
+    /// requests whose payments it decided on.
     pub(crate) fn committed(&self, outcome: &Outcome) {
         outcome.notices.log(self);
         self.inner.decisions.tell(&outcome.decided);
@@ -204,7 +206,7 @@ impl App {
     }
 
     /// Held while due jobs run.
-    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Timestamp> {
+    pub(crate) fn steps(&self) -> &tokio::sync::Mutex<Steps> {
         &self.inner.steps
     }
 
@@ -228,16 +230,17 @@ impl App {
         &self.inner.strangers
     }
 
-    /// Limits the notifications of institutions that are under way.
-    pub(crate) fn notifications(&self) -> &Arc<Semaphore> {
-        &self.inner.notifications
+    /// Limits the calls of jobs that are under way, for each institution and rail.
+    pub(crate) fn bulkheads(&self) -> &Bulkheads {
+        &self.inner.bulkheads
     }
 
     pub(crate) fn guesses(&self) -> &Guesses {
         &self.inner.guesses
     }
 
-    pub(crate) fn refusals(&self) -> &Refusals {
+    /// The requests that were answered 401.
+    pub fn refusals(&self) -> &Refusals {
         &self.inner.refusals
     }
 
@@ -262,6 +265,17 @@ impl App {
         subject: Subject<'_>,
     ) -> Event {
         self.env().rendered(platform, event, subject)
+    }
+
+    /// The machine's clock as it is: for what is signed, what peers and receivers compare with
+    /// their own clocks, and the age of what comes in. Records have [`App::server_now`].
+    pub fn machine_now(&self) -> Timestamp {
+        self.inner.env.clock.machine()
+    }
+
+    /// How long this process has run, however its clock is set.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.inner.env.clock.uptime()
     }
 
     /// The present instant by the server's clock: for what the server does for itself.

@@ -1,43 +1,20 @@
-//! Matters that only a person can settle: noticed in the unit of work that meets them, and resolved
-//! by an operator, with a reason.
-//!
-//! A resolution that moves money goes the way of a rail's answer: through the payment's machine and
-//! the ledger. The journal has it with the operator as its actor.
+//! Matters that only a person can settle, noticed in the unit of work that meets them
+//! ([`crate::resolutions`] has the person's part).
 
 use domain::attention::{Attention, Event, Kind, Notice, Outcome, Resolution};
-use domain::clock::Ahead;
-use domain::id::{AttentionId, PlatformId, TransactionId};
+use domain::id::PlatformId;
 use domain::platform::Platform;
 use domain::rail::Rail;
 use domain::time::Timestamp;
-use domain::transaction::{Direction, Status, Transaction};
-use ports::lightning::INVOICE_MILLIS;
-use ports::rail::{Flow, RailAnswer, RailFailure};
+use domain::transaction::Transaction;
+use ports::rail::RailAnswer;
 use store::error::StoreError;
-use store::timers::{Timer, TimerKind};
 use store::unit::Unit;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Error;
 use crate::owners;
-use crate::rail_answers::keep_answer;
-use crate::rail_orders::flow;
-
-/// How long a bank may be silent about an order, in milliseconds: a week has every weekend and most
-/// holidays in it.
-const BANK_MILLIS: i64 = 7 * 86_400_000;
-
-/// How long an invoice's payee may be silent after the invoice has expired, in milliseconds. A
-/// receipt that was on its way has come by then.
-const RECEIPT_MILLIS: i64 = 60_000;
-
-/// When the time for a rail to say what became of an order is over. `since` is when the order was
-/// first due.
-fn deadline(rail: Rail, since: Timestamp) -> Timestamp {
-    let is_lightning = rail == Rail::Lightning;
-    since.plus_millis(if is_lightning { INVOICE_MILLIS + RECEIPT_MILLIS } else { BANK_MILLIS })
-}
 
 /// Keeps a matter for a person, once for each kind and subject. `now` is by the platform's clock.
 pub(crate) fn notice(
@@ -79,31 +56,20 @@ pub(crate) fn notice_payment(
 pub(crate) fn notice_silence(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
-    timer: &Timer,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let is_over = |rail: Rail| now >= deadline(rail, timer.since);
-    match transaction.rail() {
-        Some(rail) if is_over(rail) => {
-            let note = format!("{} has not said what became of it", rail.name());
-            notice_payment(unit, Kind::UnknownOutcome, transaction, &note, now)
-        }
-        Some(_) | None => Ok(()),
-    }
+    let rail = transaction.rail().map_or("the rail", Rail::name);
+    let note = format!("{rail} has not said what became of it");
+    notice_payment(unit, Kind::UnknownOutcome, transaction, &note, now)
 }
 
 /// Resolves what was unknown until the rail has said it after all.
 pub(crate) fn answered_late(
     unit: &mut Unit<'_, '_>,
     transaction: &Transaction,
-    timer: &Timer,
     answer: &RailAnswer,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let is_late = |rail: Rail| now >= deadline(rail, timer.since);
-    if !transaction.rail().is_some_and(is_late) {
-        return Ok(());
-    }
     let id = Kind::UnknownOutcome.id(transaction.id().uuid());
     let Some(known) = unit.get::<Attention>(&id)?.filter(|known| known.resolution.is_none()) else {
         return Ok(());
@@ -112,7 +78,10 @@ pub(crate) fn answered_late(
     let outcome = match answer {
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => Outcome::Settled,
         RailAnswer::Returned => Outcome::Returned,
-        RailAnswer::Refused | RailAnswer::Failed(_) | RailAnswer::Pending { .. } => Outcome::Failed,
+        RailAnswer::Refused
+        | RailAnswer::Failed(..)
+        | RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. } => Outcome::Failed,
     };
     let resolution = Resolution {
         at: platform.ahead.on_server(now),
@@ -130,109 +99,9 @@ pub(crate) const fn word(answer: &RailAnswer) -> &'static str {
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => "settled",
         RailAnswer::Returned => "returned",
         RailAnswer::Refused => "refused",
-        RailAnswer::Failed(_) => "failed",
-        RailAnswer::Pending { .. } => "undecided",
+        RailAnswer::Failed(..) => "failed",
+        RailAnswer::Pending { .. } | RailAnswer::Overdue { .. } => "undecided",
     }
-}
-
-/// An operator's finding about a matter.
-#[derive(Debug, Clone)]
-pub struct Finding {
-    /// The outcome; the only possible one if it is left out.
-    pub outcome: Option<Outcome>,
-    /// Why it is so.
-    pub reason: String,
-    /// The person.
-    pub by: String,
-}
-
-/// Resolves a matter as a person has found it. Nothing if there is no such matter.
-pub async fn resolve(
-    app: &App,
-    id: AttentionId,
-    finding: Finding,
-) -> Result<Option<Attention>, Error> {
-    let (unit_app, server_now) = (app.clone(), app.server_now());
-    let other_side = app.new_id(Ahead::NONE, server_now);
-    app.write(move |unit| {
-        let Some(attention) = unit.get::<Attention>(&id)? else { return Ok(None) };
-        let attention = Attention::clone(&attention);
-        let outcome = outcome_of(&attention, &finding)?;
-        let Finding { reason, by, .. } = finding.clone();
-        let resolution = Resolution { at: server_now, by, reason, outcome };
-        let moved = attention.clone().apply(Event::Resolved(resolution))?;
-        let resolved = moved.now().clone();
-        unit.put_moved(moved);
-        book(&unit_app, unit, &attention, outcome, other_side, server_now)?;
-        Ok(Some(resolved))
-    })
-    .await
-}
-
-/// The outcome of a finding, if it is one of the kind's.
-fn outcome_of(attention: &Attention, finding: &Finding) -> Result<Outcome, Error> {
-    let possible = attention.kind.outcomes();
-    match (finding.outcome, possible) {
-        (None, [only]) => Ok(*only),
-        (Some(outcome), _) if possible.contains(&outcome) => Ok(outcome),
-        (_, _) => {
-            let names: Vec<_> = possible.iter().map(|outcome| outcome.name()).collect();
-            let (kind, names) = (attention.kind.name(), names.join(" or "));
-            Err(Error::Conflict(format!("the outcome of {kind} is {names}")))
-        }
-    }
-}
-
-/// Does to the books what an outcome says, as if the rail had said it.
-fn book(
-    app: &App,
-    unit: &mut Unit<'_, '_>,
-    attention: &Attention,
-    outcome: Outcome,
-    other_side: TransactionId,
-    server_now: Timestamp,
-) -> Result<(), Error> {
-    let answer = match (attention.kind, outcome) {
-        (Kind::UnknownOutcome, Outcome::Settled) => RailAnswer::Settled,
-        (Kind::UnknownOutcome, Outcome::Failed) => RailAnswer::Failed(RailFailure::TimedOut),
-        (Kind::RailContradiction, Outcome::Returned) => RailAnswer::Returned,
-        // The books say so already.
-        (
-            Kind::UnknownOutcome
-            | Kind::RailContradiction
-            | Kind::LateReturn
-            | Kind::DeadDeliveries,
-            Outcome::Settled | Outcome::Failed | Outcome::Returned | Outcome::Noted,
-        ) => return Ok(()),
-    };
-    let id = TransactionId::from_uuid(attention.subject);
-    let missing = || Error::Internal(format!("{id} has vanished"));
-    let transaction = unit.get::<Transaction>(&id)?.ok_or_else(missing)?;
-    let asked = flow(&unit.postings(id)?, &transaction);
-    let status = transaction.status();
-    let is_possible = match answer {
-        RailAnswer::Returned => {
-            let is_out = transaction.draft().direction == Direction::Outgoing
-                || transaction.draft().deposit_account().is_some();
-            status == Status::Completed && asked == Flow::PayOut && is_out
-        }
-        RailAnswer::Settled
-        | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Refused
-        | RailAnswer::Failed(_)
-        | RailAnswer::Pending { .. } => matches!(status, Status::Pending | Status::Processing),
-    };
-    if !is_possible {
-        return Err(Error::Conflict(format!(
-            "{id} is {} and cannot be {} any more",
-            status.name(),
-            outcome.name()
-        )));
-    }
-    let platform = owners::platform(unit, attention.platform)?;
-    let now = platform.ahead.shows(server_now);
-    let timer = Timer::new(&platform, id.uuid(), TimerKind::AskRail, now, now);
-    keep_answer(app, unit, &timer, asked, &answer.into(), other_side, now)
 }
 
 /// The open matters of each kind: how many, and when the oldest was opened.

@@ -61,15 +61,19 @@ pub async fn settle(app: &App, platform: PlatformId) {
 )]
 async fn settled(app: App, platform: PlatformId) -> Result<(), Error> {
     for _ in 0..SETTLE_STEPS {
+        let ended = app.bulkheads().ended();
         let Step { done, is_ours, .. } = step(&app).await?;
         let now = app.server_now();
         let has_due = app.store().read(move |view| view.has_due(platform, now)).await;
-        let can_go_on = done > 0 || !is_ours;
+        let waits = app.bulkheads().has_under_way(platform);
+        let can_go_on = done > 0 || !is_ours || waits;
         if !has_due.map_err(Error::Store)? || !can_go_on {
             break;
         }
         if !is_ours {
             tokio::time::sleep(SETTLE_PAUSE).await;
+        } else if done == 0 {
+            ended.await;
         }
     }
     Ok(())

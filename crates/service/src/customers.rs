@@ -246,7 +246,7 @@ pub fn update(
         claim(unit, &address, id)?;
         customer.uma_address = address;
     }
-    customer.updated_at = now;
+    customer.touch(now);
     match change.kyc_status {
         Some(status) if platform.is_regulated && status != customer.kyc.status() => {
             identity::know(app, unit, customer, Event::Stated(status), now)
@@ -290,7 +290,8 @@ pub async fn delete<R: Render<Customer>>(
                 return Err(Error::Conflict(what));
             }
         }
-        let deleted = Customer { is_deleted: true, updated_at: now, ..Customer::clone(&customer) };
+        let mut deleted = Customer { is_deleted: true, ..Customer::clone(&customer) };
+        deleted.touch(now);
         identity::withdraw_check(unit, &deleted)?;
         unit.put(deleted.clone());
         Ok(deleted)

@@ -10,6 +10,7 @@ use domain::delivery::Schedule;
 use domain::event::{Event, EventKind, event_id};
 use domain::money::Money;
 use domain::platform::{Mode, Platform};
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
@@ -18,7 +19,7 @@ use ports::lightning::Lightning;
 use ports::locality::{Locality, TestReach};
 use ports::outbound::{Outbound, Reach};
 use ports::rails::{Leg, NoRoute, Rails};
-use ports::rates::Rates;
+use ports::rates::{RateFeed, Rates};
 use ports::uma::Institutions;
 use uuid::Uuid;
 
@@ -31,8 +32,8 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Chance.
     pub entropy: Arc<dyn Entropy>,
-    /// Rates and the price list.
-    pub rates: Arc<dyn Rates>,
+    /// Rates and the price list of a platform, by its mode. Every mode has some.
+    pub rates: HashMap<Mode, Arc<dyn RateFeed>>,
     /// The rail ports of a platform, by its mode. A mode without any has no entry.
     pub rails: HashMap<Mode, Rails>,
     /// The institutions that a platform knows without the network, by its mode. Every mode has
@@ -100,12 +101,10 @@ impl Delivering {
 impl Env {
     /// Where a request of a platform of this mode may go that is sent now.
     pub fn reach(&self, mode: Mode) -> Reach {
-        match mode {
-            Mode::Live => Reach::Public,
-            Mode::Sandbox => {
-                TestReach::new(self.locality.clone(), self.webhooks.allows_private).now()
-            }
+        if mode == Mode::Live {
+            return Reach::Public;
         }
+        TestReach::new(self.locality.clone(), self.webhooks.allows_private).now()
     }
 
     /// How many bytes of an answer that an endpoint gives now clients are shown.
@@ -114,6 +113,11 @@ impl Env {
             true => Delivering::ANSWER_BYTES_MAX,
             false => 0,
         })
+    }
+
+    /// The rates of a platform as they are now. A use case takes them once.
+    pub fn rates(&self, mode: Mode) -> Arc<dyn Rates> {
+        self.rates.get(&mode).expect("the wiring connects every mode").current()
     }
 
     /// The rails that a platform's money moves on.
@@ -134,9 +138,16 @@ impl Env {
         }
     }
 
-    /// The leg on which an amount moves to or from an account. It is chosen once for an order.
-    pub fn route(&self, mode: Mode, account: &AccountInfo, amount: Money) -> Result<Leg, Error> {
-        self.rails(mode).route(account, amount).map_err(|none| match none {
+    /// The leg on which an amount moves to or from an account, over the wanted rail if there is
+    /// one. It is chosen once for an order.
+    pub fn route(
+        &self,
+        mode: Mode,
+        account: &AccountInfo,
+        amount: Money,
+        wanted: Option<Rail>,
+    ) -> Result<Leg, Error> {
+        self.rails(mode).route(account, amount, wanted).map_err(|none| match none {
             NoRoute::NotConnected => Error::NotConnected { missing: Missing::PaymentRail },
             NoRoute::AboveLimit { max_minor: max } => {
                 Error::Money(MoneyError::AmountOutOfRange { amount, min: 1, max })

@@ -194,13 +194,14 @@ async fn customer_itself(app: &App, id: CustomerId) -> Result<usize, Error> {
     app.write_behind(move |unit| {
         let customer = unit.get::<Customer>(&id)?;
         let customer = customer.ok_or(Error::Customer(CustomerError::NotFound { id }))?;
-        let erased = customer.erased();
+        let mut erased = customer.erased();
         if erased == *customer {
             return Ok(0);
         }
         let now = owners::platform(unit, customer.platform)?.ahead.shows(server_now);
         unit.put_claim(&erased.uma_address, id);
-        unit.put(Customer { updated_at: now, ..erased });
+        erased.touch(now);
+        unit.put(erased);
         Ok(1)
     })
     .await

@@ -144,11 +144,12 @@ impl From<BookError> for Error {
             BookError::Refused(Refusal::InsufficientFunds { account, available, needed }) => {
                 match (account, account.currency()) {
                     (AccountKey::Internal(id), Some(currency)) => {
+                        let minor = |amount| i64::try_from(amount).unwrap_or(i64::MAX);
                         Self::Money(MoneyError::InsufficientBalance {
                             account: id.to_string(),
                             currency,
-                            available,
-                            needed,
+                            available: minor(available),
+                            needed: minor(needed),
                         })
                     }
                     (account, _) => Self::Internal(format!("{account} is not covered")),

@@ -68,9 +68,24 @@ pub async fn inspect(
     (info, currency): (&AccountInfo, Currency),
     since: Option<Timestamp>,
 ) -> Result<Report, Error> {
-    let found = app.store().get::<Platform>(platform).await;
-    let vanished = || Error::Internal(format!("the platform {platform} has vanished"));
-    let platform = found.map_err(Error::Store)?.ok_or_else(vanished)?;
+    let platform = self::platform(app, platform).await?;
+    report(app, &platform, (info, currency), since).await
+}
+
+/// A platform, outside any unit of work.
+pub(crate) async fn platform(app: &App, id: PlatformId) -> Result<Arc<Platform>, Error> {
+    let found = app.store().get::<Platform>(id).await;
+    let vanished = || Error::Internal(format!("the platform {id} has vanished"));
+    found.map_err(Error::Store)?.ok_or_else(vanished)
+}
+
+/// The same as [`inspect`] of a platform that was read. Waits for nothing but the rail.
+pub(crate) async fn report(
+    app: &App,
+    platform: &Platform,
+    (info, currency): (&AccountInfo, Currency),
+    since: Option<Timestamp>,
+) -> Result<Report, Error> {
     let now = app.now(platform.ahead);
     let inquiry = AccountInquiry {
         account: info.clone(),
@@ -256,7 +271,11 @@ pub(crate) fn keep_report(
     match Event::to(status).filter(|_| status != account.status) {
         Some(event) => unit.put_moved(account.apply(event, now)?),
         // No event leads back to PENDING: what a rail has once let through is not new again.
-        None => unit.put(ExternalAccount { updated_at: now, ..account }),
+        None => {
+            let mut account = account;
+            account.touch(now);
+            unit.put(account);
+        }
     }
     match ask_again_at {
         Some(at) => unit.set_timer(timer.again(at)),
@@ -332,7 +351,7 @@ pub fn update(
     if change.platform_account_id != Patch::Keep {
         let name = change.platform_account_id.applied_to(&account.platform_account_id);
         account.platform_account_id = name;
-        account.updated_at = now.max(account.updated_at);
+        account.touch(now);
         unit.put(account.clone());
     }
     match change.default_uma_deposit_account {
@@ -360,7 +379,8 @@ pub fn remove(
     unit.clear_timer((id.uuid(), TimerKind::AskAccount));
     let removed = ExternalAccount { is_removed: true, ..account };
     let removed = if removed.status == Status::Inactive {
-        let removed = ExternalAccount { updated_at: now.max(removed.updated_at), ..removed };
+        let mut removed = removed;
+        removed.touch(now);
         unit.put(removed.clone());
         removed
     } else {
@@ -400,11 +420,10 @@ fn clear_default(
     if let Holder::Customer(customer) = holder
         && customer.default_uma_deposit_account == Some(account.id)
     {
-        unit.put(Customer {
-            default_uma_deposit_account: None,
-            updated_at: now.max(customer.updated_at),
-            ..Customer::clone(&customer)
-        });
+        let mut changed =
+            Customer { default_uma_deposit_account: None, ..Customer::clone(&customer) };
+        changed.touch(now);
+        unit.put(changed);
     }
     Ok(())
 }
@@ -423,10 +442,9 @@ fn make_default(
             "only a customer's account can receive UMA payments; give a customerId",
         ));
     };
-    unit.put(Customer {
-        default_uma_deposit_account: Some(id),
-        updated_at: now,
-        ..Customer::clone(customer)
-    });
+    let mut changed =
+        Customer { default_uma_deposit_account: Some(id), ..Customer::clone(customer) };
+    changed.touch(now);
+    unit.put(changed);
     Ok(())
 }

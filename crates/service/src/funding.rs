@@ -9,8 +9,8 @@ use domain::quote::{self, Quote};
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AccountRef, Destination, Direction, Draft, Event, FailureReason, Source, StatusReason,
-    Transaction,
+    AccountRef, Destination, Direction, Draft, Event, FailureReason, RailRequest, Source,
+    StatusReason, Transaction,
 };
 use ledger::movements;
 use store::unit::Unit;
@@ -83,6 +83,7 @@ fn incoming(
         terms: None,
         uma: None,
         description: None,
+        request: RailRequest::default(),
     }
 }
 

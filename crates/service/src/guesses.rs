@@ -33,6 +33,11 @@ const NETWORK_MASK: u128 = !0 << 64;
 impl Network {
     /// The address of a caller within the process.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+
+    /// Whether it is this machine, as far as its address tells: a proxy on it has the same.
+    pub(crate) fn is_loopback(self) -> bool {
+        self.0.is_loopback() || self.0 == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    }
 }
 
 impl fmt::Display for Network {

@@ -199,14 +199,15 @@ pub(crate) fn know(
     now: Timestamp,
 ) -> Result<Customer, Error> {
     customer.kyc = customer.kyc.apply(event)?.into_now();
-    customer.updated_at = now;
+    customer.touch(now);
     unit.put(customer.clone());
     if customer.kyc.status().is_final() {
         withdraw_check(unit, &customer)?;
         let platform = owners::platform(unit, customer.platform)?;
         let change = (customer.id.uuid(), customer.kyc.changes());
         let subject = Subject::Customer(&customer);
-        unit.add_event(app.env().event(&platform, EventKind::KycStatus, change, now, subject))?;
+        let at = customer.updated_at;
+        unit.add_event(app.env().event(&platform, EventKind::KycStatus, change, at, subject))?;
     }
     Ok(customer)
 }
@@ -234,7 +235,7 @@ pub fn complete(
     {
         *person = person.changed(stated);
     }
-    customer.updated_at = now;
+    customer.touch(now);
     match outcome {
         Outcome::Approved => know(app, unit, customer, Event::Approved, now).map(drop)?,
         Outcome::Rejected => know(app, unit, customer, Event::Rejected, now).map(drop)?,

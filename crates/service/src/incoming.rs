@@ -16,9 +16,7 @@ use domain::customer::Customer;
 use domain::id::{PlatformId, TransactionId};
 use domain::platform::{CounterpartyField, Platform};
 use domain::time::Timestamp;
-use domain::transaction::{
-    Event, Facts, FailureReason, Settlement, Status, StatusReason, Transaction,
-};
+use domain::transaction::{Event, Facts, FailureReason, Settlement, StatusReason, Transaction};
 use ledger::posting::Resolution;
 use ports::rails::Leg;
 use store::timers::{Timer, TimerKind};
@@ -26,7 +24,6 @@ use store::unit::Unit;
 
 use crate::app::App;
 use crate::error::{Error, TransactionError};
-use crate::incoming::credit::receipt;
 use crate::settlement::end;
 use crate::{lifecycle, owners, uma};
 
@@ -212,11 +209,11 @@ fn go_on(
     }
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
     let Some(outgoing) = outgoing(unit, &transaction)? else {
+        claim_payment_hash(app, unit, &transaction)?;
         let question = (asked_from_elsewhere(&transaction), &Facts::new());
         let given = given(unit, &transaction, question, receiver)?;
         let transaction = transaction.giving(given);
         let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
-        unit.pend(transaction.id(), &receipt(&transaction)?, now)?;
         return lifecycle::ask_rail(app, unit, transaction, Leg::to_institution(), now);
     };
     let transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
@@ -227,6 +224,22 @@ fn go_on(
     let then = on_the_other_side(unit, &transaction, &outgoing, now)?;
     end(app, unit, outgoing.knowing(facts), Event::Settled, then)?;
     credit(app, unit, transaction, now)
+}
+
+/// Claims the hash of the invoice that a payment from another institution waits for, so that no
+/// institution gives it back to be paid by us.
+fn claim_payment_hash(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+) -> Result<(), Error> {
+    let platform = owners::platform(unit, transaction.draft().platform)?;
+    let Some(node) = app.env().lightning(platform.mode) else { return Ok(()) };
+    let id = transaction.id();
+    if uma::claim_payment_hash(unit, node.payment_hash(id), id)? {
+        return Ok(());
+    }
+    Err(Error::Internal(format!("the payment hash of {id} is another payment's")))
 }
 
 /// The facts about the receiver that are asked for: what is known here and the payer's side does
@@ -264,7 +277,8 @@ pub(crate) fn stop(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     unit.clear_timer((transaction.id().uuid(), TimerKind::DecidePayment));
-    if transaction.is_from_peer() && transaction.status() == Status::Processing {
+    // A release before this one set money aside for an invoice that was not paid yet.
+    if transaction.is_from_peer() && !unit.postings(transaction.id())?.is_empty() {
         unit.resolve(transaction.id(), Resolution::Void, now)?;
     }
     if let Some(outgoing) = outgoing(unit, &transaction)? {

@@ -1,11 +1,14 @@
 //! Due jobs: each step takes the timers that are due and runs their jobs. No loop and no
 //! sleep is here; the binary has the one loop, and tests move the clock.
+//!
+//! A step never waits for the outside: calls that take time go on beside it ([`ask`]), and their
+//! timers are left alone until they have ended.
+
+mod ask;
 
 use std::collections::HashSet;
 
 use domain::clock::Ahead;
-use domain::external_account::ExternalAccount;
-use domain::id::ExternalAccountId;
 use domain::platform::Platform;
 use domain::time::Timestamp;
 use store::error::StoreError;
@@ -16,9 +19,10 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::error::{AccountError, Error};
 use crate::leadership::{self, Leadership};
+use crate::once;
 use crate::rail_orders::{Order, order};
 use crate::uma::post_transaction;
-use crate::{bulk, expiry, external_accounts, once, owners, rail_answers};
+use crate::{bulk, expiry};
 
 /// Timers taken at a time: enough that the writer does not run out of jobs while others go to it
 /// and back.
@@ -42,9 +46,6 @@ const NO_REPORT_RETRY_MILLIS: i64 = 60_000;
 /// who share the transaction another one.
 const UNREADABLE_RETRY_MILLIS: i64 = 60_000;
 
-/// How long after a sweep of outdated answers that found few the next one comes, in milliseconds.
-const SWEEP_MILLIS: i64 = 1_000;
-
 /// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -52,6 +53,8 @@ pub struct Step {
     pub done: usize,
     /// Timers that were due and could not be worked off; they are due again soon.
     pub failed: usize,
+    /// Timers whose calls to the outside have begun or wait for their turn.
+    pub under_way: usize,
     /// Whether more may be due already.
     pub more: bool,
     /// Whether this server leads; if not, another one runs due jobs.
@@ -62,33 +65,62 @@ pub struct Step {
 /// begun twice by one server.
 pub async fn step(app: &App) -> Result<Step, Error> {
     let app = &app.acting_for(Actor::job("JOBS"), None);
-    let mut next_sweep = app.steps().lock().await;
+    let mut steps = app.steps().lock().await;
     let Some(leadership) = leadership::hold(app).await? else {
-        return Ok(Step { done: 0, failed: 0, more: false, is_ours: false });
+        return Ok(Step { done: 0, failed: 0, under_way: 0, more: false, is_ours: false });
     };
+    steps.clock.follow(app, leadership).await?;
     let mut work = Work::default();
     let rest = work.take_all(app, leadership).await;
     // Jobs that have begun are finished, whatever keeps this server from taking more.
     work.wait(0).await;
     let Rest { unreadable, mut more } = rest?;
-    let now = app.server_now();
-    if now >= *next_sweep {
-        if once::sweep(app).await? {
-            more = true;
-        } else {
-            *next_sweep = Timestamp::from_millis(now.millis().saturating_add(SWEEP_MILLIS));
+    more |= once::sweep(app, &mut steps.sweeps).await?;
+    let Work { done, failed, under_way, .. } = work;
+    Ok(Step { done, failed: failed + unreadable, under_way, more, is_ours: true })
+}
+
+/// Waits until no call of a job is under way.
+pub async fn settled(app: &App) {
+    loop {
+        let ended = app.bulkheads().ended();
+        if app.bulkheads().under_way().is_empty() {
+            return;
         }
+        ended.await;
     }
-    Ok(Step { done: work.done, failed: work.failed + unreadable, more, is_ours: true })
+}
+
+/// Gives up the calls that are under way. For a server that stops: the next leader asks again.
+pub fn give_up_calls(app: &App) {
+    app.bulkheads().stop();
+}
+
+/// When the next timer is due whose call is not under way, by the server's clock.
+pub async fn next_due(app: &App) -> Result<Option<Timestamp>, StoreError> {
+    let under_way = app.bulkheads().under_way();
+    app.store().read(move |view| view.next_due(&under_way)).await
+}
+
+/// The end of a job, as far as its step is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Its effect is kept.
+    Done,
+    /// It failed, and its timer was set anew.
+    Failed,
+    /// It goes on beside the step.
+    UnderWay,
 }
 
 /// The work of a step.
 #[derive(Default)]
 struct Work {
     taken: HashSet<TimerKey>,
-    under_way: JoinSet<bool>,
+    running: JoinSet<Ended>,
     done: usize,
     failed: usize,
+    under_way: usize,
 }
 
 /// The result of a step.
@@ -110,14 +142,15 @@ impl Work {
         };
         loop {
             // Jobs that run or have failed are still in the table, and were taken.
-            let limit = self.taken.len().saturating_sub(self.done).saturating_add(max);
+            let ended = self.done.saturating_add(self.under_way);
+            let limit = self.taken.len().saturating_sub(ended).saturating_add(max);
             let Due { mut timers, unreadable, .. } = due(app, app.server_now(), limit).await?;
             let more = timers.len() + unreadable == limit;
             timers.retain(|timer| self.taken.insert(timer.key()));
             let goes_on = more && !timers.is_empty() && self.taken.len() < step_max;
             for ordered in with_orders(app, timers).await? {
                 let app = app.acting_for(Actor::job(ordered.0.kind.name()), None);
-                self.under_way.spawn(async move { run_job(&app, leadership, ordered).await });
+                self.running.spawn(async move { run_job(&app, leadership, ordered).await });
             }
             if !goes_on {
                 return Ok(Rest { unreadable, more });
@@ -126,14 +159,15 @@ impl Work {
         }
     }
 
-    /// Waits until no more than this many timers are under way.
+    /// Waits until no more than this many jobs run.
     async fn wait(&mut self, left: usize) {
-        while self.under_way.len() > left
-            && let Some(result) = self.under_way.join_next().await
+        while self.running.len() > left
+            && let Some(result) = self.running.join_next().await
         {
             match result {
-                Ok(true) => self.done += 1,
-                Ok(false) | Err(_) => self.failed += 1,
+                Ok(Ended::Done) => self.done += 1,
+                Ok(Ended::UnderWay) => self.under_way += 1,
+                Ok(Ended::Failed) | Err(_) => self.failed += 1,
             }
         }
     }
@@ -142,7 +176,8 @@ impl Work {
 /// The due timers, up to a limit.
 async fn due(app: &App, now: Timestamp, limit: usize) -> Result<Due, Error> {
     let max = u32::try_from(limit).unwrap_or(u32::MAX);
-    let due = app.store().read(move |view| view.due_timers(now, max)).await;
+    let under_way = app.bulkheads().under_way();
+    let due = app.store().read(move |view| view.due_timers(now, max, &under_way)).await;
     let due = due.map_err(Error::Store)?;
     let overdue_millis = now.millis().saturating_sub(due.since.unwrap_or(now).millis());
     metrics::gauge!("switchyard_timers_oldest_seconds").set(overdue_millis as f64 / 1_000.0);
@@ -209,7 +244,8 @@ async fn orders_of(app: &App, due: Vec<Timer>) -> Result<Vec<Ordered>, Error> {
 }
 
 /// Works one timer off. A failure is logged and the timer is due again later.
-async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> bool {
+async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> Ended {
+    let done = |()| Ended::Done;
     let result = match (timer.kind, order) {
         (_, Err(error)) => Err(error),
         (
@@ -218,17 +254,31 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
             | TimerKind::ExpireIdentityCheck
             | TimerKind::DecidePayment,
             Ok(_),
-        ) => end_due(app, leadership, &timer).await,
-        (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, leadership, &timer).await,
-        (TimerKind::AskAccount, Ok(_)) => ask_account(app, leadership, &timer).await,
-        (TimerKind::NotifyPeer, Ok(_)) => post_transaction::begin(app, leadership, &timer).await,
-        (TimerKind::AskRail, Ok(order)) => ask_rail(app, leadership, &timer, order).await,
+        ) => end_due(app, leadership, &timer).await.map(done),
+        (TimerKind::ImportCustomers, Ok(_)) => bulk::step(app, leadership, &timer).await.map(done),
+        (TimerKind::NotifyPeer, Ok(_)) => {
+            post_transaction::begin(app, leadership, &timer).await.map(done)
+        }
+        (TimerKind::AskAccount, Ok(_)) => ask::about_account(app, leadership, &timer).await,
+        (TimerKind::AskRail, Ok(order)) => {
+            ask::about_transaction(app, leadership, &timer, order).await
+        }
     };
-    let Err(error) = result else { return true };
+    match result {
+        Ok(ended) => ended,
+        Err(error) => {
+            fail(app, leadership, &timer, &error).await;
+            Ended::Failed
+        }
+    }
+}
+
+/// Logs the failure of a job, and sets its timer anew.
+async fn fail(app: &App, leadership: Leadership, timer: &Timer, error: &Error) {
     if matches!(error, Error::Superseded) {
         tracing::warn!(subject = %timer.subject, "lost the leader lease while a job ran");
         app.set_leadership(None);
-        return false;
+        return;
     }
     let has_no_report = matches!(error, Error::Account(AccountError::NoReport));
     // The check of an account is logged where it was made.
@@ -241,7 +291,7 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
         false if has_no_report => NO_REPORT_RETRY_MILLIS,
         false => RETRY_MILLIS,
     };
-    let unit_app = app.clone();
+    let (unit_app, timer) = (app.clone(), timer.clone());
     let moved = app
         .write_behind(move |unit| {
             leadership.check(&unit_app, unit)?;
@@ -257,7 +307,6 @@ async fn run_job(app: &App, leadership: Leadership, (timer, order): Ordered) -> 
     if let Err(error) = moved {
         tracing::error!(%error, "a timer could not be moved");
     }
-    false
 }
 
 /// Ends a resource whose time is over.
@@ -266,64 +315,6 @@ async fn end_due(app: &App, leadership: Leadership, timer: &Timer) -> Result<(),
     app.write_behind(move |unit| {
         leadership.check(&unit_app, unit)?;
         expiry::end(&unit_app, unit, &timer, server_now)
-    })
-    .await
-}
-
-/// Asks the rail about a transaction, outside any unit of work, and then keeps what it said. The
-/// order is the same however often it is given, so a crash in between costs a question, not money.
-async fn ask_rail(
-    app: &App,
-    leadership: Leadership,
-    timer: &Timer,
-    order: Option<Order>,
-) -> Result<(), Error> {
-    let other_side = app.new_id(Ahead::NONE, app.server_now());
-    let answer = match &order {
-        Some((order, platform)) => {
-            let port = app.env().rails(platform.mode).port(&order.leg());
-            // The order may have been executed: it waits, and is never given to another port.
-            let gone = || Error::Internal(format!("no port of this server serves {}", order.rail));
-            let port = port.ok_or_else(gone)?;
-            Some((order.flow, port.ask(order, app.now(platform.ahead)).await))
-        }
-        None => None,
-    };
-    let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
-    app.write_behind(move |unit| {
-        leadership.check(&unit_app, unit)?;
-        let Some((flow, answer)) = &answer else {
-            unit.clear_timer(timer.key());
-            return Ok(());
-        };
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        rail_answers::keep_answer(&unit_app, unit, &timer, *flow, answer, other_side, now)
-    })
-    .await
-}
-
-/// Asks the rail what it knows about an external account, and keeps what it said.
-async fn ask_account(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
-    let (id, platform) = (ExternalAccountId::from_uuid(timer.subject), timer.platform);
-    let found = app.store().get::<ExternalAccount>(id).await;
-    let report = match found.map_err(Error::Store)? {
-        Some(account) => {
-            let described = (&account.info, account.currency);
-            Some(external_accounts::inspect(app, platform, described, Some(timer.since)).await?)
-        }
-        None => None,
-    };
-    let (timer, unit_app, server_now) = (timer.clone(), app.clone(), app.server_now());
-    app.write_behind(move |unit| {
-        leadership.check(&unit_app, unit)?;
-        let now = owners::platform(unit, timer.platform)?.ahead.shows(server_now);
-        match &report {
-            Some(report) => external_accounts::keep_report(unit, &timer, report, now),
-            None => {
-                unit.clear_timer(timer.key());
-                Ok(())
-            }
-        }
     })
     .await
 }

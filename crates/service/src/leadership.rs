@@ -38,6 +38,11 @@ impl Leadership {
         self.term == other.term
     }
 
+    /// The term of the lease.
+    pub(crate) fn term(self) -> i64 {
+        self.term
+    }
+
     /// Refuses to keep the result of a job if another server has taken over since it began.
     pub fn check(self, app: &App, unit: &mut Unit<'_, '_>) -> Result<(), Error> {
         let lease = unit.get::<Lease>(&LeaseName::Jobs)?;

@@ -155,7 +155,7 @@ pub fn ask_rail(
     let due_at = now.plus_millis(port.map_or(0, PaymentRail::gives_after_millis));
     let subject = transaction.id().uuid();
     unit.set_timer(Timer::new(&platform, subject, TimerKind::AskRail, due_at, now));
-    if transaction.rail() == Some(leg.rail) {
+    if transaction.rail() == Some(leg.rail) && !transaction.is_undecided() {
         return Ok(transaction);
     }
     let transaction = transaction.ordered_over(leg.rail);

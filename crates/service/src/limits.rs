@@ -65,11 +65,9 @@ pub fn has_room(
     amount: Money,
 ) -> Result<(), Error> {
     let balance = unit.balance(&AccountKey::Internal(account))?;
-    let held = balance
-        .available(Side::Credit)
-        .saturating_add(balance.debits_pending())
-        .saturating_add(balance.credits_pending());
-    if held.saturating_add(amount.minor()) > BALANCE_MAX {
+    let on_its_way = balance.debits_pending() + balance.credits_pending();
+    let held = balance.available(Side::Credit) + on_its_way;
+    if held + i128::from(amount.minor()) > i128::from(BALANCE_MAX) {
         return Err(Error::Account(AccountError::Full { account, max: BALANCE_MAX }));
     }
     Ok(())

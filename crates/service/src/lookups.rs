@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, ExternalAccountId, LookupId, PlatformId};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, Receiver};
@@ -98,7 +97,7 @@ pub async fn look_up(app: &App, asking: &Platform, asked: Asked) -> Result<Looke
             return looked;
         }
     };
-    Ok(priced(app, &platform, lookup, now))
+    priced(app, &platform, lookup, now)
 }
 
 /// The lookup of an address at another institution with its offers. Refuses an answer with nothing
@@ -111,7 +110,7 @@ fn payable(
     now: Timestamp,
 ) -> Result<Looked, Error> {
     let receiver = lookup.receiver.address().cloned();
-    let looked = priced(app, platform, lookup, now);
+    let looked = priced(app, platform, lookup, now)?;
     let Some(address) = receiver.filter(|_| looked.offers.is_empty()) else { return Ok(looked) };
     let outside = |offer: &Offer| {
         let (code, min, max) = (offer.currency.code(), offer.min_minor, offer.max_minor);
@@ -213,7 +212,8 @@ fn find(
 /// offer's currency, or else by those for the currency that it sends. One of which nothing is left
 /// is none.
 fn allowed(app: &App, platform: &Platform, offers: Vec<Offer>, now: Timestamp) -> Vec<Offer> {
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let within = |offer: Offer| {
         let (min, max) = match platform.supported(offer.currency) {
             Some(own) => (own.min_minor, own.max_minor),
@@ -305,17 +305,20 @@ fn from_peer(
 }
 
 /// A lookup with what its offers would cost. An offer without a rate is not shown: it could not be
-/// quoted on.
-fn priced(app: &App, platform: &Platform, lookup: Lookup, now: Timestamp) -> Looked {
-    let rates = app.env().rates.as_ref();
-    let rate = |sending: Currency, offer: &Offer| {
-        pricing::corridor_to(rates, platform, sending, offer, now).ok().map(|found| found.rate)
-    };
-    let offers = match platform.first_currency(Direction::Outgoing) {
-        Some(sending) => {
-            lookup.offers.iter().filter_map(|offer| Some((*offer, rate(sending, offer)?))).collect()
+/// quoted on. If none of them has one, that is said.
+fn priced(app: &App, platform: &Platform, lookup: Lookup, now: Timestamp) -> Result<Looked, Error> {
+    let rates = app.env().rates(platform.mode);
+    let (mut offers, mut refusal) = (Vec::new(), None);
+    if let Some(sending) = platform.first_currency(Direction::Outgoing) {
+        for offer in &lookup.offers {
+            match pricing::corridor_to(rates.as_ref(), platform, sending, offer, now) {
+                Ok(corridor) => offers.push((*offer, corridor.rate)),
+                Err(error) => refusal = Some(error),
+            }
         }
-        None => Vec::new(),
-    };
-    Looked { lookup, offers }
+    }
+    match refusal {
+        Some(refusal) if offers.is_empty() => Err(refusal),
+        Some(_) | None => Ok(Looked { lookup, offers }),
+    }
 }

@@ -154,6 +154,7 @@ impl Changed {
             ("webhookKeys", before.signing != after.signing),
             ("umaKeys", before.uma_keys != after.uma_keys),
             ("railSettings", before.rail_settings != after.rail_settings),
+            ("costDrift", before.cost_drift_max != after.cost_drift_max),
         ];
         let settings: Vec<_> =
             differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect();

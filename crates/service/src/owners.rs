@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use domain::account_info::AccountInfo;
 use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::external_account::{self, ExternalAccount};
 use domain::id::{CustomerId, ExternalAccountId, InternalAccountId, Owner, PlatformId};
 use domain::platform::Platform;
+use domain::rail::Rail;
 use domain::time::Timestamp;
 use store::error::StoreError;
 use store::unit::Unit;
@@ -203,4 +205,12 @@ pub fn usable_by(
         }
         (Owner::Customer(_) | Owner::Platform(_), _) => Ok(()),
     }
+}
+
+/// Refuses a wanted rail that is none of an account's own.
+pub(crate) fn has_rail(account: &AccountInfo, wanted: Option<Rail>) -> Result<(), Error> {
+    let Some(rail) = wanted.filter(|rail| !account.rails().contains(rail)) else { return Ok(()) };
+    let own: Vec<_> = account.rails().iter().map(|rail| rail.name()).collect();
+    let message = format!("{} is none of the account's rails: {}", rail.name(), own.join(", "));
+    Err(Error::field("destination.paymentRail", message))
 }

@@ -9,14 +9,16 @@ use domain::event::EventNames;
 use domain::id::{InternalAccountId, Owner, PlatformId};
 use domain::money::AMOUNT_MAX;
 use domain::patch::Patch;
-use domain::platform::{CorridorRule, Mode, Platform, SupportedCurrency};
+use domain::platform::{BasisPoints, CorridorRule, Mode, Platform, SupportedCurrency};
 use domain::signing::Generations;
 use domain::time::Timestamp;
 use domain::transaction::Direction;
 use domain::uma_address::UmaDomain;
 use ledger::account::{AccountKey, Balance};
+use ports::outbound::Reach;
 use store::error::StoreError;
 use store::leases::{Lease, LeaseName};
+use store::uma_domains::{DomainClaim, domain_key};
 use store::unit::Unit;
 
 use crate::app::App;
@@ -70,6 +72,7 @@ fn draw(app: &App, new: NewPlatform, now: Timestamp) -> Platform {
         signing: Generations::FIRST,
         uma_keys: Generations::FIRST,
         rail_settings: None,
+        cost_drift_max: BasisPoints::DRIFT,
         created_at: now,
         updated_at: now,
     }
@@ -85,12 +88,76 @@ fn may_give_out(app: &App, domain: &UmaDomain) -> Result<(), Error> {
     Ok(())
 }
 
+/// Claims a domain for a platform, unless it is or was another's. A platform that gave out
+/// addresses of another's domain would sign with its keys and be paid in its place.
+fn claim(unit: &mut Unit<'_, '_>, id: PlatformId, domain: &UmaDomain) -> Result<(), Error> {
+    match unit.get::<DomainClaim>(&domain_key(domain))? {
+        Some(claim) if claim.platform != id => {
+            let message = format!(
+                "{domain} is the domain of another platform of this server; only the operator can \
+                 give it to this one, once the other has another"
+            );
+            Err(Error::field("umaDomain", message))
+        }
+        Some(_) => Ok(()),
+        None => {
+            unit.put(DomainClaim { domain: domain.clone(), platform: id });
+            Ok(())
+        }
+    }
+}
+
+/// Claims a domain for a platform as the operator wants it: also one that another platform had
+/// before, whose customers keep their addresses.
+fn assign(unit: &mut Unit<'_, '_>, id: PlatformId, domain: &UmaDomain) -> Result<(), Error> {
+    if let Some(other) = unit.get::<DomainClaim>(&domain_key(domain))?
+        && other.platform != id
+    {
+        let holder = owners::platform(unit, other.platform)?;
+        if holder.uma_domain == *domain {
+            let message = format!(
+                "{domain} is the domain of {}; give that platform another one first",
+                holder.id
+            );
+            return Err(Error::Conflict(message));
+        }
+        unit.put(DomainClaim { domain: domain.clone(), platform: id });
+        return Ok(());
+    }
+    claim(unit, id, domain)
+}
+
+/// Claims the domains of platforms that an earlier release made, live ones and older ones first.
+/// Returns the platforms whose domain is another's, each with that one.
+pub async fn claim_domains(app: &App) -> Result<Vec<(Arc<Platform>, PlatformId)>, Error> {
+    let mut all = app.store().read(|view| view.platforms()).await.map_err(Error::Store)?;
+    all.sort_by_key(|platform| (platform.mode != Mode::Live, platform.id));
+    app.store()
+        .write(app.origin(), move |unit| {
+            let mut shared = Vec::new();
+            for platform in &all {
+                let holder = unit.get::<DomainClaim>(&domain_key(&platform.uma_domain))?;
+                match holder.map(|claim| claim.platform) {
+                    Some(holder) if holder != platform.id => {
+                        shared.push((Arc::clone(platform), holder));
+                    }
+                    Some(_) => {}
+                    None => claim(unit, platform.id, &platform.uma_domain)?,
+                }
+            }
+            Ok(shared)
+        })
+        .await
+}
+
 /// Makes a platform that supports every currency that a rail moves.
 pub async fn create(app: &App, new: NewPlatform) -> Result<Platform, Error> {
     may_give_out(app, &new.uma_domain)?;
+    claim_domains(app).await?;
     let platform = draw(app, new, app.server_now());
     app.store()
         .write(app.origin(), move |unit| {
+            assign(unit, platform.id, &platform.uma_domain)?;
             unit.put(platform.clone());
             Ok(platform.clone())
         })
@@ -120,6 +187,7 @@ pub async fn create_first(
                 until: now,
                 address: None,
             });
+            assign(unit, platform.id, &platform.uma_domain)?;
             unit.put(platform.clone());
             tokens::add(unit, &token, None)?;
             let platform = owners::platform(unit, platform.id)?;
@@ -149,7 +217,6 @@ pub async fn configure<R: Render<Platform>>(
     let now = app.now(keyed.ahead);
     let id = keyed.platform;
     let in_use = currencies_in_use(app, id, &change).await?;
-    let is_of_another = is_of_another(app, id, &change).await?;
     let unit_app = app.clone();
     once(app, keyed, render, move |unit| {
         let mut platform = Platform::clone(&*owners::platform(unit, id)?);
@@ -158,8 +225,9 @@ pub async fn configure<R: Render<Platform>>(
             if let Some(currency) = in_use.iter().copied().find(|currency| !is_kept(*currency)) {
                 return Err(Error::Money(MoneyError::CurrencyInUse { currency }));
             }
+            let rates = unit_app.env().rates(platform.mode);
             let is_unpriced = |currency: &Currency| {
-                platform.supported(*currency).is_none() && !unit_app.env().rates.names(*currency)
+                platform.supported(*currency).is_none() && !rates.names(*currency)
             };
             if let Some(currency) = currencies.iter().map(|it| it.currency).find(is_unpriced) {
                 return Err(Error::Money(MoneyError::CurrencyUnpriced { currency }));
@@ -168,17 +236,15 @@ pub async fn configure<R: Render<Platform>>(
         }
         if let Some(domain) = &change.uma_domain {
             may_give_out(&unit_app, domain)?;
-            if is_of_another && *domain != platform.uma_domain && platform.mode == Mode::Live {
-                let message = format!(
-                    "{domain} is the domain of another platform here; only the operator of this \
-                     server can let two share one"
-                );
-                return Err(Error::field("umaDomain", message));
+            // An earlier release may have given one domain to two platforms.
+            if *domain != platform.uma_domain {
+                claim(unit, id, domain)?;
             }
             platform.uma_domain = domain.clone();
         }
-        platform.webhook_endpoint = change.webhook_endpoint.applied_to(&platform.webhook_endpoint);
-        match &change.webhook_endpoint {
+        let endpoint = reachable(&unit_app, &platform, &change.webhook_endpoint)?;
+        platform.webhook_endpoint = endpoint.applied_to(&platform.webhook_endpoint);
+        match &endpoint {
             Patch::Keep => {}
             Patch::Clear => webhooks::close(unit, id)?,
             Patch::Set(_) => {
@@ -186,21 +252,26 @@ pub async fn configure<R: Render<Platform>>(
                 webhooks::notify_endpoint(&unit_app, unit, &platform, now)?;
             }
         }
-        platform.updated_at = now;
+        platform.touch(now);
         unit.put(platform.clone());
         Ok(platform)
     })
     .await
 }
 
-/// Whether the domain that a platform wants is that of another one whose money is real: the one who
-/// gave out its addresses would be paid what is meant for the other's customers.
-async fn is_of_another(app: &App, id: PlatformId, change: &ConfigChange) -> Result<bool, Error> {
-    let Some(domain) = change.uma_domain.clone() else { return Ok(false) };
-    let all = app.store().read(|view| view.platforms()).await.map_err(Error::Store)?;
-    let has_it =
-        |it: &Arc<Platform>| it.id != id && it.mode == Mode::Live && it.uma_domain == domain;
-    Ok(all.iter().any(has_it))
+/// The endpoint as it is called. Refuses one to which no event could ever be sent.
+fn reachable(
+    app: &App,
+    platform: &Platform,
+    endpoint: &Patch<String>,
+) -> Result<Patch<String>, Error> {
+    let Patch::Set(url) = endpoint else { return Ok(endpoint.clone()) };
+    // A server that other machines reach now may be for this machine alone after its next start.
+    let reach = if platform.mode == Mode::Live { Reach::Public } else { Reach::Private };
+    let checked = app.env().outbound.checked(url, reach);
+    let checked =
+        checked.map_err(|refusal| Error::field("webhookEndpoint", refusal.to_string()))?;
+    Ok(Patch::Set(checked))
 }
 
 /// The currencies that a change would take away and in which there is money.
@@ -243,9 +314,26 @@ pub async fn set_pricing(app: &App, id: PlatformId, rule: CorridorRule) -> Resul
             platform.corridors.sort_by_key(|rule| {
                 u8::from(rule.sending.is_none()) * 2 + u8::from(rule.receiving.is_none())
             });
-            platform.updated_at = platform.ahead.shows(server_now);
+            platform.touch(platform.ahead.shows(server_now));
             unit.put(platform.clone());
             Ok(platform)
+        })
+        .await
+}
+
+/// Gives a platform another UMA domain. Addresses that were given out stay.
+pub async fn set_domain(app: &App, id: PlatformId, domain: UmaDomain) -> Result<(), Error> {
+    may_give_out(app, &domain)?;
+    claim_domains(app).await?;
+    let server_now = app.server_now();
+    app.store()
+        .write(app.origin(), move |unit| {
+            assign(unit, id, &domain)?;
+            let mut platform = Platform::clone(&*owners::platform(unit, id)?);
+            platform.uma_domain = domain.clone();
+            platform.updated_at = platform.ahead.shows(server_now);
+            unit.put(platform);
+            Ok(())
         })
         .await
 }
@@ -266,6 +354,11 @@ pub async fn set_rail_settings(
     change(app, id, move |platform| platform.rail_settings.clone_from(&settings)).await
 }
 
+/// Sets how much an invoice of another institution may cost more or less than its lookup said.
+pub async fn set_cost_drift(app: &App, id: PlatformId, max: BasisPoints) -> Result<(), Error> {
+    change(app, id, move |platform| platform.cost_drift_max = max).await
+}
+
 /// Changes a platform as its operator wants it.
 async fn change(
     app: &App,
@@ -277,7 +370,7 @@ async fn change(
         .write(app.origin(), move |unit| {
             let mut platform = Platform::clone(&*owners::platform(unit, id)?);
             change(&mut platform);
-            platform.updated_at = platform.ahead.shows(server_now);
+            platform.touch(platform.ahead.shows(server_now));
             unit.put(platform);
             Ok(())
         })

@@ -3,14 +3,14 @@
 
 use domain::currency::Currency;
 use domain::lookup::Offer;
-use domain::money::{AMOUNT_MAX, Money, Sending};
-use domain::platform::{CorridorRule, Platform};
+use domain::money::{AMOUNT_MAX, Money, Receiving, Sending};
+use domain::platform::{BasisPoints, CorridorRule, Platform};
 use domain::pricing::{Fees, Locked, Multipliers, Price, PriceError, half_up, price, price_with};
 use domain::rate::{Rate, round_to_digits};
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::time::Timestamp;
 use domain::transaction::{Conversion, RateDetails};
-use ports::rates::{CorridorTerms, MidRate, Rates};
+use ports::rates::{CorridorTerms, MidRate, NoRate, Rates, WhyNoRate};
 use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::error::{Error, MoneyError};
@@ -39,7 +39,7 @@ pub fn corridor(
     now: Timestamp,
 ) -> Result<Corridor, Error> {
     let mid = rates.mid(sending, receiving, now);
-    let mid = mid.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let mid = mid.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     at(rates, platform, sending, receiving, mid)
 }
 
@@ -56,9 +56,10 @@ pub fn corridor_to(
     let Some(msat_per_unit) = offer.msat_per_unit else {
         return corridor(rates, platform, sending, receiving, now);
     };
-    let no_rate = || Error::Money(MoneyError::NoRate { sending, receiving });
+    let no_rate = || out_of_range(sending, receiving);
     let bitcoin = Currency::from_code("BTC").ok_or_else(no_rate)?;
-    let per_bitcoin = rates.mid(sending, bitcoin, now).map_err(|_| no_rate())?;
+    let per_bitcoin = rates.mid(sending, bitcoin, now);
+    let per_bitcoin = per_bitcoin.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     let bitcoins = units(receiving)
         .and_then(|units| msat_per_unit.checked_mul(units))
         .and_then(|msat| msat.checked_div(Decimal::from(MSAT_PER_BITCOIN)));
@@ -80,7 +81,7 @@ fn at(
     mid: MidRate,
 ) -> Result<Corridor, Error> {
     let terms = rates.terms(sending, receiving);
-    let terms = terms.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let terms = terms.map_err(|none| Error::Money(MoneyError::NoRate(none)))?;
     let (terms, rule) = overridden(terms, &platform.corridors, sending, receiving);
     let basis = RateBasis {
         // As many digits as every reader of JSON keeps, so that what is shown can be recomputed.
@@ -91,10 +92,19 @@ fn at(
         rule,
     };
     let rate = basis.rate(sending, receiving);
-    let rate = rate.map_err(|_| Error::Money(MoneyError::NoRate { sending, receiving }))?;
+    let rate = rate.map_err(|_| out_of_range(sending, receiving))?;
     let fees = Fees::new(terms.fixed_fee_minor, terms.variable_fee_rate)
         .map_err(|error| Error::Internal(error.to_string()))?;
     Ok(Corridor { rate, fees, basis })
+}
+
+/// The refusal of a price for which there is no rate.
+pub(crate) fn no_rate(sending: Currency, receiving: Currency, why: WhyNoRate) -> Error {
+    Error::Money(MoneyError::NoRate(NoRate { sending, receiving, why }))
+}
+
+fn out_of_range(sending: Currency, receiving: Currency) -> Error {
+    no_rate(sending, receiving, WhyNoRate::OutOfRange)
 }
 
 /// Smallest units of one major unit.
@@ -199,6 +209,45 @@ pub struct PeerPrice {
     pub fee_minor: i64,
 }
 
+/// Millisatoshi by which an invoice may differ from its own multiplier: peers round differently.
+pub const ROUNDING_MSAT: i64 = 10;
+
+/// Whether an invoice over `msat` costs what a lookup promised for the amount that arrives: all of
+/// it counts, the multiplier, the fee and what is rounded. `is_rounded` says that the payer has
+/// fixed what is paid, so that what arrives is a whole unit less.
+pub fn costs_as_promised(
+    (minor, msat): (i64, Money),
+    promised_per_unit: Decimal,
+    is_rounded: bool,
+    max: BasisPoints,
+) -> bool {
+    let [points, whole] = [max, BasisPoints::WHOLE].map(|it| Decimal::from(it.get()));
+    let least = Decimal::from(ROUNDING_MSAT);
+    let rounding = if is_rounded { promised_per_unit.max(least) } else { least };
+    let is_within = || {
+        let promised = Decimal::from(minor).checked_mul(promised_per_unit)?;
+        let drift = Decimal::from(msat.minor()).checked_sub(promised)?.abs();
+        let allowed = promised.checked_mul(points)?.checked_div(whole)?.checked_add(rounding)?;
+        Some(drift <= allowed)
+    };
+    // Out of range is out of bounds.
+    is_within().unwrap_or(false)
+}
+
+/// The amount that is charged so that so much arrives at this price; nothing if it is more than one
+/// payment may have.
+pub fn charged(
+    rates: &dyn Rates,
+    platform: &Platform,
+    sending: Currency,
+    (offer, arrives, fee_minor): (&Offer, Money, i64),
+    now: Timestamp,
+) -> Option<Money> {
+    let Corridor { rate, fees, .. } = corridor_to(rates, platform, sending, offer, now).ok()?;
+    let priced = price_with(Locked::Receiving(Receiving(arrives)), rate, fees, fee_minor);
+    priced.ok().map(|price| price.sent.money())
+}
+
 /// Fee parts and multipliers of a price (specification 2.4). The multipliers are in millisatoshi:
 /// those of the invoice where there is one, else those of the mid rate to bitcoin.
 pub fn rate_details(
@@ -243,7 +292,7 @@ fn price_in_msat(
 ) -> Result<(Decimal, Fees), Error> {
     let bitcoin = Currency::from_code("BTC").ok_or_else(|| Error::Internal("BTC".to_owned()))?;
     let Corridor { rate, fees, .. } = corridor(rates, platform, bitcoin, receiving, now)?;
-    let no_rate = || Error::Money(MoneyError::NoRate { sending: bitcoin, receiving });
+    let no_rate = || out_of_range(bitcoin, receiving);
     // Bitcoins of a major unit, times 10^11, by its units.
     let msat_per_unit = units(receiving)
         .and_then(|units| {

@@ -13,7 +13,7 @@ use domain::id::{CustomerId, ExternalAccountId, LookupId, QuoteId, TransactionId
 use domain::platform::Platform;
 use domain::quote::Quote;
 use domain::time::Timestamp;
-use domain::transaction::{AccountRef, Destination, Direction, Facts};
+use domain::transaction::{AccountRef, Destination, Direction, Facts, RailRequest};
 
 use crate::app::App;
 use crate::error::Error;
@@ -82,8 +82,8 @@ pub struct NewQuote {
     pub immediately_execute: bool,
     /// The memo.
     pub description: Option<String>,
-    /// The purpose of the payment, one of [`domain::quote::PURPOSES`].
-    pub purpose: Option<&'static str>,
+    /// Wishes for the rail.
+    pub request: RailRequest,
     /// The lookup of the receiver; needed for UMA addresses.
     pub lookup: Option<LookupId>,
     /// Facts about the payer.

@@ -36,19 +36,31 @@ pub(crate) fn keep_answer(
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => true,
         // Money that was pulled in and taken back before it was counted on has not come.
         RailAnswer::Returned => asked == Flow::PayOut,
-        RailAnswer::Pending { .. } | RailAnswer::Refused | RailAnswer::Failed(_) => false,
+        RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. }
+        | RailAnswer::Refused
+        | RailAnswer::Failed(..) => false,
     };
-    if is_new && (has_moved || matches!(answer, RailAnswer::Pending { .. })) {
+    let is_open = matches!(answer, RailAnswer::Pending { .. } | RailAnswer::Overdue { .. });
+    if is_new && (has_moved || is_open) {
         transaction = lifecycle::advance(app, unit, transaction, Event::Started, now)?;
     }
-    if !matches!(answer, RailAnswer::Pending { .. }) {
-        attention::answered_late(unit, &transaction, timer, answer, now)?;
+    if transaction.is_undecided() && !is_open {
+        attention::answered_late(unit, &transaction, answer, now)?;
     }
     let from_peer = transaction.is_from_peer() && asked == Flow::PullIn;
     match answer {
         RailAnswer::Pending { ask_again_at } => {
             unit.set_timer(timer.again(*ask_again_at));
-            return attention::notice_silence(unit, &transaction, timer, now);
+            return Ok(());
+        }
+        RailAnswer::Overdue { ask_again_at } => {
+            unit.set_timer(timer.again(*ask_again_at));
+            if !transaction.is_undecided() {
+                attention::notice_silence(unit, &transaction, now)?;
+                unit.put(transaction.undecided());
+            }
+            return Ok(());
         }
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } | RailAnswer::Returned
             if has_moved =>
@@ -66,22 +78,31 @@ pub(crate) fn keep_answer(
             return Ok(());
         }
         RailAnswer::Refused
-        | RailAnswer::Failed(_)
+        | RailAnswer::Failed(..)
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Returned => {
-            let event = undone(&transaction, asked, reply);
-            if let Event::Kept(reason) = event {
-                incoming::refuse_deposit(app, unit, transaction, reason, now)?;
-            } else if from_peer {
-                incoming::stop(app, unit, transaction, event, now)?;
-            } else {
-                end(app, unit, transaction, event, now)?;
-            }
-        }
+        | RailAnswer::Returned => stop(app, unit, transaction, asked, reply, now)?,
     }
     unit.clear_timer(timer.key());
     Ok(())
+}
+
+/// Ends a payment whose rail did not move the money.
+fn stop(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: Transaction,
+    asked: Flow,
+    reply: &RailReply,
+    now: Timestamp,
+) -> Result<(), Error> {
+    match undone(&transaction, asked, reply) {
+        Event::Kept(reason) => incoming::refuse_deposit(app, unit, transaction, reason, now),
+        event if transaction.is_from_peer() && asked == Flow::PullIn => {
+            incoming::stop(app, unit, transaction, event, now).map(drop)
+        }
+        event => end(app, unit, transaction, event, now).map(drop),
+    }
 }
 
 /// The payment with the rail's words, if the answer is about its open order. A payment that has
@@ -146,7 +167,9 @@ fn watch(
 ) -> Result<(), Error> {
     let answer = &reply.answer;
     match answer {
-        RailAnswer::SettledForNow { ask_again_at } | RailAnswer::Pending { ask_again_at }
+        RailAnswer::SettledForNow { ask_again_at }
+        | RailAnswer::Pending { ask_again_at }
+        | RailAnswer::Overdue { ask_again_at }
             if asked == Flow::PayOut =>
         {
             unit.set_timer(timer.again(*ask_again_at));
@@ -163,9 +186,10 @@ fn watch(
         RailAnswer::Settled | RailAnswer::SettledForNow { .. } => {}
         // The rail takes back what it said. Only a person can find out where the money is.
         RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. }
         | RailAnswer::Returned
         | RailAnswer::Refused
-        | RailAnswer::Failed(_) => {
+        | RailAnswer::Failed(..) => {
             let note = format!("settled before, and {} now", attention::word(answer));
             let kind = Kind::RailContradiction;
             attention::notice_payment(unit, kind, &transaction, &note, now)?;
@@ -213,7 +237,7 @@ fn undone(transaction: &Transaction, asked: Flow, reply: &RailReply) -> Event {
     };
     let is_pulled = asked == Flow::PullIn;
     match &reply.answer {
-        RailAnswer::Failed(failure) => {
+        RailAnswer::Failed(failure, _) => {
             failed(*failure, status_reason(transaction, asked, *failure))
         }
         RailAnswer::Returned => failed(RailFailure::AccountInvalid, StatusReason::RETURNED),
@@ -230,7 +254,8 @@ fn undone(transaction: &Transaction, asked: Flow, reply: &RailReply) -> Event {
         RailAnswer::Refused
         | RailAnswer::Settled
         | RailAnswer::SettledForNow { .. }
-        | RailAnswer::Pending { .. } => {
+        | RailAnswer::Pending { .. }
+        | RailAnswer::Overdue { .. } => {
             let reason = in_its_words(StatusReason::REJECTED_BY_RECEIVER);
             if is_deposit { Event::Kept(reason) } else { Event::Refused(reason) }
         }

@@ -21,10 +21,6 @@ const KEY_FETCHES_MAX: usize = 256;
 /// milliseconds, and one that hangs takes up no more than these.
 const KEY_FETCHES_OF_DOMAIN_MAX: usize = 4;
 
-/// Notifications of institutions that are under way at a time. One that hangs takes seconds, and
-/// those that find no place wait for their next attempt.
-pub(crate) const NOTIFICATIONS_MAX: usize = 64;
-
 /// The key documents that are being fetched.
 pub(crate) struct KeyFetches {
     /// For requests of others, which choose the domain.

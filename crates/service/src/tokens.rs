@@ -88,7 +88,9 @@ pub fn revoke(
         .filter(|token| token.platform == platform && !token.revoked)
         .ok_or(Error::Token(TokenError::NotFound))?;
     count_managers(unit, &token, -1)?;
-    unit.put(Token { revoked: true, updated_at: now, ..Token::clone(&token) });
+    let mut revoked = Token { revoked: true, ..Token::clone(&token) };
+    revoked.touch(now);
+    unit.put(revoked);
     Ok(())
 }
 

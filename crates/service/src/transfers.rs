@@ -5,7 +5,9 @@ use domain::currency::Currency;
 use domain::id::{ExternalAccountId, InternalAccountId, PlatformId, TransactionId};
 use domain::money::{Money, Receiving, Sending};
 use domain::time::Timestamp;
-use domain::transaction::{AccountRef, Destination, Direction, Draft, Source, Transaction};
+use domain::transaction::{
+    AccountRef, Destination, Direction, Draft, RailRequest, Source, Transaction,
+};
 use ledger::movements;
 use ports::rails::Leg;
 use store::unit::Unit;
@@ -28,6 +30,8 @@ pub struct Transfer {
     pub currency: Option<Currency>,
     /// The memo.
     pub description: Option<String>,
+    /// Wishes for the rail.
+    pub request: RailRequest,
 }
 
 /// The data of both directions.
@@ -71,7 +75,8 @@ fn parts(
         Direction::Outgoing => limits::sendable(&platform, amount)?,
         Direction::Incoming => limits::receivable(&platform, amount)?,
     }
-    let leg = app.env().route(platform.mode, &external.info, amount)?;
+    owners::has_rail(&external.info, transfer.request.rail)?;
+    let leg = app.env().route(platform.mode, &external.info, amount, transfer.request.rail)?;
     Ok(Parts { internal, external, amount, leg })
 }
 
@@ -116,6 +121,7 @@ pub fn transfer(
         terms: None,
         uma: None,
         description: transfer.description.clone(),
+        request: transfer.request.clone(),
     };
     let transaction = Transaction::pending(draft).ordered_over(rail);
     lifecycle::begin(app, unit, transaction.clone())?;

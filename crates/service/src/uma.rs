@@ -5,6 +5,7 @@
 mod callback;
 pub mod keys;
 pub(crate) mod payees;
+mod open_invoices;
 pub mod peers;
 pub mod post_transaction;
 pub mod receive;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 use domain::currency::Currency;
 use domain::customer::Customer;
-use domain::id::{CustomerId, LookupId, PlatformId};
+use domain::id::{CustomerId, LookupId, PlatformId, TransactionId};
 use domain::lookup::{Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving};
 use domain::platform::{CounterpartyField, Platform};
@@ -27,10 +28,12 @@ use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{self, AboutPayee, Direction, Facts, Settlement, Transaction};
 use domain::uma_address::UmaAddress;
+use ports::rates::WhyNoRate;
+use store::payment_hashes::PaymentHash;
 use store::unit::Unit;
 
 use crate::app::App;
-use crate::error::{AccountError, Error, MoneyError, PeerStage, UmaError};
+use crate::error::{AccountError, Error, PeerStage, UmaError};
 use crate::owners::Holder;
 use crate::{limits, lookups, owners, pricing};
 
@@ -255,7 +258,8 @@ pub(crate) async fn agree(
 ) -> Result<Option<Agreed>, Error> {
     let InvoiceRequest { platform, sending, locked, receiver, plan, comment } = request;
     let Payee::Peer { way } = &plan.payee else { return Ok(None) };
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let (mut offer, mut fee_minor) = (plan.offer, 0);
     let mut agreed: Option<Agreed> = None;
     for attempt in 0..=ASKS_MAX {
@@ -286,10 +290,45 @@ pub(crate) async fn agree(
             let (address, stage) = (receiver.clone(), PeerStage::PayRequest);
             Error::Uma(UmaError::Peer { address, stage, failure })
         })?;
+        let is_rounded = matches!(order.amount, send::Fixed::Paid(_));
+        is_as_promised(app, (&platform, sending), &receiver, (&plan.offer, &invoice), is_rounded)?;
         (offer.msat_per_unit, fee_minor) = (Some(invoice.msat_per_unit), invoice.fee_minor);
         agreed = Some(Agreed { amount: invoice.arrives, invoice });
     }
-    Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }))
+    Err(pricing::no_rate(sending, offer.currency, WhyNoRate::Moved))
+}
+
+/// Refuses an invoice that costs more than its lookup promised, or less, by more than the platform
+/// lets it differ: nothing in it is signed, and no person sees a quote that is executed at once.
+fn is_as_promised(
+    app: &App,
+    (platform, sending): (&Platform, Currency),
+    receiver: &UmaAddress,
+    (offer, invoice): (&Offer, &Invoice),
+    is_rounded: bool,
+) -> Result<(), Error> {
+    let max = platform.cost_drift_max;
+    let (arrives, paid) = (invoice.arrives, (invoice.arrives.minor(), invoice.msat));
+    let promised = offer.msat_per_unit.unwrap_or(invoice.msat_per_unit);
+    if pricing::costs_as_promised(paid, promised, is_rounded, max) {
+        return Ok(());
+    }
+    tracing::info!(
+        domain = receiver.domain(),
+        "the invoice of an institution costs another amount than its lookup said"
+    );
+    let (rates, now) = (app.env().rates(platform.mode), app.now(platform.ahead));
+    let charged = |offer: &Offer, fee_minor| {
+        pricing::charged(rates.as_ref(), platform, sending, (offer, arrives, fee_minor), now)
+    };
+    let asked = Offer { msat_per_unit: Some(invoice.msat_per_unit), ..*offer };
+    Err(Error::Uma(UmaError::CostDiffers {
+        address: receiver.clone(),
+        arrives,
+        promised: charged(offer, 0),
+        asked: charged(&asked, invoice.fee_minor),
+        max,
+    }))
 }
 
 /// The millisatoshi that buy an amount at the price of an offer, rounded up.
@@ -303,17 +342,37 @@ fn is_offered(offer: &Offer, amount: Money) -> Result<(), Error> {
     limits::within(amount, offer.min_minor, offer.max_minor)
 }
 
-/// Keeps the exchange that an invoice comes from. Refuses an answer that was given before.
+/// Keeps the exchange that the invoice of a payment comes from. Refuses an answer that was given
+/// before, and an invoice that is another payment's: who gave it names it as often as it likes.
 pub(crate) fn keep(
     unit: &mut Unit<'_, '_>,
     to: &ToUma,
+    payment: TransactionId,
     agreed: Option<&Agreed>,
 ) -> Result<(), Error> {
-    let Some(agreed) = agreed else { return Ok(()) };
-    agreed.invoice.keep(unit)?.map_err(|failure| {
-        let (address, stage) = (to.address.clone(), PeerStage::PayRequest);
-        Error::Uma(UmaError::Peer { address, stage, failure })
-    })
+    let Some(Agreed { invoice, .. }) = agreed else { return Ok(()) };
+    let address = || to.address.clone();
+    invoice.keep(unit)?.map_err(|failure| {
+        let stage = PeerStage::PayRequest;
+        Error::Uma(UmaError::Peer { address: address(), stage, failure })
+    })?;
+    if claim_payment_hash(unit, invoice.payment_hash, payment)? {
+        return Ok(());
+    }
+    Err(Error::Uma(UmaError::InvoiceTaken { address: address() }))
+}
+
+/// Claims a payment hash for a payment, for ever. False if it is another payment's.
+pub(crate) fn claim_payment_hash(
+    unit: &mut Unit<'_, '_>,
+    hash: [u8; 32],
+    payment: TransactionId,
+) -> Result<bool, Error> {
+    if let Some(claim) = unit.get::<PaymentHash>(&hash)? {
+        return Ok(claim.payment == payment);
+    }
+    unit.put(PaymentHash { hash, payment });
+    Ok(true)
 }
 
 /// A quote to a UMA address with its price.
@@ -342,7 +401,8 @@ pub(crate) fn price(
     agreed: Option<&Agreed>,
     now: Timestamp,
 ) -> Result<Priced, Error> {
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let invoice = agreed.map(|agreed| &agreed.invoice);
     let offer = Offer { msat_per_unit: invoice.map(|one| one.msat_per_unit), ..plan.offer };
     let corridor = pricing::corridor_to(rates, platform, sending, &offer, now)?;
@@ -373,7 +433,7 @@ pub(crate) fn price(
         }
         // The rate has moved since the invoice was asked for.
         (Payee::Peer { .. }, Some(_) | None) => {
-            return Err(Error::Money(MoneyError::NoRate { sending, receiving: offer.currency }));
+            return Err(pricing::no_rate(sending, offer.currency, WhyNoRate::Moved));
         }
     };
     Ok(Priced {

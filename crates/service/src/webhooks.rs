@@ -6,7 +6,6 @@ pub mod dispatch;
 pub mod again;
 pub(crate) mod exchange;
 mod queue;
-mod pace;
 
 use std::time::Duration;
 
@@ -79,7 +78,7 @@ pub fn rotate_keys(unit: &mut Unit<'_, '_>, app: &App, id: PlatformId) -> Result
     let mut platform = Platform::clone(&*owners::platform(unit, id)?);
     let now = app.now(platform.ahead);
     platform.signing = platform.signing.rotated(now);
-    platform.updated_at = now;
+    platform.touch(now);
     unit.put(platform.clone());
     wake_worker(unit, id)?;
     Ok(platform)
@@ -122,7 +121,7 @@ pub(crate) fn record_approval_request(
     let event = match attempt {
         // It is sent once, so that nothing waits.
         Some(attempt) => delivery.after(attempt.clone(), &Schedule::USUAL, 0, now),
-        None => delivery::Event::GivenUp(None),
+        None => delivery::Event::Superseded,
     };
     if let Ok(moved) = Delivery::clone(&delivery).apply(event, now) {
         unit.put_moved(moved);

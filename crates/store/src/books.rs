@@ -9,7 +9,8 @@ use domain::currency::Currency;
 use domain::customer::Customer;
 use domain::id::{CustomerId, InternalAccountId, PlatformId, TransactionId};
 use domain::time::Timestamp;
-use ledger::account::{AccountKey, Balance, Counters, Side};
+use domain::transaction::Transaction;
+use ledger::account::{AccountKey, Balance, Counters};
 use ledger::apply::{self, ApplyError, Balances, Refusal};
 use ledger::audit::RawEntry;
 use ledger::movements::Movement;
@@ -70,6 +71,7 @@ impl Record for LedgerAccount {
         "updated_at",
         "notified_count",
         "notified_minor",
+        "high_parts",
     ];
     record_table!(ledger_accounts);
 
@@ -78,18 +80,20 @@ impl Record for LedgerAccount {
     }
 
     fn values(&self) -> Vec<Value> {
-        let counters = self.balance.counters();
+        let (low_parts, high_parts) = split(self.balance.counters());
+        let [debits_pending, debits_posted, credits_pending, credits_posted] = low_parts;
         vec![
             Value::Bytes(self.account.encode()),
             Value::name(self.account.currency().map_or("?", |currency| currency.code())),
             self.account.must_stay_covered().into(),
-            counters.debits_pending.into(),
-            counters.debits_posted.into(),
-            counters.credits_pending.into(),
-            counters.credits_posted.into(),
+            debits_pending.into(),
+            debits_posted.into(),
+            credits_pending.into(),
+            credits_posted.into(),
             self.updated_at.into(),
             self.notified.times.into(),
             self.notified.available.into(),
+            Value::or_null(high_parts),
         ]
     }
 
@@ -102,17 +106,52 @@ impl Record for LedgerAccount {
         if row.flag()? != account.must_stay_covered() {
             return Err(row.corrupt("not the rule of this kind of account"));
         }
-        let counters = Counters {
-            debits_pending: row.int()?,
-            debits_posted: row.int()?,
-            credits_pending: row.int()?,
-            credits_posted: row.int()?,
-        };
-        let balance = Balance::from_counters(counters).map_err(|error| row.corrupt(error))?;
+        let low_parts = low_parts(row)?;
         let updated_at = row.time()?;
         let notified = Notified { times: row.count()?, available: row.int()? };
+        let counters = joined(low_parts, row)?;
+        let balance = Balance::from_counters(counters).map_err(|error| row.corrupt(error))?;
         Ok(Self { account, balance, updated_at, notified })
     }
+}
+
+/// Bits of a counter that stand in its own column. The rest of all four is in one more, which is
+/// null until a counter outgrows 63 bits.
+const LOW_BITS: u32 = 63;
+
+/// Bytes of the high part of a counter.
+const HIGH_BYTES: usize = size_of::<u64>();
+
+/// Counters as they stand in their columns: the low part of each, and the high parts of all.
+fn split(counters: Counters) -> ([i64; 4], Option<Vec<u8>>) {
+    let Counters { debits_pending, debits_posted, credits_pending, credits_posted } = counters;
+    let all = [debits_pending, debits_posted, credits_pending, credits_posted];
+    let low = all.map(|counter| (counter & i128::from(i64::MAX)) as i64);
+    let high = all.map(|counter| (counter >> LOW_BITS) as u64);
+    let bytes = high.iter().flat_map(|part| part.to_be_bytes()).collect();
+    (low, (high != [0; 4]).then_some(bytes))
+}
+
+/// The four columns of the low parts.
+pub(crate) fn low_parts(row: &mut Row) -> Result<[i64; 4], StoreError> {
+    Ok([row.int()?, row.int()?, row.int()?, row.int()?])
+}
+
+/// Counters from their low parts and the next column.
+pub(crate) fn joined(low: [i64; 4], row: &mut Row) -> Result<Counters, StoreError> {
+    let mut counters = low.map(i128::from);
+    if let Some(bytes) = row.bytes_or_null()? {
+        if bytes.len() != counters.len() * HIGH_BYTES {
+            return Err(row.corrupt("not the high parts of four counters"));
+        }
+        for (counter, high) in counters.iter_mut().zip(bytes.chunks_exact(HIGH_BYTES)) {
+            let high = high.iter().fold(0_i128, |high, byte| high << 8 | i128::from(*byte));
+            // A damaged counter of each sign stays so, and one that is too large is refused.
+            *counter = counter.saturating_add(high << LOW_BITS);
+        }
+    }
+    let [debits_pending, debits_posted, credits_pending, credits_posted] = counters;
+    Ok(Counters { debits_pending, debits_posted, credits_pending, credits_posted })
 }
 
 pub(crate) fn account_key(row: &mut Row) -> Result<AccountKey, StoreError> {
@@ -263,13 +302,13 @@ impl From<ApplyError<StoreError>> for BookError {
 struct Books<'u, 'b, 'a> {
     unit: &'u mut Unit<'b, 'a>,
     now: Timestamp,
-    /// The last balance events of the accounts that were read.
-    notified: BTreeMap<AccountKey, Notified>,
+    /// The last balance events of the accounts that were read, and when they were changed last.
+    known: BTreeMap<AccountKey, (Notified, Timestamp)>,
 }
 
 impl<'u, 'b, 'a> Books<'u, 'b, 'a> {
     fn new(unit: &'u mut Unit<'b, 'a>, now: Timestamp) -> Self {
-        Self { unit, now, notified: BTreeMap::new() }
+        Self { unit, now, known: BTreeMap::new() }
     }
 }
 
@@ -278,13 +317,15 @@ impl Balances for Books<'_, '_, '_> {
 
     fn balance(&mut self, account: &AccountKey) -> Result<Balance, StoreError> {
         let Some(row) = self.unit.get::<LedgerAccount>(account)? else { return Ok(Balance::ZERO) };
-        self.notified.insert(*account, row.notified);
+        self.known.insert(*account, (row.notified, row.updated_at));
         Ok(row.balance)
     }
 
     fn set(&mut self, account: AccountKey, balance: Balance) {
-        let notified = self.notified.get(&account).copied().unwrap_or_default();
-        let row = LedgerAccount { account, balance, updated_at: self.now, notified };
+        let new = (Notified::default(), self.now);
+        let (notified, changed_at) = self.known.get(&account).copied().unwrap_or(new);
+        let updated_at = self.now.max(changed_at);
+        let row = LedgerAccount { account, balance, updated_at, notified };
         self.unit.put_ledger_account(row);
     }
 }
@@ -302,6 +343,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
+        let now = now.max(transaction.created_at());
         apply::post(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Posted, now)
     }
@@ -313,6 +355,7 @@ impl Unit<'_, '_> {
         posting: &Posting,
         now: Timestamp,
     ) -> Result<(), BookError> {
+        let now = now.max(transaction.created_at());
         apply::pend(&mut Books::new(self, now), posting)?;
         self.append(transaction, posting, RowPhase::Pending, now)
     }
@@ -336,6 +379,7 @@ impl Unit<'_, '_> {
         let posting = Posting::new(movement, pending.entries.clone()).map_err(|error| {
             StoreError::Corrupt { place: "entries".to_owned(), what: error.to_string() }
         })?;
+        let now = now.max(transaction.created_at());
         apply::resolve(&mut Books::new(self, now), &posting, resolution)?;
         let (number, entries) = (next_number(&rows), Vec::new());
         rows.push(PostingRow { transaction, number, movement, phase, at: now, entries });
@@ -351,7 +395,7 @@ impl Unit<'_, '_> {
         let mut changes = Vec::new();
         for row in self.changed_ledger_accounts() {
             let AccountKey::Internal(account) = row.account else { continue };
-            let (before, available) = (row.notified.available, row.balance.available(Side::Credit));
+            let (before, available) = (row.notified.available, row.balance.held_minor());
             if available != before {
                 let notified = Notified { times: row.notified.times + 1, available };
                 let row = LedgerAccount { notified, ..LedgerAccount::clone(&row) };
@@ -436,7 +480,8 @@ impl View<'_> {
     }
 
     /// Whether any internal account of the platform or its customers holds the currency, or has
-    /// some of it on its way. Looks at every account in that currency: for rare requests.
+    /// some of it on its way, or an invoice of the platform may bring some. Looks at every account
+    /// in that currency: for rare requests.
     pub fn holds_money(
         &mut self,
         platform: PlatformId,
@@ -453,10 +498,20 @@ impl View<'_> {
                 return Ok(true);
             }
         }
-        Ok(false)
+        let parameters = [platform.into(), Value::name(currency.code())];
+        let columns = (Transaction::TABLE, &["id"][..]);
+        let awaited = self.connection.first(AWAITED, &parameters, columns, |row| {
+            row.id::<domain::id::kind::Transaction>()
+        })?;
+        Ok(awaited.is_some())
     }
 }
 
+/// Payments of other institutions whose invoices may still be paid: the books have nothing of them.
+pub(crate) const AWAITED: &str = "select id from transactions where platform = $1 \
+    and receiving_currency = $2 and direction = 'INCOMING' and status = 'PROCESSING' limit 1";
+
+/// High parts need not be compared: what an internal account holds fits its low parts.
 pub(crate) const HOLDERS: &str = "select account from ledger_accounts \
     where currency = $1 and must_stay_covered = 1 \
     and (credits_posted <> debits_posted or debits_pending <> 0 or credits_pending <> 0)";

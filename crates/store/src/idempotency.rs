@@ -220,14 +220,18 @@ impl Answer {
         let (at, status) = (row.time()?, row.int()?);
         let status = u16::try_from(status).map_err(|_| row.corrupt("not an HTTP status"))?;
         let owner = row.uuid_or_null()?;
-        let seq = row.int()?;
-        let seq = u64::try_from(seq).map_err(|_| row.corrupt("not the number of a row"))?;
+        let seq = read_seq(row)?;
         Ok(Self { scope, at, status, owner, body: Body::InRow(seq) })
     }
 }
 
 pub(crate) fn read_scope(row: &mut Row) -> Result<Scope, StoreError> {
     row.bytes()?.try_into().map_err(|_| row.corrupt("not 16 bytes"))
+}
+
+fn read_seq(row: &mut Row) -> Result<u64, StoreError> {
+    let seq = row.int()?;
+    u64::try_from(seq).map_err(|_| row.corrupt("not the number of a row"))
 }
 
 /// Keys of days before one.
@@ -243,7 +247,18 @@ pub(crate) const NONCES: &str =
     "select scope from idempotency where status = 299 and at < $1 order by at limit $2";
 
 pub(crate) const OUTDATED: &str =
-    "select scope from idempotency where at < $1 order by at limit $2";
+    "select scope, at, seq from idempotency where at < $1 order by at limit $2";
+
+/// An answer that the clock says is outdated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outdated {
+    /// Its request.
+    pub scope: Scope,
+    /// When it was given, by the clock of that time.
+    pub at: Timestamp,
+    /// The row of the journal that has its body.
+    pub seq: u64,
+}
 
 impl View<'_> {
     /// The first answer to a request, if one was given since then.
@@ -252,14 +267,17 @@ impl View<'_> {
         answer.given_since(since, self.connection, self.keyring)
     }
 
-    /// The requests whose answers were given before then, oldest first, up to a limit.
+    /// The answers that were given before then, oldest first, up to a limit.
     pub fn outdated_answers(
         &mut self,
         before: Timestamp,
         max: u32,
-    ) -> Result<Vec<Scope>, StoreError> {
+    ) -> Result<Vec<Outdated>, StoreError> {
         let parameters = [before.into(), max.into()];
-        self.connection.all(OUTDATED, &parameters, (Answer::TABLE, &["scope"]), read_scope)
+        let columns = (Answer::TABLE, &["scope", "at", "seq"][..]);
+        self.connection.all(OUTDATED, &parameters, columns, |row| {
+            Ok(Outdated { scope: read_scope(row)?, at: row.time()?, seq: read_seq(row)? })
+        })
     }
 
     /// The nonces that were used before then, oldest first, up to a limit.

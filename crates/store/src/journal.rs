@@ -12,6 +12,7 @@ pub(crate) mod acknowledged;
 pub(crate) mod bodies;
 pub(crate) mod change_set;
 pub(crate) mod data_keys;
+mod days;
 mod frames;
 pub(crate) mod lost_commit;
 pub(crate) mod tail;

@@ -29,6 +29,7 @@ pub mod tokens;
 pub mod customers;
 pub mod external_accounts;
 pub mod lookups;
+pub mod uma_domains;
 pub mod uma_peers;
 pub mod attention;
 pub mod quotes;
@@ -40,6 +41,7 @@ pub mod bulk_imports;
 pub mod books;
 mod entries;
 pub mod open_payments;
+pub mod payment_hashes;
 pub mod events;
 pub mod deliveries;
 pub mod outbox;
@@ -130,6 +132,7 @@ pub fn statements() -> Vec<String> {
         timers::FIRSTS,
         timers::DUE,
         timers::DUE_ENDS,
+        timers::LATER,
         timers::DUE_OF_PLATFORM,
         events::AT_PLACE,
         events::FEED,
@@ -138,6 +141,7 @@ pub fn statements() -> Vec<String> {
         outbox::OUTBOXES,
         outbox::DUE,
         outbox::PENDING,
+        outbox::FROM_AHEAD,
         outbox::BACKLOG,
         outbox::BACKLOG_OF,
         deliveries::PLATFORM_OF,
@@ -184,6 +188,7 @@ pub struct Store {
     breaker: Arc<CircuitBreaker>,
     keyring: Arc<Keyring>,
     subscribers: Subscribers,
+    opened_at: u64,
 }
 
 impl Store {
@@ -195,7 +200,7 @@ impl Store {
         refuse_incomplete(&mut *writer)?;
         let tail = Tail::open(&mut *writer, &keyring)?;
         let memtable = Arc::new(SharedMemtable::open(&mut *writer, &keyring)?);
-        let keyring = Arc::new(keyring);
+        let (keyring, opened_at) = (Arc::new(keyring), memtable.end().seq);
         let projector = engine.projector()?;
         let files = InPlace::of(engine.files())?;
         let connections = (1..engine.readers()).map(|_| engine.reader());
@@ -219,7 +224,7 @@ impl Store {
             Arc::clone(&breaker),
         )?;
         threads.extend([writer_thread, breaker_thread]);
-        Ok((Self { commits, readers, breaker, keyring, subscribers }, Threads(threads)))
+        Ok((Self { commits, readers, breaker, keyring, subscribers, opened_at }, Threads(threads)))
     }
 
     /// Changes something. `work` may be run more than once, so it must not touch anything but its
@@ -272,6 +277,11 @@ impl Store {
         F: FnOnce(&mut View<'_>) -> Result<T, E> + Send + 'static,
     {
         self.readers.read(read).await
+    }
+
+    /// The number of the journal's last row when this store was opened.
+    pub fn opened_at(&self) -> u64 {
+        self.opened_at
     }
 
     /// Keyed hashes and sealing.

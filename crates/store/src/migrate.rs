@@ -26,6 +26,9 @@ pub(crate) static TABLES: Track = Track {
         ("V2__estimates", include_str!("../migrations/tables/0002_estimates.sql")),
         ("V3__attention", include_str!("../migrations/tables/0003_attention.sql")),
         ("V4__nonces", include_str!("../migrations/tables/0004_nonces.sql")),
+        ("V5__payment_hashes", include_str!("../migrations/tables/0005_payment_hashes.sql")),
+        ("V6__wide_counters", include_str!("../migrations/tables/0006_wide_counters.sql")),
+        ("V7__uma_domains", include_str!("../migrations/tables/0007_uma_domains.sql")),
     ],
 };
 

@@ -1,13 +1,18 @@
 //! Payments under way that hold no money of their customer's: what a customer who is to be deleted
 //! must not have, besides money. A unit decides by it, so that no payment begins meanwhile.
+//!
+//! Those of other institutions are counted with their institution too, which bounds them.
 
 use domain::id::CustomerId;
 use domain::transaction::{AccountRef, Direction, Source, Status, Transaction};
+use domain::uma_address::UmaDomain;
+use domain::uma_peer::UmaPeer;
 
 use crate::error::StoreError;
 use crate::keyring::Keyring;
 use crate::record::{Record, record_table};
 use crate::sql::{Row, Value};
+use crate::uma_peers::peer_key;
 use crate::unit::Unit;
 
 /// How many of these payments a customer has; there is no row for none.
@@ -60,6 +65,9 @@ impl Unit<'_, '_> {
         payment: &Transaction,
     ) -> Result<(), StoreError> {
         let change = i64::from(is_counted(payment)) - i64::from(was_counted);
+        if change != 0 && payment.is_from_peer() {
+            self.count_of_peer(payment, change > 0)?;
+        }
         let Some(customer) = payment.draft().owner.customer().filter(|_| change != 0) else {
             return Ok(());
         };
@@ -67,6 +75,22 @@ impl Unit<'_, '_> {
         match known.map_or(0, |known| known.count) + change {
             0 => self.remove::<OpenPayments>(customer),
             count => self.put(OpenPayments { customer, count }),
+        }
+        Ok(())
+    }
+
+    /// Counts a payment with the institution that makes it, if that is known. A payment that an
+    /// earlier release has begun was not counted, so that the count may be too low for a while.
+    fn count_of_peer(&mut self, payment: &Transaction, begins: bool) -> Result<(), StoreError> {
+        let draft = payment.draft();
+        let sender = draft.uma.as_ref().map(|uma| UmaDomain::parse(uma.sender.domain()));
+        let Some(Ok(domain)) = sender else { return Ok(()) };
+        if let Some(peer) = self.get::<UmaPeer>(&peer_key(draft.platform, &domain))? {
+            let open_payments = match begins {
+                true => peer.open_payments.saturating_add(1),
+                false => peer.open_payments.saturating_sub(1),
+            };
+            self.put(UmaPeer { open_payments, ..UmaPeer::clone(&peer) });
         }
         Ok(())
     }

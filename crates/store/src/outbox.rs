@@ -39,6 +39,10 @@ pub(crate) const DUE: &str = "select d.id, d.platform, d.kind, d.resource, d.num
 pub(crate) const PENDING: &str = "select id, ordinal, due_at from deliveries where resource = $1 \
     and status = 'PENDING' and plan <> 'ASKED' order by ordinal limit $2";
 
+/// Pending deliveries that are due later, and that a clock which was ahead has touched last.
+pub(crate) const FROM_AHEAD: &str = "select id from deliveries where platform = $1 \
+    and status = 'PENDING' and due_at > $2 and updated_at > $3 order by due_at limit $4";
+
 pub(crate) const BACKLOG: &str = "select count(*), min(since) from deliveries \
     where status = 'PENDING' and plan <> 'ASKED'";
 
@@ -161,6 +165,18 @@ impl View<'_> {
             Ok(())
         })?;
         Ok(found)
+    }
+
+    /// Pending deliveries of a platform that are due after `now` because a clock said so that was
+    /// ahead: something happened to them after `touched_after`. Up to a limit.
+    pub fn deliveries_from_ahead(
+        &mut self,
+        platform: PlatformId,
+        (now, touched_after): (Timestamp, Timestamp),
+        limit: u32,
+    ) -> Result<Vec<DeliveryId>, StoreError> {
+        let parameters = [platform.into(), now.into(), touched_after.into(), limit.into()];
+        self.connection.all(FROM_AHEAD, &parameters, (Delivery::TABLE, &["id"]), Row::id)
     }
 
     /// How many deliveries are pending, and since when the oldest.

@@ -8,7 +8,8 @@ use domain::currency::Currency;
 use domain::event::EventNames;
 use domain::id::PlatformId;
 use domain::platform::{
-    COUNTERPARTY_FIELDS, CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency,
+    BasisPoints, COUNTERPARTY_FIELDS, CorridorRule, CounterpartyField, Mode, Platform,
+    SupportedCurrency,
 };
 use domain::signing::Generations;
 use domain::time::Timestamp;
@@ -38,6 +39,9 @@ struct Settings {
     signing_rotated_at: Option<i64>,
     uma_keys: (u32, Option<i64>),
     rail: Option<String>,
+    /// Basis points; nothing where the operator has set none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_drift_max: Option<u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +168,9 @@ impl Record for Platform {
             signing_rotated_at: self.signing.rotated_at.map(Timestamp::millis),
             uma_keys: (self.uma_keys.newest, self.uma_keys.rotated_at.map(Timestamp::millis)),
             rail: self.rail_settings.as_deref().map(str::to_owned),
+            cost_drift_max: Some(self.cost_drift_max)
+                .filter(|it| *it != BasisPoints::DRIFT)
+                .map(BasisPoints::get),
         };
         let settings = serde_json::to_string(&settings).expect("settings have text keys only");
         vec![
@@ -207,6 +214,9 @@ impl Record for Platform {
                 .collect::<Option<_>>()
                 .ok_or_else(|| unknown(row))?,
             rail_settings: settings.rail.map(Arc::from),
+            cost_drift_max: each(settings.cost_drift_max, BasisPoints::new)
+                .ok_or_else(|| row.corrupt("not basis points"))?
+                .unwrap_or(BasisPoints::DRIFT),
             manager_tokens: row.count()?,
             ahead: Ahead::from_millis(row.int()?)
                 .ok_or_else(|| row.corrupt("not how far a clock can be ahead"))?,

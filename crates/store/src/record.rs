@@ -384,6 +384,8 @@ tables! {
     21 deliveries: domain::delivery::Delivery,
     24 open_payments: crate::open_payments::OpenPayments,
     25 attention: domain::attention::Attention,
+    26 payment_hashes: crate::payment_hashes::PaymentHash,
+    27 uma_domains: crate::uma_domains::DomainClaim,
 }
 
 /// Implements the parts of [`Record`] that are the same for every table.

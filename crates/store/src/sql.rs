@@ -173,7 +173,8 @@ impl Row {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        if self.values.as_slice().first() == Some(&Value::Null) {
+        // Columns that are newer than the values are null.
+        if self.values.as_slice().first().is_none_or(|value| *value == Value::Null) {
             self.value();
             return Ok(None);
         }

@@ -6,7 +6,7 @@
 //! timers of each platform in their order. So the first of each is found by one look, and a
 //! platform that has nothing due costs nothing more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use domain::clock::Ahead;
 use domain::id::PlatformId;
@@ -143,6 +143,11 @@ pub(crate) const DUE_ENDS: &str = "select subject, kind, platform, due_at, since
 pub(crate) const DUE_OF_PLATFORM: &str = "select due_at from timers where platform = $1 \
     and due_at <= $2 + (select clock_ahead from platforms where id = $1) limit 1";
 
+/// Timers of a platform that are due behind a time and a subject, in this order.
+pub(crate) const LATER: &str = "select subject, kind, platform, due_at, since, attempts \
+    from timers where platform = $1 and due_at >= $2 and (due_at > $2 or subject > $3) \
+    order by due_at, subject limit $4";
+
 /// The changes that set timers and take them away. Whether one is there was not read.
 pub(crate) fn changes(
     timers: &BTreeMap<TimerKey, Option<Timer>>,
@@ -211,17 +216,26 @@ impl View<'_> {
         Ok(firsts)
     }
 
-    /// Timers that are due when the server's clock shows `now`, of so many rows at most.
-    pub fn due_timers(&mut self, now: Timestamp, limit: u32) -> Result<Due, StoreError> {
+    /// Timers that are due when the server's clock shows `now`, of so many rows at most, but for
+    /// those whose jobs are `under_way`.
+    pub fn due_timers(
+        &mut self,
+        now: Timestamp,
+        limit: u32,
+        under_way: &HashSet<TimerKey>,
+    ) -> Result<Due, StoreError> {
         let mut firsts = self.firsts()?;
         firsts.retain(|first| first.due_at <= now);
-        let mut due = Due { since: firsts.first().map(|first| first.due_at), ..Due::default() };
-        let mut left = limit;
-        for First { platform, ahead, .. } in firsts {
-            let parameters = [platform.into(), ahead.shows(now).into(), left.into()];
-            let columns = (TIMERS.table, TIMERS.columns);
-            let rows = self.connection.all(DUE, &parameters, columns, |row| Ok(read(row).ok()))?;
-            left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
+        let mut due = Due::default();
+        let mut left = limit as usize;
+        for First { platform, ahead, due_at } in firsts {
+            let mut rows = self.timers_until(platform, ahead.shows(now), left, under_way)?;
+            rows.truncate(left);
+            let since = rows
+                .first()
+                .map(|timer| timer.as_ref().map_or(due_at, |timer| ahead.on_server(timer.due_at)));
+            due.since = due.since.into_iter().chain(since).min();
+            left -= rows.len();
             due.unreadable += rows.iter().filter(|timer| timer.is_none()).count();
             due.timers.extend(rows.into_iter().flatten());
             if left == 0 {
@@ -229,6 +243,24 @@ impl View<'_> {
             }
         }
         Ok(due)
+    }
+
+    /// The timers of a platform that are due at a time by its clock but for those `under_way`, so
+    /// many at least if there are; nothing for a row that cannot be read.
+    fn timers_until(
+        &mut self,
+        platform: PlatformId,
+        until: Timestamp,
+        limit: usize,
+        under_way: &HashSet<TimerKey>,
+    ) -> Result<Vec<Option<Timer>>, StoreError> {
+        let limit = u32::try_from(limit.saturating_add(under_way.len())).unwrap_or(u32::MAX);
+        let parameters = [platform.into(), until.into(), limit.into()];
+        let columns = (TIMERS.table, TIMERS.columns);
+        let mut rows = self.connection.all(DUE, &parameters, columns, |row| Ok(read(row).ok()))?;
+        let is_free = |timer: &Timer| !under_way.contains(&timer.key());
+        rows.retain(|timer| timer.as_ref().is_none_or(is_free));
+        Ok(rows)
     }
 
     /// Timers of a platform that are due when the server's clock shows `now` and end something, of
@@ -253,8 +285,41 @@ impl View<'_> {
         Ok(due.is_some())
     }
 
-    /// When the next timer is due by the server's clock, if there is one.
-    pub fn next_due(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(self.firsts()?.first().map(|first| first.due_at))
+    /// When the next timer is due by the server's clock, if there is one besides those whose jobs
+    /// are `under_way`.
+    pub fn next_due(
+        &mut self,
+        under_way: &HashSet<TimerKey>,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let firsts = self.firsts()?;
+        if under_way.is_empty() {
+            return Ok(firsts.first().map(|first| first.due_at));
+        }
+        let (mut next, end) = (None, Timestamp::from_millis(i64::MAX));
+        for First { platform, ahead, due_at } in firsts {
+            if next.is_some_and(|next| next <= due_at) {
+                break;
+            }
+            let rows = self.timers_until(platform, end, 1, under_way)?;
+            let first = rows
+                .first()
+                .map(|timer| timer.as_ref().map_or(due_at, |timer| ahead.on_server(timer.due_at)));
+            next = next.into_iter().chain(first).min();
+        }
+        Ok(next)
+    }
+
+    /// Timers of a platform that are due behind a time, by its clock, and a subject, up to a limit.
+    /// Rows that cannot be read are left to the jobs.
+    pub fn later_timers(
+        &mut self,
+        platform: PlatformId,
+        (due_at, subject): (Timestamp, Uuid),
+        limit: u32,
+    ) -> Result<Vec<Timer>, StoreError> {
+        let parameters = [platform.into(), due_at.into(), subject.into(), limit.into()];
+        let columns = (TIMERS.table, TIMERS.columns);
+        let later = self.connection.all(LATER, &parameters, columns, |row| Ok(read(row).ok()))?;
+        Ok(later.into_iter().flatten().collect())
     }
 }

@@ -200,7 +200,8 @@ impl Columns {
     }
 
     /// The draft that they make with the sealed parts, if these fit.
-    fn draft(&self, stored: Stored) -> Option<Draft> {
+    fn draft(&self, mut stored: Stored) -> Option<Draft> {
+        let request = stored.take_request()?;
         let (sending, receiving) = (self.sending_currency, self.receiving_currency);
         let source = match stored.source {
             Some(source) => Some(source.into_domain(self.source_account, sending)?),
@@ -234,6 +235,7 @@ impl Columns {
             terms,
             uma,
             description: stored.description,
+            request,
         })
     }
 

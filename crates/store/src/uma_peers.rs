@@ -22,6 +22,13 @@ struct Stored {
     keys: Option<StoredKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<StoredExchange>,
+    #[serde(default, skip_serializing_if = "is_none")]
+    open: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,7 +62,11 @@ impl Stored {
             millis: last.millis,
             version: last.version.clone(),
         };
-        Self { keys: peer.keys.as_ref().map(keys), last: peer.last.as_ref().map(last) }
+        Self {
+            keys: peer.keys.as_ref().map(keys),
+            last: peer.last.as_ref().map(last),
+            open: peer.open_payments,
+        }
     }
 }
 
@@ -122,8 +133,8 @@ impl Record for UmaPeer {
             }
             None => None,
         };
-        let keys = stored.keys.map(Into::into);
-        Ok(Self { platform, domain, rule, keys, last, created_at: row.time()? })
+        let (keys, open_payments) = (stored.keys.map(Into::into), stored.open);
+        Ok(Self { platform, domain, rule, keys, last, open_payments, created_at: row.time()? })
     }
 }
 

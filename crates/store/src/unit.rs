@@ -35,9 +35,11 @@ use crate::leases::{Lease, LeaseName};
 use crate::memtable::shared::SharedMemtable;
 use crate::open_payments::OpenPayments;
 use crate::origin::Origin;
+use crate::payment_hashes::PaymentHash;
 use crate::record::{Found, Numbered as _, Record, Remembered, Tables, Wanted, committed, load};
 use crate::sql::{Change, Connection, Write};
 use crate::timers::{self, Timer, TimerKey};
+use crate::uma_domains::DomainClaim;
 
 /// Changes that are in memory and not yet in the database.
 #[derive(Default)]
@@ -271,7 +273,7 @@ macro_rules! writable {
 writable! {
     Platform, Token, Customer, UmaClaim, ExternalAccount, Fingerprint, Lookup, Quote, Transaction,
     Approval, Invitation, IdentityCheck, BulkImport, Part, Outbox, Delivery, Lease, UmaPeer,
-    OpenPayments, Attention,
+    OpenPayments, Attention, PaymentHash, DomainClaim,
 }
 
 /// One unit of work: reads through the batch, so that it sees the units before it, and keeps its

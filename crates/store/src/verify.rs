@@ -29,6 +29,7 @@ use domain::attention::Attention;
 use domain::bulk_import::{BulkImport, Part};
 use domain::customer::Customer;
 use domain::external_account::ExternalAccount;
+use domain::id::Owner;
 use domain::invitation::Invitation;
 use domain::kyc::IdentityCheck;
 use domain::lookup::Lookup;
@@ -48,8 +49,10 @@ use crate::events::Outbox;
 use crate::keyring::Keyring;
 use crate::migrate::{self, Track};
 use crate::open_payments::OpenPayments;
+use crate::payment_hashes::PaymentHash;
 use crate::record::Record;
 use crate::sql::{Connection, Row, Value};
+use crate::uma_domains::DomainClaim;
 
 /// Breaks of one predicate that are named; the rest is counted. A hundred breaks have one cause,
 /// and the report must not fill a disk.
@@ -126,6 +129,7 @@ predicates! {
     U1 "the two sides of a payment within this server are each other's, and nothing stays between",
     A1 "every approval is of an incoming payment that is where the decision led, or waits for it",
     B1 "a quote to a UMA address stands on a lookup of its own payer that was still good",
+    B2 "every payment hash is one payment's, which is there",
     C1 "a customer's default deposit account is one of its own that was not switched off",
     C2 "every customer can be read and has its address to itself",
     C3 "every invitation can be read, ended as it says, and waits for its time while it is open",
@@ -383,6 +387,13 @@ fn check_rows(run: &mut Run<'_>) -> Result<(), StoreError> {
     all::<Approval>(run, Predicate::A1)?;
     all::<Outbox>(run, Predicate::E6)?;
     all::<Attention>(run, Predicate::S4)?;
+    all::<PaymentHash>(run, Predicate::B2)?;
+    read_all::<DomainClaim>(run, Predicate::S4, |findings, parties, _, claim| {
+        let is_known = parties.platform_of(Owner::Platform(claim.platform)).is_some();
+        findings.demand(Predicate::S4, is_known, || {
+            format!("the UMA domain {} is of {}, which there is not", claim.domain, claim.platform)
+        });
+    })?;
     all::<OpenPayments>(run, Predicate::H4)
 }
 

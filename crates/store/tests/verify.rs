@@ -108,6 +108,7 @@ fn under_way(subject: Uuid, kind: TimerKind) -> Timer {
 fn parties(unit: &mut Unit<'_, '_>) {
     for number in [1, 2] {
         unit.put(platform(number));
+        unit.put(domain_claim(number));
         unit.put(token(number, number));
     }
     let owner = Owner::Customer(customer_id(1));
@@ -917,7 +918,7 @@ const CORRUPTERS: &[Corrupter] = &[
     // A balance without entries.
     corrupter(
         &["L3"],
-        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0)",
+        "insert into ledger_accounts values ($exchange_dkk, 'DKK', 0, 0, 0, 0, 0, 0, 0, 0, null)",
     ),
     // A balance was lost.
     corrupter(&["L3", "L2", "H2"], "delete from ledger_accounts where account = $exchange_usd"),
@@ -941,6 +942,16 @@ const CORRUPTERS: &[Corrupter] = &[
         &["L5"],
         "update postings set entries = $of_nothing \
          where transaction_id = $out_failed and number = 1",
+    ),
+    corrupter(
+        &["L3", "L2", "H2"],
+        "update ledger_accounts set high_parts = x'00' where account = $rail_usd",
+    ),
+    corrupter(
+        &["L3", "L2"],
+        "update ledger_accounts set high_parts = \
+         x'0000000000000000000000000000000100000000000000000000000000000000' \
+         where account = $rail_usd",
     ),
     corrupter(
         &["L5", "L3"],
@@ -1019,7 +1030,7 @@ const CORRUPTERS: &[Corrupter] = &[
         "delete from postings where transaction_id = $out_failed and number = 2",
     ),
     // A payment that was approved, for which no room is kept.
-    corrupter(&["H3", "H2"], "delete from postings where transaction_id = $uma_in_open"),
+    corrupter(&["H2"], "delete from postings where transaction_id = $uma_in_open"),
     // A status that was not reached.
     corrupter(&["T1"], "update transactions set status = 'PROCESSING' where id = $out_pending"),
     // A payment and a quote that were made at other times than their ids were drawn.
@@ -1147,10 +1158,29 @@ const CORRUPTERS: &[Corrupter] = &[
     // Events that were not counted.
     corrupter(&["E6"], "update outboxes set head = head + 1 where platform = $first_platform"),
     corrupter(&["E6"], "delete from outboxes where platform = $second_platform"),
+    // A domain of a platform that there is not, and a row that is not its key's.
+    corrupter(
+        &["S4"],
+        "update uma_domains set platform = $nothing where platform = $first_platform",
+    ),
+    corrupter(
+        &["S4"],
+        "update uma_domains set domain = 'x.example' where platform = $first_platform",
+    ),
     // A customer with more payments under way than it counts, with fewer, and with a count of none.
     corrupter(&["H4"], "delete from open_payments"),
     corrupter(&["H4"], "update open_payments set count = count + 1"),
     corrupter(&["H4"], "insert into open_payments (customer, count) values ($refused, 0)"),
+    // A payment hash that no payment has, and one that is none.
+    corrupter(
+        &["B2"],
+        "insert into payment_hashes (hash, payment) \
+         select address_hash, $refused from uma_addresses where customer = $refused",
+    ),
+    corrupter(
+        &["B2"],
+        "insert into payment_hashes (hash, payment) select id, id from transactions",
+    ),
     // An event without a delivery, and a delivery without an event.
     corrupter(&["W1"], "delete from deliveries where ordinal = 4"),
     corrupter(&["W1"], "update deliveries set number = 77 where ordinal = 2"),

@@ -7,40 +7,31 @@
 mod args;
 mod checks;
 mod connections;
+mod secrets;
 mod variables;
 mod webhooks;
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use self::args::CommandLine;
 pub use self::args::*;
-pub use self::checks::{
-    ApiUrl, DatabaseUrl, Listen, PeerUrl, PublicUrl, parse_credentials, parse_secret_key,
-};
-use self::checks::{key_source, text_of};
+use self::checks::text_of;
+pub use self::checks::{ApiUrl, DatabaseUrl, Environment, Listen, PeerUrl, PublicUrl};
 pub use self::connections::Connections;
 #[cfg(feature = "ldk")]
 pub use self::connections::Lightning;
+use self::secrets::key_source;
+pub use self::secrets::{
+    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, KeySource, SECRET_KEY_VARIABLE,
+    SecretKey, parse_credentials, parse_secret_key,
+};
 pub use self::webhooks::Webhooks;
 use crate::command::{is_for_programs, say_failure};
 use crate::database::Database;
 pub use crate::exit::{ConfigError, EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
-use crate::keyfile::KEY_BYTES;
 use crate::telemetry::LogFormat;
-
-/// Holds the server's secret key itself, for systems that hand secrets to processes this way.
-pub const SECRET_KEY_VARIABLE: &str = "SWITCHYARD_SECRET_KEY";
-
-/// Holds the id of the first token that a start on an empty database makes.
-pub const CLIENT_ID_VARIABLE: &str = "SWITCHYARD_CLIENT_ID";
-
-/// Holds the secret of that token.
-pub const CLIENT_SECRET_VARIABLE: &str = "SWITCHYARD_CLIENT_SECRET";
 
 /// Where the lines that a first start prints have the address of the API.
 const BANNER_API_VARIABLE: &str = "SY";
@@ -77,40 +68,6 @@ impl Config {
                  start prints it"
             ))
         })
-    }
-}
-
-/// Where the server's secret key is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeySource {
-    /// In this file, which the first start makes.
-    File(PathBuf),
-    /// It was in the environment.
-    Given(SecretKey),
-}
-
-/// The server's secret key. Prints nothing of itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretKey(pub [u8; KEY_BYTES]);
-
-impl fmt::Debug for SecretKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretKey(..)")
-    }
-}
-
-/// A client's credentials. Prints nothing of the secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientCredentials {
-    /// The name of the token.
-    pub id: String,
-    /// Its secret.
-    pub secret: String,
-}
-
-impl fmt::Debug for ClientCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClientCredentials({}, ..)", self.id)
     }
 }
 
@@ -162,9 +119,6 @@ impl From<clap::Error> for Refusal {
         Self::Usage(error)
     }
 }
-
-/// The variables of the environment.
-pub type Environment = HashMap<OsString, OsString>;
 
 /// Whether a command line asks for JSON, as far as can be said before it is checked.
 pub fn wants_json(arguments: &[OsString]) -> bool {

@@ -76,6 +76,7 @@ pub async fn run(
 ) -> Result<Option<FirstStart>, Failure> {
     let platforms = app.store().read::<_, StoreError, _>(|view| view.platforms()).await?;
     if !platforms.is_empty() {
+        warn_of_shared_domains(app).await?;
         return Ok(None);
     }
     let new = NewPlatform {
@@ -96,6 +97,17 @@ pub async fn run(
     let Some((platform, token)) = created else { return Ok(None) };
     let credentials = ClientCredentials { id: token.token.client_id, secret: token.secret };
     Ok(Some(FirstStart { platform: platform.id, credentials, were_given: given.is_some() }))
+}
+
+/// Names platforms that an earlier release gave the domain of another.
+async fn warn_of_shared_domains(app: &App) -> Result<(), Failure> {
+    for (platform, holder) in platforms::claim_domains(app).await? {
+        tracing::warn!(
+            platform = %platform.id, domain = %platform.uma_domain, %holder,
+            "two platforms have one UMA domain: give one another with switchyard platform set-domain"
+        );
+    }
+    Ok(())
 }
 
 /// Says at a later start what is served, and how to get credentials again: those of the first
@@ -163,23 +175,11 @@ impl FirstStart {
             (notice, format!("{id}:{secret}"))
         };
         format!(
-            "Switchyard serves a new sandbox platform, {platform}.
-
-{addresses}
-{notice}
-
-\
-             Pasted in order, these lines move money:
-
-{lines}
-\
-             After the first two of them, these show events on your machine and make one:
-
-  \
-             switchyard listen --forward-to http://localhost:3000/hooks
-  \
-             switchyard trigger payment.failed
-",
+            "Switchyard serves a new sandbox platform, {platform}.\n\n{addresses}\n{notice}\n\n\
+             Pasted in order, these lines move money:\n\n{lines}\n\
+             # After the first two of them, these show events on your machine and make one:\n\
+             # switchyard listen --forward-to http://localhost:3000/hooks\n\
+             # switchyard trigger payment.failed\n",
             platform = self.platform,
             addresses = at.lines(),
             lines = curl_lines(&at.base_url, &user),

@@ -159,7 +159,7 @@ impl ThisServer for App {
     }
 
     fn now(&self) -> i64 {
-        self.server_now().millis()
+        self.machine_now().millis()
     }
 
     fn draw(&self) -> [u8; 16] {

@@ -17,7 +17,11 @@ const SHARED_SLEEP_MAX: Duration = Duration::from_millis(50);
 /// After a failure of ours: short enough for what lasts a moment, long enough not to fill a log.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs until `shutdown`; the step that it is at is finished.
+/// How long calls to rails and institutions that are under way may take when the process is asked
+/// to stop. An answer that comes later is asked for again after the next start.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Runs until `shutdown`; the step that it is at is finished, and answers that come soon are kept.
 pub async fn run(app: App, shutdown: CancellationToken) {
     while !shutdown.is_cancelled() {
         let step = jobs::step(&app).await;
@@ -42,6 +46,12 @@ pub async fn run(app: App, shutdown: CancellationToken) {
         // Being woken and having slept enough mean the same: read again.
         let _ = tokio::time::timeout(pause, woken).await;
     }
+    if tokio::time::timeout(LAST_ANSWERS, jobs::settled(&app)).await.is_err() {
+        tracing::info!(
+            "calls to rails or institutions were given up: they are made again after the next start"
+        );
+    }
+    jobs::give_up_calls(&app);
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Duration {
@@ -51,7 +61,7 @@ fn failed(error: &dyn std::fmt::Display) -> Duration {
 
 /// How long nothing is due.
 async fn until_next(app: &App) -> Result<Duration, StoreError> {
-    let next = app.store().read(|view| view.next_due()).await?;
+    let next = jobs::next_due(app).await?;
     let millis = next.map(|next| next.millis().saturating_sub(app.server_now().millis()).max(0));
     let until = millis.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
     let longest = if app.env().shares_database { SHARED_SLEEP_MAX } else { SLEEP_MAX };

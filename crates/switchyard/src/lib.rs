@@ -23,6 +23,7 @@ pub mod descriptors;
 pub mod health;
 pub mod approval_loop;
 pub mod job_loop;
+pub mod rates_loop;
 pub mod shutdown;
 pub mod operator;
 pub mod audit;

@@ -259,7 +259,7 @@ impl Target {
         }
         let mut request = self.client.post(self.url.to_string()).body(body.to_owned());
         for (name, value) in
-            self.signer.headers_of(&notification.id, body.as_bytes(), SystemClock.now())
+            self.signer.headers_of(&notification.id, body.as_bytes(), SystemClock.machine())
         {
             request = request.header(name, value);
         }

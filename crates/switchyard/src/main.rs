@@ -51,6 +51,7 @@ fn run(config: &Config) -> Result<u8, Failure> {
         Command::Token(command) => in_runtime(operator::token(config, command)),
         Command::Uma(command) => in_runtime(operator::uma::run(config, command)),
         Command::Attention(command) => in_runtime(operator::attention::run(config, command)),
+        Command::Rates(command) => operator::rates::run(command),
         Command::Key(command) => operator::keys::run(config, command),
         Command::Verify(options) => verify::run(config, options),
         Command::Audit(options) => audit::run(config, options),

@@ -1,8 +1,10 @@
-//! `switchyard platform`, `customer`, `token`, `uma`, `attention` and `key`: what only the operator
-//! does. They may run beside the server, which sees their changes with its next read of the database.
+//! `switchyard platform`, `customer`, `token`, `uma`, `attention`, `rates` and `key`: what only the
+//! operator does. They may run beside the server, which sees their changes with its next read of
+//! the database.
 
 pub mod attention;
 pub mod keys;
+pub mod rates;
 pub mod uma;
 
 use std::sync::Arc;
@@ -29,7 +31,8 @@ use store::tokens::TokenFilter;
 use crate::command::{Failure, aligned, emit, print};
 use crate::config::{
     Config, CreatePlatform, CreateToken, CustomerCommand, EXIT_OK, ListTokens, OneCustomer,
-    PlatformCommand, RevokeToken, SetEvents, SetPricing, SetScenarios, TokenCommand,
+    PlatformCommand, RevokeToken, SetCostDrift, SetDomain, SetEvents, SetPricing, SetScenarios,
+    TokenCommand,
 };
 use crate::database::Database;
 use crate::telemetry::log_change;
@@ -61,23 +64,29 @@ pub async fn platform(config: &Config, command: &PlatformCommand) -> Result<u8, 
         PlatformCommand::List => "platform list",
         PlatformCommand::Create(_) => "platform create",
         PlatformCommand::SetPricing(_) => "platform set-pricing",
+        PlatformCommand::SetDomain(_) => "platform set-domain",
         PlatformCommand::SetScenarios(_) => "platform set-scenarios",
         PlatformCommand::SetEvents(_) => "platform set-events",
+        PlatformCommand::SetCostDrift(_) => "platform set-cost-drift",
     };
     let opened = match command {
         // An operator may want a live platform only: then no sandbox is made by a first start.
         PlatformCommand::Create(_) => open(config, name)?,
         PlatformCommand::List
         | PlatformCommand::SetPricing(_)
+        | PlatformCommand::SetDomain(_)
         | PlatformCommand::SetScenarios(_)
-        | PlatformCommand::SetEvents(_) => open_existing(config, name)?,
+        | PlatformCommand::SetEvents(_)
+        | PlatformCommand::SetCostDrift(_) => open_existing(config, name)?,
     };
     let done = match command {
         PlatformCommand::List => list_platforms(&opened.app).await,
         PlatformCommand::Create(options) => create_platform(&opened.app, options).await,
         PlatformCommand::SetPricing(options) => set_pricing(&opened.app, options).await,
+        PlatformCommand::SetDomain(options) => set_domain(&opened.app, options).await,
         PlatformCommand::SetScenarios(options) => set_scenarios(&opened.app, options).await,
         PlatformCommand::SetEvents(options) => set_events(&opened.app, options).await,
+        PlatformCommand::SetCostDrift(options) => set_cost_drift(&opened.app, options).await,
     };
     wiring::close(opened).await;
     done?.tell(name)
@@ -225,6 +234,7 @@ fn described(platform: &Platform) -> Value {
         "mode": platform.mode.name(),
         "umaDomain": platform.uma_domain.to_string(),
         "isRegulated": platform.is_regulated,
+        "costDriftMaxBasisPoints": platform.cost_drift_max.get(),
         "createdAt": platform.created_at.to_string(),
         "name": platform.name,
     })
@@ -236,7 +246,7 @@ This release connects live platforms to no payment rail and to no Lightning node
 customers, identities that you decide about, accounts, quotes and payments between accounts of
 this server. It refuses at once external accounts, transfers in and out, and UMA addresses of
 other institutions (501 NOT_IMPLEMENTED), and quotes that are funded in real time (400). Rates are
-those of --rates-file, or built in and not the market's. docs/operating.md says more.
+those of --rates-file, and without one nothing is quoted. docs/operating.md says more.
 ";
 
 async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Failure> {
@@ -257,6 +267,17 @@ async fn create_platform(app: &App, options: &CreatePlatform) -> Result<Done, Fa
         text += LIVE;
     }
     Ok(Done { text, value: described(&platform), changed: Some(platform.id.to_string()) })
+}
+
+async fn set_domain(app: &App, options: &SetDomain) -> Result<Done, Failure> {
+    let (id, domain) = (options.platform, options.uma_domain.clone());
+    existing_platform(app, id).await?;
+    platforms::set_domain(app, id, domain.clone()).await?;
+    Ok(Done {
+        text: format!("{id} now gives out addresses at {domain}\n"),
+        value: json!({ "platform": id.to_string(), "umaDomain": domain.to_string() }),
+        changed: Some(id.to_string()),
+    })
 }
 
 async fn set_pricing(app: &App, options: &SetPricing) -> Result<Done, Failure> {
@@ -406,6 +427,19 @@ async fn set_events(app: &App, options: &SetEvents) -> Result<Done, Failure> {
     let (id, names) = (platform.id.to_string(), options.names.name());
     let text = format!("{id} names its events {names} from now on\n");
     let value = json!({ "platform": id, "eventNames": names });
+    Ok(Done { text, value, changed: Some(id) })
+}
+
+async fn set_cost_drift(app: &App, options: &SetCostDrift) -> Result<Done, Failure> {
+    let platform = existing_platform(app, options.platform).await?;
+    let max = options.max_basis_points;
+    platforms::set_cost_drift(app, platform.id, max).await?;
+    let (id, points) = (platform.id.to_string(), max.get());
+    let text = format!(
+        "{id} quotes on invoices that cost at most {points} basis points more or less than their \
+         lookup said\n"
+    );
+    let value = json!({ "platform": id, "costDriftMaxBasisPoints": points });
     Ok(Done { text, value, changed: Some(id) })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use ports::locality::Locality;
-use service::{App, Env, leadership, locality, refusals};
+use service::{App, Env, leadership, locality};
 use store::EXIT_IO_ERROR;
 use store::keyring::Keyring;
 use tokio::net::TcpListener;
@@ -22,7 +22,7 @@ use crate::lightning_node;
 use crate::locality::{watch, while_local};
 use crate::{
     approval_loop, delivery_loop, descriptors, edge, first_start, forwarding, health, job_loop,
-    shutdown, telemetry, wiring,
+    rates_loop, shutdown, telemetry, wiring,
 };
 
 /// A step of the jobs is a request to the rail and a commit, and deliveries end soon. Work that it
@@ -52,10 +52,8 @@ pub async fn run_beside(
     let is_of_this_machine = is_loopback(&listener);
     let (admin, missed) = bind_for_operators(&options.connections).await?;
     telemetry::metrics();
-    let public_url = match &options.public_url {
-        Some(url) => url.to_string(),
-        None => origin(&listen),
-    };
+    let public_url =
+        options.public_url.as_ref().map_or_else(|| origin(&listen), ToString::to_string);
     let for_servers = match &admin {
         // Another machine means itself by an address of its own.
         Some((bound, admin)) => (is_of_this_machine || !is_loopback(bound)).then_some(admin),
@@ -64,7 +62,8 @@ pub async fn run_beside(
     let peer_address = options.peer_address_at(for_servers);
     hint_at_peer_address(config, options, peer_address.is_some());
     let locality = Locality::new(is_of_this_machine && options.is_for_this_machine());
-    let env = Env { peer_address, ..wiring::env_of(options, public_url, locality.clone())? };
+    let (env, rates) = wiring::env_of(options, public_url, locality.clone())?;
+    let env = Env { peer_address, ..env };
     let mut held = config.database.hold()?;
     #[cfg(feature = "ldk")]
     let mut node = lightning_node::Bound::new(config, &options.lightning).await?;
@@ -96,7 +95,9 @@ pub async fn run_beside(
     let listeners = listeners(options, &app, (listener, admin), routes, &shutdown);
     #[cfg(feature = "ldk")]
     let node = node.map(|node| tokio::spawn(node.run(app.clone(), shutdown.clone())));
+    let rates = tokio::spawn(rates_loop::run(rates, app.clone(), shutdown.clone()));
     until_with(shutdown, listeners, app).await;
+    rates.abort();
     #[cfg(feature = "ldk")]
     if let Some(node) = node {
         finish("the Lightning node", node, JOBS_TIMEOUT).await;
@@ -251,7 +252,7 @@ async fn until_with(shutdown: CancellationToken, listeners: Vec<Served>, app: Ap
         }
     }
     upkeep.abort();
-    refusals::log_rest(&app);
+    app.refusals().log_rest();
     answered.cancel();
     let leading = async {
         tokio::join!(

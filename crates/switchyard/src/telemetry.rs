@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use metrics::Unit;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use service::{App, refusals};
+use service::App;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -123,6 +123,13 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "1 while this server leads, and runs due jobs and deliveries; else 0.",
     ),
     (Kind::Gauge, "switchyard_uptime_seconds", Unit::Seconds, "Time since the process started."),
+    (
+        Kind::Gauge,
+        "switchyard_clock_step_seconds",
+        Unit::Seconds,
+        "The last step of the machine's clock that record times have followed; below 0 if it went \
+         back.",
+    ),
     (Kind::Gauge, "switchyard_connections_open", Unit::Count, "HTTP connections now."),
     (Kind::Counter, "switchyard_connections_total", Unit::Count, "HTTP connections accepted."),
     (
@@ -197,6 +204,18 @@ pub const METRICS: &[(Kind, &str, Unit, &str)] = &[
         "switchyard_timers_oldest_seconds",
         Unit::Seconds,
         "For how long the oldest timer that is due has been so.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_rates_age_seconds",
+        Unit::Seconds,
+        "Age of the rates, by their asOf.",
+    ),
+    (
+        Kind::Gauge,
+        "switchyard_rates_file_refused",
+        Unit::Count,
+        "1 while the file of rates cannot be used and the rates before stay, else 0.",
     ),
     (
         Kind::Counter,
@@ -282,7 +301,7 @@ pub async fn keep(app: App, shutdown: CancellationToken) {
     let handle = metrics();
     while !shutdown.is_cancelled() {
         handle.run_upkeep();
-        refusals::log(&app);
+        app.refusals().log(app.server_now());
         let _ = tokio::time::timeout(UPKEEP_INTERVAL, shutdown.cancelled()).await;
     }
 }

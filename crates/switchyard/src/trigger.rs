@@ -1,8 +1,8 @@
 //! `switchyard trigger`: makes an event of a sandbox platform happen, by the requests and test
 //! numbers that cause it.
 //!
-//! It is a client of the public API and shows each call that it makes. What it pays with is made for
-//! it: a customer, an account, money of the sandbox. It changes nothing that is there, but for the
+//! It is a client of the public API and shows each call that it makes. It makes a customer, an
+//! account and money of the sandbox to pay with, and changes nothing that is there, but for the
 //! platform's clock where an event takes time.
 
 use std::fmt;

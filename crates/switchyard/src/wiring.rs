@@ -10,7 +10,7 @@ use adapters::entropy::SystemEntropy;
 use adapters::modes::{Modes, lightning, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
-use adapters::rates::FixedRates;
+use adapters::rates::feed::RateTable;
 use api::presenter::JsonPresenter;
 use ports::entropy::Entropy;
 use ports::locality::{Locality, TestReach};
@@ -50,23 +50,31 @@ pub struct Opened {
 /// Where a server is reached that listens where it does when nothing is said.
 const USUAL_URL: &str = "http://localhost:8080";
 
-/// The world outside a server with these options, whose pages people reach under `public_url`.
-pub fn env_of(options: &Serve, public_url: String, locality: Locality) -> Result<Env, Failure> {
-    let rates = match &options.rates_file {
-        Some(path) => FixedRates::from_file(path)
-            .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?,
-        None => FixedRates::builtin(),
+/// The rates of a server with these options.
+fn rates_of(options: &Serve) -> Result<Arc<RateTable>, Failure> {
+    let table = match &options.rates_file {
+        Some(path) => {
+            let max_age = options.rates_max_age.as_millis();
+            RateTable::of_file(path, i64::try_from(max_age).unwrap_or(i64::MAX))
+                .map_err(|error| ConfigError::new(format!("the file of rates {error}")))?
+        }
+        None => RateTable::builtin(),
     };
-    Ok(Env {
-        answers_kept_millis: options.idempotency_days * DAY_MILLIS,
-        ..env(
-            rates,
-            options.quote_lifetime_seconds,
-            public_url,
-            (locality, options.webhooks.delivering()),
-            guarded(),
-        )
-    })
+    Ok(Arc::new(table))
+}
+
+/// The world outside a server with these options, whose pages people reach under `public_url`, and
+/// its rates, whose file is to be read again.
+pub fn env_of(
+    options: &Serve,
+    public_url: String,
+    locality: Locality,
+) -> Result<(Env, Arc<RateTable>), Failure> {
+    let rates = rates_of(options)?;
+    let sending = (locality, options.webhooks.delivering());
+    let env = env(&rates, options.quote_lifetime_seconds, public_url, sending, guarded());
+    let answers_kept_millis = options.idempotency_days * DAY_MILLIS;
+    Ok((Env { answers_kept_millis, ..env }, rates))
 }
 
 /// The world outside a command that serves no clients.
@@ -76,9 +84,9 @@ pub fn default_env() -> Env {
 
 /// Like [`default_env`], with this way out: everything that the server sends takes it.
 pub fn env_over(outbound: Arc<dyn Outbound>) -> Env {
-    let (rates, public_url) = (FixedRates::builtin(), USUAL_URL.to_owned());
+    let (rates, public_url) = (Arc::new(RateTable::builtin()), USUAL_URL.to_owned());
     let sending = (Locality::new(true), Delivering::USUAL);
-    env(rates, QUOTE_LIFETIME_SECONDS, public_url, sending, outbound)
+    env(&rates, QUOTE_LIFETIME_SECONDS, public_url, sending, outbound)
 }
 
 fn guarded() -> Arc<dyn Outbound> {
@@ -86,7 +94,7 @@ fn guarded() -> Arc<dyn Outbound> {
 }
 
 fn env(
-    rates: FixedRates,
+    rates: &Arc<RateTable>,
     quote_lifetime_seconds: i64,
     public_url: String,
     (locality, webhooks): (Locality, Delivering),

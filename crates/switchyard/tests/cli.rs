@@ -1115,6 +1115,28 @@ fn the_operator_names_events_beside_the_server() {
 }
 
 #[test]
+fn the_operator_bounds_what_invoices_cost() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let (_, list, _) = run(path, "platform list");
+    let id = list.split_whitespace().find(|word| word.starts_with("PlatformConfig:")).unwrap();
+    let set = |points: &str| {
+        let points = format!("--max-basis-points {points}");
+        run(path, &format!("platform set-cost-drift --platform {id} {points}"))
+    };
+    let (code, out, err) = set("250");
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("at most 250 basis points"), "{out}");
+    let (_, list, _) = run(path, "platform list --json");
+    assert!(list.contains("\"costDriftMaxBasisPoints\":250"), "{list}");
+    for wrong in ["10001", "-1", "x", "5.5"] {
+        assert_eq!(set(wrong).0, 2, "{wrong}");
+    }
+    drop(server);
+}
+
+#[test]
 fn platforms_are_made_and_priced() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
@@ -1126,6 +1148,18 @@ fn platforms_are_made_and_priced() {
     let row = list.lines().find(|line| line.contains(id)).unwrap();
     assert!(row.contains("LIVE") && row.contains("pay.example.com"), "{row}");
     assert!(row.ends_with("Example Pay"), "{row}");
+
+    // A domain is one platform's, in whatever mode, until the operator gives it another.
+    let other = "platform create --uma-domain pay.example.com --name Other";
+    check_refusal(switchyard(path, other), 1, &format!("pay.example.com is the domain of {id}"));
+    let domain = format!("platform set-domain --platform {id} --uma-domain bank.example.com");
+    let (code, out, err) = run(path, &domain);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out, format!("{id} now gives out addresses at bank.example.com\n"));
+    let (code, _, err) = run(path, other);
+    assert_eq!(code, 0, "{err}");
+    let back = format!("platform set-domain --platform {id} --uma-domain pay.example.com");
+    check_refusal(switchyard(path, &back), 1, "pay.example.com is the domain of");
 
     let pricing = |more: &str| format!("platform set-pricing --platform {id} {more}");
     let (code, _, err) = run(path, &pricing("--spread 0.004"));
@@ -1139,9 +1173,10 @@ fn platforms_are_made_and_priced() {
     let line = format!("platform set-pricing {unknown} --spread 0");
     check_refusal(switchyard(path, &line), 1, "there is no platform");
 
-    // The operator has chosen: a start makes no sandbox beside the live platform.
+    // The operator has chosen: a start makes no platform beside those.
+    let (_, list, _) = run(path, "platform list");
     let (out, _) = Server::start(path).stop();
-    assert!(out.contains(&format!("the LIVE platform {id}")), "{out}");
+    assert!(out.contains("Switchyard serves 2 platforms"), "{out}");
     assert_eq!(run(path, "platform list").1, list);
 }
 
@@ -1799,4 +1834,61 @@ fn verify_says_that_it_cannot_read_from_a_mount_that_is_read_only() {
     let line = "verify --database-url sqlite://copy.db --key-file switchyard.db.key";
     let (code, out, err) = on_mount(line);
     assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn rates_are_shown_and_replaced_beside_a_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let write = |name: &str, rates: &str| std::fs::write(path.join(name), rates).unwrap();
+    write(
+        "rates.json",
+        r#"{"asOf":"2025-11-21T00:00:00Z","currencies":{"EUR":{"usdPerUnit":"1.1"}}}"#,
+    );
+    let line = "--listen 127.0.0.1:0 --log-format json --rates-file rates.json";
+    let mut command = switchyard(path, line);
+    command.env("SWITCHYARD_CLIENT_ID", CLIENT_ID).env("SWITCHYARD_CLIENT_SECRET", CLIENT_SECRET);
+    let server = Server::start_with(command);
+    let user = format!("{CLIENT_ID}:{CLIENT_SECRET}");
+    let as_of = || {
+        let query = "/2025-10-13/exchange-rates?sourceCurrency=USD&destinationCurrency=EUR";
+        let (status, body) = server.get(query, Some(&user)).unwrap();
+        assert_eq!(status, 200, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        body["data"][0]["updatedAt"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(as_of(), "2025-11-21T00:00:00.000Z");
+    let (code, shown, _) = run(path, "rates show --rates-file rates.json");
+    assert_eq!(code, 0);
+    assert!(shown.starts_with("as of 2025-11-21T00:00:00.000Z; "), "{shown}");
+    for row in [["EUR", "1.1", "file"], ["USD", "1", "file"], ["GBP", "1.31", "built in"]] {
+        let cells = |line: &str| line.split("  ").map(str::trim).collect::<Vec<_>>().concat();
+        assert!(shown.lines().any(|line| cells(line) == row.concat()), "{row:?} in {shown}");
+    }
+    let set = |rates: &str| {
+        write("new.json", rates);
+        switchyard(path, "rates set new.json --rates-file rates.json")
+    };
+    // A file that does not say when the market was there, or lies, is not taken.
+    let before = std::fs::read(path.join("rates.json")).unwrap();
+    check_refusal(set("{}"), 2, "asOf is missing");
+    check_refusal(set(r#"{"asOf":"2999-01-01T00:00:00Z"}"#), 2, "has not come");
+    check_refusal(set(r#"{"asOf":"yesterday"}"#), 2, "asOf is \"yesterday\"");
+    assert_eq!(std::fs::read(path.join("rates.json")).unwrap(), before);
+    let new = r#"{"asOf":"2025-11-22T00:00:00Z","currencies":{"EUR":{"usdPerUnit":"1.2"}}}"#;
+    let (code, _, err) = finished(set(new).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    until("the new rates", || (as_of() == "2025-11-22T00:00:00.000Z").then_some(()));
+    let measured = |line: &str| {
+        let (_, metrics) = server.get("/metrics", None).unwrap();
+        metrics.lines().any(|it| it.starts_with(line)).then_some(())
+    };
+    until("the age", || measured("switchyard_rates_age_seconds "));
+    until("a file that is used", || measured("switchyard_rates_file_refused 0"));
+    // A file that is broken in its place leaves the rates as they were.
+    write("rates.json", "{");
+    until("a file that is not used", || measured("switchyard_rates_file_refused 1"));
+    assert_eq!(as_of(), "2025-11-22T00:00:00.000Z");
+    let (_, log) = server.stop();
+    assert_eq!(log.matches("the file of rates cannot be used").count(), 1, "{log}");
 }

@@ -466,7 +466,7 @@ async fn wrong_answers_to_pay_requests_are_refused() {
         ("other_currency", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("other_decimals", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("other_payee", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
-        ("rate_x10", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
+        ("rate_x10", 400, "INVALID_PAYREQ_RESPONSE"),
         ("negative_fee", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("stale", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
         ("future", 400, "PARSE_PAYREQ_RESPONSE_ERROR"),
@@ -585,6 +585,45 @@ async fn a_peer_that_does_not_settle_holds_no_money() {
     }
     let notified = python.wait_for("post_transaction").await;
     assert_eq!(notified["message"]["transactionStatus"], "FAILED", "{notified}");
+    ours.verify();
+}
+
+/// A peer whose settle requests hang holds up its own payments only.
+#[tokio::test]
+async fn a_peer_that_hangs_holds_up_no_bank_transfer() {
+    // More than are asked about at a time.
+    const HANGING: i64 = 12;
+    const TRANSFERS: i64 = 100;
+    // A settle request is given up after nine seconds.
+    const WITHIN: Duration = Duration::from_secs(4);
+    let (ours, peer) = (Ours::start().await, Peer::python().await);
+    peer.behave(json!({ "settle": "hang" })).await;
+    let address = peer.address("bob");
+    let found = ours.look_up(&address).await.expect(200);
+    let mut hanging = Vec::new();
+    for _ in 0..HANGING {
+        let quote = ours.quote((&address, "USD"), &found, ("SENDING", 1_000)).await.expect(201);
+        hanging.push(quote);
+    }
+    let bank = ours.bank().await;
+    let began = now();
+    for quote in &hanging {
+        let execute = format!("/quotes/{}/execute", quote["id"].as_str().unwrap());
+        ours.post(&execute, &json!({})).await.expect(200);
+    }
+    let mut transfers = Vec::new();
+    for _ in 0..TRANSFERS {
+        transfers.push(ours.pay_out(&bank, 100).await.expect(201)["id"].clone());
+    }
+    for transfer in &transfers {
+        assert_eq!(ours.ended(transfer).await["status"], "COMPLETED");
+    }
+    assert!(began.elapsed() < WITHIN, "bank transfers took {:?}", began.elapsed());
+    for quote in &hanging {
+        let path = format!("/transactions/{}", quote["transactionId"].as_str().unwrap());
+        let payment = ours.get(&path).await.expect(200);
+        assert_eq!(payment["status"], "PROCESSING", "{payment}");
+    }
     ours.verify();
 }
 

@@ -183,6 +183,8 @@ pub struct PeerError {
     pub reason: String,
     /// Major versions that the peer supports. Only a 412 has them.
     pub supported_major_versions: Vec<u32>,
+    /// Whether the body has the protocol's form. A proxy answers with bodies of its own.
+    pub says_error: bool,
 }
 
 /// The code of an error that a peer answered with.
@@ -232,6 +234,7 @@ impl PeerError {
             code,
             reason: reason.chars().take(REASON_MAX).collect(),
             supported_major_versions: fields.as_ref().map(majors).unwrap_or_default(),
+            says_error,
         })
     }
 }

@@ -66,6 +66,14 @@ const NEEDS: &[Need] = &[
         by_hand: "install them so that they answer to `node` and `npm`",
     },
     Need {
+        what: "a Java runtime",
+        needed_by: "the clients that OpenAPI Generator makes",
+        seen_by: Seen::Command(&["java", "-version"]),
+        apt: &["default-jre-headless"],
+        brew: &["openjdk"],
+        by_hand: "install one, version 11 or newer, that answers to `java`",
+    },
+    Need {
         what: "Chromium",
         needed_by: "the checks of pages in a browser",
         seen_by: Seen::Search(|| packages::chromium().is_ok()),

@@ -15,14 +15,16 @@ use domain::money::AMOUNT_MAX;
 use domain::rail::{Rail, RailWords};
 use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
+use ports::lightning::INVOICE_MILLIS;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, Flow, FundingInstruction, Instruction, NoReport, Party,
-    PaymentRail, Pending, RailAnswer, RailFailure, RailReply,
+    PaymentRail, Pending, Proof, RailAnswer, RailFailure, RailReply,
 };
 use ports::rails::Leg;
 
 pub use self::hash_locked::HashLocked;
 use super::sandbox::{self, SandboxRail};
+use crate::lightning::expiry;
 use crate::uma::sandbox::is_ours;
 
 /// How long the first wait for a payee that gave no answer is: a restart takes about that long.
@@ -30,6 +32,13 @@ const RETRY_MILLIS_MIN: i64 = 1_000;
 
 /// The longest wait. A payment settles within it once the payee is back.
 const RETRY_MILLIS_MAX: i64 = 5 * 60_000;
+
+/// How long after its invoice a payment is undecided at most: clocks differ, and a server that
+/// was away at the last moment is asked once more.
+const DEADLINE_MARGIN_MILLIS: i64 = 10 * 60_000;
+
+/// The longest life of an invoice that counts. One may have an end that no clock reaches.
+const INVOICE_MILLIS_MAX: i64 = 86_400_000;
 
 /// How an invoice is paid to another institution, and how money comes from one. The payment hash is
 /// the identity of a payment: it is made once, however often it is asked for.
@@ -104,6 +113,16 @@ impl PaymentRail for SandboxLightning {
         self.scenarios.inspect(inquiry, now)
     }
 
+    /// Shortly after the invoice can be paid no more.
+    fn deadline(&self, order: &Instruction) -> Option<Timestamp> {
+        let (_, invoice) = elsewhere(order)?;
+        // A platform's clock may be ahead of the one by which invoices expire.
+        let (least, most) = (INVOICE_MILLIS, INVOICE_MILLIS_MAX);
+        let [least, most] = [least, most].map(|millis| order.since.plus_millis(millis));
+        let expires_at = invoice.and_then(expiry).map_or(least, |end| end.clamp(least, most));
+        Some(expires_at.plus_millis(DEADLINE_MARGIN_MILLIS))
+    }
+
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         match (elsewhere(order), order.flow) {
             (None, _) => self.scenarios.ask(order, now),
@@ -112,8 +131,7 @@ impl PaymentRail for SandboxLightning {
                 self.peers.pay(order, address, invoice, now)
             }
             (Some((_, None)), Flow::PayOut) => {
-                let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
-                Box::pin(ready(said(failed, None, "the order has no invoice")))
+                Box::pin(ready(unsendable("the order has no invoice")))
             }
         }
     }
@@ -125,6 +143,11 @@ fn pending(order: &Instruction, now: Timestamp) -> RailAnswer {
     let age_millis = now.millis().saturating_sub(order.since.millis());
     let wait_millis = age_millis.clamp(RETRY_MILLIS_MIN, RETRY_MILLIS_MAX);
     RailAnswer::Pending { ask_again_at: now.plus_millis(wait_millis) }
+}
+
+/// The reply to an order that cannot be sent to anybody, now or later.
+fn unsendable(why: &str) -> RailReply {
+    said(RailAnswer::Failed(RailFailure::AccountInvalid, Proof::Unsendable), None, why)
 }
 
 fn said(answer: RailAnswer, code: Option<&str>, text: &str) -> RailReply {

@@ -79,6 +79,11 @@ impl PaymentRail for SandboxRail {
         Box::pin(ready(refusal.map_or(Ok(()), Err)))
     }
 
+    /// Every outcome is a row of the scenarios, however late.
+    fn deadline(&self, _: &Instruction) -> Option<Timestamp> {
+        None
+    }
+
     /// Nothing is decided before, so nothing is asked.
     fn gives_after_millis(&self) -> i64 {
         self.settles_after_millis.max(0)
@@ -188,7 +193,7 @@ pub fn markdown() -> String {
 mod tests {
     use super::*;
     use crate::rails::tests::{account, answer_of, order};
-    use ports::rail::{Cause, Flow, Party, RailAnswer};
+    use ports::rail::{Cause, Flow, Party, Proof, RailAnswer};
 
     /// How long the suffix 005 takes (contract 6.18: about 30 seconds).
     const TIMES_OUT_AFTER_MILLIS: i64 = 30_000;
@@ -240,7 +245,7 @@ mod tests {
 
     fn times_out() -> [RailAnswer; 4] {
         let pending = pending(TIMES_OUT_AFTER_MILLIS);
-        let failed = RailAnswer::Failed(RailFailure::TimedOut);
+        let failed = RailAnswer::Failed(RailFailure::TimedOut, Proof::OtherSide);
         [pending.clone(), pending.clone(), pending, failed]
     }
 
@@ -248,7 +253,7 @@ mod tests {
     fn suffixes_steer_transfers_and_quotes_as_the_contract_says() {
         use Cause::{Quote, Transfer};
         use RailFailure::{AccountInvalid, InsufficientFunds};
-        let failed = |failure| always(RailAnswer::Failed(failure));
+        let failed = |failure| always(RailAnswer::Failed(failure, Proof::OtherSide));
         check(Transfer, "002", Ok(()), failed(InsufficientFunds));
         check(Quote, "002", Err(InsufficientFunds), failed(InsufficientFunds));
         for cause in [Transfer, Quote] {
@@ -328,7 +333,7 @@ mod tests {
         let rail = SandboxRail::default();
         assert_eq!(ask(rail, &with("789", Cause::Transfer), 0), RailAnswer::Refused);
         assert_eq!(ask(rail, &with("789", Cause::Quote), 0), RailAnswer::Refused);
-        let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+        let failed = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide);
         assert_eq!(ask(rail, &with("003", Cause::Transfer), 0), failed);
         let refusal = answer_of(rail.check(&with("555", Cause::Quote)));
         assert_eq!(refusal, Err(RailFailure::InsufficientFunds));
@@ -393,7 +398,7 @@ mod tests {
         assert_eq!(at("pending.long.usd", 359_999), pending(360_000));
         assert_eq!(at("pending.long.usd", 360_000), RailAnswer::Settled);
         assert_eq!(at("fail.compliance.usd", 0), RailAnswer::Refused);
-        let unknown = RailAnswer::Failed(RailFailure::AccountInvalid);
+        let unknown = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide);
         assert_eq!(at("non.existent.usd", 0), unknown);
         assert_eq!(paid("$success.usd@elsewhere.test", 0), unknown);
         assert_eq!(paid("$fail.compliance.usd@elsewhere.test", 0), unknown);

@@ -17,7 +17,9 @@ use domain::currency::Currency;
 use domain::external_account::{Status, Verification};
 use domain::rail::RailWords;
 use domain::time::Timestamp;
-use ports::rail::{Cause, Flow, Instruction, NoReport, Party, RailAnswer, RailFailure, RailReply};
+use ports::rail::{
+    Cause, Flow, Instruction, NoReport, Party, Proof, RailAnswer, RailFailure, RailReply,
+};
 
 pub(super) use self::page::markdown;
 pub(crate) use self::page::of_user;
@@ -99,11 +101,13 @@ impl PaymentPath {
     fn reply(&self, order: &Instruction, usual_millis: i64, now: Timestamp) -> RailReply {
         let answer = self.answer(order, usual_millis, now);
         let is_last = match answer {
-            RailAnswer::Pending { .. } | RailAnswer::SettledForNow { .. } => false,
+            RailAnswer::Pending { .. }
+            | RailAnswer::Overdue { .. }
+            | RailAnswer::SettledForNow { .. } => false,
             RailAnswer::Settled
             | RailAnswer::Returned
             | RailAnswer::Refused
-            | RailAnswer::Failed(_) => true,
+            | RailAnswer::Failed(..) => true,
         };
         let said = |words: &Option<String>| words.clone().filter(|_| is_last);
         let (code, text) = (said(&self.code), said(&self.text));
@@ -135,7 +139,10 @@ impl PaymentPath {
                 }
             },
             End::Refused => RailAnswer::Refused,
-            End::Failed(failure) | End::NotTaken(failure) => RailAnswer::Failed(failure),
+            // The sandbox is the other side too.
+            End::Failed(failure) | End::NotTaken(failure) => {
+                RailAnswer::Failed(failure, Proof::OtherSide)
+            }
         }
     }
 }

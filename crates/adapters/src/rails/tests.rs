@@ -11,7 +11,7 @@ use domain::money::Money;
 use domain::rail::Rail;
 use domain::time::Timestamp;
 use ports::locality::{Locality, TestReach};
-use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
 use ports::rail::{Cause, Flow, Instruction, Party, PaymentRail, Pending};
 use ports::rails::Rails;
 
@@ -51,6 +51,10 @@ impl Peer {
 }
 
 impl Outbound for Peer {
+    fn checked(&self, url: &str, _: Reach) -> Result<String, OutboundFailure> {
+        Ok(url.to_owned())
+    }
+
     fn send(
         &self,
         request: OutboundRequest,
@@ -80,7 +84,7 @@ pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instr
     let amount = Money::positive(1_000, currency).expect("amount");
     let (others, lightning) = (SandboxRail::default(), lightning());
     let rails = Rails::new(vec![Arc::new(others), Arc::new(lightning)]);
-    let leg = rails.route(&account, amount).expect("the sandbox serves every account");
+    let leg = rails.route(&account, amount, None).expect("the sandbox serves every account");
     Instruction {
         key: TransactionId::parse("Transaction:019aa2f0-0000-7000-8000-000000000001").expect("id"),
         flow: Flow::PayOut,
@@ -88,6 +92,8 @@ pub(super) fn order(kind: &str, field: &str, value: &str, cause: Cause) -> Instr
         rail: leg.rail,
         amount,
         party: Party::Account(Box::new(account)),
+        remittance: None,
+        purpose: None,
         since: Timestamp::from_millis(1_763_683_200_000),
         settings: None,
     }

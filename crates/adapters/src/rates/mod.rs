@@ -25,28 +25,34 @@
 //!
 //! Guarantee: whatever a table allows is a valid rate with valid fees in every pair of its
 //! currencies. This is checked once, when the table is read.
+//!
+//! Platforms with real money are quoted prices that the file has itself, while it is not too old
+//! ([`feed`]).
 
+pub mod feed;
 mod price_table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use domain::currency::Currency;
 use domain::rate::{Rate, RateError};
 use domain::rate_basis::RateSource;
 use domain::time::Timestamp;
-use ports::rates::{CorridorTerms, MidRate, NoRate, Rates};
+use ports::rates::{CorridorTerms, MidRate, NoRate, Rates, WhyNoRate};
 use rust_decimal::Decimal;
 
 pub use self::price_table::RatesError;
 use self::price_table::{PriceTable, Problem};
 
-/// Rates that do not move until another table is read: for the sandbox, and for platforms that
-/// set their prices by hand.
+/// Rates of one table, which does not move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixedRates {
     written_at: Timestamp,
+    is_dated: bool,
     source: RateSource,
+    /// Currencies whose prices are not the built-in ones.
+    own: BTreeSet<Currency>,
     corridors: BTreeMap<(Currency, Currency), Corridor>,
 }
 
@@ -76,14 +82,37 @@ impl FixedRates {
         Self::read(text).map_err(|problem| problem.of(&"rates"))
     }
 
-    /// When the prices were written down (`asOf` of the table). For people: a fixed price holds
-    /// until it is changed, however long ago that was.
+    /// When the market was there (`asOf` of the table).
     pub fn written_at(&self) -> Timestamp {
         self.written_at
     }
 
+    /// Whether the table itself says when the market was there.
+    pub fn is_dated(&self) -> bool {
+        self.is_dated
+    }
+
+    /// Whether it is an operator's, and not the built-in one.
+    pub fn is_from_file(&self) -> bool {
+        self.source == RateSource::RatesFile
+    }
+
+    /// Whether the price of a currency is an operator's: the built-in one is not the market's.
+    pub fn is_priced_by_file(&self, currency: Currency) -> bool {
+        self.own.contains(&currency)
+    }
+
+    /// The currencies that it names, in the order of [`Currency::all`], each with its value in US
+    /// dollars.
+    pub fn prices(&self) -> impl Iterator<Item = (Currency, Decimal)> {
+        let dollars = Currency::from_code("USD").expect("the table of currencies has it");
+        let in_dollars = self.corridors.iter().filter(move |((from, _), _)| *from == dollars);
+        in_dollars.map(|((_, currency), corridor)| (*currency, corridor.mid))
+    }
+
     fn corridor(&self, sending: Currency, receiving: Currency) -> Result<&Corridor, NoRate> {
-        self.corridors.get(&(sending, receiving)).ok_or(NoRate { sending, receiving })
+        let why = WhyNoRate::NotNamed;
+        self.corridors.get(&(sending, receiving)).ok_or(NoRate { sending, receiving, why })
     }
 
     fn read(text: &str) -> Result<Self, Problem> {
@@ -118,7 +147,11 @@ impl FixedRates {
                 corridors.insert((sending, receiving), corridor);
             }
         }
-        Ok(Self { written_at: table.as_of, source, corridors })
+        let own = match source {
+            RateSource::RatesFile => table.currencies().filter(|it| table.is_own(*it)).collect(),
+            RateSource::BuiltIn | RateSource::Counterparty => BTreeSet::new(),
+        };
+        Ok(Self { written_at: table.as_of, is_dated: table.is_dated, source, own, corridors })
     }
 }
 
@@ -128,14 +161,9 @@ fn builtin_table() -> PriceTable {
 }
 
 impl Rates for FixedRates {
-    fn mid(
-        &self,
-        sending: Currency,
-        receiving: Currency,
-        now: Timestamp,
-    ) -> Result<MidRate, NoRate> {
+    fn mid(&self, sending: Currency, receiving: Currency, _: Timestamp) -> Result<MidRate, NoRate> {
         let value = self.corridor(sending, receiving)?.mid;
-        Ok(MidRate { value, as_of: now, source: self.source })
+        Ok(MidRate { value, as_of: self.written_at, source: self.source })
     }
 
     fn terms(&self, sending: Currency, receiving: Currency) -> Result<CorridorTerms, NoRate> {

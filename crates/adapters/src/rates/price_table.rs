@@ -69,6 +69,8 @@ impl Problem {
 pub(super) struct PriceTable {
     /// When the prices were written down.
     pub(super) as_of: Timestamp,
+    /// Whether the text itself says that.
+    pub(super) is_dated: bool,
     spread: Decimal,
     variable_fee_rate: Decimal,
     assets: BTreeMap<Currency, Asset>,
@@ -81,6 +83,8 @@ pub(super) struct PriceTable {
 pub(super) struct Asset {
     pub(super) usd_per_unit: Decimal,
     fixed_fee_minor: i64,
+    /// Whether the price is of this table, and not of the one below.
+    is_own: bool,
 }
 
 /// Fees of some corridors instead.
@@ -150,6 +154,7 @@ impl PriceTable {
         let overrides = read_overrides(document.corridors)?;
         let overrides_below = below.map_or(&[][..], |below| &below.overrides);
         Ok(Self {
+            is_dated: document.as_of.is_some(),
             as_of: given("asOf", document.as_of, instant, below.map(|below| below.as_of))?,
             spread: given("defaults.spread", spread_value, spread, below.map(|it| it.spread))?,
             variable_fee_rate: given(
@@ -166,6 +171,12 @@ impl PriceTable {
     /// The currencies that it names, in the order of [`Currency::all`].
     pub(super) fn currencies(&self) -> impl Iterator<Item = Currency> {
         self.assets.keys().copied()
+    }
+
+    /// Whether the price of a currency is of this table, and not of the one below. The US dollar
+    /// is worth one everywhere.
+    pub(super) fn is_own(&self, currency: Currency) -> bool {
+        self.asset(currency).is_some_and(|asset| asset.is_own)
     }
 
     /// The price and fee of a currency, if the table names it.
@@ -223,7 +234,9 @@ fn read_assets(
             continue;
         }
         let entry: CurrencyEntry = part(entry, &path)?;
+        let is_own = entry.usd_per_unit.is_some() || currency.code() == "USD";
         let asset = Asset {
+            is_own,
             usd_per_unit: given(
                 &format!("{path}.usdPerUnit"),
                 entry.usd_per_unit,

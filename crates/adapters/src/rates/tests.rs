@@ -104,7 +104,8 @@ fn a_rate_is_what_the_receiving_unit_costs_in_sending_units() {
     assert_eq!(mid(&rates, dollars, euros), decimal("1.155"));
     assert_eq!(mid(&rates, dollars, bitcoin), decimal("100000"));
     assert_eq!(mid(&rates, bitcoin, dollars), decimal("0.00001"));
-    assert_eq!(rates.mid(dollars, euros, NOW).map(|mid| mid.as_of), Ok(NOW));
+    let as_of = rates.mid(dollars, euros, NOW.plus_millis(5)).map(|mid| mid.as_of);
+    assert_eq!(as_of, Ok(NOW), "of the table, and not of now");
 }
 
 #[test]
@@ -155,8 +156,8 @@ fn a_file_changes_only_what_it_names() {
     check(&rates, "EUR", "USD", ("0.005", 45, "0.01"));
     check(&rates, "GBP", "USD", ("0.005", 7, "0.01"));
     check(&rates, "EUR", "EUR", ("0", 0, "0"));
-    let same = FixedRates { source: RateSource::RatesFile, ..FixedRates::builtin() };
-    assert_eq!(FixedRates::from_json("{}"), Ok(same));
+    let same = FixedRates::from_json("{}").expect("a table");
+    assert!(same.corridors == FixedRates::builtin().corridors && !same.is_dated());
 }
 
 #[test]
@@ -185,7 +186,9 @@ fn a_file_can_name_any_currency_of_iso_4217() {
     let [krona, dinar] = ["ISK", "TND"].map(currency);
     let builtin = FixedRates::builtin();
     assert!(!builtin.names(krona) && builtin.mid(krona, dinar, NOW).is_err());
-    assert_eq!(builtin.terms(krona, dinar), Err(NoRate { sending: krona, receiving: dinar }));
+    let why = WhyNoRate::NotNamed;
+    let none = NoRate { sending: krona, receiving: dinar, why };
+    assert_eq!(builtin.terms(krona, dinar), Err(none));
     let rates = FixedRates::from_json(
         r#"{ "currencies": {
             "ISK": { "usdPerUnit": "0.0078", "fixedFee": 64 },
@@ -319,9 +322,23 @@ fn a_file_is_read_and_named_in_what_is_wrong_with_it() {
     let error = FixedRates::from_file(missing).expect_err("missing").to_string();
     assert!(error.starts_with("no-such-folder/rates.json: cannot be read: "), "{error}");
     let builtin = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rates/builtin.json");
-    let same = FixedRates { source: RateSource::RatesFile, ..FixedRates::builtin() };
-    assert_eq!(FixedRates::from_file(&builtin), Ok(same));
+    let same = FixedRates::from_file(&builtin).expect("a table");
+    assert!(same.corridors == FixedRates::builtin().corridors && same.is_from_file());
     let wrong = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let error = FixedRates::from_file(&wrong).expect_err("not JSON").to_string();
     assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
+}
+
+#[test]
+fn the_example_of_the_documents_is_a_table() {
+    let page = include_str!("../../../../docs/rates.md");
+    let example = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next());
+    let rates = FixedRates::from_json(example.expect("an example")).expect("a table");
+    assert_eq!(rates.written_at(), NOW);
+    assert!(rates.is_dated() && rates.is_from_file());
+    check(&rates, "USD", "EUR", ("0.002", 0, "0.003"));
+    let own: Vec<_> = Currency::all().filter(|it| rates.is_priced_by_file(*it)).collect();
+    let expected: Vec<_> =
+        Currency::all().filter(|it| ["USD", "EUR", "BTC"].contains(&it.code())).collect();
+    assert_eq!(own, expected);
 }

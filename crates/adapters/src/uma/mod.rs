@@ -5,7 +5,7 @@ pub mod sandbox;
 use std::future::ready;
 use std::sync::Arc;
 
-use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
+use ports::outbound::{Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
 use ports::rail::Pending;
 use ports::uma::{Institutions, Provider};
 
@@ -36,6 +36,10 @@ impl WithSandbox {
 }
 
 impl Outbound for WithSandbox {
+    fn checked(&self, url: &str, reach: Reach) -> Result<String, OutboundFailure> {
+        self.inner.checked(url, reach)
+    }
+
     fn send(
         &self,
         request: OutboundRequest,

@@ -18,7 +18,7 @@ use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use ports::clock::Clock;
 use ports::entropy::Entropy;
-use ports::rates::Rates;
+use ports::rates::RateFeed;
 use ports::uma::{Institutions, PayOrder, PeerFailure, Provider};
 
 use ::uma::nonce::{Nonce, Stamp};
@@ -38,7 +38,7 @@ const NODE_SECRET: [u8; 32] = [0x5e; 32];
 
 /// The institutions of the sandbox. Prices are the middle of the market.
 pub struct SandboxInstitutions {
-    rates: Arc<dyn Rates>,
+    rates: Arc<dyn RateFeed>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     signing: SigningKey,
@@ -48,7 +48,7 @@ pub struct SandboxInstitutions {
 
 impl SandboxInstitutions {
     /// Institutions that convert at these rates.
-    pub fn new(rates: Arc<dyn Rates>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+    pub fn new(rates: Arc<dyn RateFeed>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         let below_order = "32 times one byte below 0xff is below the order of the curve";
         Self {
             rates,

@@ -207,7 +207,21 @@ fn quotes(text: &str, separator: char, first_line: u64) -> Result<usize, Refused
     Ok(usize::try_from(records.saturating_sub(1)).unwrap_or(usize::MAX))
 }
 
+/// Columns of a file at most: each is compared with the others and with those that are known.
+const COLUMNS_MAX: usize = 200;
+
+/// Characters of a column's name at most: each is compared with the names that are known.
+const COLUMN_NAME_MAX: usize = 200;
+
 fn check_header(header: &StringRecord, required: &[&str], known: &[&str]) -> Result<(), Refused> {
+    if header.len() > COLUMNS_MAX {
+        let message = format!("the file has {} columns, {COLUMNS_MAX} are allowed", header.len());
+        return Err(Refused::new("unreadable_header", message));
+    }
+    if header.iter().any(|name| name.chars().count() > COLUMN_NAME_MAX) {
+        let message = format!("the name of a column has more than {COLUMN_NAME_MAX} characters");
+        return Err(Refused::new("unreadable_header", message));
+    }
     let has = |column: &str| header.iter().any(|name| name == column);
     for (place, name) in header.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         if name.chars().any(char::is_control) {
@@ -256,6 +270,19 @@ mod tests {
     fn refused(text: &str) -> (&'static str, Option<u64>, Option<u64>) {
         let refused = read(text).expect_err("no table");
         (refused.reason, refused.row, refused.line)
+    }
+
+    #[test]
+    fn a_header_is_bounded() {
+        let columns = |count: usize| {
+            let names: Vec<_> = (1..count).map(|number| format!("extra{number}")).collect();
+            format!("id,{}\n1{}\n", names.join(","), ",x".repeat(count - 1))
+        };
+        assert!(read(&columns(COLUMNS_MAX)).is_ok());
+        assert_eq!(refused(&columns(COLUMNS_MAX + 1)).0, "unreadable_header");
+        let name = "x".repeat(COLUMN_NAME_MAX + 1);
+        assert!(read(&format!("id,{}\n1,2\n", &name[1..])).is_ok());
+        assert_eq!(refused(&format!("id,{name}\n1,2\n")).0, "unreadable_header");
     }
 
     #[test]

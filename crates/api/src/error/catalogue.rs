@@ -63,7 +63,8 @@ codes! {
     ParseLnurlpResponseError = 400 "PARSE_LNURLP_RESPONSE_ERROR",
     /// An invoice of another institution cannot be read.
     ParsePayreqResponseError = 400 "PARSE_PAYREQ_RESPONSE_ERROR",
-    /// Another institution did not say what the platform insists to know about a payee.
+    /// Another institution's answer to a pay request is not acceptable: it lacks what the platform
+    /// insists to know about the payee (`details.missingFields`), or `details.reason` says why.
     InvalidPayreqResponse = 400 "INVALID_PAYREQ_RESPONSE",
     /// Facts about the payer are missing on which the receiver's side insists.
     MissingMandatoryUserInfo = 400 "MISSING_MANDATORY_USER_INFO",

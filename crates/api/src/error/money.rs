@@ -39,7 +39,7 @@ impl From<MoneyError> for ApiError {
                 plain(Code::InvalidCurrency, "currency")
                     .with("currencies", json!([left.code(), right.code()]))
             }
-            MoneyError::NoRate { .. } => plain(Code::QuoteRequestFailed, "currency"),
+            MoneyError::NoRate(_) => plain(Code::QuoteRequestFailed, "currency"),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use domain::account_info::{AccountType, types};
 use domain::id::{ExternalAccountId, InternalAccountId, Kind, LookupId, kind};
-use domain::quote::PURPOSES;
 use domain::transaction::AccountRef;
 use serde::Deserialize;
 use service::quotes::{self, NewQuote};
@@ -15,6 +14,7 @@ use crate::error::ApiError;
 use crate::external_accounts::CreateExternalAccount;
 use crate::receivers::address;
 use crate::transactions::Facts;
+use crate::transfers::Wishes;
 use crate::validate::{Checks, schema_of};
 use crate::wire::currency;
 
@@ -42,7 +42,11 @@ pub struct CreateQuote {
     #[serde(default)]
     #[schema(nullable = false, max_length = 500)]
     description: Option<String>,
-    /// The purpose of the payment.
+    /// A text for the other side, which goes with the payment on its rail.
+    #[serde(default)]
+    #[schema(nullable = false, format = "label", min_length = 1, max_length = 80)]
+    remittance_information: Option<String>,
+    /// The purpose of the payment, which goes to the rail.
     #[serde(default)]
     #[schema(nullable = false, max_length = 64)]
     purpose_of_payment: Option<String>,
@@ -129,6 +133,11 @@ pub struct AccountQuoteDestination {
     /// An internal or external account.
     #[schema(max_length = 80)]
     account_id: String,
+    /// The rail that pays, one of the account's `paymentRails`; chosen when left out. Only of an
+    /// external account.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64, example = "ACH")]
+    payment_rail: Option<String>,
 }
 
 /// A UMA address that a quote's money goes to.
@@ -154,6 +163,11 @@ pub struct UmaQuoteDestination {
 pub struct DetailsQuoteDestination {
     /// The account, as it would be added by itself. One that the owner has already is used.
     external_account_details: CreateExternalAccount,
+    /// The rail that pays, one of the account's `paymentRails`; chosen when left out. Only of an
+    /// external account.
+    #[serde(default)]
+    #[schema(nullable = false, max_length = 64, example = "ACH")]
+    payment_rail: Option<String>,
 }
 
 /// The account that an id names.
@@ -232,10 +246,16 @@ impl TryFrom<CreateQuote> for NewQuote {
 
     fn try_from(body: CreateQuote) -> Result<Self, ApiError> {
         let mut checks = Checks::new();
-        let purpose =
-            checks.named_if("purposeOfPayment", body.purpose_of_payment.as_deref(), |name| {
-                PURPOSES.into_iter().find(|known| *known == name)
-            });
+        let wishes = Wishes {
+            remittance: body.remittance_information,
+            purpose: body.purpose_of_payment,
+            rail: match &body.destination {
+                QuoteDestination::Account(destination) => destination.payment_rail.clone(),
+                QuoteDestination::Details(destination) => destination.payment_rail.clone(),
+                QuoteDestination::UmaAddress(_) => None,
+            },
+        };
+        let request = wishes.checked(&mut checks);
         let from = source(&mut checks, &body.source)?;
         let lookup: Option<LookupId> = checks.id_if("lookupId", body.lookup_id.as_deref());
         let to = destination(&mut checks, body.destination, body.lookup_id.is_some())?;
@@ -251,7 +271,7 @@ impl TryFrom<CreateQuote> for NewQuote {
             locked_minor: body.locked_currency_amount,
             immediately_execute: body.immediately_execute,
             description: body.description,
-            purpose,
+            request,
             lookup,
             payer,
         })

@@ -7,7 +7,7 @@ use domain::id::{QuoteId, TransactionId};
 use domain::money::Sending;
 use domain::platform::Platform;
 use domain::quote;
-use domain::rail::RailWords;
+use domain::rail::{Rail, RailWords};
 use domain::rate_basis::RateBasis;
 use domain::time::Timestamp;
 use domain::transaction::{
@@ -225,14 +225,19 @@ pub struct AccountDestinationBody {
     account_id: Text<AccountRef>,
     /// Its currency.
     currency: &'static str,
+    /// The rail that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    payment_rail: Option<&'static str>,
 }
 
-impl From<&Destination> for DestinationBody {
-    fn from(destination: &Destination) -> Self {
+impl DestinationBody {
+    fn new(destination: &Destination, wanted: Option<Rail>) -> Self {
         match destination {
             Destination::Account { account, currency } => Self::Account(AccountDestinationBody {
                 account_id: Text(*account),
                 currency: currency.code(),
+                payment_rail: wanted.map(Rail::name),
             }),
             Destination::Uma { address, currency } => Self::UmaAddress(UmaDestinationBody {
                 uma_address: address.to_string(),
@@ -400,6 +405,14 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     description: Option<String>,
+    /// The text for the other side, which goes with the payment on its rail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    remittance_information: Option<String>,
+    /// The purpose of the payment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    purpose_of_payment: Option<&'static str>,
     /// The text that goes with the bank payment; in every status but `CREATED`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
@@ -412,7 +425,9 @@ pub struct TransactionBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     failure_reason: Option<&'static str>,
-    /// Why it failed or was rejected, finer than `failureReason`.
+    /// Why it failed or was rejected, finer than `failureReason`. On a payment that is
+    /// `PROCESSING`, `OUTCOME_UNKNOWN`: its deadline has passed, and only the other side knows how
+    /// it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, required = false)]
     status_reason: Option<StatusReasonBody>,
@@ -441,7 +456,7 @@ impl TransactionBody {
             transaction_type: draft.direction.name(),
             direction: draft.direction.entry_name(),
             source: draft.source.as_ref().map(|source| SourceBody::new(source, draft.owner)),
-            destination: (&draft.destination).into(),
+            destination: DestinationBody::new(&draft.destination, draft.request.rail),
             customer_id: Text(draft.owner),
             platform_customer_id: draft.platform_customer_id.clone(),
             sent_amount: draft.sent.map(|sent| sent.money().into()),
@@ -460,6 +475,8 @@ impl TransactionBody {
             created_at: Text(transaction.created_at()),
             updated_at: Text(transaction.updated_at()),
             description: draft.description.clone(),
+            remittance_information: draft.request.remittance.clone(),
+            purpose_of_payment: draft.request.purpose,
             reconciliation_instructions: transaction
                 .reference()
                 .map(|reference| ReconciliationBody { reference }),

@@ -134,6 +134,45 @@ async fn the_request_is_the_signed_event_of_the_payment() {
     asking.server.verify();
 }
 
+/// The deliveries about a payment that were superseded.
+async fn superseded(asking: &Asking, payment: &Value) -> Vec<Value> {
+    let path = format!("/webhooks/deliveries?resourceId={}", text(&payment["id"]));
+    let log = asking.payee.client.get(&path).await.expect(200)["data"].clone();
+    let log = log.as_array().expect("deliveries").iter();
+    log.filter(|it| it["status"] == "SUPERSEDED").cloned().collect()
+}
+
+/// There is nothing to ask any more: it was not lost, and nothing is wrong with the endpoint.
+#[tokio::test]
+async fn a_request_whose_payment_was_decided_before_it_was_sent_is_superseded() {
+    let asking = Asking::new(&[]).await;
+    let (_, payment) = asking.pay().await;
+    asking.decide(&payment, "approve").await.expect(200);
+    assert_eq!(superseded(&asking, &payment).await, [Value::Null; 0]);
+    asking.ask().await;
+    let approved = superseded(&asking, &payment).await;
+    assert_eq!((approved.len(), &approved[0]["attempts"]), (1, &json!([])));
+
+    // A server has died before it could send the request, and the deadline came.
+    let lost = Asking::new(&[]).await;
+    let (_, payment) = lost.pay().await;
+    lost.server.pass(61_000).await;
+    deliver(&lost.server, &mut Dispatcher::new(lost.server.app.clone())).await;
+    let requests = superseded(&lost, &payment).await;
+    assert_eq!((requests.len(), &requests[0]["attempts"]), (1, &json!([])));
+    let dead = lost.payee.client.get("/webhooks/deliveries?status=DEAD").await;
+    assert_eq!(dead.expect(200)["data"], json!([]));
+    let all = lost.payee.client.get("/webhooks/deliveries?status=SUPERSEDED").await;
+    assert_eq!(all.expect(200)["data"], json!(requests));
+    // Asked for, it is sent nevertheless, as an event like any other.
+    let path = format!("/webhooks/deliveries/{}/retry", text(&requests[0]["id"]));
+    lost.payee.client.post(&path, &json!({})).await.expect(200);
+    deliver(&lost.server, &mut Dispatcher::new(lost.server.app.clone())).await;
+    assert_eq!(superseded(&lost, &payment).await, [Value::Null; 0]);
+    asking.server.verify();
+    lost.server.verify();
+}
+
 /// What becomes of a payment whose platform gives this answer, where the payer's insists on these
 /// facts. Gives the payment of the payer.
 async fn check(

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use domain::attention::{Attention, Kind, Outcome};
-use ports::rail::{RailAnswer, RailFailure};
+use ports::rail::{Proof, RailAnswer, RailFailure};
 use serde_json::{Value, json};
-use service::attention::{Finding, resolve};
+use service::resolutions::{Finding, resolve};
 use service::webhooks::dispatch::Dispatcher;
 use service::{App, Error, jobs};
 use store::origin::Actor;
@@ -128,7 +128,7 @@ async fn a_bank_that_answers_late_resolves_it_by_itself() {
     let paid = Paid::new(silent()).await;
     paid.pass(8 * DAY).await;
     let matter = paid.server.matter().await;
-    paid.rail.say(RailAnswer::Failed(RailFailure::AccountInvalid));
+    paid.rail.say(RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide));
     paid.pass(DAY).await;
     let matters = paid.server.matters().await;
     let resolution = matters[0].resolution.as_ref().expect("it is resolved");
@@ -145,7 +145,10 @@ async fn a_bank_that_answers_late_resolves_it_by_itself() {
 async fn a_rail_that_contradicts_itself_is_a_matter_for_a_person() {
     let contradictions = [
         (RailAnswer::Refused, "settled before, and refused now"),
-        (RailAnswer::Failed(RailFailure::AccountInvalid), "settled before, and failed now"),
+        (
+            RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide),
+            "settled before, and failed now",
+        ),
     ];
     for (answer, note) in contradictions {
         for (outcome, status, left) in

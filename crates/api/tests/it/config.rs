@@ -1,7 +1,9 @@
 //! The platform's configuration (specification 2.11, 4.2; contract 6.1).
 
 use domain::platform::Mode;
+use domain::uma_address::UmaDomain;
 use serde_json::{Value, json};
+use service::platforms;
 
 use crate::support::{Client, START, Server, fields, text, with_rail};
 
@@ -277,6 +279,57 @@ async fn events_go_only_to_absolute_addresses_of_the_web() {
     check(&format!("https://example.com/{}", "x".repeat(2_048)), 400).await;
 }
 
+/// An endpoint that no event could ever reach is refused when it is set, and not with each event.
+#[tokio::test]
+async fn an_endpoint_that_can_never_be_reached_is_refused_at_once() {
+    let server = Server::new();
+    for mode in [Mode::Live, Mode::Sandbox] {
+        let client = server.platform_with(mode, true).await;
+        let set = async |endpoint: &str| {
+            client.patch("/config", &json!({ "webhookEndpoint": endpoint })).await
+        };
+        for wrong in [
+            "https://xn--/",
+            "https://xn--a/hook",
+            "https://[fe80::1%25eth0]/",
+            "https://[fe80::1%eth0]/",
+            "https://224.0.0.1/",
+            "https://169.254.169.254/latest",
+            "http://93.184.215.14/hook",
+        ] {
+            let details = set(wrong).await.refused(400, "INVALID_INPUT").clone();
+            assert_eq!(fields(&details), ["webhookEndpoint"], "{wrong}");
+        }
+        for private in [
+            "http://example.com/hook",
+            "http://localhost:9/hook",
+            "https://example.com:9000/",
+            "https://127.0.0.1/",
+            "https://10.0.0.7:8443/hook",
+            "https://[::1]/",
+            "https://[fd00::1]/",
+            "https://2130706433/",
+        ] {
+            let answer = set(private).await;
+            if mode == Mode::Live {
+                let details = answer.refused(400, "INVALID_INPUT");
+                assert_eq!(fields(details), ["webhookEndpoint"], "{private}");
+            } else {
+                assert_eq!(answer.expect(200)["webhookEndpoint"], private);
+            }
+        }
+        for (given, kept) in [
+            ("https://hooks.example.com/a?b=c", "https://hooks.example.com/a?b=c"),
+            ("https://hooks.example.com:8443", "https://hooks.example.com:8443"),
+            ("https://b\u{fc}cher.example/hook", "https://xn--bcher-kva.example/hook"),
+            ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"),
+        ] {
+            assert_eq!(set(given).await.expect(200)["webhookEndpoint"], kept);
+            assert_eq!(client.get("/config").await.expect(200)["webhookEndpoint"], kept);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_currency_that_no_one_knows_is_refused() {
     let server = Server::new();
@@ -291,23 +344,83 @@ async fn a_currency_that_no_one_knows_is_refused() {
 }
 
 #[tokio::test]
-async fn a_live_platform_does_not_take_the_domain_of_another() {
+async fn no_platform_takes_the_domain_of_another() {
     let server = Server::new();
     let one = server.platform_with(Mode::Live, true).await;
     let other = server.platform_with(Mode::Live, true).await;
+    let sandbox = server.platform().await;
     let take = async |client: &Client, domain: &str| {
         client.patch("/config", &json!({ "umaDomain": domain })).await
     };
     take(&one, "bank.example").await.expect(200);
-    let refused = take(&other, "bank.example").await;
-    assert_eq!(fields(refused.refused(400, "INVALID_INPUT")), ["umaDomain"]);
-    // The one they were made with is what the operator gave to both.
-    take(&other, "uma.test").await.expect(200);
+    take(&sandbox, "sandbox.example").await.expect(200);
     take(&other, "other.example").await.expect(200);
-    take(&one, "bank.example").await.expect(200);
-    // No real money is paid at an address of the sandbox.
-    take(&server.platform().await, "bank.example").await.expect(200);
+    // Neither the one it has, in whatever mode, nor the one it had, nor written otherwise.
+    for (client, domain) in [
+        (&other, "bank.example"),
+        (&other, "BANK.example"),
+        (&other, "uma.test"),
+        (&other, "sandbox.example"),
+        (&sandbox, "bank.example"),
+        (&sandbox, "uma.test"),
+    ] {
+        let refused = take(client, domain).await;
+        let details = refused.refused(400, "INVALID_INPUT");
+        assert_eq!(fields(details), ["umaDomain"], "{domain}");
+        assert!(!details.to_string().contains(&one.platform.to_string()), "{details}");
+    }
+    take(&one, "uma.test").await.expect(200);
+    // The operator may give a former domain to another platform, and no present one.
+    let domain = |text: &str| UmaDomain::parse(text).expect("a domain");
+    let set = async |domain| platforms::set_domain(&server.app, other.platform, domain).await;
+    set(domain("bank.example")).await.expect("free");
+    assert!(set(domain("uma.test")).await.is_err());
+    take(&one, "bank.example").await.refused(400, "INVALID_INPUT");
+    assert_eq!(other.get("/config").await.expect(200)["umaDomain"], "bank.example");
     server.verify();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_platforms_that_want_one_domain_one_gets_it() {
+    const RACES: usize = 40;
+    let server = Server::new();
+    let one = server.platform_with(Mode::Live, true).await;
+    let other = server.platform_with(Mode::Live, true).await;
+    for race in 0..RACES {
+        let body = json!({ "umaDomain": format!("race-{race}.example") });
+        let (first, second) =
+            tokio::join!(one.patch("/config", &body), other.patch("/config", &body));
+        let mut statuses = [first.status, second.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 400], "race {race}");
+    }
+    server.verify();
+}
+
+/// A database of an earlier release has no claims, and may have one domain twice.
+#[tokio::test]
+async fn domains_of_an_earlier_release_are_claimed_live_ones_first() {
+    let server = Server::new();
+    let sandbox = server.platform().await;
+    let live = server.platform_with(Mode::Live, true).await;
+    server.tamper("delete from uma_domains", &[]).await;
+    let sql = "update platforms set settings = replace(settings, 'uma-1.test', 'uma.test')";
+    server.tamper(sql, &[]).await;
+    for _ in 0..2 {
+        let shared = platforms::claim_domains(&server.app).await.expect("claims");
+        let shared: Vec<_> =
+            shared.iter().map(|(platform, holder)| (platform.id, *holder)).collect();
+        assert_eq!(shared, [(sandbox.platform, live.platform)]);
+    }
+    // Both go on; what they have is no change.
+    let body = json!({ "umaDomain": "uma.test" });
+    sandbox.patch("/config", &body).await.expect(200);
+    live.patch("/config", &body).await.expect(200);
+    let free = UmaDomain::parse("sandbox.test").expect("a domain");
+    platforms::set_domain(&server.app, sandbox.platform, free).await.expect("free");
+    assert_eq!(platforms::claim_domains(&server.app).await.expect("claims"), []);
+    sandbox.patch("/config", &body).await.refused(400, "INVALID_INPUT");
+    // The tables were changed behind the journal, so there is nothing to verify.
 }
 
 #[tokio::test]

@@ -384,14 +384,14 @@ async fn a_server_that_takes_over_does_not_pay_twice() {
     // Two servers ask about the same deposit; what the second hears comes too late.
     let rail = crate::held_rail::HeldRail::new();
     let late = server.with_rail(1, rail.clone());
-    let asking = tokio::spawn(async move { service::jobs::step(&late).await.expect("a step") });
+    assert_eq!(service::jobs::step(&late).await.expect("a step").under_way, 1);
     rail.asked.acquire().await.expect("it stays open").forget();
     // The first step finds out that it is not the one to do it any more, and the next one is.
     service::jobs::step(&server.app).await.expect("a step");
     server.pass(0).await;
     payee.is_at(&payee.client.transaction(&payment["id"]).await, "COMPLETED", &bank);
     rail.let_go.add_permits(1);
-    asking.await.expect("it comes back");
+    service::jobs::settled(&late).await;
     payee.is_at(&payee.client.transaction(&payment["id"]).await, "COMPLETED", &bank);
     assert_eq!(server.notified_statuses(&payment["id"]).await.len(), 3);
     assert_eq!(payee.client.balance(&payee.usd).await, 0);

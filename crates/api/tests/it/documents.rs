@@ -108,6 +108,23 @@ async fn the_document_is_sent_once_to_those_who_keep_it() {
     }
 }
 
+/// Generators that know no section of events get a document without it, and nothing else is
+/// different.
+#[tokio::test]
+async fn the_document_is_sent_without_webhooks_to_those_who_ask() {
+    let client = Server::new().anonymous();
+    let get = async |path: &str| client.send_to("GET", path, Call::default()).await;
+    let whole = get("/openapi.json").await;
+    let mut expected = whole.body.clone();
+    expected.as_object_mut().expect("a document").remove("webhooks").expect("it has events");
+    let tags = expected["tags"].as_array_mut().expect("sections");
+    tags.retain(|tag| tag["name"] != "Webhook events");
+    let without = get("/openapi.json?webhooks=false").await;
+    assert_eq!(without.expect(200), &expected);
+    assert_ne!(without.headers["etag"], whole.headers["etag"]);
+    assert_eq!(get("/openapi.json?webhooks=true").await.body, whole.body);
+}
+
 #[tokio::test]
 async fn the_root_leads_people_to_the_page_and_programs_to_the_addresses() {
     let client = Server::new().anonymous();

@@ -54,6 +54,7 @@ async fn lives(server: &Server, client: &Client, payee: &Payee) -> (String, Aske
     let bank = text(&asked.post(client, "/customers/external-accounts", &bank).await["id"]);
     let mut out = transfer(&usd, &bank, 1_000);
     out["description"] = json!("Quagmire's savings");
+    out["remittanceInformation"] = json!("for Quagmire");
     asked.post(client, "/transfer-out", &out).await;
     server.pass(60_000).await;
     let mut between = sending(&from(&usd), &to(&eur), 5_000);

@@ -1,13 +1,15 @@
-//! Rails whose answers a test decides: they come when it lets them, or are refusals.
+//! Rails whose answers a test decides: they come when it lets them, never, or are refusals.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use adapters::clock::ManualClock;
 use adapters::rails::sandbox::SandboxRail;
 use domain::money::AMOUNT_MAX;
 use domain::time::Timestamp;
 use ports::rail::{
     AccountInquiry, AccountReport, Deposit, FundingInstruction, Instruction, NoReport, PaymentRail,
-    Pending, RailAnswer, RailFailure, RailReply,
+    Pending, Proof, RailAnswer, RailFailure, RailReply,
 };
 use ports::rails::Leg;
 use tokio::sync::Semaphore;
@@ -19,18 +21,28 @@ pub struct HeldRail {
     pub asked: Semaphore,
     /// A permit for each order that may be answered.
     pub let_go: Semaphore,
+    /// Its limit on a leg.
+    amount_max: fn(&Leg) -> Option<i64>,
+    /// The orders that were given.
+    pub orders: Mutex<Vec<Instruction>>,
 }
 
 impl HeldRail {
     pub fn new() -> Arc<Self> {
+        Self::on(|_| Some(AMOUNT_MAX))
+    }
+
+    /// One that serves the legs which this gives a limit for.
+    pub fn on(amount_max: fn(&Leg) -> Option<i64>) -> Arc<Self> {
         let answers = SandboxRail::new(0);
-        Arc::new(Self { answers, asked: Semaphore::new(0), let_go: Semaphore::new(0) })
+        let (asked, let_go) = (Semaphore::new(0), Semaphore::new(0));
+        Arc::new(Self { answers, asked, let_go, amount_max, orders: Mutex::default() })
     }
 }
 
 impl PaymentRail for HeldRail {
-    fn amount_max(&self, _: &Leg) -> Option<i64> {
-        Some(AMOUNT_MAX)
+    fn amount_max(&self, leg: &Leg) -> Option<i64> {
+        (self.amount_max)(leg)
     }
 
     fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
@@ -51,6 +63,7 @@ impl PaymentRail for HeldRail {
 
     fn ask<'a>(&'a self, order: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
         Box::pin(async move {
+            self.orders.lock().expect("no test panics with it").push(order.clone());
             self.asked.add_permits(1);
             self.let_go.acquire().await.expect("it stays open").forget();
             self.answers.ask(order, now).await
@@ -98,7 +111,7 @@ impl PaymentRail for Refusing {
     }
 
     fn ask<'a>(&'a self, _: &'a Instruction, _: Timestamp) -> Pending<'a, RailReply> {
-        let failed = RailAnswer::Failed(RailFailure::AccountInvalid);
+        let failed = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::OtherSide);
         Box::pin(std::future::ready(failed.into()))
     }
 }
@@ -152,5 +165,49 @@ impl PaymentRail for Saying {
             answer => answer,
         };
         Box::pin(std::future::ready(answer.into()))
+    }
+}
+
+/// A rail on which every order takes nine seconds of the clock and then has no answer.
+pub struct Hanging {
+    answers: SandboxRail,
+    clock: ManualClock,
+    /// How many orders were given, or asked about.
+    pub asked: AtomicUsize,
+}
+
+impl Hanging {
+    pub fn new(clock: &ManualClock) -> Arc<Self> {
+        let (answers, asked) = (SandboxRail::new(0), AtomicUsize::new(0));
+        Arc::new(Self { answers, clock: clock.clone(), asked })
+    }
+}
+
+impl PaymentRail for Hanging {
+    fn amount_max(&self, _: &Leg) -> Option<i64> {
+        Some(AMOUNT_MAX)
+    }
+
+    fn instructions(&self, deposit: &Deposit<'_>) -> Vec<FundingInstruction> {
+        self.answers.instructions(deposit)
+    }
+
+    fn check<'a>(&'a self, order: &'a Instruction) -> Pending<'a, Result<(), RailFailure>> {
+        self.answers.check(order)
+    }
+
+    fn inspect<'a>(
+        &'a self,
+        inquiry: &'a AccountInquiry,
+        now: Timestamp,
+    ) -> Pending<'a, Result<AccountReport, NoReport>> {
+        self.answers.inspect(inquiry, now)
+    }
+
+    fn ask<'a>(&'a self, _: &'a Instruction, now: Timestamp) -> Pending<'a, RailReply> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.clock.advance_millis(9_000);
+        let pending = RailAnswer::Pending { ask_again_at: now.plus_millis(10_000) };
+        Box::pin(std::future::ready(pending.into()))
     }
 }

@@ -2,6 +2,7 @@
 
 use domain::time::Timestamp;
 use domain::token::{Permission, Permissions};
+use ports::clock::Clock as _;
 use serde_json::{Value, json};
 use store::error::StoreError;
 
@@ -24,6 +25,8 @@ fn fresh(answer: &Answer, status: u16) -> &Value {
     assert!(!answer.headers.contains_key("idempotent-replayed"), "{}", answer.body);
     answer.expect(status)
 }
+
+const DAY_MILLIS: i64 = 86_400_000;
 
 #[tokio::test]
 async fn a_repeat_gets_the_first_answer_and_pays_once() {
@@ -113,15 +116,15 @@ async fn a_body_that_may_be_left_out_is_the_empty_one() {
 
 #[tokio::test]
 async fn a_key_is_a_new_one_after_thirty_days() {
-    const DAY_MILLIS: i64 = 86_400_000;
     let server = Server::new();
     let client = server.platform().await;
     let body = json!({ "name": "t", "permissions": ["VIEW"] });
     let first = client.post_once("/tokens", "k", &body).await;
-    server.pass(30 * DAY_MILLIS).await;
+    server.pass(1_000).await;
+    server.pass(30 * DAY_MILLIS - 1_000).await;
     let again = client.post_once("/tokens", "k", &body).await;
     assert_eq!(again.headers["idempotent-replayed"], "true");
-    server.pass(1_000).await;
+    server.pass(2_000).await;
     let outdated = async || {
         let all = Timestamp::from_millis(i64::MAX);
         let read = server.app.store().read(move |view| view.outdated_answers(all, 10)).await;
@@ -140,6 +143,70 @@ async fn a_key_is_a_new_one_after_thirty_days() {
     assert_eq!(days().await, 2);
     server.pass(DAY_MILLIS).await;
     assert_eq!(days().await, 1);
+    server.verify();
+}
+
+/// A repeat of a payment under its key, `first` days ahead of the right time when it was made and
+/// `then` days ahead of it when it is repeated.
+async fn check_wrong_clock(first: i64, then: i64, restarts: bool) {
+    let server = Server::new();
+    let payer = Payer::with(&server, 1_000).await;
+    let bank = payer.bank("789").await;
+    let body = transfer(&payer.usd, &bank, 400);
+    server.set_clock(first * DAY_MILLIS).await;
+    let answer = payer.client.post_once("/transfer-out", "k", &body).await;
+    fresh(&answer, 201);
+    server.pass(1_000).await;
+    let (server, client) = if restarts {
+        server.clock.set(server.clock.machine().plus_millis((then - first) * DAY_MILLIS));
+        let server = server.restart();
+        // The clock of tests lives on, and doubts the jump at first.
+        server.pass(0).await;
+        server.pass(11_000).await;
+        let client = server.client_again(&payer.client);
+        (server, client)
+    } else {
+        server.set_clock((then - first) * DAY_MILLIS).await;
+        (server, payer.client)
+    };
+    for _ in 0..3 {
+        server.pass(2_000).await;
+        replayed(&answer, &client.post_once("/transfer-out", "k", &body).await);
+    }
+    assert_eq!(client.balance(&payer.usd).await, 600);
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_wrong_clock_pays_no_key_twice() {
+    for restarts in [false, true] {
+        // Ahead, ahead and set right, behind and set right.
+        for (first, then) in [(0, 31), (0, 4_000), (40, 0), (-40, 0), (-4_000, 31)] {
+            check_wrong_clock(first, then, restarts).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_a_new_one_after_as_many_days_of_the_journal() {
+    const HOUR_MILLIS: i64 = 3_600_000;
+    let server = Server::new();
+    let client = server.platform().await;
+    let body = json!({ "name": "t", "permissions": ["VIEW"] });
+    let first = client.post_once("/tokens", "k", &body).await;
+    // The server itself runs for some hours only.
+    let is_new = async |days: i64| {
+        for _ in 0..days {
+            server.set_clock(DAY_MILLIS).await;
+            client.post("/tokens", &body).await.expect(201);
+        }
+        server.pass(HOUR_MILLIS).await;
+        server.pass(1_000).await;
+        let again = client.post_once("/tokens", "k", &body).await;
+        again.body["id"] != first.body["id"]
+    };
+    assert!(!is_new(30).await, "the first and the last day are not whole");
+    assert!(is_new(1).await);
     server.verify();
 }
 

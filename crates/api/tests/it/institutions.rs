@@ -19,9 +19,16 @@ use ::uma::travel_rule::DecryptionKey;
 use ::uma::version::{Form, Version};
 use axum::body::Body;
 use axum::http::Request;
+use domain::id::{InternalAccountId, TransactionId};
+use domain::money::{AMOUNT_MAX, Money, Sending};
 use domain::platform::Mode;
+use domain::rail::Rail;
+use domain::time::Timestamp;
+use domain::transaction::Transaction;
 use domain::uma_address::UmaDomain;
+use domain::uma_peer::Rule;
 use http_body_util::BodyExt as _;
+use ledger::movements;
 use serde_json::{Value, json};
 use service::platforms::{self, NewPlatform};
 use service::uma::{keys, peers};
@@ -29,7 +36,7 @@ use testbed::receiver::{Answer as Reply, Received, Receiver};
 
 use tower::ServiceExt as _;
 
-use crate::pay::Payer;
+use crate::pay::{Payer, transaction_id};
 use crate::payees::Bank;
 use crate::receive::Payee;
 use crate::support::{Answer, Call, Client, Server, text};
@@ -46,21 +53,30 @@ const TEN_MINUTES_MILLIS: i64 = 10 * 60_000;
 const NOTIFIED: &str = "/after/secret";
 
 /// An institution elsewhere, and the customer whom it pays.
-struct Institution {
+pub struct Institution {
     receiver: Receiver,
     /// The status of its answers to notifications.
     answers: Arc<AtomicU16>,
     domain: PeerDomain,
     signing: SigningKey,
-    server: Server,
+    pub server: Server,
     client: Client,
     payee: Payee,
     address: Address,
     nonces: std::cell::Cell<u64>,
 }
 
+/// The key document of an institution elsewhere, which is good for a day.
+pub fn key_document(domain: &PeerDomain, signing: &SigningKey, now: Timestamp) -> String {
+    let encryption = DecryptionKey::from_bytes(&[0x22; 32]).expect("a key");
+    let expires_at = now.plus_millis(DAY_MILLIS);
+    let terms = Terms { name: domain.clone(), serial: 1, not_before: now, not_after: expires_at };
+    let document = KeyDocument::new(signing, &encryption, &terms, expires_at);
+    document.expect("a document").to_json()
+}
+
 impl Institution {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let server = Server::new();
         let payee = Payee::on(&server).await;
         let address = address_of(&payee.client, &payee.customer).await;
@@ -69,17 +85,7 @@ impl Institution {
         let domain = url.trim_start_matches("http://").trim_end_matches('/');
         let domain = PeerDomain::parse(domain).expect("a domain");
         let signing = SigningKey::from_bytes(&[0x11; 32]).expect("a key");
-        let encryption = DecryptionKey::from_bytes(&[0x22; 32]).expect("a key");
-        let now = server.app.server_now();
-        let terms = Terms {
-            name: domain.clone(),
-            serial: 1,
-            not_before: now,
-            not_after: now.plus_millis(DAY_MILLIS),
-        };
-        let expires_at = now.plus_millis(DAY_MILLIS);
-        let document = KeyDocument::new(&signing, &encryption, &terms, expires_at);
-        let document: Arc<str> = document.expect("a document").to_json().into();
+        let document: Arc<str> = key_document(&domain, &signing, server.app.server_now()).into();
         let answers = Arc::new(AtomicU16::new(200));
         let status = Arc::clone(&answers);
         receiver.answer_by(move |asked| match asked.path.as_str() {
@@ -149,7 +155,7 @@ impl Institution {
     }
 
     /// An invoice over so many cents.
-    async fn invoice(&self, cents: i64) -> String {
+    pub async fn invoice(&self, cents: i64) -> String {
         let answer = self.pay(&self.look_up().await, &self.request(cents)).await;
         text(&answer.expect(200)["pr"])
     }
@@ -405,6 +411,104 @@ async fn an_invoice_that_has_expired_is_not_booked() {
     let invoice = peer.invoice(2_500).await;
     peer.server.clock.advance_millis(TEN_MINUTES_MILLIS);
     assert_eq!(peer.settle(&invoice).await.body["code"], "INVOICE_EXPIRED");
+}
+
+/// Anyone can ask for invoices: those that are not paid take nothing from anybody, and end.
+#[tokio::test]
+async fn unpaid_invoices_are_bounded_and_reserve_nothing() {
+    // About the most that an invoice is over.
+    const CENTS: i64 = 800_000_000_000;
+    const OF_PEER_MAX: usize = 100;
+    const FUNDED: i64 = 100_000_000_000;
+    let peer = Institution::new().await;
+    let mut invoices = Vec::new();
+    for _ in 0..OF_PEER_MAX {
+        invoices.push(peer.invoice(CENTS).await);
+    }
+    let payments = peer.payee.client.count("/transactions?type=INCOMING").await;
+    let refused = peer.pay(&peer.look_up().await, &peer.request(CENTS)).await;
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("VELOCITY_LIMIT_EXCEEDED")));
+    let said = refused.body.to_string();
+    assert!(!said.contains("PlatformConfig") && !said.contains("ledger"), "{said}");
+    let left = peer.payee.client.count("/transactions?type=INCOMING").await;
+    assert_eq!(left, payments, "a refused request leaves no payment");
+    // An institution that the operator knows has more places.
+    let domain = UmaDomain::parse(peer.domain.as_str()).expect("a domain");
+    let platform = peer.payee.client.platform;
+    peers::set_rule(&peer.server.app, platform, domain, Rule::Allowed).await.expect("a rule");
+    invoices.push(peer.invoice(CENTS).await);
+    // The payee's account has room for what comes otherwise, and each invoice can be paid.
+    peer.payee.client.fund(&peer.payee.usd, FUNDED).await;
+    peer.settle(&invoices[0]).await.expect(200);
+    assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, FUNDED + CENTS);
+    peer.server.verify();
+    // Once they have ended, there is room for others.
+    peer.server.pass(2 * TEN_MINUTES_MILLIS).await;
+    let known = peers::all(&peer.server.app).await.expect("peers");
+    assert_eq!(known[0].open_payments, 0);
+    peer.invoice(CENTS).await;
+    assert_eq!(peers::all(&peer.server.app).await.expect("peers")[0].open_payments, 1);
+    peer.server.verify();
+}
+
+#[tokio::test]
+async fn an_invoice_for_which_there_is_no_room_any_more_is_not_booked() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice(2_500).await;
+    // By the ledger alone: a deposit of the sandbox is smaller.
+    let id = transaction_id(&peer.payments().await[0]["id"]);
+    let filled = peer.server.app.write(move |unit| {
+        let payment = unit.get::<Transaction>(&id)?.expect("a payment");
+        let (platform, owner) = (payment.draft().platform, payment.draft().owner);
+        let usd = payment.draft().received.currency();
+        let all = Money::positive(AMOUNT_MAX - 2_499, usd).expect("in range");
+        let account = InternalAccountId::of(owner, usd);
+        let deposit = movements::deposit(platform, Rail::Ach, account, all)?;
+        let other = TransactionId::from_uuid(uuid::Uuid::from_u128(7));
+        Ok(unit.post(other, &deposit, payment.updated_at())?)
+    });
+    filled.await.expect("a full account");
+    let refused = peer.settle(&invoice).await;
+    assert_eq!(refused.body["code"], "USER_NOT_READY", "{}", refused.body);
+    let payment = peer.payments().await[0].clone();
+    assert_eq!(
+        (&payment["status"], &payment["failureReason"]),
+        (&json!("FAILED"), &json!("OFFRAMP_FAILED"))
+    );
+    // The payer's side has given the money back by now.
+    let again = peer.settle(&invoice).await;
+    assert_eq!(again.body["code"], "INVOICE_EXPIRED", "{}", again.body);
+    assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, AMOUNT_MAX - 2_499);
+}
+
+/// An earlier release set the receipt aside when it gave the invoice.
+#[tokio::test]
+async fn a_receipt_of_an_earlier_release_is_posted_or_voided() {
+    for (is_paid, status, balance) in [(true, "COMPLETED", 2_500), (false, "FAILED", 0)] {
+        let peer = Institution::new().await;
+        let invoice = peer.invoice(2_500).await;
+        let id = transaction_id(&peer.payments().await[0]["id"]);
+        let set_aside = peer.server.app.write(move |unit| {
+            let payment = unit.get::<Transaction>(&id)?.expect("a payment");
+            let draft = payment.draft();
+            let uma = draft.uma.as_ref().expect("a payment to an address");
+            let (msat, rate) = (uma.settlement.msat(), uma.rate_details.expect("a price"));
+            let account = InternalAccountId::of(draft.owner, draft.received.currency());
+            let (sent, fees) = (Sending(msat.expect("an invoice")), rate.variable_fee);
+            let (rail, to) = (Rail::Lightning, draft.platform);
+            let receipt = movements::receipt(rail, account, to, sent, fees, draft.received)?;
+            Ok(unit.pend(id, &receipt, payment.updated_at())?)
+        });
+        set_aside.await.expect("a pending posting");
+        peer.server.verify();
+        if is_paid {
+            peer.settle(&invoice).await.expect(200);
+        }
+        peer.server.pass(2 * TEN_MINUTES_MILLIS).await;
+        assert_eq!(peer.payments().await[0]["status"], status);
+        assert_eq!(peer.payee.client.balance(&peer.payee.usd).await, balance);
+        peer.server.verify();
+    }
 }
 
 #[tokio::test]

@@ -240,9 +240,9 @@ async fn a_platform_claims_only_for_a_customer_of_its_own() {
     let server = Server::new();
     let inviter = Inviter::on(&server).await;
     let (own, other) = (Inviter::on(&server).await, Inviter::on(&server).await);
-    let gone = own.client.invitee("$gone@uma.test").await;
-    let renamed = own.client.invitee("$before@uma.test").await;
-    let change = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$after@uma.test" });
+    let gone = own.client.invitee("$gone@uma-1.test").await;
+    let renamed = own.client.invitee("$before@uma-1.test").await;
+    let change = json!({ "customerType": "INDIVIDUAL", "umaAddress": "$after@uma-1.test" });
     own.client.patch(&format!("/customers/{renamed}"), &change).await.expect(200);
     own.client.delete_customer(&gone).await;
     let made = inviter.invite(json!({})).await;
@@ -250,17 +250,17 @@ async fn a_platform_claims_only_for_a_customer_of_its_own() {
         other.uma.as_str(),
         "$unknown@uma.test",
         "$grace@elsewhere.example",
-        "$before@uma.test",
+        "$before@uma-1.test",
         "$success.usd@sandbox.uma.money",
     ] {
         let answer = own.client.claim(&made["code"], stranger).await;
         assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), ["inviteeUma"], "{stranger}");
     }
-    let answer = own.client.claim(&made["code"], "$gone@uma.test").await;
+    let answer = own.client.claim(&made["code"], "$gone@uma-1.test").await;
     assert_eq!(answer.refused(410, "CUSTOMER_DELETED")["customerId"], gone);
     assert_eq!(inviter.client.invitation(&made["code"]).await, made);
     assert!(server.notified_of(&made["code"]).await.is_empty());
-    own.client.claim(&made["code"], "$AFTER@uma.test").await.expect(200);
+    own.client.claim(&made["code"], "$AFTER@uma-1.test").await.expect(200);
     server.verify();
 }
 
@@ -343,7 +343,7 @@ async fn of_claims_and_cancellations_at_once_exactly_one_wins() {
     let inviter = Inviter::on(&server).await;
     let other = server.platform().await;
     for number in (0..8).step_by(2) {
-        other.invitee(&format!("$bo{number}@uma.test")).await;
+        other.invitee(&format!("$bo{number}@uma-1.test")).await;
     }
     for _ in 0..16 {
         let made = inviter.invite(json!({})).await;
@@ -353,7 +353,7 @@ async fn of_claims_and_cancellations_at_once_exactly_one_wins() {
             let code = made["code"].clone();
             calls.spawn(async move {
                 if number % 2 == 0 {
-                    claiming.claim(&code, &format!("$bo{number}@uma.test")).await
+                    claiming.claim(&code, &format!("$bo{number}@uma-1.test")).await
                 } else {
                     cancelling.cancel(&code).await
                 }
@@ -454,12 +454,12 @@ async fn the_inviters_clock_says_when_it_is_over() {
     other.post("/sandbox/clock", &body).await.expect(200);
     server.pass(0).await;
     assert_eq!(other.invitation(&open["code"]).await["status"], "PENDING");
-    other.invitee("$grace@uma.test").await;
-    let claimed = other.claim(&open["code"], "$grace@uma.test").await.expect(200).clone();
+    other.invitee("$grace@uma-1.test").await;
+    let claimed = other.claim(&open["code"], "$grace@uma-1.test").await.expect(200).clone();
     assert_eq!(claimed["claimedAt"], START);
     inviter.client.post("/sandbox/clock", &body).await.expect(200);
     assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
-    other.claim(&late["code"], "$grace@uma.test").await.refused(400, "INVITATION_EXPIRED");
+    other.claim(&late["code"], "$grace@uma-1.test").await.refused(400, "INVITATION_EXPIRED");
     server.pass(0).await;
     assert_eq!(other.invitation(&late["code"]).await["status"], "EXPIRED");
     server.verify();

@@ -73,7 +73,7 @@ async fn a_server_that_was_held_up_keeps_nothing() {
     server.clock.advance_millis(1_000);
     let rail = HeldRail::new();
     let (late, other) = (server.beside(1, rail.clone()), server.beside(2, HeldRail::new()));
-    let asking = tokio::spawn(async move { jobs::step(&late).await.expect("a step") });
+    assert_eq!(jobs::step(&late).await.expect("a step").under_way, 1);
     rail.asked.acquire().await.expect("it stays open").forget();
 
     // It hangs for an hour; another server takes over and finds the payment refused.
@@ -85,8 +85,7 @@ async fn a_server_that_was_held_up_keeps_nothing() {
 
     // What it hears now, that the money has left, is not kept.
     rail.let_go.add_permits(1);
-    let step = asking.await.expect("it comes back");
-    assert_eq!((step.done, step.failed), (0, 1));
+    jobs::settled(&late).await;
     assert_eq!(payer.balance().await, 1_000);
     assert!(!is_ours(&other).await);
     server.verify();

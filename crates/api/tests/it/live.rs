@@ -57,7 +57,7 @@ fn lacks(answer: &Answer, missing: &str) {
 
 #[tokio::test]
 async fn without_a_rail_no_money_is_set_aside_and_nothing_waits() {
-    let server = Server::new();
+    let server = Server::with_market();
     let live = server.platform_with(Mode::Live, true).await;
     let customer = live.customer().await;
     let usd = live.account(Some(&customer), "USD").await;
@@ -105,7 +105,7 @@ fn with_details(source: &str, customer: &str) -> Value {
 
 #[tokio::test]
 async fn a_refusal_for_want_of_a_partner_is_not_kept() {
-    let server = Server::new();
+    let server = Server::with_market();
     let live = server.platform_with(Mode::Live, true).await;
     let customer = live.customer().await;
     let body = usd_external(Some(&customer), "789");
@@ -119,7 +119,7 @@ async fn a_refusal_for_want_of_a_partner_is_not_kept() {
 
 #[tokio::test]
 async fn without_the_network_only_addresses_of_this_server_are_paid() {
-    let server = Server::new();
+    let server = Server::with_market();
     let live = server.platform_with(Mode::Live, true).await;
     let (payer, payee) = (live.customer().await, live.customer().await);
     let look_up = async |address: &str| {
@@ -135,7 +135,7 @@ async fn without_the_network_only_addresses_of_this_server_are_paid() {
 
 #[tokio::test]
 async fn money_that_is_here_moves_between_accounts_and_currencies() {
-    let server = Server::new();
+    let server = Server::with_market();
     let live = server.platform_with(Mode::Live, true).await;
     let customer = live.customer().await;
     let usd = live.account(Some(&customer), "USD").await;

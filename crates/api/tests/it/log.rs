@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use service::leadership;
 use service::webhooks::dispatch::Dispatcher;
-use service::{leadership, refusals};
 use testbed::receiver::{Answer, Receiver};
 
 use crate::deliveries::deliver;
@@ -256,7 +256,7 @@ async fn refused_credentials_are_one_line_a_minute_with_counts_by_address() {
     let _guard = log.start();
     let server = Server::new();
     let client = server.platform().await;
-    refusals::log(&server.app);
+    server.app.refusals().log(server.app.server_now());
     let wrong = server.client(client.platform, "no-such-client", "no-such-secret");
     for (address, count) in [("203.0.113.7", 3), ("2001:db8::1", 2), ("2001:db8::2", 2)] {
         for _ in 0..count {
@@ -264,20 +264,20 @@ async fn refused_credentials_are_one_line_a_minute_with_counts_by_address() {
         }
     }
     client.get("/config").await.expect(200);
-    refusals::log(&server.app);
+    server.app.refusals().log(server.app.server_now());
     assert_eq!(log.lines(LINE), [] as [Value; 0], "the minute is not over");
     server.clock.advance_millis(60_000);
-    refusals::log(&server.app);
+    server.app.refusals().log(server.app.server_now());
     let line = log.line(LINE);
     assert_eq!((&line["level"], &line["requests"]), (&json!("WARN"), &json!(7)));
     assert_eq!(line["addresses"], "2001:db8::/64=4 203.0.113.7=3");
     assert_eq!(line["from_others"], 0);
     assert!(!line.to_string().contains("no-such"), "nothing that was sent: {line}");
     server.clock.advance_millis(60_000);
-    refusals::log(&server.app);
+    server.app.refusals().log(server.app.server_now());
     assert_eq!(log.lines(LINE).len(), 1, "a minute without any has no line");
     server.anonymous().get("/config").await.expect(401);
-    refusals::log_rest(&server.app);
+    server.app.refusals().log_rest();
     assert_eq!(log.lines(LINE).len(), 2, "a server that stops says what it has counted");
 }
 
@@ -315,7 +315,7 @@ async fn numbers_of_the_log_are_numbers() {
     payer.client.post("/transfer-out", &out).await.expect(201);
     server.anonymous().get("/config").await.expect(401);
     server.pass(1_000).await;
-    refusals::log_rest(&server.app);
+    server.app.refusals().log_rest();
     let lines = log.all();
     let requests: Vec<_> = lines.iter().filter(|line| line["message"] == "request").collect();
     assert!(requests.len() > 3, "{lines:?}");

@@ -325,6 +325,31 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     if schema["type"] == "array" { resolved(document, &schema["items"]) } else { schema }
 }
 
+/// Ways to pay in have no field that their schema does not describe, whatever the currency.
+#[tokio::test]
+async fn every_field_of_payment_instructions_is_described() {
+    let server = Server::new();
+    let client = server.platform().await;
+    let document = api::document(&server.app);
+    let mut seen = 0;
+    let accounts = client.get("/platform/internal-accounts").await.expect(200).clone();
+    for account in accounts["data"].as_array().expect("accounts") {
+        for way in account["fundingPaymentInstructions"].as_array().expect("ways") {
+            let info = &way["accountOrWalletInfo"];
+            let mapping = &document["components"]["schemas"]["PaymentInstructionInfo"];
+            let reference = &mapping["discriminator"]["mapping"][text(&info["accountType"])];
+            let schema = resolved(&document, &json!({ "$ref": reference })).clone();
+            for (name, _) in object(info) {
+                let property = &schema["properties"][name];
+                let is_described = name == "accountType" || property["description"].is_string();
+                assert!(is_described, "{name} of {reference}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "{seen} fields");
+}
+
 /// A parameter that refuses a word because it is none of its values has them as an enum, and takes
 /// each of them.
 #[tokio::test]

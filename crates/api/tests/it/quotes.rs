@@ -55,7 +55,7 @@ async fn a_quote_and_its_transaction_show_every_field() {
         "rateDetails": {
             "rateBasis": {
                 "midRate": 1.155,
-                "midRateAt": START,
+                "midRateAt": "2025-11-21T00:00:00.000Z",
                 "midRateSource": "BUILT_IN",
                 "spread": 0.005,
                 "priceRule": "DEFAULT",
@@ -93,6 +93,7 @@ async fn a_quote_and_its_transaction_show_every_field() {
         "createdAt": START,
         "updatedAt": START,
         "description": "invoice 7",
+        "purposeOfPayment": "GOODS_OR_SERVICES",
         "reconciliationInstructions": transaction["reconciliationInstructions"],
     });
     assert_eq!(transaction, expected);

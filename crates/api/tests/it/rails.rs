@@ -5,13 +5,14 @@ use std::sync::Arc;
 use adapters::rails::sandbox::SandboxRail;
 use domain::money::AMOUNT_MAX;
 use domain::rail::Rail;
+use ports::rail::Instruction;
 use ports::rails::{Leg, Rails};
 use serde_json::{Value, json};
 use service::{App, jobs};
 
-use crate::held_rail::Refusing;
+use crate::held_rail::{HeldRail, Refusing};
 use crate::pay::{Payer, from, sending, to, transfer};
-use crate::support::{Server, text, usd_external};
+use crate::support::{Server, fields, text, usd_external};
 
 /// Serves ACH, up to a dollar at once, and carries nothing out.
 fn refusing_ach() -> Arc<Refusing> {
@@ -118,5 +119,90 @@ async fn a_payment_stays_on_the_rail_that_it_was_ordered_over() {
     assert_eq!(work(&server, &both).await, 0);
     assert_eq!(status(&out["id"]).await, "COMPLETED");
     assert_eq!(status(&quote["transactionId"]).await, "COMPLETED");
+    server.verify();
+}
+
+/// A payment with a text, a purpose and a rail of the payer's choice.
+fn with_wishes(mut body: Value) -> Value {
+    body["remittanceInformation"] = json!("Invoice 2025-7");
+    body["purposeOfPayment"] = json!("EDUCATION");
+    body["destination"]["paymentRail"] = json!("WIRE");
+    body
+}
+
+#[tokio::test]
+async fn the_payers_text_purpose_and_rail_go_with_the_order() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 10_000).await;
+    let rail = HeldRail::new();
+    rail.let_go.add_permits(100);
+    let app = server.with_rail(1, Arc::clone(&rail));
+    let client = payer.client.at(&app);
+    let bank = account(&payer, "201", &["ACH", "WIRE"]).await;
+    let out = with_wishes(transfer(&payer.usd, &bank, 100));
+    let out = client.post("/transfer-out", &out).await.expect(201).clone();
+    let quote = with_wishes(sending(&from(&payer.usd), &to(&bank), 100));
+    let quote = client.post("/quotes", &quote).await.expect(201).clone();
+    let path = format!("/quotes/{}/execute", text(&quote["id"]));
+    client.post(&path, &json!({})).await.expect(200);
+    let mut pulled = transfer(&bank, &payer.usd, 100);
+    pulled["remittanceInformation"] = json!("Savings");
+    let pulled = client.post("/transfer-in", &pulled).await.expect(201).clone();
+    assert_eq!(work(&server, &app).await, 0);
+    for id in [&out["id"], &quote["transactionId"]] {
+        let shown = client.transaction(id).await;
+        assert_eq!(shown["remittanceInformation"], "Invoice 2025-7");
+        assert_eq!(shown["purposeOfPayment"], "EDUCATION");
+        assert_eq!(shown["destination"]["paymentRail"], "WIRE");
+    }
+    let said = |order: &Instruction| (order.rail, order.remittance.clone(), order.purpose);
+    let orders: Vec<_> = rail.orders.lock().expect("orders").iter().map(said).collect();
+    let wire = (Rail::Wire, Some("Invoice 2025-7".to_owned()), Some("EDUCATION"));
+    assert_eq!(orders.iter().filter(|order| **order == wire).count(), 2, "{orders:?}");
+    let ach = (Rail::Ach, Some("Savings".to_owned()), None);
+    assert!(orders.contains(&ach), "{orders:?}");
+    assert_eq!(client.transaction(&pulled["id"]).await["remittanceInformation"], "Savings");
+    server.verify();
+}
+
+#[tokio::test]
+async fn a_rail_that_an_account_does_not_have_is_refused() {
+    let server = Server::new();
+    let payer = Payer::with(&server, 10_000).await;
+    let bank = account(&payer, "201", &["ACH", "WIRE"]).await;
+    let eur = payer.client.account(Some(&payer.customer), "EUR").await;
+    let mut details = sending(&from(&payer.usd), &to(&bank), 100);
+    let new = usd_external(Some(&payer.customer), "202");
+    details["destination"] =
+        json!({ "destinationType": "EXTERNAL_ACCOUNT_DETAILS", "externalAccountDetails": new });
+    let over = |mut body: Value, rail: &str| {
+        body["destination"]["paymentRail"] = json!(rail);
+        body
+    };
+    let out = || transfer(&payer.usd, &bank, 100);
+    let quote = |account: &str| sending(&from(&payer.usd), &to(account), 100);
+    for (path, body) in [
+        ("/transfer-out", over(out(), "RTP")),
+        ("/transfer-out", over(out(), "ach")),
+        ("/quotes", over(quote(&bank), "SEPA")),
+        ("/quotes", over(quote(&eur), "SEPA")),
+        ("/quotes", over(details.clone(), "SEPA")),
+    ] {
+        let answer = payer.client.post(path, &body).await;
+        let named = fields(answer.refused(400, "INVALID_INPUT"));
+        assert_eq!(named, ["destination.paymentRail"], "{body}");
+    }
+    payer.client.post("/quotes", &over(details, "WIRE")).await.expect(201);
+    for (field, value) in [
+        ("remittanceInformation", "x".repeat(81)),
+        ("remittanceInformation", String::new()),
+        ("purposeOfPayment", "FUN".to_owned()),
+    ] {
+        for (path, mut body) in [("/transfer-out", out()), ("/quotes", quote(&bank))] {
+            body[field] = json!(value);
+            let answer = payer.client.post(path, &body).await;
+            assert_eq!(fields(answer.refused(400, "INVALID_INPUT")), [field], "{body}");
+        }
+    }
     server.verify();
 }

@@ -364,7 +364,7 @@ fn unsaid(customer: &str) -> PayIn {
 
 #[tokio::test]
 async fn a_live_platform_without_a_webhook_takes_no_payment() {
-    let server = Server::new();
+    let server = Server::with_market();
     let live = server.platform_with(Mode::Live, true).await;
     let customer = live.customer().await;
     let (app, platform) = (server.app.clone(), live.platform);

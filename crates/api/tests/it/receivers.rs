@@ -85,7 +85,7 @@ async fn the_payer_is_named_by_id_or_by_address() {
 
 #[tokio::test]
 async fn customers_of_every_platform_in_the_same_mode_are_found() {
-    let server = Server::new();
+    let server = Server::with_market();
     let client = server.platform().await;
     let payer = client.customer().await;
     let other = server.platform().await;

@@ -2,7 +2,7 @@
 //! scenarios settles, and is sent back a minute later.
 
 use domain::money::Money;
-use ledger::account::{AccountKey, Side};
+use ledger::account::AccountKey;
 use serde_json::{Value, json};
 
 use crate::pay::{Payer, deposit, from, sending, to, transfer};
@@ -81,7 +81,7 @@ async fn fees(server: &Server, payer: &Payer) -> i64 {
     let read = move |view: &mut store::reader::View<'_>| view.ledger_account(&account);
     let found = server.app.store().read(read).await.map_err(service::Error::Store);
     let found = found.expect("a read").expect("an account");
-    let minor = found.balance.available(Side::Credit);
+    let minor = found.balance.held_minor();
     Money::new(minor, currency).expect("an amount").minor()
 }
 

@@ -1,7 +1,7 @@
 //! What every test here needs.
 
-use std::collections::HashMap;
-use std::io::Read as _;
+use std::collections::{HashMap, HashSet};
+use std::io::{Read as _, Write as _};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -10,7 +10,7 @@ use adapters::entropy::SeededEntropy;
 use adapters::modes::{Modes, sandbox_rails};
 use adapters::outbound::GuardedClient;
 use adapters::rails::sandbox::SandboxRail;
-use adapters::rates::FixedRates;
+use adapters::rates::feed::RateTable;
 use api::presenter::JsonPresenter;
 use axum::Router;
 use axum::body::Body;
@@ -27,6 +27,7 @@ use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use http_body_util::{BodyExt, Full};
 use jsonschema::Validator;
+use ports::clock::Clock as _;
 use ports::locality::{Locality, TestReach};
 use ports::rails::Rails;
 use serde_json::{Value, json};
@@ -107,10 +108,32 @@ impl Server {
         Self::open(Place::fresh(), clock, 1)
     }
 
+    /// A server with a file of rates that is as old as [`START`], so that live platforms quote.
+    pub fn with_market() -> Self {
+        const DAY_MILLIS: i64 = 86_400_000;
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let prices = r#"{"EUR":{"usdPerUnit":"1.1"},"BTC":{"usdPerUnit":"100000"}}"#;
+        write!(file, r#"{{"asOf":"{START}","currencies":{prices}}}"#).expect("written");
+        let table = RateTable::of_file(file.path(), DAY_MILLIS).expect("rates");
+        Self::with_rates(&Arc::new(table))
+    }
+
+    /// A server with a table of rates.
+    pub fn with_rates(table: &Arc<RateTable>) -> Self {
+        let clock = ManualClock::new(Timestamp::parse(START).expect("an instant"));
+        let env = env_of(&clock, 1, sandbox(), table);
+        Self::open_in(Place::fresh(), clock, env)
+    }
+
     fn open(place: Place, clock: ManualClock, seed: u64) -> Self {
+        let env = env(&clock, seed, sandbox());
+        Self::open_in(place, clock, env)
+    }
+
+    fn open_in(place: Place, clock: ManualClock, env: Env) -> Self {
         let keyring = Keyring::new(&KEY);
         let (store, _) = Store::open(&*engine(&place), keyring).expect("a store");
-        let app = App::new(store, env(&clock, seed, sandbox()));
+        let app = App::new(store, env);
         let router = api::router(app.clone());
         let schemas = Schemas::of(&app);
         Self { app, clock, router, schemas, place }
@@ -150,10 +173,16 @@ impl Server {
 
     /// A client of a new platform, with all permissions.
     pub async fn platform_with(&self, mode: Mode, is_regulated: bool) -> Client {
+        let others = self.app.store().read(|view| view.platforms()).await;
+        // Each platform has a domain of its own.
+        let domain = match others.map_err(Error::Store).expect("a read").len() {
+            0 => "uma.test".to_owned(),
+            others => format!("uma-{others}.test"),
+        };
         let new = NewPlatform {
             name: "test".to_owned(),
             mode,
-            uma_domain: UmaDomain::parse("uma.test").expect("a domain"),
+            uma_domain: UmaDomain::parse(&domain).expect("a domain"),
             is_regulated,
         };
         let platform = platforms::create(&self.app, new).await.expect("a platform");
@@ -207,15 +236,33 @@ impl Server {
         loop {
             let step = jobs::step(&self.app).await.expect("a step");
             assert_eq!(step.failed, 0, "timers failed");
-            if step.done == 0 {
+            jobs::settled(&self.app).await;
+            if step.done == 0 && step.under_way == 0 {
                 return;
             }
             let now = self.app.server_now();
-            let due = self.app.store().read(move |view| view.due_timers(now, 1)).await;
+            let due =
+                self.app.store().read(move |view| view.due_timers(now, 1, &HashSet::new())).await;
             if due.map_err(Error::Store).expect("a read").timers.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Sets the machine's clock ahead, or back if that is below zero, and lets the server follow.
+    pub async fn set_clock(&self, by_millis: i64) {
+        /// How long a jump forward is doubted, and a little.
+        const DOUBTED_MILLIS: i64 = 11_000;
+        self.clock.set(self.clock.machine().plus_millis(by_millis));
+        self.pass(0).await;
+        self.pass(DOUBTED_MILLIS).await;
+        assert_eq!(self.app.server_now(), self.clock.machine());
+    }
+
+    /// A client of this server with the credentials of one from before a restart.
+    pub fn client_again(&self, before: &Client) -> Client {
+        let (id, secret) = before.credentials();
+        self.client(before.platform, &id, &secret)
     }
 
     /// Changes tables behind the server's back; how many rows. It forgets its copies of them.
@@ -291,9 +338,13 @@ fn sandbox() -> Rails {
 
 /// The world of a server that has its database for itself.
 fn env(clock: &ManualClock, seed: u64, rails: Rails) -> Env {
+    env_of(clock, seed, rails, &Arc::new(RateTable::builtin()))
+}
+
+fn env_of(clock: &ManualClock, seed: u64, rails: Rails, table: &Arc<RateTable>) -> Env {
     let (clock, entropy) = (Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)));
     let outbound = Arc::new(GuardedClient::default());
-    let modes = Modes::new(FixedRates::builtin(), rails, clock.clone(), entropy.clone(), outbound);
+    let modes = Modes::new(table, rails, clock.clone(), entropy.clone(), outbound);
     let Modes { rates, rails, institutions, outbound, identification } = modes;
     Env {
         clock,
@@ -614,7 +665,8 @@ impl Schemas {
         };
         let status = answer.status.to_string();
         let response = &operation["responses"][&status];
-        assert!(response.is_object(), "{method} {template} does not document {status}");
+        let body = &answer.body;
+        assert!(response.is_object(), "{method} {template} does not document {status}: {body}");
         let Some(schema) = response["content"]["application/json"].get("schema") else {
             assert!(answer.bytes.is_empty(), "{method} {template} {status} documents no body");
             return;

@@ -26,7 +26,7 @@ fn to_uma(address: &str) -> Value {
 }
 
 /// The body of a quote from a payer's dollars to an address, on a lookup of its own.
-async fn body(payer: &Payer, address: &str, side: &str, amount: i64) -> Value {
+pub async fn body(payer: &Payer, address: &str, side: &str, amount: i64) -> Value {
     let lookup = look_up(&payer.client, address, &payer.customer).await;
     let mut body = locked(side, &from(&payer.usd), &to_uma(address), amount);
     body["lookupId"] = json!(lookup);

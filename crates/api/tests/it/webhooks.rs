@@ -156,9 +156,14 @@ async fn an_endpoint_that_cannot_be_reached_is_reported() {
 async fn a_live_platform_reaches_public_addresses_only() {
     let server = Server::new();
     let live = server.platform_with(Mode::Live, true).await;
-    let (receiver, _) = endpoint(&live).await;
+    let receiver = Receiver::start().expect("a receiver");
+    let here = receiver.url("/hooks");
+    for url in [here.clone(), here.replace("http://", "https://")] {
+        let refused = live.patch("/config", &json!({ "webhookEndpoint": url })).await;
+        assert_eq!(refused.refused(400, "INVALID_INPUT")["field"], "webhookEndpoint");
+    }
     let refused = live.post("/webhooks/test", &json!({})).await;
-    refused.refused(400, "WEBHOOK_DELIVERY_ERROR");
+    assert!((400..500).contains(&refused.status), "{}", refused.body);
     assert_eq!(receiver.connections(), 0);
     live.post("/sandbox/webhooks/test", &json!({})).await.refused(403, "FORBIDDEN");
 }

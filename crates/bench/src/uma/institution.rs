@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 use store::server_key;
-use switchyard::config;
+use switchyard::config::{self, Command, Config};
 
 use crate::child::{self, Server, Starter};
 use crate::http::Client;
@@ -93,12 +93,30 @@ impl Institution {
         Ok(books)
     }
 
+    /// Allows another institution, as an operator does with a partner: it is no stranger, whose
+    /// requests are bounded.
+    pub(super) fn allow(&self, other: &Self) -> Result<()> {
+        let config = self.config(&["uma", "allow", &other.domain])?;
+        let Command::Uma(command) = &config.command else { bail!("the line is another command") };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let ended = runtime.block_on(switchyard::operator::uma::run(&config, command));
+        ended.map(drop).map_err(|failure| anyhow::anyhow!("{failure}"))
+    }
+
+    /// The configuration of a command on the database.
+    fn config(&self, command: &[&str]) -> Result<Config> {
+        let url = self.place.url();
+        let line = [&["switchyard"], command, &["--database-url", &url]].concat();
+        let key = child::SECRET_KEY.map(|byte| format!("{byte:02x}")).concat();
+        let environment = [(config::SECRET_KEY_VARIABLE.into(), key.into())].into();
+        let config = config::read(line.into_iter().map(Into::into), &environment);
+        config.ok().context("the line is a good one")
+    }
+
     /// Stops the server and checks its database.
     pub(super) fn verify(self) -> Result<()> {
+        let config = self.config(&["verify"])?;
         self.server.stop()?;
-        let line = ["switchyard", "verify", "--database-url", &self.place.url()];
-        let config = config::read(line.map(Into::into), &config::Environment::new());
-        let config = config.ok().context("the line is a good one")?;
         let engine = config.database.engine();
         let keyring = server_key::unlock(&*engine, &child::SECRET_KEY)?;
         let report = store::verify::verify(&*engine, Some(&keyring))?;

@@ -214,10 +214,9 @@ fn receipt() -> String {
     let mut example = Example::new(
         "Receipt of a payment from another institution",
         "What arrived stays on the exchange account of its asset; fees and the received amount \
-         are in the currency of the receiver.",
+         are in the currency of the receiver. Nothing is booked for an invoice that was not paid.",
     );
-    let pending = example.pend(received_dollars());
-    example.resolve(pending, "the invoice was paid", Resolution::Post);
+    example.post(received_dollars());
     example.finish()
 }
 

@@ -2,6 +2,7 @@
 
 use domain::currency::Currency;
 use domain::money::Money;
+use ports::rates::NoRate;
 
 /// A refusal about an amount, a currency or a price.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -73,13 +74,8 @@ pub enum MoneyError {
         right: Currency,
     },
     /// There is no current rate.
-    #[error("there is no current rate from {sending} to {receiving}; try again later")]
-    NoRate {
-        /// The currency that pays.
-        sending: Currency,
-        /// The currency that is paid.
-        receiving: Currency,
-    },
+    #[error("{0}; try again later")]
+    NoRate(NoRate),
     /// A currency in which there is money cannot be taken away.
     #[error("{currency} cannot be removed while accounts hold it")]
     CurrencyInUse {

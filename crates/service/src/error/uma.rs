@@ -1,6 +1,8 @@
 //! Refusals about UMA addresses and their institutions.
 
 use domain::currency::Currency;
+use domain::money::Money;
+use domain::platform::BasisPoints;
 use domain::uma_address::UmaAddress;
 use ports::uma::PeerFailure;
 
@@ -59,6 +61,31 @@ pub enum UmaError {
         /// Their names.
         fields: Vec<&'static str>,
     },
+    /// The receiver's institution has answered with an invoice that it had given before.
+    #[error(
+        "the institution of {address} answered with the invoice of another payment, which is \
+        not paid again; quote once more for a new one"
+    )]
+    InvoiceTaken {
+        /// The address.
+        address: UmaAddress,
+    },
+    /// The invoice of the receiver's institution costs another amount than its lookup said.
+    #[error("the institution of {address} asks {} for {arrives}, and its lookup said {}: they differ by \
+        more than the {} basis points that this platform allows; look the receiver up again",
+        shown(*asked), shown(*promised), max.get())]
+    CostDiffers {
+        /// The address.
+        address: UmaAddress,
+        /// The amount that would arrive.
+        arrives: Money,
+        /// The charge for it by the lookup; nothing if no payment may have so much.
+        promised: Option<Money>,
+        /// The charge for it by the invoice; as above.
+        asked: Option<Money>,
+        /// How much they may differ.
+        max: BasisPoints,
+    },
     /// The receiver cannot be paid in this currency, or in none.
     #[error("{address} cannot be paid in {}", currency.map_or("any currency", |one| one.code()))]
     NotOffered {
@@ -84,6 +111,11 @@ pub enum UmaError {
         /// The id as given.
         id: String,
     },
+}
+
+/// An amount for people.
+fn shown(amount: Option<Money>) -> String {
+    amount.map_or_else(|| "more than any payment may have".to_owned(), |amount| amount.to_string())
 }
 
 /// The request to another institution.

@@ -13,7 +13,7 @@ use domain::quote::{Quote, Route};
 use domain::time::Timestamp;
 use domain::transaction::{
     AboutPayee, AccountRef, Conversion, Destination, Direction, Draft, Event, Facts, FailureReason,
-    Settlement, Source, Status, Transaction, Uma,
+    RailRequest, Settlement, Source, Status, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use store::timers::{Timer, TimerKind};
@@ -40,10 +40,10 @@ pub(crate) fn begin_here(
     let customer = unit.get::<Customer>(&customer)?.ok_or_else(broken)?;
     let Some(paid) = &outgoing.draft().uma else { return Err(broken()) };
     let received = outgoing.draft().received.money();
-    let rates = app.env().rates.as_ref();
     // By the clock of the payee's platform, as everything that is its own.
     let ours = owners::platform(unit, outgoing.draft().platform)?.ahead;
-    let theirs = owners::platform(unit, customer.platform)?.ahead;
+    let payee = owners::platform(unit, customer.platform)?;
+    let (theirs, rates) = (payee.ahead, app.env().rates(payee.mode));
     let id = TransactionId::from_uuid(moved_ahead(id.uuid(), theirs));
     let now = theirs.shows(ours.on_server(now));
     let (destination, conversion) = destination(app, unit, &customer, received, now)?;
@@ -57,7 +57,7 @@ pub(crate) fn begin_here(
             receiver: paid.receiver.clone(),
             counterparty: said.payer.clone(),
             settlement: Settlement::Here { outgoing: Some(outgoing.id()) },
-            rate_details: Some(pricing::free_of_charge(rates, received.currency(), now)),
+            rate_details: Some(pricing::free_of_charge(rates.as_ref(), received.currency(), now)),
             conversion,
             payee: AboutPayee::default(),
             callback: None,
@@ -202,7 +202,8 @@ fn created(
     (id, now): (TransactionId, Timestamp),
 ) -> Result<Transaction, Error> {
     let customer = receiver(unit, platform, request)?;
-    let (rates, currency) = (app.env().rates.as_ref(), request.currency);
+    let (rates, currency) = (app.env().rates(platform.mode), request.currency);
+    let rates = rates.as_ref();
     limits::enabled(platform, currency, Direction::Incoming)?;
     let (received, receipt) = match request.amount {
         Wanted::Arrives(minor) => {
@@ -289,8 +290,8 @@ fn destination(
         None
     } else {
         let platform = owners::platform(unit, customer.platform)?;
-        let rates = app.env().rates.as_ref();
-        match pricing::conversion(rates, &platform, received, account.currency, now) {
+        let rates = app.env().rates(platform.mode);
+        match pricing::conversion(rates.as_ref(), &platform, received, account.currency, now) {
             Ok(conversion) => Some(conversion),
             Err(error) if error.is_failure() => return Err(error),
             Err(_) => return Ok((internal, None)),
@@ -321,6 +322,7 @@ fn draft(
         terms: None,
         uma: Some(uma),
         description: None,
+        request: RailRequest::default(),
     }
 }
 

@@ -21,9 +21,9 @@ fn account(draft: &Draft) -> InternalAccountId {
     InternalAccountId::of(draft.owner, draft.received.currency())
 }
 
-/// The posting of a payment from another institution. It pends from the approval to the rail's
-/// answer, so that its account stays and has room.
-pub(super) fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
+/// The posting of a payment from another institution, made once its money is here. Nothing is set
+/// aside before: anyone can ask for an invoice.
+fn receipt(transaction: &Transaction) -> Result<Posting, Error> {
     let Draft { platform, received, uma, .. } = transaction.draft();
     let uma = uma.as_ref().ok_or_else(|| broken(transaction))?;
     let (Some(msat), Some(details)) = (uma.settlement.msat(), uma.rate_details) else {
@@ -44,7 +44,10 @@ pub(crate) fn credit(
     now: Timestamp,
 ) -> Result<Transaction, Error> {
     let (id, draft) = (transaction.id(), transaction.draft());
-    if transaction.is_from_peer() {
+    if transaction.is_from_peer() && unit.postings(id)?.is_empty() {
+        unit.post(id, &receipt(&transaction)?, now)?;
+    } else if transaction.is_from_peer() {
+        // An earlier release has set it aside.
         unit.resolve(id, Resolution::Post, now)?;
     } else {
         unit.post(id, &movements::delivery(account(draft), draft.received.money())?, now)?;
@@ -75,7 +78,7 @@ fn deposit(
     }
     let (mode, arrives) = (owners::platform(unit, draft.platform)?.mode, draft.arrives());
     let bank = owners::external_account(unit, draft.platform, bank)?;
-    let Ok(leg) = app.env().route(mode, &bank.info, arrives) else {
+    let Ok(leg) = app.env().route(mode, &bank.info, arrives, None) else {
         let (account, reason) = (account(draft), StatusReason::DESTINATION_UNAVAILABLE);
         return keep(app, unit, transaction, account, reason, now);
     };

@@ -46,7 +46,10 @@ pub async fn create<R: Render<Quoted>>(
             }
             (Side::Sending | Side::Receiving, _) => Known::Arrives(new.locked_minor),
         };
-        ask_before(app, keyed.platform, &new.to, amount, drawn.transaction, drawn.now).await?
+        {
+            let to = (&new.to, &new.request);
+            ask_before(app, keyed.platform, to, amount, drawn.transaction, drawn.now).await?
+        }
     } else {
         None
     };
@@ -61,7 +64,7 @@ pub async fn create<R: Render<Quoted>>(
     once(app, keyed, render, move |unit| {
         let agreed = agreed.clone()?;
         if let To::Uma(to) = &new.to {
-            uma::keep(unit, to, agreed.as_ref())?;
+            uma::keep(unit, to, drawn.transaction, agreed.as_ref())?;
         }
         let quote =
             make(&unit_app, unit, keyed.platform, &new, agreed.as_ref(), report.as_ref(), drawn)?;
@@ -239,7 +242,7 @@ fn make(
 ) -> Result<Quote, Error> {
     let Asked { platform, holder, source, destination, locked, plan } =
         asked(app, unit, platform, new, report, drawn)?;
-    let (now, rates) = (drawn.now, app.env().rates.as_ref());
+    let (now, rates) = (drawn.now, app.env().rates(platform.mode));
     let (sending, receiving) =
         (source.currency().ok_or_else(|| no_currency(new))?, destination.currency());
     let mut expires_at = now.plus_millis(app.env().quote_lifetime_millis);
@@ -249,14 +252,13 @@ fn make(
             let priced = uma::price(app, &platform, what, to, plan, agreed, now)?;
             // An invoice that cannot be paid any more is no use, however long the quote is open.
             expires_at = priced.expires_at.map_or(expires_at, |end| end.min(expires_at));
-            let (of_quote, of_transaction) = (priced.of_quote, priced.of_transaction);
             let details = (priced.rate_details, priced.basis);
-            (priced.price, details, Some(of_quote), Some(of_transaction))
+            (priced.price, details, Some(priced.of_quote), Some(priced.of_transaction))
         }
         (_, _) => {
-            let corridor = pricing::corridor(rates, &platform, sending, receiving, now)?;
+            let corridor = pricing::corridor(&*rates, &platform, sending, receiving, now)?;
             let price = pricing::quote(&platform, corridor, locked, 0)?;
-            let details = pricing::rate_details(rates, &price, None, now);
+            let details = pricing::rate_details(&*rates, &price, None, now);
             (price, (details, corridor.basis), None, None)
         }
     };
@@ -272,7 +274,7 @@ fn make(
         rate_details,
         basis,
         expires_at,
-        purpose: new.purpose,
+        purpose: new.request.purpose,
         uma: of_quote,
     });
     let transaction = Transaction::pending(Draft {
@@ -293,6 +295,7 @@ fn make(
         }),
         uma: of_transaction,
         description: new.description.clone(),
+        request: new.request.clone(),
     });
     lifecycle::begin(app, unit, transaction)?;
     lifecycle::begin_quote(unit, &platform, quote.clone(), now)?;
@@ -355,13 +358,18 @@ fn destination(
     report: Option<&Report>,
     drawn: Drawn,
 ) -> Result<Destination, Error> {
+    let wanted = new.request.rail;
     let external = |unit: &mut Unit<'_, '_>, account: &ExternalAccount, field: &str| {
         app.env().needs_rail(platform.mode, &account.info, account.currency)?;
         owners::usable_by(unit, account, holder, field)?;
+        owners::has_rail(&account.info, wanted)?;
         let (account, currency) = (AccountRef::External(account.id), account.currency);
         Ok(Destination::Account { account, currency })
     };
     match &new.to {
+        To::Account(AccountRef::Internal(_)) if wanted.is_some() => {
+            Err(Error::field("destination.paymentRail", "no rail leads to an internal account"))
+        }
         To::Account(AccountRef::Internal(id)) => {
             let account = owners::internal_account(unit, platform, *id)?;
             account.owner.may_move_money()?;

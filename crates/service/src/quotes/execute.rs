@@ -38,9 +38,12 @@ pub async fn execute<R: Render<Quoted>>(
             let minor = draft.price.received.minor();
             match draft.destination.account() {
                 Some(account) => {
-                    let to = To::Account(account);
                     let amount = Known::Arrives(minor);
-                    ask_before(app, platform, &to, amount, draft.transaction, now).await?
+                    let transaction = app.store().get::<Transaction>(draft.transaction).await;
+                    let transaction = transaction.map_err(Error::Store)?;
+                    let request = transaction.map(|it| it.draft().request.clone());
+                    let to = (&To::Account(account), &request.unwrap_or_default());
+                    ask_before(app, platform, to, amount, draft.transaction, now).await?
                 }
                 None => None,
             }
@@ -88,7 +91,7 @@ pub(super) fn start(
             let account = owners::external_account(unit, platform.id, id)?;
             owners::usable_by(unit, &account, &holder, "source.accountId")?;
             let sent = draft.price.sent.money();
-            let leg = app.env().route(platform.mode, &account.info, sent)?;
+            let leg = app.env().route(platform.mode, &account.info, sent, None)?;
             // Nothing is pulled that could not go on.
             target(app, unit, &quote)?;
             let (transaction, quote) = begin(app, unit, quote, now)?;
@@ -230,7 +233,9 @@ pub(crate) fn target(
             let holder = owners::holder(unit, draft.platform, draft.owner.customer())?;
             owners::usable_by(unit, &account, &holder, "destination.accountId")?;
             let arrives = draft.price.received.money();
-            app.env().route(platform.mode, &account.info, arrives).map(over)
+            let transaction = unit.get::<Transaction>(&draft.transaction)?;
+            let wanted = transaction.and_then(|it| it.draft().request.rail);
+            app.env().route(platform.mode, &account.info, arrives, wanted).map(over)
         }
     }
 }

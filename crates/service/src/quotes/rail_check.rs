@@ -7,7 +7,7 @@ use domain::platform::Platform;
 use domain::pricing::Locked;
 use domain::quote::Quote;
 use domain::time::Timestamp;
-use domain::transaction::AccountRef;
+use domain::transaction::{AccountRef, RailRequest};
 use ports::rail::{Cause, Flow, Instruction, Party, RailFailure};
 use store::reader::View;
 
@@ -29,7 +29,7 @@ pub(super) enum Known {
 pub(super) async fn ask_before(
     app: &App,
     platform: PlatformId,
-    to: &To,
+    (to, request): (&To, &RailRequest),
     amount: Known,
     key: TransactionId,
     now: Timestamp,
@@ -69,8 +69,8 @@ pub(super) async fn ask_before(
             // An amount without a price is refused with the quote.
             let Some(sending) = sending else { return Ok(None) };
             let locked = Locked::Sending(Sending(limits::amount(minor, sending)?));
-            let rates = app.env().rates.as_ref();
-            let corridor = pricing::corridor(rates, &platform, sending, currency, now);
+            let rates = app.env().rates(platform.mode);
+            let corridor = pricing::corridor(rates.as_ref(), &platform, sending, currency, now);
             let price = corridor.and_then(|it| pricing::quote(&platform, it, locked, 0));
             let Ok(price) = price else { return Ok(None) };
             price.received.money()
@@ -78,7 +78,7 @@ pub(super) async fn ask_before(
     };
     let rails = app.env().rails(platform.mode);
     // A quote that no port takes is refused when it starts.
-    let Ok(leg) = rails.route(info, amount) else { return Ok(None) };
+    let Ok(leg) = rails.route(info, amount, request.rail) else { return Ok(None) };
     let Some(port) = rails.port(&leg) else { return Ok(None) };
     let order = Instruction {
         key,
@@ -87,6 +87,8 @@ pub(super) async fn ask_before(
         rail: leg.rail,
         amount,
         party: Party::Account(Box::new(info.clone())),
+        remittance: request.remittance.clone(),
+        purpose: request.purpose,
         since: now,
         settings: platform.rail_settings.clone(),
     };

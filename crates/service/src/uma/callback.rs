@@ -2,13 +2,11 @@
 //! row is kept for lookups without a payment.
 
 use domain::id::{CustomerId, PlatformId};
-use domain::platform::Platform;
 use domain::time::Timestamp;
+use uma::address::PeerDomain;
 use uuid::Uuid;
 
-use super::keys;
 use crate::app::App;
-use crate::error::Error;
 
 /// The path of pay requests at the root of a domain.
 pub const PAY_PATH: &str = "/uma/pay/";
@@ -40,8 +38,9 @@ impl Callback {
         now >= self.expires_at
     }
 
-    /// The URL at the domain of the payee's platform.
-    pub(crate) fn url(&self, app: &App, platform: &Platform) -> Result<String, Error> {
+    /// The URL at the domain of the address that was looked up: payers' institutions refuse one at
+    /// another, also at the present domain of a platform that had the address's domain before.
+    pub(crate) fn url(&self, app: &App, domain: &PeerDomain) -> String {
         let text = format!("{} {}", self.payer_domain, self.nonce);
         let plain = [
             &self.platform.uuid().as_bytes()[..],
@@ -50,7 +49,7 @@ impl Callback {
             text.as_bytes(),
         ]
         .concat();
-        sealed_url(app, platform, PAY_PATH, PLACE, &plain)
+        sealed_url(app, domain, PAY_PATH, PLACE, &plain)
     }
 
     /// The lookup behind the last part of a path; nothing if we did not make it.
@@ -70,17 +69,16 @@ impl Callback {
     }
 }
 
-/// A URL at the domain of a platform, below a path of ours, that carries its purpose sealed for a
-/// place.
+/// A URL at a domain, below a path of ours, that carries its purpose sealed for a place.
 pub(super) fn sealed_url(
     app: &App,
-    platform: &Platform,
+    domain: &PeerDomain,
     path: &str,
     place: &'static str,
     plain: &[u8],
-) -> Result<String, Error> {
+) -> String {
     let token = hex::encode(app.store().keyring().seal(place, &[], plain));
-    Ok(keys::domain(platform)?.url(&format!("{path}{token}")))
+    domain.url(&format!("{path}{token}"))
 }
 
 /// The purpose that the last part of such a URL carries; nothing if we did not make it.

@@ -71,9 +71,14 @@ pub(crate) fn domain(platform: &Platform) -> Result<PeerDomain, Error> {
     domain.map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// A nonce that was never used, and the time.
-pub(crate) fn stamp(app: &App, now: Timestamp) -> Stamp {
-    Stamp::new(Nonce::from_random(app.env().entropy.number()), now)
+/// A nonce that was never used, and the machine's time, which the other side compares with its own.
+pub(crate) fn stamp(app: &App) -> Stamp {
+    Stamp::new(Nonce::from_random(app.env().entropy.number()), app.machine_now())
+}
+
+/// Refuses a signature that is too old, or ahead of the machine's clock.
+pub(crate) fn check_time(app: &App, stamp: &Stamp) -> Result<(), Refusal> {
+    stamp.check_time(app.machine_now())
 }
 
 /// The key document of a platform's domain, as JSON.

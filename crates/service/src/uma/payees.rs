@@ -4,7 +4,6 @@
 use domain::currency::Currency;
 use domain::lookup::{Offer, PayWay};
 use domain::platform::{CounterpartyField, Platform};
-use domain::time::Timestamp;
 use domain::uma_address::UmaAddress;
 use ports::outbound::Method;
 use ports::uma::PeerFailure;
@@ -96,7 +95,7 @@ async fn ask(
             version,
             keys::domain(platform)?,
             platform.is_regulated,
-            keys::stamp(app, now),
+            keys::stamp(app),
         );
         let answer = contact.send(Method::Get, request.url(), vec![], ASK_WITHIN).await;
         let answer = match answer {
@@ -106,7 +105,7 @@ async fn ask(
             }
         };
         let Some(error) = PeerError::read(answer.status, &answer.body) else {
-            return Ok(believed(contact, &answer.body, receiver, app.server_now()).await);
+            return Ok(believed(app, contact, &answer.body, receiver).await);
         };
         let is_of_version = error.code == PeerCode::Known(ErrorCode::UnsupportedUmaVersion);
         if !is_of_version {
@@ -125,17 +124,17 @@ async fn ask(
 
 /// The answer to a lookup, once it can be read and its signature was verified.
 async fn believed(
+    app: &App,
     contact: &mut Contact,
     body: &[u8],
     receiver: &UmaAddress,
-    now: Timestamp,
 ) -> Result<LookupResponse, Failed> {
     let response =
         LookupResponse::read(body).map_err(|refusal| found(PeerFailure::Unreadable, &refusal))?;
     contact.version = Some(response.version.to_string());
     let address = keys::address(receiver);
     verified(contact, |key| response.verify(key, &address)).await?;
-    let in_time = response.compliance.signed.stamp.check_time(now);
+    let in_time = keys::check_time(app, &response.compliance.signed.stamp);
     in_time.map_err(|refusal| found(PeerFailure::Unreachable, &refusal))?;
     let unknown: Vec<_> = response.payer_demands.0.iter().collect();
     let unknown = unknown.into_iter().find(|(key, mandatory)| **mandatory && known(key).is_none());

@@ -20,6 +20,7 @@ use uma::keys::{self, PeerKeys};
 use uma::nonce::{FUTURE_SECONDS_MAX, PAST_SECONDS_MAX, Stamp};
 use uma::signature::VerifyingKey;
 use uma::travel_rule::EncryptionKey;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::{Error, PeerStage, UmaError};
@@ -95,13 +96,20 @@ impl Contact {
         })
     }
 
-    /// Counts a request that it has signed. Refuses one too many. Institutions in this process are
-    /// not counted: testers call them.
+    /// Counts a request that it has signed. Refuses one too many. Institutions that the operator
+    /// has allowed are no strangers, and those in this process are called by testers.
     pub(super) fn count(&self) -> Result<(), Refusal> {
-        match self.app.env().institutions(self.mode).owns(self.domain.as_str()) {
+        let is_known = self.rule == Rule::Allowed
+            || self.app.env().institutions(self.mode).owns(self.domain.as_str());
+        match is_known {
             true => Ok(()),
             false => self.app.strangers().signed(&self.domain, self.app.server_now()),
         }
+    }
+
+    /// The key of its row.
+    pub(super) fn peer_key(&self) -> Uuid {
+        peer_key(self.platform, &self.domain)
     }
 
     /// Whether the platform does not deal with it.
@@ -131,7 +139,7 @@ impl Contact {
 
     /// Its keys: those that were kept while they may be, else from its document.
     pub(super) async fn keys(&mut self) -> Result<PeerKeys, Refusal> {
-        let now = self.app.server_now();
+        let now = self.app.machine_now();
         if let Some(kept) = self.kept.as_ref().filter(|kept| now < kept.until)
             && let Some(keys) = read_kept(kept)
         {
@@ -161,7 +169,7 @@ impl Contact {
         if answer.status != 200 {
             return Err(refused(&format!("it answered with status {}", answer.status)));
         }
-        let keys = PeerKeys::read(&answer.body, self.app.server_now())?;
+        let keys = PeerKeys::read(&answer.body, self.app.machine_now())?;
         self.has_fetched = true;
         self.kept = keys.expires_at.map(|until| KeptKeys {
             signing_hex: keys.verifying_key.to_hex(),

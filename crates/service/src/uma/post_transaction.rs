@@ -5,11 +5,10 @@
 //! Ours is due once the end of the payment is committed. The next attempt is set before one begins,
 //! so a crash costs an attempt and no more, and the peer may get it twice.
 
-use std::sync::Arc;
-
 use domain::id::{PlatformId, TransactionId};
 use domain::platform::Platform;
 use domain::transaction::{Direction, Status, Transaction};
+use domain::uma_address::UmaAddress;
 use ports::outbound::{Method, OutboundFailure};
 use store::timers::{Timer, TimerKey};
 use store::unit::Unit;
@@ -23,6 +22,7 @@ use super::peers::{ASK_WITHIN, Contact};
 use super::receive::failed;
 use super::send::as_code;
 use crate::app::App;
+use crate::bulkheads::{Entry, Target};
 use crate::error::Error;
 use crate::leadership::Leadership;
 use crate::owners;
@@ -46,7 +46,8 @@ const ID: usize = 16;
 /// The URL at which an institution tells us how payments with it went.
 pub(super) fn url(app: &App, platform: &Platform, peer: &str) -> Result<String, Error> {
     let plain = [&platform.id.uuid().as_bytes()[..], peer.as_bytes()].concat();
-    sealed_url(app, platform, POST_TRANSACTION_PATH, PLACE, &plain)
+    let domain = keys::domain(platform)?;
+    Ok(sealed_url(app, &domain, POST_TRANSACTION_PATH, PLACE, &plain))
 }
 
 /// The URL of an institution's callback, if it is one.
@@ -56,7 +57,8 @@ pub(super) fn given(url: Option<&str>) -> Option<String> {
     is_web.then(|| url.to_owned())
 }
 
-/// Begins an attempt, which goes on beside the step: money never waits for it.
+/// Begins an attempt, which goes on beside the step: money never waits for it. It has a place in
+/// the institution's bulkhead.
 pub(crate) async fn begin(app: &App, leadership: Leadership, timer: &Timer) -> Result<(), Error> {
     let (timer, unit_app) = (timer.clone(), app.clone());
     let (attempt, ended) = app
@@ -76,42 +78,53 @@ pub(crate) async fn begin(app: &App, leadership: Leadership, timer: &Timer) -> R
             Ok::<_, Error>(((platform, timer.key()), ended))
         })
         .await?;
+    let (Some(ended), (platform, timer)) = (ended, attempt) else { return Ok(()) };
+    let Some(peer) = peer(&ended) else { return Ok(()) };
+    let target = Target::Peer(peer.domain().to_owned());
     // Without a place, the next attempt is when its time comes.
-    if let (Some(ended), Ok(place)) = (ended, Arc::clone(app.notifications()).try_acquire_owned()) {
-        let app = app.clone();
-        tokio::spawn(async move {
-            let (platform, timer) = attempt;
-            if let Err(error) = notify(&app, &platform, &ended, timer).await {
-                let id = ended.id();
-                tracing::warn!(transaction = %id, %error, "an institution was not notified");
+    if let Entry::Now(slot) = app.bulkheads().enter(&target, app.server_now()) {
+        let under_way = app.bulkheads().begin(timer, platform.id);
+        let task_app = app.clone();
+        app.bulkheads().spawn(async move {
+            let app = task_app;
+            match notify(&app, &platform, &ended, timer).await {
+                Ok(true) => slot.answered(),
+                Ok(false) => slot.hung(app.server_now(), app.env().entropy.number()),
+                Err(error) => {
+                    let id = ended.id();
+                    tracing::warn!(transaction = %id, %error, "an institution was not notified");
+                }
             }
-            drop(place);
+            drop(under_way);
         });
     }
     Ok(())
 }
 
-/// Sends the callback once. Any answer but one that asks for patience ends the attempts.
+/// The other side of a payment between institutions.
+fn peer(ended: &Transaction) -> Option<&UmaAddress> {
+    let uma = ended.draft().uma.as_ref()?;
+    Some(match ended.draft().direction {
+        Direction::Outgoing => &uma.receiver,
+        Direction::Incoming => &uma.sender,
+    })
+}
+
+/// Sends the callback once. Any answer but one that asks for patience ends the attempts. Returns
+/// whether the institution did not hang.
 async fn notify(
     app: &App,
     platform: &Platform,
     ended: &Transaction,
     timer: TimerKey,
-) -> Result<(), Error> {
-    let Some((uma, url)) =
-        ended.draft().uma.as_ref().and_then(|it| Some((it, it.callback.clone()?)))
-    else {
-        return Ok(());
-    };
-    let peer = match ended.draft().direction {
-        Direction::Outgoing => &uma.receiver,
-        Direction::Incoming => &uma.sender,
-    };
+) -> Result<bool, Error> {
+    let url = ended.draft().uma.as_ref().and_then(|uma| uma.callback.clone());
+    let (Some(peer), Some(url)) = (peer(ended), url) else { return Ok(true) };
     let contact = Contact::new(app, platform, peer.domain(), "POST_TRANSACTION").await?;
     let now = app.server_now();
     let signing = Keys::of(app, platform, now).signing;
     let (domain, outcome) = (keys::domain(platform)?, Some(outcome(ended)));
-    let message = PostTransaction::new(&signing, domain, vec![], outcome, keys::stamp(app, now));
+    let message = PostTransaction::new(&signing, domain, vec![], outcome, keys::stamp(app));
     let body = message.to_json().into_bytes();
     let answer = match contact.is_blocked() {
         true => Err(OutboundFailure::Refused("the institution is blocked".to_owned())),
@@ -126,6 +139,7 @@ async fn notify(
         Err(OutboundFailure::Unreachable) => ("UNREACHABLE".to_owned(), false),
         Err(OutboundFailure::TimedOut) => ("TIMED_OUT".to_owned(), false),
     };
+    let hangs = matches!(answer, Err(OutboundFailure::TimedOut));
     let seen = contact.seen(&seen, None);
     app.store()
         .write(app.origin(), move |unit| {
@@ -134,7 +148,8 @@ async fn notify(
             }
             seen.keep(unit).map(|_| ())
         })
-        .await
+        .await?;
+    Ok(!hangs)
 }
 
 /// The end of a payment, in the protocol's words. A failure has a code and no text, which might be
@@ -167,8 +182,7 @@ pub async fn take(app: &App, token: &str, body: &[u8]) -> Result<(), Refusal> {
             format!("vaspDomain is {}, but the URL was given to {peer}", callback.vasp_domain);
         return Err(Refusal::new(ErrorCode::Forbidden, reason));
     }
-    let now = app.server_now();
-    callback.signed.stamp.check_time(now)?;
+    keys::check_time(app, &callback.signed.stamp)?;
     let platform = app.store().get::<Platform>(platform).await;
     let platform = platform.map_err(|error| failed(&Error::Store(error)))?.ok_or_else(unknown)?;
     let contact = Contact::new(app, &platform, &peer, "RECEIVED_POST_TRANSACTION").await;

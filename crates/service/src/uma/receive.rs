@@ -1,6 +1,8 @@
 //! The receiving side: answers to lookups, and to pay requests, within which the payee's platform
 //! decides (UMAD-03 to UMAD-06). Every refusal has the protocol's code and leaves no money moved.
 
+mod refusal;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +27,15 @@ use uma::pay_request::{Amount, PayRequest};
 use uma::pay_response::{Converted, PayResponse, PayeeCompliance};
 use uma::version::Form;
 
+use self::refusal::{lacks, refusal};
 use super::callback::Callback;
 use super::keys::{self, Keys};
+use super::open_invoices::has_place;
 use super::peers::{Contact, RECEIVED_LOOKUP};
 use super::send::{demands, known_fields, kyc_status, to_protocol};
 use super::{post_transaction, texts};
 use crate::app::App;
-use crate::error::{AccountError, CustomerError, Error, MoneyError, UmaError};
+use crate::error::Error;
 use crate::guesses::Network;
 use crate::incoming::{self, PayIn, Wanted};
 use crate::{lookups, pricing};
@@ -102,8 +106,12 @@ pub async fn look_up(app: &App, host: &str, path: &str, query: &str) -> Result<S
     looked_up(app, &platform, &platform.uma_domain, path, query).await
 }
 
-/// Refuses a request from an address that has sent too many of late.
+/// Refuses a request from an address that has sent too many of late. This machine is no stranger
+/// while no other one reaches the server.
 pub fn admit(app: &App, from: Network) -> Result<(), Refusal> {
+    if from.is_loopback() && app.env().locality.is_local() {
+        return Ok(());
+    }
     app.strangers().called(from, app.server_now())
 }
 
@@ -128,7 +136,7 @@ pub(crate) async fn looked_up(
     };
     let version = request.version.negotiate()?;
     let now = app.server_now();
-    request.signed.stamp.check_time(now)?;
+    keys::check_time(app, &request.signed.stamp)?;
     let asker = request.vasp_domain.as_str();
     let mut contact = Contact::new(app, asked, asker, RECEIVED_LOOKUP).await.map_err(internal)?;
     if contact.is_blocked() {
@@ -193,7 +201,8 @@ fn response(
     callback: &Callback,
     now: Timestamp,
 ) -> Result<LookupResponse, Error> {
-    let rates = app.env().rates.as_ref();
+    let rates = app.env().rates(platform.mode);
+    let rates = rates.as_ref();
     let at = app.now(platform.ahead);
     let mut currencies = Vec::new();
     let (mut least, mut most) = (i64::MAX, 0);
@@ -225,11 +234,11 @@ fn response(
         address.clone(),
         kyc_status(customer),
         platform.is_regulated,
-        keys::stamp(app, now),
+        keys::stamp(app),
     );
     Ok(LookupResponse {
         version,
-        callback: callback.url(app, platform)?,
+        callback: callback.url(app, address.domain()),
         min_sendable_msat: least.min(most),
         max_sendable_msat: most,
         metadata: metadata(&address),
@@ -271,7 +280,7 @@ pub async fn pay(app: &App, token: &str, body: &[u8]) -> Result<String, Refusal>
         let refusal = Refusal::new(ErrorCode::RequestNotFound, reason);
         return Err(end(app, &read, id, FailureReason::LnurlpFailed, refusal).await);
     }
-    if let Err(refusal) = ask(app, &read, id).await {
+    if let Err(refusal) = ask(app, &contact, &read, id).await {
         return Err(end(app, &read, id, FailureReason::PayRequestFailed, refusal).await);
     }
     match decided(app, &read.platform, id).await.map_err(|error| failed(&error))? {
@@ -381,8 +390,12 @@ async fn create(
 ) -> Result<(), Refusal> {
     let (unit_app, platform) = (app.clone(), read.platform.id);
     let pay_in = read.pay_in.clone();
+    let peer = contact.peer_key();
     let seen = contact.seen("OK", Some(&read.request.payer.compliance.signed.stamp));
     let created = app.write(move |unit: &mut Unit<'_, '_>| {
+        if let Err(refusal) = has_place(unit, peer, pay_in.customer_id)? {
+            return Ok(Err(refusal));
+        }
         if let Err(refusal) = seen.keep(unit)? {
             return Ok(Err(refusal));
         }
@@ -397,7 +410,7 @@ async fn checked(app: &App, contact: &mut Contact, read: &Read) -> Result<(), Re
         return Err(not_allowed(&read.callback.payer_domain));
     }
     let compliance = &read.request.payer.compliance;
-    compliance.signed.stamp.check_time(app.server_now())?;
+    keys::check_time(app, &compliance.signed.stamp)?;
     contact.verify(|key| read.request.verify(key)).await?;
     if let Some(sealed) = &compliance.encrypted_travel_rule_info {
         keys::decrypt(app, &read.platform, sealed)?;
@@ -406,13 +419,17 @@ async fn checked(app: &App, contact: &mut Contact, read: &Read) -> Result<(), Re
 }
 
 /// Asks the platform, or goes on without.
-async fn ask(app: &App, read: &Read, id: TransactionId) -> Result<(), Refusal> {
-    let (unit_app, platform) = (app.clone(), read.platform.id);
+async fn ask(app: &App, contact: &Contact, read: &Read, id: TransactionId) -> Result<(), Refusal> {
+    let (unit_app, platform, peer) = (app.clone(), read.platform.id, contact.peer_key());
     let (pay_in, now) = (read.pay_in.clone(), app.now(read.platform.ahead));
     let asked = app.write(move |unit: &mut Unit<'_, '_>| {
-        incoming::accept(&unit_app, unit, platform, &pay_in, id, now)
+        // Others of its institution may have been accepted since this one was created.
+        if let Err(refusal) = has_place(unit, peer, pay_in.customer_id)? {
+            return Ok(Err(refusal));
+        }
+        incoming::accept(&unit_app, unit, platform, &pay_in, id, now).map(|_| Ok(()))
     });
-    asked.await.map(drop).map_err(|error| refusal(&error))
+    asked.await.map_err(|error| refusal(&error))?
 }
 
 /// Ends a payment whose request is refused, and gives the refusal back.
@@ -528,7 +545,7 @@ fn paid(app: &App, read: &Read, transaction: &Transaction) -> Result<PayResponse
             &Keys::of(app, &read.platform, now).signing,
             &read.request.payer.identifier,
             &payee,
-            keys::stamp(app, now),
+            keys::stamp(app),
         ),
     };
     let fee_msat = Decimal::from(details.variable_fee.minor())
@@ -555,42 +572,4 @@ fn paid(app: &App, read: &Read, transaction: &Transaction) -> Result<PayResponse
             ..compliance
         },
     })
-}
-
-/// Refuses a payer about whom these facts are missing.
-fn lacks(fields: &[&'static str]) -> Refusal {
-    let keys: Vec<_> = fields.iter().map(|name| uma::data::protocol_key(name)).collect();
-    let reason = format!("payerData lacks {}", keys.join(", "));
-    Refusal::new(ErrorCode::MissingMandatoryPayerData, reason)
-}
-
-/// A refusal of ours in the protocol's words.
-fn refusal(error: &Error) -> Refusal {
-    let code = match error {
-        Error::Money(MoneyError::AmountOutOfRange { .. } | MoneyError::InvalidAmount { .. }) => {
-            ErrorCode::AmountOutOfRange
-        }
-        Error::Money(MoneyError::Unpriceable { .. }) => ErrorCode::AmountOutOfRange,
-        Error::Money(MoneyError::CurrencyNotEnabled { .. } | MoneyError::NoRate { .. }) => {
-            ErrorCode::InvalidCurrency
-        }
-        Error::Uma(UmaError::PayerDataMissing { fields }) => {
-            return lacks(fields);
-        }
-        Error::Uma(UmaError::NotFound { .. }) | Error::Customer(CustomerError::Deleted { .. }) => {
-            ErrorCode::UserNotFound
-        }
-        Error::Customer(_) | Error::Uma(UmaError::PayeeNotReady { .. }) => ErrorCode::UserNotReady,
-        Error::Account(AccountError::SelfPayment) => ErrorCode::SenderNotAccepted,
-        // The account is another institution's customer's, so nothing more is said about it.
-        Error::Account(_) => {
-            return Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid so much");
-        }
-        error if error.is_failure() => return failed(error),
-        _ => ErrorCode::InvalidRequestFormat,
-    };
-    match code {
-        ErrorCode::UserNotReady => Refusal::new(code, "the payee cannot be paid yet"),
-        _ => Refusal::new(code, error.to_string()),
-    }
 }

@@ -27,14 +27,7 @@ use super::peers::{Contact, PAY_WITHIN, Seen};
 use super::texts;
 use crate::app::App;
 use crate::error::Error;
-use crate::pricing::PeerPrice;
-
-/// Percent by which an invoice may be dearer or cheaper than the lookup said: rates move in the
-/// minutes between them, and one that moves more is a mistake or worse.
-const DRIFT_PERCENT: i64 = 5;
-
-/// Millisatoshi by which an invoice may differ from its own multiplier: peers round differently.
-const ROUNDING_MSAT: i64 = 10;
+use crate::pricing::{PeerPrice, ROUNDING_MSAT};
 
 /// The end of an exchange with an answer. One that was given before is not believed.
 pub(super) fn kept(seen: &Seen, unit: &mut Unit<'_, '_>) -> Result<Result<(), PeerFailure>, Error> {
@@ -194,6 +187,8 @@ pub(crate) struct Invoice {
     pub msat_per_unit: Decimal,
     /// The institution's fee, in the smallest unit of the currency that arrives.
     pub fee_minor: i64,
+    /// SHA-256 of its preimage.
+    pub payment_hash: [u8; 32],
     /// From when on it cannot be paid, by the server's clock.
     pub expires_at: Timestamp,
     /// Facts about the payee that the institution states.
@@ -263,9 +258,10 @@ async fn pay(
     if let Err(failed) = is_signed {
         return Ok(Err(failed));
     }
-    let now = app.server_now();
+    // The invoice was made by another clock.
+    let now = app.machine_now();
     let stamp = response.compliance.signed.as_ref().map(|signed| &signed.stamp);
-    let checked = stamp.map_or(Ok(()), |stamp| stamp.check_time(now));
+    let checked = stamp.map_or(Ok(()), |stamp| keys::check_time(app, stamp));
     let checked = checked.and_then(|()| checked_invoice(app, platform, order, &response, now));
     let code = ErrorCode::ParsePayreqResponseError;
     let checked = checked.and_then(|it| Ok((it, texts::facts(&response.facts, code)?)));
@@ -273,13 +269,14 @@ async fn pay(
         Ok(checked) => checked,
         Err(refusal) => return Ok(Err(found(PeerFailure::Unreadable, &refusal))),
     };
-    let Checked { msat, arrives, fee_minor, expires_at } = checked;
+    let Checked { msat, arrives, fee_minor, payment_hash, expires_at } = checked;
     Ok(Ok(Invoice {
         text: response.invoice.clone(),
         msat,
         arrives,
         msat_per_unit: response.converted.msat_per_unit,
         fee_minor,
+        payment_hash,
         expires_at,
         payee,
         callback: super::post_transaction::given(response.compliance.utxo_callback.as_deref()),
@@ -368,7 +365,7 @@ fn request(
     let signing = Keys::of(app, platform, now).signing;
     let facts = to_protocol(order.payer);
     let mut compliance =
-        PayerCompliance::new(&signing, &payer, kyc_status(order.sender), keys::stamp(app, now));
+        PayerCompliance::new(&signing, &payer, kyc_status(order.sender), keys::stamp(app));
     let peer = order.receiver.domain();
     compliance.utxo_callback = Some(super::post_transaction::url(app, platform, peer)?);
     if order.way.is_subject_to_travel_rule {
@@ -402,6 +399,7 @@ struct Checked {
     msat: Money,
     arrives: Money,
     fee_minor: i64,
+    payment_hash: [u8; 32],
     expires_at: Timestamp,
 }
 
@@ -425,6 +423,10 @@ fn checked_invoice(
     let invoice = lightning
         .read_invoice(&response.invoice)
         .map_err(|error| bad_invoice(format!("pr {error}")))?;
+    // An institution that was paid before has invoices of ours.
+    if invoice.node == lightning.node() {
+        return Err(bad_invoice("pr pays this server".to_owned()));
+    }
     if invoice.expires_at <= now {
         return Err(Refusal::new(ErrorCode::InvoiceExpired, "pr has expired already"));
     }
@@ -432,13 +434,6 @@ fn checked_invoice(
         && !node.eq_ignore_ascii_case(&invoice.node)
     {
         return Err(bad_invoice("pr does not pay the node that compliance names".to_owned()));
-    }
-    let quoted = order.offer.msat_per_unit.unwrap_or(converted.msat_per_unit);
-    let drift = converted.msat_per_unit.checked_sub(quoted).map(|drift| drift.abs());
-    let drift_max = quoted.checked_mul(Decimal::new(DRIFT_PERCENT, 2));
-    if drift.zip(drift_max).is_none_or(|(drift, max)| drift > max) {
-        let reason = format!("converted.multiplier is {}, not {quoted}", converted.msat_per_unit);
-        return Err(wrong(reason));
     }
     let minor = match (order.amount, converted.amount_minor) {
         (Fixed::Arrives(amount), Some(minor)) if minor != amount.minor() => {
@@ -473,5 +468,6 @@ fn checked_invoice(
             fee.round_dp_with_strategy(0, RoundingStrategy::ToPositiveInfinity).to_i64()
         })
         .ok_or_else(|| wrong("converted.fee is too large".to_owned()))?;
-    Ok(Checked { msat: invoice.msat, arrives, fee_minor, expires_at: invoice.expires_at })
+    let (payment_hash, expires_at) = (invoice.payment_hash, invoice.expires_at);
+    Ok(Checked { msat: invoice.msat, arrives, fee_minor, payment_hash, expires_at })
 }

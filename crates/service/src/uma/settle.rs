@@ -4,9 +4,9 @@
 //! No money moves between the two servers, so it serves platforms whose money is not real.
 
 use domain::attention::Kind;
-use domain::id::TransactionId;
+use domain::id::{InternalAccountId, TransactionId};
 use domain::platform::Mode;
-use domain::transaction::{Status, Transaction};
+use domain::transaction::{Event, FailureReason, Status, StatusReason, Transaction};
 use ports::lightning::Invoice;
 use ports::rail::Flow;
 use sha2::{Digest as _, Sha256};
@@ -19,7 +19,7 @@ use super::receive::failed;
 use crate::app::App;
 use crate::error::Error;
 use crate::rail_orders::flow;
-use crate::{attention, incoming, owners};
+use crate::{attention, incoming, limits, owners};
 
 /// The path at the root of a domain.
 pub const SETTLE_PATH: &str = "/uma/settle";
@@ -35,10 +35,43 @@ pub async fn settle(app: &App, invoice: &str) -> Result<[u8; 32], Refusal> {
             return Ok(Err(unknown()));
         };
         let is_over = server_now >= invoice.expires_at;
+        if !has_room(unit, &transaction)? {
+            return no_room(&unit_app, unit, &transaction);
+        }
         book(&unit_app, unit, &transaction, mode, is_over)
     });
     booked.await.map_err(|error| failed(&error))??;
     Ok(preimage)
+}
+
+/// Whether the payee's account has room for a payment that is not booked yet.
+fn has_room(unit: &mut Unit<'_, '_>, transaction: &Transaction) -> Result<bool, Error> {
+    let (draft, id) = (transaction.draft(), transaction.id());
+    let waits = transaction.status() == Status::Processing && transaction.is_from_peer();
+    if !waits || !unit.postings(id)?.is_empty() {
+        return Ok(true);
+    }
+    let received = draft.received.money();
+    let account = InternalAccountId::of(draft.owner, received.currency());
+    match limits::has_room(unit, account, received) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_failure() => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Ends a payment for which there is no room, before any money has moved. The refusal is final, so
+/// the invoice cannot be shown again.
+fn no_room(
+    app: &App,
+    unit: &mut Unit<'_, '_>,
+    transaction: &Transaction,
+) -> Result<Result<(), Refusal>, Error> {
+    let now = app.now(owners::platform(unit, transaction.draft().platform)?.ahead);
+    let event = Event::Failed(FailureReason::OfframpFailed, StatusReason::DESTINATION_UNAVAILABLE);
+    unit.clear_timer((transaction.id().uuid(), TimerKind::AskRail));
+    incoming::stop(app, unit, transaction.clone(), event, now)?;
+    Ok(Err(Refusal::new(ErrorCode::UserNotReady, "the payee cannot be paid so much")))
 }
 
 /// Books a payment of platforms of this mode whose money has come over Lightning, once. One that

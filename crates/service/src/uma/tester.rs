@@ -79,7 +79,8 @@ pub async fn request(
     let payee = payee(app, platform, order).await;
     // An address that no customer has still shows whether there is such a payer.
     let payee_or_payer = payee.as_ref().unwrap_or(&order.sender);
-    let now = app.server_now();
+    // The sandbox's institutions sign as others do, by the machine's clock.
+    let now = app.machine_now();
     let url = institutions.look_up(&order.sender, payee_or_payer, now).map_err(refused)?;
     let Some(payee) = payee else { return Err(NoRequest::Order) };
     let amount = limits::amount(order.amount_minor, order.currency);

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use domain::clock::STEP_ABSORBED_MILLIS;
 use domain::delivery::{Delivery, Plan, Status, Verdict};
 use domain::id::{DeliveryId, PlatformId};
 use domain::platform::Platform;
@@ -33,8 +35,8 @@ const WRITTEN_WITHIN: i64 = 100;
 /// Changes that are written in one unit of work.
 const WRITTEN_MAX: usize = 1_024;
 
-/// How often the backlog is counted, in milliseconds.
-const MEASURED_EVERY: i64 = 10_000;
+/// How often the backlog is counted.
+const MEASURED_EVERY: Duration = Duration::from_secs(10);
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,9 @@ pub struct Dispatcher {
     attempts: JoinSet<Ended>,
     /// Changes that could not be written yet, oldest first.
     unwritten: Vec<Change>,
-    measured_at: Option<Timestamp>,
+    measured_at: Option<Duration>,
+    /// The server's clock at the last step.
+    seen_at: Option<Timestamp>,
     /// Whether no attempt is begun any more.
     is_stopped: bool,
 }
@@ -70,6 +74,7 @@ impl Dispatcher {
             attempts: JoinSet::new(),
             unwritten: Vec::new(),
             measured_at: None,
+            seen_at: None,
             is_stopped: false,
         }
     }
@@ -99,7 +104,11 @@ impl Dispatcher {
             self.forget();
             return Ok(Step { is_ours: false, more: false, next: None });
         };
-        if !self.leadership.is_some_and(|known| known.is_of(leadership)) {
+        let (now, seen_at) = (app.server_now(), self.seen_at);
+        self.seen_at = Some(now);
+        // Pauses of a clock that was ahead would last until it shows that time again.
+        let was_set_back = seen_at.is_some_and(|at| at > now.plus_millis(STEP_ABSORBED_MILLIS));
+        if was_set_back || !self.leadership.is_some_and(|known| known.is_of(leadership)) {
             self.forget();
             self.leadership = Some(leadership);
         }
@@ -314,11 +323,11 @@ impl Dispatcher {
 
     /// Measures how much waits, and for how long.
     async fn measure(&mut self) -> Result<(), Error> {
-        let now = self.app.server_now();
-        if self.measured_at.is_some_and(|at| now < at.plus_millis(MEASURED_EVERY)) {
+        let (now, uptime) = (self.app.server_now(), self.app.uptime());
+        if self.measured_at.is_some_and(|at| uptime < at.saturating_add(MEASURED_EVERY)) {
             return Ok(());
         }
-        self.measured_at = Some(now);
+        self.measured_at = Some(uptime);
         let app = self.app.clone();
         let found = self.meanwhile(app.store().read(|view| view.backlog())).await;
         let (count, oldest) = found.map_err(Error::Store)?;

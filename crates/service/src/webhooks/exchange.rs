@@ -29,7 +29,7 @@ pub(crate) async fn exchange(
     event: &Event,
     within: Duration,
 ) -> Exchange {
-    let (at, started) = (app.now(platform.ahead), app.server_now());
+    let (at, started) = (app.now(platform.ahead), app.uptime());
     let answer = match platform.webhook_endpoint.clone() {
         Some(url) => {
             let request = OutboundRequest {
@@ -37,8 +37,8 @@ pub(crate) async fn exchange(
                 url,
                 reach: locality::reach(app, platform),
                 // Receivers compare with the time on their own clocks, whatever the platform's
-                // shows.
-                headers: signer.headers(event, started),
+                // shows, and whatever records have.
+                headers: signer.headers(event, app.machine_now()),
                 body: event.body.clone(),
                 within,
             };
@@ -46,15 +46,14 @@ pub(crate) async fn exchange(
         }
         None => Err(OutboundFailure::Refused("the platform has no endpoint".to_owned())),
     };
-    let ended = app.server_now();
-    let millis = ended.millis().saturating_sub(started.millis()).max(0);
-    let millis = u32::try_from(millis).unwrap_or(u32::MAX);
-    metrics::histogram!("switchyard_webhook_attempt_seconds").record(f64::from(millis) / 1_000.0);
+    let took = app.uptime().saturating_sub(started);
+    let millis = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
+    metrics::histogram!("switchyard_webhook_attempt_seconds").record(took);
     let (mut peer, mut retry_after) = (None, None);
     let outcome = match &answer {
         Ok(answer) => {
             peer = answer.peer;
-            let asked = answer.retry_after.map(|asked| asked.delay(ended).as_millis());
+            let asked = answer.retry_after.map(|asked| asked.delay(app.machine_now()).as_millis());
             retry_after = asked.map(|millis| i64::try_from(millis).unwrap_or(i64::MAX));
             let kept = delivery::ANSWER_MAX.min(app.env().answer_bytes_shown());
             let body = answer.body.iter().copied().take(kept).collect();

@@ -15,7 +15,7 @@ use domain::time::Timestamp;
 use store::outbox::DueDelivery;
 use uuid::Uuid;
 
-use crate::webhooks::pace::Pace;
+use crate::pace::Pace;
 use crate::webhooks::signature::Signer;
 
 /// Deliveries of one platform in memory with which no more are read.
@@ -166,7 +166,12 @@ impl Queue {
     }
 
     fn give_up(&mut self, delivery: &Delivery, now: Timestamp) {
-        self.change(delivery, What::Happened(delivery::Event::GivenUp(None)), now);
+        let event = match delivery.draft().plan {
+            // Its server has died, or the deadline came first: the payment is decided by now.
+            Plan::Asked => delivery::Event::Superseded,
+            Plan::Retried | Plan::Once => delivery::Event::GivenUp(None),
+        };
+        self.change(delivery, What::Happened(event), now);
     }
 
     /// Takes deliveries that were read, in the order in which they are due. Whether one of them is
@@ -178,7 +183,6 @@ impl Queue {
             if self.known.contains(&draft.ordinal) {
                 continue;
             }
-            // The server that sent the approval request has died.
             if self.is_gone || draft.plan == Plan::Asked {
                 self.give_up(&delivery, now);
                 continue;
@@ -273,6 +277,7 @@ impl Queue {
             delivery::Event::Failed(_, due_at) => Some(*due_at),
             delivery::Event::Received(_)
             | delivery::Event::GivenUp(_)
+            | delivery::Event::Superseded
             | delivery::Event::SentAgain => None,
         };
         self.change(&loaded.delivery, What::Happened(event), now);
@@ -335,7 +340,7 @@ mod tests {
     use domain::clock::Ahead;
     use domain::delivery::{Draft, Outcome, Status};
     use domain::event::{EventKind, event_id};
-    use domain::platform::Mode;
+    use domain::platform::{BasisPoints, Mode};
     use domain::signing::Generations;
     use domain::uma_address::UmaDomain;
     use proptest::prelude::*;
@@ -361,6 +366,7 @@ mod tests {
             signing: Generations::FIRST,
             uma_keys: Generations::FIRST,
             rail_settings: None,
+            cost_drift_max: BasisPoints::DRIFT,
             created_at: NOW,
             updated_at: NOW,
         }
@@ -434,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_request_that_is_due_is_given_up() {
+    fn an_approval_request_that_is_due_is_superseded() {
         let mut queue = queue();
         let mut asked = due(1);
         let draft = Draft { plan: Plan::Asked, ..*asked.delivery.draft() };
@@ -444,7 +450,7 @@ mod tests {
         let [Change { what: What::Happened(event), .. }] = queue.changes.as_slice() else {
             panic!("{:?}", queue.changes)
         };
-        assert_eq!(*event, delivery::Event::GivenUp(None));
+        assert_eq!(*event, delivery::Event::Superseded);
     }
 
     /// The table, as far as the queue depends on it.

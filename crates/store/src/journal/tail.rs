@@ -269,7 +269,7 @@ pub(crate) fn ends(connection: &mut dyn Connection) -> Result<Ends, StoreError> 
 }
 
 /// The last row, without its body.
-fn last(connection: &mut dyn Connection) -> Result<Option<Row>, StoreError> {
+pub(super) fn last(connection: &mut dyn Connection) -> Result<Option<Row>, StoreError> {
     connection.first(LAST, &[], (JOURNAL.table, HEAD), head)
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn end(connection: &mut dyn Connection) -> Result<End, StoreError> {
 }
 
 /// The row with a number, without its body.
-fn row(connection: &mut dyn Connection, seq: u64) -> Result<Option<Row>, StoreError> {
+pub(super) fn row(connection: &mut dyn Connection, seq: u64) -> Result<Option<Row>, StoreError> {
     connection.first(ROW, &[number(seq)?.into()], (JOURNAL.table, HEAD), head)
 }
 

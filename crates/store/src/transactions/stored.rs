@@ -12,8 +12,8 @@ use domain::rail::{Rail, RailWords};
 use domain::rate::Rate;
 use domain::time::Timestamp;
 use domain::transaction::{
-    AboutPayee, AccountRef, Conversion, Destination, Facts, RateDetails, Settlement, Source, Terms,
-    Transaction, Uma,
+    AboutPayee, AccountRef, Conversion, Destination, Facts, PURPOSES, RailRequest, RateDetails,
+    Settlement, Source, Terms, Transaction, Uma,
 };
 use domain::uma_address::UmaAddress;
 use rust_decimal::Decimal;
@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use crate::lookups::payer_field;
+use crate::sealed::each;
 use crate::sql::Row;
 
 /// The parts of a transaction that are kept inside the sealed column, under names of one letter:
@@ -49,6 +50,13 @@ pub(super) struct Stored {
     /// The id of the latest request that has changed it.
     #[serde(rename = "q", default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<String>,
+    /// Wishes of the payer for the rail: text, purpose, number of the rail.
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    remittance: Option<String>,
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    purpose: Option<String>,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    wanted_rail: Option<u8>,
 }
 
 impl Stored {
@@ -65,7 +73,20 @@ impl Stored {
             rail: transaction.rail().map(Rail::number),
             rail_words: StoredRailWords::of(transaction.rail_words()),
             request: transaction.request().map(str::to_owned),
+            remittance: draft.request.remittance.clone(),
+            purpose: draft.request.purpose.map(str::to_owned),
+            wanted_rail: draft.request.rail.map(Rail::number),
         }
+    }
+
+    /// Takes out the wishes of the payer for the rail; nothing if one of them is unknown.
+    pub(super) fn take_request(&mut self) -> Option<RailRequest> {
+        let known = |name: String| PURPOSES.into_iter().find(|known| *known == name);
+        Some(RailRequest {
+            remittance: self.remittance.take(),
+            purpose: each(self.purpose.take(), known)?,
+            rail: each(self.wanted_rail, Rail::from_number)?,
+        })
     }
 }
 

@@ -77,6 +77,7 @@ fn check_attempts(findings: &mut Findings, parties: &Parties, name: &str, delive
     let fits = match delivery.status() {
         Status::Delivered => last == Some(Verdict::Received),
         Status::Dead => last != Some(Verdict::Received),
+        Status::Superseded => attempts.is_empty(),
         Status::Pending => last != Some(Verdict::Gone) || delivery.progress().failures == 0,
     };
     findings.demand(Predicate::W2, fits, || format!("{name} ended otherwise than it says"));

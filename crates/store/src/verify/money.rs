@@ -23,7 +23,8 @@ use crate::record::Record;
 use crate::sql::Row;
 
 pub(super) const ACCOUNTS: &str = "select account, currency, must_stay_covered, debits_pending, \
-    debits_posted, credits_pending, credits_posted from ledger_accounts";
+    debits_posted, credits_pending, credits_posted, notified_minor, high_parts \
+    from ledger_accounts";
 const ACCOUNT_COLUMNS: &[&str] = &[
     "account",
     "currency",
@@ -32,6 +33,8 @@ const ACCOUNT_COLUMNS: &[&str] = &[
     "debits_posted",
     "credits_pending",
     "credits_posted",
+    "notified_minor",
+    "high_parts",
 ];
 
 /// The fold of the whole history.
@@ -499,15 +502,10 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         let mut read = || {
             let (account, currency) = (books::account_key(row)?, row.text()?);
             let is_covered = row.flag()?;
-            let counters = Counters {
-                debits_pending: row.int()?,
-                debits_posted: row.int()?,
-                credits_pending: row.int()?,
-                credits_posted: row.int()?,
-            };
-            Ok((account, currency, is_covered, counters))
+            let (low_parts, notified) = (books::low_parts(row)?, row.int()?);
+            Ok((account, currency, is_covered, books::joined(low_parts, row)?, notified))
         };
-        let (account, currency, must_stay_covered, counters) = match read() {
+        let (account, currency, must_stay_covered, counters, notified) = match read() {
             Ok(columns) => columns,
             Err(error) => {
                 findings.unreadable(Predicate::L3, name, &error);
@@ -525,6 +523,7 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         findings.demand(Predicate::L3, books.touched.contains(&account), || {
             format!("{account} has a balance and no entries")
         });
+        is_notified(findings, account, counters, notified);
         stored.insert(account);
         books.ledger.entry(account).or_default().stored = Some(counters);
         books.audit.cached(account, counters);
@@ -553,4 +552,14 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
         });
     }
     Ok(())
+}
+
+/// E7: the last event of an internal account has its balance.
+fn is_notified(findings: &mut Findings, account: AccountKey, counters: Counters, notified: i64) {
+    let AccountKey::Internal(id) = account else { return };
+    let Counters { debits_pending, debits_posted, credits_posted, .. } = counters;
+    let available = credits_posted.saturating_sub(debits_posted).saturating_sub(debits_pending);
+    findings.demand(Predicate::E7, i128::from(notified) == available, || {
+        format!("the last event of {id} does not have its balance")
+    });
 }

@@ -9,7 +9,7 @@ use domain::approval::{Outcome, Status};
 use domain::customer::KycStatus;
 
 use super::Predicate::{
-    self, A1, B1, C1, C2, C3, C4, C5, E4, E5, E6, E7, H4, I1, P1, S4, T10, U1, W1,
+    self, A1, B1, B2, C1, C2, C3, C4, C5, E4, E5, E6, E7, H4, I1, P1, S4, T10, U1, W1,
 };
 use super::{Run, shown};
 use crate::error::StoreError;
@@ -252,6 +252,12 @@ const RULES: &[Rule] = &[
         "select customer from uma_addresses where customer not in (select id from customers)",
     ),
     rule(
+        B2,
+        "payment_hashes",
+        "Transaction:{} has a payment hash and is not there",
+        "select payment from payment_hashes where payment not in (select id from transactions)",
+    ),
+    rule(
         C3,
         "invitations",
         "Invitation:{} has ended without a time, or has a time and has not ended",
@@ -432,13 +438,6 @@ const RULES: &[Rule] = &[
         "PlatformConfig:{} has events and no count of them",
         "select distinct platform from events \
          where platform not in (select platform from outboxes)",
-    ),
-    rule(
-        E7,
-        "ledger_accounts",
-        "the last event of InternalAccount:{} does not have its balance",
-        "select substr(account, 2) from ledger_accounts where must_stay_covered = 1 \
-         and notified_minor <> credits_posted - debits_posted - debits_pending",
     ),
     rule(
         E7,

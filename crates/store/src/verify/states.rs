@@ -245,9 +245,12 @@ fn money_is_set_aside(run: &mut Run<'_>, payment: &Payment, transaction: &RawTra
     };
     let holds = match (is_under_way, is_from_internal) {
         (true, true) => waits == 1,
-        // It keeps room in its account from when it was approved, and its deposit is on its way.
+        // Its deposit is on its way, or its invoice is not paid. Releases before this one set money
+        // aside for an invoice.
         (true, false) if is_received(transaction) => {
-            waits == usize::from(transaction.status == Status::Processing)
+            let is_here = transaction.settlement == RawSettlement::Here;
+            let most = usize::from(transaction.status == Status::Processing);
+            waits == most || !is_here && waits == 0
         }
         // The rail may not have announced money from outside yet.
         (true, false) => waits <= 1,

@@ -2,7 +2,7 @@
 //! fail and die at every step, does each read see everything that was acknowledged, and does the
 //! journal make the same tables?
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::result::Result as StdResult;
 use std::sync::{Arc, Mutex};
 
@@ -82,7 +82,7 @@ impl Model {
         let available = self.counters.credits_posted
             - self.counters.debits_posted
             - self.counters.debits_pending;
-        let mut left = available;
+        let mut left = i64::try_from(available).unwrap();
         let mut touched = BTreeSet::new();
         let mut works = Vec::new();
         for _ in 0..random.usize(1..=5) {
@@ -129,18 +129,18 @@ impl Model {
             Work::Rename(number, name) => drop(self.customers.insert(number, name)),
             Work::Deposit(number, minor) => {
                 self.payments.insert(number);
-                self.counters.credits_posted += minor;
+                self.counters.credits_posted += i128::from(minor);
             }
             Work::Take(number, minor) => {
                 self.payments.insert(number);
                 self.pending.insert(number, minor);
-                self.counters.debits_pending += minor;
+                self.counters.debits_pending += i128::from(minor);
             }
             Work::Resolve(number, resolution) => {
                 let minor = self.pending.remove(&number).unwrap();
-                self.counters.debits_pending -= minor;
+                self.counters.debits_pending -= i128::from(minor);
                 if resolution == Resolution::Post {
-                    self.counters.debits_posted += minor;
+                    self.counters.debits_posted += i128::from(minor);
                 }
             }
             Work::Once(key, number) => {
@@ -159,7 +159,7 @@ impl Model {
         let read = store.read(|view| {
             let customers = view.customers(platform_id(1), &CustomerFilter::default(), ALL)?;
             let payments = view.transactions(platform_id(1), &TransactionFilter::default(), ALL)?;
-            let due = view.due_timers(at(1_000), u32::MAX)?;
+            let due = view.due_timers(at(1_000), u32::MAX, &HashSet::new())?;
             let account = view.ledger_account(&account())?;
             Ok::<_, Refused>((customers.rows, payments.rows, due.timers, account))
         });

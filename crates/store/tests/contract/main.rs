@@ -267,7 +267,7 @@ macro_rules! suite {
                     an_answer_that_is_being_written_is_given_again_after_it
                     a_payment_that_is_being_changed_is_as_the_database_has_it
                     a_record_that_a_table_refuses_keeps_no_other_away;
-                money: what_is_pended_is_posted_or_voided_once
+                money: what_is_pended_is_posted_or_voided_once counters_outgrow_64_bits
                     what_is_not_there_cannot_be_taken
                     many_who_drain_one_account_take_what_was_on_it
                     a_batch_of_units_has_one_balance;

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use domain::approval;
+use domain::attention::Kind;
 use domain::delivery::{self, Attempt, Delivery, Draft, Outcome, Plan};
 use domain::id::Owner;
 use domain::kyc::CheckEvent;
@@ -21,6 +22,7 @@ use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::{Given, scope};
 use store::keyring::{KEY_LENGTH, Keyring};
 use store::leases::{Lease, LeaseName};
+use store::payment_hashes::PaymentHash;
 use store::sql::Value;
 use store::timers::TimerKind;
 use store::unit::Unit;
@@ -151,6 +153,9 @@ async fn fill() -> Sqlite {
             }
             let asked = approval(1_001, 1).apply(approval::Event::AnsweredYes, at(5_000));
             unit.put_moved(asked.unwrap());
+            unit.put(PaymentHash { hash: [9; 32], payment: transaction_id(1_001) });
+            unit.put(attention(Kind::LateReturn, 1_001));
+            unit.put(domain_claim(1));
             under_way(unit)?;
             tell_balances(unit)?;
             delivered(unit)

@@ -67,7 +67,7 @@ impl Served {
     }
 
     /// Which of these payments are there, and what is in the account.
-    async fn found(&self, numbers: std::ops::Range<u128>) -> (Vec<u128>, i64) {
+    async fn found(&self, numbers: std::ops::Range<u128>) -> (Vec<u128>, i128) {
         let read = self.store.read(move |view| {
             let mut there = Vec::new();
             for number in numbers {
@@ -86,7 +86,8 @@ impl Served {
     async fn assert_paid(&self, numbers: std::ops::Range<u128>) {
         let (there, balance) = self.found(numbers.clone()).await;
         assert_eq!(there, numbers.collect::<Vec<_>>());
-        assert_eq!(balance, PAID * i64::try_from(there.len()).unwrap());
+        let paid = PAID * i64::try_from(there.len()).unwrap();
+        assert_eq!(balance, i128::from(paid));
     }
 }
 

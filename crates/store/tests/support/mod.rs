@@ -29,17 +29,20 @@ use domain::invitation::{self, Invitation};
 use domain::kyc::{self, CheckDraft, IdentityCheck, Kyc};
 use domain::lookup::{LIFETIME_MILLIS, Lookup, Offer, PayWay, Receiver};
 use domain::money::{Money, Receiving, Sending};
-use domain::platform::{CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency};
+use domain::platform::{
+    BasisPoints, CorridorRule, CounterpartyField, Mode, Platform, SupportedCurrency,
+};
 use domain::pricing::{Fees, Locked, Multipliers, price};
 use domain::quote::{self, Quote};
+use domain::rail::Rail;
 use domain::rate::Rate;
 use domain::rate_basis::{PriceRule, RateBasis, RateSource};
 use domain::signing::Generations;
 use domain::time::{Date, Timestamp};
 use domain::token::{Permissions, Token};
 use domain::transaction::{
-    self, AboutPayee, AccountRef, Conversion, Destination, Direction, Facts, RateDetails,
-    Settlement, Source, Terms, Transaction,
+    self, AboutPayee, AccountRef, Conversion, Destination, Direction, Facts, RailRequest,
+    RateDetails, Settlement, Source, Terms, Transaction,
 };
 use domain::transition::Moved;
 use domain::uma_address::{UmaAddress, UmaDomain};
@@ -53,6 +56,7 @@ use store::open_payments::is_counted;
 use store::origin::{Actor, Origin};
 use store::reader::View;
 use store::timers::{Timer, TimerKind};
+use store::uma_domains::DomainClaim;
 use store::unit::Unit;
 use testbed::postgres::Database;
 use uuid::Uuid;
@@ -185,6 +189,7 @@ pub fn platform(number: u128) -> Platform {
         manager_tokens: 2,
         ahead: Ahead::from_millis(86_400_000).unwrap(),
         rail_settings: Some("payments = []".into()),
+        cost_drift_max: BasisPoints::WHOLE,
         created_at: at(0),
         updated_at: at(1),
     }
@@ -201,6 +206,7 @@ pub fn bare_platform(number: u128) -> Platform {
         corridors: Vec::new(),
         ahead: Ahead::NONE,
         rail_settings: None,
+        cost_drift_max: BasisPoints::DRIFT,
         signing: Generations::FIRST,
         uma_keys: Generations::FIRST,
         ..platform(number)
@@ -490,6 +496,7 @@ pub fn deposit(
         terms: None,
         uma: None,
         description: None,
+        request: RailRequest::default(),
     };
     Transaction::pending(draft)
 }
@@ -503,6 +510,11 @@ pub fn transfer_out(number: u128, customer: u128, account: u128, minor: i64) -> 
         destination: to(AccountRef::External(account_id(account)), "USD"),
         sent: Some(Sending(money(minor, "USD"))),
         description: Some(format!("memo {CANARY}")),
+        request: RailRequest {
+            remittance: Some(format!("invoice {CANARY}")),
+            purpose: Some("GOODS_OR_SERVICES"),
+            rail: Some(Rail::Ach),
+        },
         ..deposit(number, 1, customer, minor, "USD").draft().clone()
     };
     Transaction::pending(draft)
@@ -572,6 +584,7 @@ pub fn quote(
         }),
         uma: None,
         description: Some(format!("memo {CANARY}")),
+        request: RailRequest::default(),
     };
     (Quote::pending(quote), Transaction::pending(transaction))
 }
@@ -579,6 +592,12 @@ pub fn quote(
 /// The code of an invitation.
 pub fn code(number: u8) -> Code {
     Code::of_random([number; CODE_LENGTH])
+}
+
+/// The claim of a platform to a domain of its own.
+pub fn domain_claim(platform: u128) -> DomainClaim {
+    let domain = UmaDomain::parse(&format!("platform{platform}.example")).unwrap();
+    DomainClaim { domain, platform: platform_id(platform) }
 }
 
 /// An institution that a platform knows, with everything about it.
@@ -591,6 +610,7 @@ pub fn uma_peer(number: u128, platform: u128) -> UmaPeer {
             encryption_hex: "04bb".to_owned(),
             until: at(900),
         }),
+        open_payments: 3,
         last: Some(Exchange {
             request: "PAY_REQUEST",
             outcome: "INVALID_NONCE".to_owned(),

@@ -4,12 +4,13 @@ mod client;
 mod operator;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use domain::time::Timestamp;
 use domain::uma_address::UmaDomain;
 
-use super::checks::{parse_object, parse_time};
+use super::checks::{parse_age, parse_object, parse_time};
 use super::connections::Connections;
 use super::webhooks::Webhooks;
 use super::{DatabaseUrl, Listen, PeerUrl, PublicUrl};
@@ -104,7 +105,7 @@ pub(super) const DATABASE_URL: &str = "sqlite://switchyard.db";
 const OF_DATABASE: [&str; 2] = ["database_url", "key_file"];
 
 /// Commands that open no database of the operator's.
-const WITHOUT_DATABASE: [&str; 5] = ["listen", "trigger", "demo", "completions", "man"];
+const WITHOUT_DATABASE: [&str; 6] = ["listen", "trigger", "demo", "rates", "completions", "man"];
 
 /// Help never shows values of the environment: a URL may hold a password.
 fn without_values(command: clap::Command) -> clap::Command {
@@ -241,6 +242,10 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  switchyard attention list")]
     Attention(AttentionCommand),
 
+    /// Shows and replaces the rates of a server, also while it runs.
+    #[command(subcommand, after_help = "Example:\n  switchyard rates show --rates-file rates.json")]
+    Rates(RatesCommand),
+
     /// Replaces the keys of a database.
     #[command(subcommand, after_help = "Example:\n  switchyard key rotate")]
     Key(KeyCommand),
@@ -274,6 +279,7 @@ impl Command {
             Self::Demo(_)
             | Self::Listen(_)
             | Self::Trigger(_)
+            | Self::Rates(_)
             | Self::Completions(_)
             | Self::Man(_) => false,
         }
@@ -297,6 +303,7 @@ impl Command {
             | Self::Uma(_)
             | Self::Attention(_)
             | Self::Key(_)
+            | Self::Rates(_)
             | Self::Completions(_)
             | Self::Man(_) => None,
         }
@@ -405,9 +412,22 @@ pub struct Serve {
     )]
     pub idempotency_days: i64,
 
-    /// A file of exchange rates to use instead of the built-in ones.
+    /// A file of exchange rates to use instead of the built-in ones; docs/rates.md has its format.
+    ///
+    /// It is read again when it changes. Live platforms quote nothing without one.
     #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
     pub rates_file: Option<PathBuf>,
+
+    /// How old the rates of the file may be, by its asOf, for live platforms to quote them: a
+    /// number of s, m, h or d. Sandbox platforms quote rates of any age.
+    #[arg(
+        long,
+        value_name = "AGE",
+        env = "SWITCHYARD_RATES_MAX_AGE",
+        default_value = "24h",
+        value_parser = parse_age
+    )]
+    pub rates_max_age: Duration,
 
     /// How events are delivered.
     #[command(flatten)]

@@ -1,10 +1,11 @@
 //! Checks of single values: each says in one line how its value must be.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use domain::currency::Currency;
 use domain::event::EventKind;
@@ -14,21 +15,13 @@ use domain::token::Permission;
 use http::Uri;
 use rust_decimal::Decimal;
 
-use super::{
-    CLIENT_ID_VARIABLE, CLIENT_SECRET_VARIABLE, ClientCredentials, ConfigError, Environment,
-    KeySource, SECRET_KEY_VARIABLE, SecretKey,
-};
-use crate::database::Database;
-use crate::keyfile::{KEY_BYTES, parse_key};
+use crate::exit::ConfigError;
 
-/// As long as a generated one.
-const CLIENT_ID_MAX: usize = 128;
+/// The variables of the environment.
+pub type Environment = HashMap<OsString, OsString>;
 
-/// Too long to be guessed over a network.
-const CLIENT_SECRET_MIN: usize = 16;
-
-/// An `Authorization` header with both parts in base64 stays far below the limit of a head.
-const CLIENT_SECRET_MAX: usize = 512;
+/// Ten years: an age that is meant as none.
+const AGE_MAX_SECONDS: u64 = 3_650 * 86_400;
 
 /// The beginning of links to this server: a scheme, a host and perhaps a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +212,27 @@ pub(super) fn parse_time(text: &str) -> Result<Timestamp, ConfigError> {
         .map_err(|_| ConfigError("must be a time such as 2025-10-13T09:30:00Z".to_owned()))
 }
 
+/// Reads an age: a number of seconds, minutes, hours or days.
+pub(super) fn parse_age(text: &str) -> Result<Duration, ConfigError> {
+    let (number, unit) = text.split_at(text.trim_end_matches(char::is_alphabetic).len());
+    let seconds_of_unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => 0,
+    };
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let seconds = number.parse::<u64>().ok().filter(|_| is_number);
+    let seconds = seconds.and_then(|number| number.checked_mul(seconds_of_unit));
+    match seconds.filter(|seconds| (1..=AGE_MAX_SECONDS).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Err(ConfigError(
+            "must be a number of s, m, h or d, such as 90m or 24h, and at most 3650d".to_owned(),
+        )),
+    }
+}
+
 /// The id of an object, whatever its kind.
 pub(super) fn parse_object(text: &str) -> Result<String, ConfigError> {
     let is_id = text.split_once(':').is_some_and(|(kind, name)| {
@@ -226,73 +240,6 @@ pub(super) fn parse_object(text: &str) -> Result<String, ConfigError> {
     });
     let refused = || ConfigError("must be an id such as Transaction:UUID".to_owned());
     is_id.then(|| text.to_owned()).ok_or_else(refused)
-}
-
-/// The key in `text`, which came from the environment.
-pub fn parse_secret_key(text: &str) -> Result<SecretKey, ConfigError> {
-    parse_key(text).map(SecretKey).ok_or_else(|| {
-        ConfigError(format!(
-            "{SECRET_KEY_VARIABLE} must be 64 hexadecimal digits or the base64 of {KEY_BYTES} \
-             bytes, such as openssl rand -hex {KEY_BYTES} prints"
-        ))
-    })
-}
-
-pub(super) fn key_source(
-    database: &Database,
-    file: Option<PathBuf>,
-    given: Option<String>,
-) -> Result<KeySource, ConfigError> {
-    // The line break of a file that the name was read from would be a part of the name.
-    let file = file.map(|file| match file.to_str() {
-        Some(name) => PathBuf::from(name.trim_end_matches(['\r', '\n'])),
-        None => file,
-    });
-    match (file, given) {
-        (None, None) => Ok(KeySource::File(database.key_file())),
-        (Some(file), None) => Ok(KeySource::File(file)),
-        (None, Some(text)) => parse_secret_key(&text).map(KeySource::Given),
-        (Some(_), Some(_)) => Err(ConfigError(format!(
-            "there are two secret keys: set {SECRET_KEY_VARIABLE} or a key file, not both"
-        ))),
-    }
-}
-
-/// The credentials of the first token: both or neither, and such that HTTP Basic can carry them.
-pub fn parse_credentials(
-    id: Option<String>,
-    secret: Option<String>,
-) -> Result<Option<ClientCredentials>, ConfigError> {
-    let (id, secret) = match (id, secret) {
-        (None, None) => return Ok(None),
-        (Some(id), Some(secret)) => (id, secret),
-        (Some(_), None) => {
-            return Err(ConfigError(format!(
-                "{CLIENT_ID_VARIABLE} is set without {CLIENT_SECRET_VARIABLE}: set both or neither"
-            )));
-        }
-        (None, Some(_)) => {
-            return Err(ConfigError(format!(
-                "{CLIENT_SECRET_VARIABLE} is set without {CLIENT_ID_VARIABLE}: set both or neither"
-            )));
-        }
-    };
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if id.len() > CLIENT_ID_MAX || !id.bytes().all(is_allowed) {
-        return Err(ConfigError(format!(
-            "{CLIENT_ID_VARIABLE} must be 1 to {CLIENT_ID_MAX} characters of A-Z a-z 0-9 _ -"
-        )));
-    }
-    let length = secret.chars().count();
-    if !(CLIENT_SECRET_MIN..=CLIENT_SECRET_MAX).contains(&length)
-        || secret.chars().any(char::is_control)
-    {
-        return Err(ConfigError(format!(
-            "{CLIENT_SECRET_VARIABLE} must be {CLIENT_SECRET_MIN} to {CLIENT_SECRET_MAX} \
-             characters without control characters, such as openssl rand -hex 32 prints"
-        )));
-    }
-    Ok(Some(ClientCredentials { id, secret }))
 }
 
 /// The text of a variable. One that is set to nothing counts as not set: that is what a compose

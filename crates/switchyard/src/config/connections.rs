@@ -7,10 +7,11 @@ use std::time::Duration;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::{ConfigError, Listen};
+use super::checks::Listen;
 use crate::edge::{
     CONNECTIONS_OF_ADDRESS_MAX, HEADS_OF_ADDRESS_MAX, IDLE_TIMEOUT, Limits, Trusted,
 };
+use crate::exit::ConfigError;
 
 /// Servers that pass requests on to each other keep connections for half as long.
 const IDLE_SECONDS_MIN: u64 = 10;

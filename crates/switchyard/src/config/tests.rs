@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::currency::Currency;
@@ -8,6 +9,7 @@ use service::env::Delivering;
 
 use super::*;
 use crate::edge::Limits;
+use crate::keyfile::KEY_BYTES;
 
 const SECRET: &str = "a-secret-of-the-tests";
 
@@ -458,5 +460,17 @@ fn a_server_is_local_unless_an_option_says_otherwise() {
         ("http://localhost.example.com", false),
     ] {
         assert_eq!(url.parse::<PublicUrl>().unwrap().is_local(), is_local, "{url}");
+    }
+}
+
+#[test]
+fn an_age_is_a_number_and_a_unit() {
+    let age = |text: &str| super::checks::parse_age(text).ok().map(|age| age.as_secs());
+    let read = [("90s", 90), ("30m", 1_800), ("24h", 86_400), ("7d", 604_800)];
+    for (text, seconds) in read {
+        assert_eq!(age(text), Some(seconds), "{text}");
+    }
+    for text in ["", "h", "24", "-1h", "+1h", "0s", "1.5h", "24 h", "3651d", "1w", "99999999999d"] {
+        assert_eq!(age(text), None, "{text}");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use adapters::outbound::GuardedClient;
-use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
+use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
 use ports::rail::Pending;
 use serde_json::Value;
 
@@ -48,6 +48,10 @@ impl Shown {
 }
 
 impl Outbound for Shown {
+    fn checked(&self, url: &str, reach: Reach) -> Result<String, OutboundFailure> {
+        self.inner.checked(url, reach)
+    }
+
     fn send(
         &self,
         request: OutboundRequest,

@@ -9,7 +9,7 @@ use domain::rail::Rail;
 use domain::transaction::Transaction;
 use serde_json::{Value, json};
 use service::App;
-use service::attention::{Finding, resolve};
+use service::resolutions::{Finding, resolve};
 use store::error::StoreError;
 use store::reader::View;
 

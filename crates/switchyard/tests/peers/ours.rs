@@ -195,6 +195,31 @@ impl Ours {
         self.post("/quotes", &quote).await
     }
 
+    /// A bank account of the customer, which takes every payment.
+    pub async fn bank(&self) -> String {
+        let account = json!({
+            "customerId": self.customer,
+            "currency": "USD",
+            "accountInfo": {
+                "accountType": "USD_ACCOUNT",
+                "accountNumber": "123456789",
+                "routingNumber": "021000021",
+                "beneficiary": { "beneficiaryType": "BUSINESS", "legalName": "Brown Bros" },
+            },
+        });
+        text(&self.post("/customers/external-accounts", &account).await.expect(201)["id"])
+    }
+
+    /// Pays US cents to a bank account.
+    pub async fn pay_out(&self, bank: &str, cents: i64) -> Answer {
+        let body = json!({
+            "source": { "accountId": self.usd },
+            "destination": { "accountId": bank },
+            "amount": cents,
+        });
+        self.post("/transfer-out", &body).await
+    }
+
     /// The payments of other institutions that came with this comment.
     pub async fn payments(&self, comment: &str) -> Vec<Value> {
         let path = format!("/transactions?type=INCOMING&customerId={}&limit=100", self.customer);

@@ -38,6 +38,8 @@ BEHAVIOUR = {
     "keys": None,
     "lookup": None,
     "pay_request": None,
+    # Settlement between servers, which the peer does not know.
+    "settle": None,
     # Major versions that are spoken.
     "majors": [1, 0],
     # Facts about the payer that are asked for, and whether each must be given.
@@ -419,6 +421,8 @@ class Handler(BaseHTTPRequestHandler):
         if path.startswith("/pay/"):
             user = path.removeprefix("/pay/")
             return behaviour["pay_request"], lambda: peer.answer_pay_request(user, body.decode())
+        if path == "/uma/settle" and behaviour["settle"]:
+            return behaviour["settle"], dict
         if path == "/utxo":
             return None, lambda: peer.answer_post_transaction(body.decode())
         if path == "/elsewhere":

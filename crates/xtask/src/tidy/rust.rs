@@ -27,6 +27,7 @@ const SANDBOX_ALLOWED: &[(&str, &str)] = &[
     ("crates/adapters/src/", "they are the implementations that the mode chooses"),
     (concat!("crates/api/src/", "sand", "box.rs"), "the routes that exist in this mode only"),
     ("crates/api/src/lib.rs", "lists every route, those of this mode among them"),
+    ("crates/api/src/openapi/guide.rs", "shows the outcomes of this mode's test numbers"),
     ("crates/switchyard/src/", "reads the mode and wires what it means"),
     ("crates/domain/src/platform.rs", "names the mode of a platform"),
     ("crates/testbed/src/", "plays clients of a server in this mode"),

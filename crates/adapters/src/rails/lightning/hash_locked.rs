@@ -4,12 +4,13 @@
 //! and answers with the preimage, which is the receipt. The payment hash identifies the payment, so
 //! asking again is the same payment and has the same preimage.
 //!
-//! Guarantee: a payment settles only with the preimage of its invoice. One whose fate is unknown is
-//! asked about until the payee's server says it.
+//! Guarantee: a payment settles only with the preimage of its invoice. It fails only by a code of
+//! the protocol that refuses the payment itself. Everything else leaves its fate unknown, and is
+//! asked about again: a proxy can answer for a server that has booked.
 //!
 //! Limits: no money moves between the institutions, so it serves sandbox platforms only. The
-//! payee's server is believed when it says that it booked nothing. An order that the outbound guard
-//! refuses fails, so the places that may be reached must not shrink while payments are under way.
+//! payee's server is believed when it says that it booked nothing. One that does not settle this
+//! way and has no code for that leaves the payment to a person.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use domain::uma_address::UmaAddress;
 use ports::lightning::{INVOICE_MILLIS, Invoice};
 use ports::locality::TestReach;
 use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest};
-use ports::rail::{Instruction, Pending, RailAnswer, RailFailure, RailReply};
+use ports::rail::{Instruction, Pending, Proof, RailAnswer, RailFailure, RailReply};
 use serde::{Deserialize, Serialize};
 
 use ::uma::address::Address;
 use ::uma::error::{ErrorCode, PeerCode, PeerError};
 
-use super::{Settlement, pending, said};
+use super::{Settlement, pending, said, unsendable};
 use crate::lightning::{Network, read_invoice};
 
 /// The path of the payee's server that takes invoices.
@@ -75,16 +76,17 @@ impl HashLocked {
     ) -> RailReply {
         let read = match self.read(order, invoice) {
             Ok(read) => read,
-            Err(why) => return said(RailAnswer::Failed(RailFailure::AccountInvalid), None, &why),
+            Err(why) => return unsendable(&why),
         };
         match self.outbound.send(self.request(address, invoice)).await {
             Ok(answer) => outcome(order, &read, &answer, now),
-            Err(OutboundFailure::Refused(why)) => {
-                said(RailAnswer::Failed(RailFailure::NotConnected), None, &why)
-            }
-            Err(failure @ (OutboundFailure::Unreachable | OutboundFailure::TimedOut)) => {
-                said(pending(order, now), None, &failure.to_string())
-            }
+            // Nothing was sent this time. An earlier question may have got through, whatever the
+            // guard, the connection or the name's address have become since.
+            Err(
+                failure @ (OutboundFailure::Refused(_)
+                | OutboundFailure::Unreachable
+                | OutboundFailure::TimedOut),
+            ) => said(pending(order, now), None, &failure.to_string()),
         }
     }
 
@@ -140,7 +142,7 @@ fn awaited(order: &Instruction, now: Timestamp) -> RailAnswer {
     if now < expires_at {
         RailAnswer::Pending { ask_again_at: expires_at }
     } else {
-        RailAnswer::Failed(RailFailure::TimedOut)
+        RailAnswer::Failed(RailFailure::TimedOut, Proof::Closed)
     }
 }
 
@@ -152,13 +154,13 @@ fn outcome(
     now: Timestamp,
 ) -> RailReply {
     if let Some(error) = PeerError::read(answer.status, &answer.body) {
-        let final_answer = final_answer(&error.code, answer.status);
-        let code = match &error.code {
-            PeerCode::Known(code) => Some(code.name()),
-            PeerCode::Unknown(text) => Some(text.as_str()),
-            PeerCode::Absent => None,
+        let (refusal, code) = match &error.code {
+            PeerCode::Known(code) => (refusal(*code), Some(code.name())),
+            PeerCode::Unknown(text) => (None, Some(text.as_str())),
+            PeerCode::Absent => (None, None),
         };
-        let answer = final_answer.unwrap_or_else(|| pending(order, now));
+        let refusal = refusal.filter(|_| error.says_error && decides(answer.status));
+        let answer = refusal.unwrap_or_else(|| pending(order, now));
         return said(answer, code, &error.reason);
     }
     let receipt = serde_json::from_slice(&answer.body).ok();
@@ -175,29 +177,20 @@ fn outcome(
     RailReply { answer: RailAnswer::Settled, words: RailWords::new(None, None, Some(&reference)) }
 }
 
-/// The answer of an error after which nothing was booked and nothing will be. With any other error
-/// the fate of the payment stays unknown.
-fn final_answer(code: &PeerCode, status: u16) -> Option<RailAnswer> {
-    match code {
-        PeerCode::Known(code) => final_answer_of(*code),
-        // A server that does not take the message does not settle this way. It may be too busy, or
-        // have failed, behind the others.
-        PeerCode::Unknown(_) | PeerCode::Absent => {
-            let is_not_taken =
-                matches!(status, 300..=499 | 501) && !matches!(status, 408 | 425 | 429);
-            is_not_taken.then_some(RailAnswer::Failed(RailFailure::NotConnected))
-        }
-    }
+/// Whether a server that answers with this status has decided. One that is busy or has failed may
+/// have booked before, and a redirection is of something in front of it.
+fn decides(status: u16) -> bool {
+    matches!(status, 200..=299 | 400..=499 | 501) && !matches!(status, 408 | 425 | 429)
 }
 
-fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
+/// The answer of a code that refuses the payment itself: nothing was booked and nothing will be.
+fn refusal(code: ErrorCode) -> Option<RailAnswer> {
     use ErrorCode as Code;
+    let failed = |failure| Some(RailAnswer::Failed(failure, Proof::OtherSide));
     match code {
-        Code::InvoiceExpired | Code::QuoteExpired => {
-            Some(RailAnswer::Failed(RailFailure::TimedOut))
-        }
+        Code::InvoiceExpired | Code::QuoteExpired => failed(RailFailure::TimedOut),
         Code::InvalidInvoice | Code::RequestNotFound | Code::QuoteNotFound | Code::UserNotFound => {
-            Some(RailAnswer::Failed(RailFailure::AccountInvalid))
+            failed(RailFailure::AccountInvalid)
         }
         Code::AmountOutOfRange
         | Code::InvalidCurrency
@@ -205,14 +198,15 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         | Code::MissingMandatoryPayerData
         | Code::MissingMandatoryPayeeData
         | Code::UnrecognizedMandatoryPayeeDataKey
-        | Code::InvalidInput
-        | Code::InvalidRequestFormat
         | Code::VelocityLimitExceeded
         | Code::UserNotReady
-        | Code::CounterpartyNotAllowed
-        | Code::Forbidden => Some(RailAnswer::Refused),
-        // The server took it for another message, so it does not settle this way.
-        Code::NotImplemented
+        | Code::CounterpartyNotAllowed => Some(RailAnswer::Refused),
+        Code::NotImplemented => failed(RailFailure::NotConnected),
+        // About a message, not about the payment: something on the way has changed it, or took it
+        // for another. The same bytes may have been read well before.
+        Code::InvalidInput
+        | Code::InvalidRequestFormat
+        | Code::Forbidden
         | Code::NonUmaLnurlNotSupported
         | Code::InvalidPubkeyFormat
         | Code::CertChainInvalid
@@ -231,8 +225,8 @@ fn final_answer_of(code: ErrorCode) -> Option<RailAnswer> {
         | Code::LnurlpRequestFailed
         | Code::PayreqRequestFailed
         | Code::NoCompatibleUmaVersion
-        | Code::UmaConfigurationFetchError => Some(RailAnswer::Failed(RailFailure::NotConnected)),
-        Code::InternalError => None,
+        | Code::UmaConfigurationFetchError
+        | Code::InternalError => None,
     }
 }
 

@@ -22,7 +22,6 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bitcoin::hashes::{Hash as _, sha256};
 use bitcoin::secp256k1::PublicKey;
 use domain::id::TransactionId;
 use domain::rail::RailWords;
@@ -35,7 +34,7 @@ use lightning::types::payment::PaymentHash;
 use lightning_invoice::Bolt11Invoice;
 use ports::clock::Clock;
 use ports::lightning::{INVOICE_MILLIS, InvalidInvoice, Invoice, Lightning, NewInvoice};
-use ports::rail::{Instruction, Pending, RailAnswer, RailFailure, RailReply};
+use ports::rail::{Instruction, Pending, Proof, RailAnswer, RailFailure, RailReply};
 use tokio::sync::{mpsc, watch};
 
 use self::disk::Disk;
@@ -44,7 +43,7 @@ use self::outcomes::{Failure, Outcome, Outcomes};
 use self::parts::{Manager, Monitors, Peers};
 pub use self::peers::{NodePeer, WrongPeer};
 pub use self::start::{Settings, StartError, files, node_id};
-use super::{Settlement, pending, said};
+use super::{Settlement, pending, said, unsendable};
 use crate::lightning::Network;
 use crate::lightning::{FINAL_EXPIRY_BLOCKS, LightningNode, read_invoice, seconds};
 
@@ -158,8 +157,8 @@ impl Node {
     async fn pay(&self, order: &Instruction, text: &str, now: Timestamp) -> RailReply {
         let read = match read_invoice(NETWORK, text) {
             Ok(read) if read.msat == order.amount => read,
-            Ok(_) => return unpayable("the invoice is for another amount than the order"),
-            Err(error) => return unpayable(&format!("the text of the order {error}")),
+            Ok(_) => return unsendable("the invoice is for another amount than the order"),
+            Err(error) => return unsendable(&format!("the text of the order {error}")),
         };
         let outcome = match self.give(text, &read) {
             Ok(Given::Decided(outcome)) => Some(outcome),
@@ -184,7 +183,7 @@ impl Node {
     /// Whether the invoice of an order was paid. One that has expired is not taken any more from
     /// then on, unless its money is being claimed.
     fn arrived(&self, order: &Instruction, now: Timestamp) -> io::Result<RailAnswer> {
-        let hash = sha256::Hash::hash(&self.invoices.preimage_of(order.key)).to_byte_array();
+        let hash = self.invoices.hash_of(order.key);
         let turn = self.outcomes.turn();
         let expires_at = order.since.plus_millis(INVOICE_MILLIS);
         match turn.get(&hash)? {
@@ -195,7 +194,7 @@ impl Node {
             None if now < expires_at => Ok(RailAnswer::Pending { ask_again_at: expires_at }),
             None | Some(Outcome::Closed | Outcome::Paid(_) | Outcome::Failed(_)) => {
                 turn.keep(&hash, &Outcome::Closed)?;
-                Ok(RailAnswer::Failed(RailFailure::TimedOut))
+                Ok(RailAnswer::Failed(RailFailure::TimedOut, Proof::Closed))
             }
         }
     }
@@ -217,15 +216,11 @@ fn paid(outcome: &Outcome) -> RailReply {
             said(RailAnswer::Refused, None, "the payee's node refused the payment")
         }
         Failure::Expired => {
-            let failed = RailAnswer::Failed(RailFailure::TimedOut);
+            let failed = RailAnswer::Failed(RailFailure::TimedOut, Proof::OtherSide);
             said(failed, None, "the invoice expired before it could be paid")
         }
-        Failure::Unpayable => unpayable("the node cannot pay such an invoice"),
+        Failure::Unpayable => unsendable("the node cannot pay such an invoice"),
     }
-}
-
-fn unpayable(why: &str) -> RailReply {
-    said(RailAnswer::Failed(RailFailure::AccountInvalid), None, why)
 }
 
 impl Settlement for Node {
@@ -260,7 +255,7 @@ impl Lightning for Node {
     fn create_invoice(&self, new: &NewInvoice<'_>) -> Option<String> {
         let msat = u64::try_from(new.msat.minor()).ok()?;
         let lifetime = seconds(new.expires_at)?.checked_sub(seconds(new.made_at)?)?;
-        let hash = sha256::Hash::hash(&self.invoices.preimage_of(new.payment)).to_byte_array();
+        let hash = self.invoices.hash_of(new.payment);
         let secret = self.manager.create_inbound_payment_for_hash(
             PaymentHash(hash),
             Some(msat),
@@ -273,6 +268,10 @@ impl Lightning for Node {
     /// None: the network gives it out when it brings the money.
     fn preimage(&self, _: TransactionId) -> Option<[u8; 32]> {
         None
+    }
+
+    fn payment_hash(&self, payment: TransactionId) -> [u8; 32] {
+        self.invoices.hash_of(payment)
     }
 
     fn read_invoice(&self, text: &str) -> Result<Invoice, InvalidInvoice> {

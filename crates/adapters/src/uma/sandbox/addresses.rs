@@ -189,7 +189,8 @@ pub fn markdown() -> String {
          `POST /sandbox/uma/receive`.\n\n\
          A payment to any other address is settled with the server of its domain: the invoice goes \
          to `POST /uma/settle` there, and the answer is the preimage. No money moves between the \
-         two. A server that does not settle this way is not paid: `RAIL_NOT_CONNECTED`.\n\n\
+         two. A server that does not settle this way is not paid: the payment fails if it says so in \
+         a code of the protocol, and else [waits for a person](uma.md#settlement).\n\n\
          | Address | Currency | Lookup | Payment |\n|---|---|---|---|\n",
     );
     for row in ADDRESSES {

@@ -122,7 +122,7 @@ impl SandboxInstitutions {
     ) -> Option<Result<OutboundAnswer, OutboundFailure>> {
         let url = Url::parse(&request.url).ok()?;
         let domain = domain_of(&url)?;
-        let now = self.clock.now();
+        let now = self.clock.machine();
         let path = url.path();
         let message = match (request.method, path.strip_prefix(PAY_PATH)) {
             (Method::Get, _) if path == keys::PATH => self.key_document(&domain, now),
@@ -254,7 +254,8 @@ impl SandboxInstitutions {
         let no_rate = || internal("there is no rate for the currency of this address");
         let asset = Asset::from_code(row.currency).ok_or_else(no_rate)?;
         let bitcoin = Asset::from_code("BTC").ok_or_else(no_rate)?;
-        let per_bitcoin = self.rates.mid(asset, bitcoin, now).map_err(|_| no_rate())?.value;
+        let rates = self.rates.current();
+        let per_bitcoin = rates.mid(asset, bitcoin, now).map_err(|_| no_rate())?.value;
         let units = 10_i64.checked_pow(u32::from(asset.decimals())).map(Decimal::from);
         let msat_per_unit = units
             .and_then(|units| per_bitcoin.checked_mul(units))

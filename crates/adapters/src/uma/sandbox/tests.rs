@@ -4,6 +4,7 @@ use std::time::Duration;
 use bitcoin::hashes::{Hash as _, sha256};
 use domain::currency::Currency as Asset;
 use domain::money::Money;
+use domain::platform::Mode;
 use lightning_invoice::{Bolt11Invoice, Bolt11InvoiceDescriptionRef};
 use ports::lightning::Lightning as _;
 use ports::outbound::{Method, Outbound, OutboundAnswer, OutboundFailure, OutboundRequest, Reach};
@@ -29,7 +30,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::entropy::SeededEntropy;
 use crate::rails::tests::answer_of;
-use crate::rates::FixedRates;
+use crate::rates::feed::{ModeRates, RateTable};
 use crate::uma::WithSandbox;
 
 const NOW: Timestamp = Timestamp::from_millis(1_763_683_200_000);
@@ -38,7 +39,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_763_683_200_000);
 const OURS: &str = "$ada@uma.test";
 
 fn institutions() -> SandboxInstitutions {
-    let rates = Arc::new(FixedRates::builtin());
+    let rates = Arc::new(ModeRates::new(Arc::new(RateTable::builtin()), Mode::Sandbox));
     let clock = Arc::new(ManualClock::new(NOW));
     SandboxInstitutions::new(rates, clock, Arc::new(SeededEntropy::new(1)))
 }
@@ -184,6 +185,10 @@ fn only_hosts_of_the_sandbox_are_answered_here() {
 struct Closed;
 
 impl Outbound for Closed {
+    fn checked(&self, url: &str, _: Reach) -> Result<String, OutboundFailure> {
+        Ok(url.to_owned())
+    }
+
     fn send(
         &self,
         request: OutboundRequest,

@@ -2,9 +2,10 @@
 
 use super::fields::{
     BRL_TAX_ID, CAD_BANK, CAD_BRANCH, CAD_NUMBER, CLABE, ETHEREUM_ADDRESS, GBP_NUMBER, IDR_PHONE,
-    INVOICE, NGN_NUMBER, PIX_KEY, PIX_KEY_TYPE, PLATFORM_ACCOUNT_ID, REFERENCE, SOLANA_ADDRESS,
-    SORT_CODE, SPARK_ADDRESS, TRON_ADDRESS, USD_NUMBER, USD_ROUTING, VPA, ZAR_NUMBER,
-    account_number, asset_type, bank_name, countries, iban, phone, provider, swift_bic, swift_code,
+    INVOICE, NGN_NUMBER, PIX_KEY, PIX_KEY_TYPE, PLATFORM_ACCOUNT_ID, REFERENCE, REFERENCE_IF,
+    SOLANA_ADDRESS, SORT_CODE, SPARK_ADDRESS, TRON_ADDRESS, USD_NUMBER, USD_ROUTING, VPA,
+    ZAR_NUMBER, account_number, asset_type, bank_name, countries, iban, phone, provider, swift_bic,
+    swift_code,
 };
 use super::{AccountType, Holder};
 use crate::account_info::field::Field;
@@ -60,7 +61,7 @@ pub(super) static TYPES: &[AccountType] = &[
         currencies: &["BRL"],
         rails: &[Rail::Pix],
         fields: &[PIX_KEY, PIX_KEY_TYPE, BRL_TAX_ID, PLATFORM_ACCOUNT_ID],
-        instruction_fields: &[PIX_KEY, PIX_KEY_TYPE, BRL_TAX_ID, REFERENCE.optional()],
+        instruction_fields: &[PIX_KEY, PIX_KEY_TYPE, BRL_TAX_ID, REFERENCE_IF],
         ..BANK
     },
     AccountType {
@@ -115,7 +116,7 @@ pub(super) static TYPES: &[AccountType] = &[
         currencies: &["INR"],
         rails: &[Rail::Upi],
         fields: &[VPA, PLATFORM_ACCOUNT_ID],
-        instruction_fields: &[VPA],
+        instruction_fields: &[VPA, REFERENCE_IF],
         ..BANK
     },
     AccountType {
@@ -394,7 +395,12 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Spark],
         fields: &[SPARK_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["SPARK_MAINNET", "SPARK_TESTNET", "SPARK_REGTEST"],
-        instruction_fields: &[SPARK_ADDRESS, asset_type(&["BTC", "USDB"]), INVOICE.optional()],
+        instruction_fields: &[
+            SPARK_ADDRESS,
+            asset_type(&["BTC", "USDB"]),
+            INVOICE.optional(),
+            REFERENCE_IF,
+        ],
         ..WALLET
     },
     AccountType {
@@ -421,7 +427,7 @@ pub(super) static TYPES: &[AccountType] = &[
         networks: &["LIGHTNING_MAINNET", "LIGHTNING_TESTNET", "LIGHTNING_REGTEST"],
         // An invoice says itself which network it is for, and an address leads to an invoice.
         needs_network: false,
-        instruction_fields: &[INVOICE],
+        instruction_fields: &[INVOICE, REFERENCE_IF],
         ..WALLET
     },
     AccountType {
@@ -431,7 +437,11 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Solana],
         fields: &[SOLANA_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["SOLANA_MAINNET", "SOLANA_DEVNET", "SOLANA_TESTNET"],
-        instruction_fields: &[SOLANA_ADDRESS, asset_type(&["USDC", "USDT"]).optional()],
+        instruction_fields: &[
+            SOLANA_ADDRESS,
+            asset_type(&["USDC", "USDT"]).optional(),
+            REFERENCE_IF,
+        ],
         ..WALLET
     },
     AccountType {
@@ -441,7 +451,7 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Tron],
         fields: &[TRON_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["TRON_MAINNET", "TRON_TESTNET"],
-        instruction_fields: &[TRON_ADDRESS, asset_type(&["USDT"]).optional()],
+        instruction_fields: &[TRON_ADDRESS, asset_type(&["USDT"]).optional(), REFERENCE_IF],
         ..WALLET
     },
     AccountType {
@@ -451,7 +461,7 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Polygon],
         fields: &[ETHEREUM_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["POLYGON_MAINNET", "POLYGON_TESTNET"],
-        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional()],
+        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional(), REFERENCE_IF],
         ..WALLET
     },
     AccountType {
@@ -461,7 +471,7 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Base],
         fields: &[ETHEREUM_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["BASE_MAINNET", "BASE_TESTNET"],
-        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional()],
+        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional(), REFERENCE_IF],
         ..WALLET
     },
     AccountType {
@@ -471,7 +481,7 @@ pub(super) static TYPES: &[AccountType] = &[
         rails: &[Rail::Ethereum],
         fields: &[ETHEREUM_ADDRESS, PLATFORM_ACCOUNT_ID],
         networks: &["ETHEREUM_MAINNET", "ETHEREUM_TESTNET"],
-        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional()],
+        instruction_fields: &[ETHEREUM_ADDRESS, asset_type(&["USDC"]).optional(), REFERENCE_IF],
         ..WALLET
     },
 ];

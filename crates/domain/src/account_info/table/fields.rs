@@ -12,8 +12,9 @@ pub(super) const PLATFORM_ACCOUNT_ID: Field =
 pub(super) const REFERENCE: Field = Field::text(
     "reference",
     "What the payer must put on the transfer, so that the money is recognised",
-    "",
+    "SYA-01A217B0A2367000B1A30CE89AD70348",
 );
+pub(super) const REFERENCE_IF: Field = REFERENCE.optional();
 
 /// An account number where the country has no one pattern.
 pub(super) const fn account_number(example: &'static str) -> Field {

@@ -6,8 +6,7 @@ use clap::Args;
 use domain::event::EventKind;
 use http::Uri;
 
-use super::super::ApiUrl;
-use super::super::checks::{parse_event_kind, parse_web_url};
+use super::super::checks::{ApiUrl, parse_event_kind, parse_web_url};
 
 /// Options of `listen`.
 #[derive(Debug, Clone, Args)]

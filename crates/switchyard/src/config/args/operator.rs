@@ -8,6 +8,7 @@ use domain::attention::Outcome;
 use domain::currency::Currency;
 use domain::event::EventNames;
 use domain::id::{AttentionId, CustomerId, PlatformId, TokenId};
+use domain::platform::BasisPoints;
 use domain::token::{Permission, Permissions};
 use domain::uma_address::UmaDomain;
 use rust_decimal::Decimal;
@@ -36,6 +37,13 @@ pub enum PlatformCommand {
     )]
     SetPricing(SetPricing),
 
+    /// Gives a platform another UMA domain. Addresses that it has given out stay.
+    ///
+    /// A domain is one platform's, live or sandbox. One that another platform has is refused.
+    #[command(after_help = "Example:\n  \
+        switchyard platform set-domain --platform PlatformConfig:... --uma-domain pay.example.com")]
+    SetDomain(SetDomain),
+
     /// Sets rows of a platform's own for what payments and accounts do in the sandbox.
     #[command(
         after_help = "docs/sandbox.md says how rows are written. They come before the built-in \
@@ -48,6 +56,43 @@ pub enum PlatformCommand {
     #[command(after_help = "Example, for receivers written against the hosted API:\n  \
         switchyard platform set-events --platform PlatformConfig:... --names dotted")]
     SetEvents(SetEvents),
+
+    /// Sets how much the invoice of another institution may cost more or less than its lookup said.
+    ///
+    /// Its rate, its fee and what is rounded count together. A quote on an invoice that differs
+    /// more is refused.
+    #[command(after_help = "Example, 2.5 %:\n  \
+        switchyard platform set-cost-drift --platform PlatformConfig:... --max-basis-points 250")]
+    SetCostDrift(SetCostDrift),
+}
+
+/// Options of `platform set-cost-drift`.
+#[derive(Debug, Clone, Args)]
+pub struct SetCostDrift {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Hundredths of a percent, 0 to 10000. A new platform has 500, which is 5 %.
+    #[arg(long, value_name = "POINTS", value_parser = basis_points)]
+    pub max_basis_points: BasisPoints,
+}
+
+fn basis_points(text: &str) -> Result<BasisPoints, String> {
+    let points = text.parse().ok().and_then(BasisPoints::new);
+    points.ok_or_else(|| "basis points are 0 to 10000, where 100 are 1 %".to_owned())
+}
+
+/// Options of `platform set-domain`.
+#[derive(Debug, Clone, Args)]
+pub struct SetDomain {
+    /// Id of the platform.
+    #[arg(long, value_name = "ID", value_parser = PlatformId::parse)]
+    pub platform: PlatformId,
+
+    /// Domain of the addresses of its new customers.
+    #[arg(long, value_name = "DOMAIN", value_parser = UmaDomain::parse)]
+    pub uma_domain: UmaDomain,
 }
 
 /// Options of `platform set-events`.
@@ -387,4 +432,40 @@ pub struct RotateUmaKeys {
     /// Domain of a platform of this server.
     #[arg(value_parser = UmaDomain::parse)]
     pub domain: UmaDomain,
+}
+
+/// Commands for rates.
+#[derive(Debug, Clone, Subcommand)]
+pub enum RatesCommand {
+    /// Shows the rates that a server with this file has.
+    #[command(after_help = "Example:\n  switchyard rates show --rates-file rates.json")]
+    Show(ShowRates),
+
+    /// Checks a file of rates and puts it in the place of the server's, which then reads it.
+    ///
+    /// The file must say in asOf when the market was there. docs/rates.md has its format. The
+    /// server's file is replaced at once and as a whole, and keeps its owner and permissions.
+    #[command(after_help = "Example:\n  \
+        switchyard rates set today.json --rates-file /etc/switchyard/rates.json")]
+    Set(SetRates),
+}
+
+/// Options of `rates show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowRates {
+    /// The server's file of rates [default: the built-in rates].
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
+    pub rates_file: Option<PathBuf>,
+}
+
+/// Options of `rates set`.
+#[derive(Debug, Clone, Args)]
+pub struct SetRates {
+    /// The new rates.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// The server's file of rates, which is replaced.
+    #[arg(long, value_name = "FILE", env = "SWITCHYARD_RATES_FILE")]
+    pub rates_file: PathBuf,
 }

@@ -4,7 +4,7 @@ use domain::money::Money;
 use domain::rail::Rail;
 use ports::lightning::{Lightning as _, NewInvoice};
 use ports::outbound::Reach;
-use ports::rail::{Cause, Flow, Party, PaymentRail as _};
+use ports::rail::{self, Cause, Flow, OVERDUE_RETRY_MILLIS, Party, PaymentRail as _};
 
 use super::super::{RETRY_MILLIS_MIN, SandboxLightning};
 use super::*;
@@ -57,6 +57,8 @@ fn order(flow: Flow, address: &str, invoice: Option<String>) -> Instruction {
         rail: Rail::Lightning,
         amount: msat(5_000),
         party: Party::Uma { address, invoice },
+        remittance: None,
+        purpose: None,
         since: SINCE,
         settings: None,
     }
@@ -125,57 +127,107 @@ fn a_preimage_of_the_invoice_settles_and_no_other_does() {
     check(Peer::answering(500, &body), pending(AGAIN_MILLIS), None, Some("because"));
 }
 
-#[test]
-fn a_code_by_which_nothing_was_booked_ends_the_payment() {
-    use RailFailure::{AccountInvalid, NotConnected, TimedOut};
-    for (status, code, expected) in [
-        (400, "INVOICE_EXPIRED", RailAnswer::Failed(TimedOut)),
-        (400, "QUOTE_EXPIRED", RailAnswer::Failed(TimedOut)),
-        (404, "REQUEST_NOT_FOUND", RailAnswer::Failed(AccountInvalid)),
-        (404, "USER_NOT_FOUND", RailAnswer::Failed(AccountInvalid)),
-        (400, "INVALID_INVOICE", RailAnswer::Failed(AccountInvalid)),
-        (501, "NOT_IMPLEMENTED", RailAnswer::Failed(NotConnected)),
-        (403, "COUNTERPARTY_NOT_ALLOWED", RailAnswer::Refused),
-        (403, "USER_NOT_READY", RailAnswer::Refused),
-        (403, "VELOCITY_LIMIT_EXCEEDED", RailAnswer::Refused),
-        (400, "INVALID_INPUT", RailAnswer::Refused),
-        (400, "INVALID_REQUEST_FORMAT", RailAnswer::Refused),
-        // Errors of plain LNURL come with a 200.
-        (200, "SENDER_NOT_ACCEPTED", RailAnswer::Refused),
-        // A server that does not settle this way, with a code of its own.
-        (404, "NOT_FOUND", RailAnswer::Failed(NotConnected)),
-        (405, "METHOD_NOT_ALLOWED", RailAnswer::Failed(NotConnected)),
-        (403, "A_CODE_OF_ITS_OWN", RailAnswer::Failed(NotConnected)),
-        // It took the message for another one.
-        (400, "PARSE_PAYREQ_REQUEST_ERROR", RailAnswer::Failed(NotConnected)),
-        (401, "INVALID_SIGNATURE", RailAnswer::Failed(NotConnected)),
-    ] {
-        check(Peer::answering(status, &error(code)), expected, Some(code), Some("because"));
-    }
-    for status in [302, 400, 401, 403, 404, 405, 410, 501] {
-        let text = format!("HTTP status {status}");
-        let expected = RailAnswer::Failed(NotConnected);
-        check(Peer::answering(status, "<html>"), expected, None, Some(&text));
-    }
-    let refused = Peer::failing(OutboundFailure::Refused("a private address".to_owned()));
-    check(refused, RailAnswer::Failed(NotConnected), None, Some("a private address"));
+fn failed(failure: RailFailure) -> RailAnswer {
+    RailAnswer::Failed(failure, Proof::OtherSide)
 }
 
 #[test]
-fn a_payment_of_unknown_fate_is_asked_about_again() {
-    for status in [408, 425, 429, 500, 502, 503, 504] {
-        let text = format!("HTTP status {status}");
-        let peer = Peer::answering(status, "<html>");
-        check(peer, pending(AGAIN_MILLIS), None, Some(&text));
+fn only_a_code_that_refuses_the_payment_itself_ends_it() {
+    use RailFailure::{AccountInvalid, NotConnected, TimedOut};
+    let unknown = || pending(AGAIN_MILLIS);
+    let answer = |status, code| Peer::answering(status, &error(code));
+    for code in ErrorCode::ALL {
+        let expected = match code.name() {
+            "INVOICE_EXPIRED" | "QUOTE_EXPIRED" => failed(TimedOut),
+            "REQUEST_NOT_FOUND" | "QUOTE_NOT_FOUND" | "USER_NOT_FOUND" | "INVALID_INVOICE" => {
+                failed(AccountInvalid)
+            }
+            "NOT_IMPLEMENTED" => failed(NotConnected),
+            "AMOUNT_OUT_OF_RANGE"
+            | "INVALID_CURRENCY"
+            | "SENDER_NOT_ACCEPTED"
+            | "MISSING_MANDATORY_PAYER_DATA"
+            | "MISSING_MANDATORY_PAYEE_DATA"
+            | "UNRECOGNIZED_MANDATORY_PAYEE_DATA_KEY"
+            | "VELOCITY_LIMIT_EXCEEDED"
+            | "USER_NOT_READY"
+            | "COUNTERPARTY_NOT_ALLOWED" => RailAnswer::Refused,
+            // About a message: something on the way may have changed it.
+            _ => unknown(),
+        };
+        // As much of it as the words of a rail keep.
+        let name = code.name();
+        let (name, because) = (Some(name.get(..35).unwrap_or(name)), Some("because"));
+        check(answer(code.status(), code.name()), expected.clone(), name, because);
+        // Errors of plain LNURL come with a 200.
+        check(answer(200, code.name()), expected, name, because);
+        for status in [302, 307, 408, 425, 429, 500, 502, 503, 504] {
+            check(answer(status, code.name()), unknown(), name, because);
+        }
     }
-    for (status, code) in [(500, "INTERNAL_ERROR"), (200, "A_CODE_OF_ITS_OWN")] {
-        let peer = Peer::answering(status, &error(code));
-        check(peer, pending(AGAIN_MILLIS), Some(code), Some("because"));
+    for code in ["NOT_FOUND", "METHOD_NOT_ALLOWED", "invoice_expired"] {
+        check(answer(404, code), unknown(), Some(code), Some("because"));
     }
-    for failure in [OutboundFailure::Unreachable, OutboundFailure::TimedOut] {
+}
+
+/// A proxy answers for a server that may have booked, with any status and a body of its own.
+#[test]
+fn an_answer_without_a_code_of_the_protocol_decides_nothing() {
+    let bodies = [
+        "",
+        "<html>",
+        r#"{"error":"not found"}"#,
+        r#"{"status":"ERROR"}"#,
+        r#"{"status":404,"code":"REQUEST_NOT_FOUND"}"#,
+        r#"{"code":"INVOICE_EXPIRED"}"#,
+        r#"{"status":"ERROR","code":404}"#,
+    ];
+    for status in (300..=308).chain(400..=431).chain([451, 499]).chain(500..=511).chain(520..=530) {
+        for body in bodies {
+            let peer = Arc::new(Peer::answering(status, body));
+            let reply = ask(&peer, &pay_out(), FIRST_MILLIS);
+            assert_eq!(reply.answer, pending(AGAIN_MILLIS), "{status} {body}");
+        }
+    }
+    let refused = OutboundFailure::Refused("a private address".to_owned());
+    for failure in [refused, OutboundFailure::Unreachable, OutboundFailure::TimedOut] {
         let text = failure.to_string();
         check(Peer::failing(failure), pending(AGAIN_MILLIS), None, Some(&text));
     }
+}
+
+#[test]
+fn a_payment_without_an_outcome_is_for_a_person_after_its_deadline() {
+    let peer = Arc::new(Peer::answering(404, "<html>"));
+    let deadline_millis = 2 * INVOICE_MILLIS;
+    let answer = |order: &Instruction, after_millis: i64| {
+        let now = SINCE.plus_millis(after_millis);
+        let rail = rail(&peer);
+        answer_of(Box::pin(async move { rail::ask(&rail, order, now).await.answer }))
+    };
+    let overdue = |after_millis: i64| RailAnswer::Overdue {
+        ask_again_at: SINCE.plus_millis(after_millis + OVERDUE_RETRY_MILLIS),
+    };
+    let order = pay_out();
+    assert!(matches!(answer(&order, deadline_millis - 1), RailAnswer::Pending { .. }));
+    for after_millis in [deadline_millis, 100 * deadline_millis] {
+        assert_eq!(answer(&order, after_millis), overdue(after_millis));
+    }
+    // An invoice with an end that no clock reaches has a deadline too.
+    let new = NewInvoice {
+        payment: key(),
+        msat: msat(5_000),
+        description: b"[]",
+        made_at: SINCE,
+        expires_at: SINCE.plus_millis(10_000 * 86_400_000),
+    };
+    let long = Some(node().create_invoice(&new).expect("an invoice"));
+    let order = self::order(Flow::PayOut, "$bob@vasp.test", long);
+    let two_days = 2 * 86_400_000;
+    assert_eq!(answer(&order, two_days), overdue(two_days));
+    // The sandbox's own institutions are asked until they answer.
+    let ours = self::order(Flow::PayOut, "$success.usd@sandbox.uma.money", None);
+    assert_eq!(rail(&peer).deadline(&ours), None);
 }
 
 #[test]
@@ -244,7 +296,8 @@ fn an_order_whose_invoice_does_not_fit_is_not_sent() {
     ] {
         let peer = Arc::new(Peer::failing(OutboundFailure::TimedOut));
         let reply = ask(&peer, &order, FIRST_MILLIS);
-        assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::AccountInvalid), "{text}");
+        let unsendable = RailAnswer::Failed(RailFailure::AccountInvalid, Proof::Unsendable);
+        assert_eq!(reply.answer, unsendable, "{text}");
         assert_eq!(reply.words.text(), Some(text));
         assert_eq!(peer.sent(), []);
     }
@@ -260,14 +313,15 @@ fn money_from_elsewhere_is_awaited_while_its_invoice_can_be_paid() {
     }
     for after_millis in [INVOICE_MILLIS, 2 * INVOICE_MILLIS] {
         let reply = ask(&peer, &order, after_millis);
-        assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::TimedOut), "{after_millis}");
+        let closed = RailAnswer::Failed(RailFailure::TimedOut, Proof::Closed);
+        assert_eq!(reply.answer, closed, "{after_millis}");
     }
     assert_eq!(peer.sent(), []);
 }
 
 #[test]
 fn orders_with_addresses_of_the_sandbox_stay_in_the_process() {
-    let unknown = RailAnswer::Failed(RailFailure::AccountInvalid);
+    let unknown = failed(RailFailure::AccountInvalid);
     for (user, expected) in [
         ("success.usd", RailAnswer::Settled),
         ("fail.compliance.usd", RailAnswer::Refused),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use bitcoin::hashes::{Hash as _, sha256};
 use domain::currency::Currency;
 use domain::money::Money;
 use domain::rail::Rail;
@@ -86,6 +87,14 @@ struct Moved(AtomicI64);
 impl Clock for Moved {
     fn now(&self) -> Timestamp {
         SystemClock.now().plus_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn machine(&self) -> Timestamp {
+        self.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        SystemClock.uptime()
     }
 }
 
@@ -215,6 +224,8 @@ fn order(flow: Flow, last: u8, invoice: Option<&str>) -> Instruction {
         rail: Rail::Lightning,
         amount: msat(AMOUNT),
         party: Party::Uma { address, invoice: invoice.map(str::to_owned) },
+        remittance: None,
+        purpose: None,
         since: now(),
         settings: None,
     }
@@ -349,8 +360,9 @@ async fn an_invoice_that_is_given_up_is_not_taken() {
     let asked = |after: i64| payee.node.arrived(&order, order.since.plus_millis(after)).unwrap();
     let expires_at = order.since.plus_millis(INVOICE_MILLIS);
     assert_eq!(asked(0), RailAnswer::Pending { ask_again_at: expires_at });
-    assert_eq!(asked(INVOICE_MILLIS), RailAnswer::Failed(RailFailure::TimedOut));
-    assert_eq!(asked(0), RailAnswer::Failed(RailFailure::TimedOut), "it stays so");
+    let closed = RailAnswer::Failed(RailFailure::TimedOut, Proof::Closed);
+    assert_eq!(asked(INVOICE_MILLIS), closed);
+    assert_eq!(asked(0), closed, "it stays so");
     assert_eq!(settled(&payer.node, &text).await.answer, RailAnswer::Refused);
     moved(&payer.node, &payee.node, before, 0).await;
 }
@@ -373,14 +385,18 @@ async fn a_payee_that_is_away_is_paid_when_it_comes_back() {
     assert!(matches!(reply.answer, RailAnswer::Pending { .. }), "{reply:?}");
     first.clock.0.store(INVOICE_MILLIS, Ordering::SeqCst);
     let reply = payer.node.pay(&order(&late), &late, now()).await;
-    assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::TimedOut));
+    assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::TimedOut, Proof::OtherSide));
     first.clock.0.store(0, Ordering::SeqCst);
     let payee = second.start(vec![first.named()]).await;
     ready(&payer.node).await;
     assert_eq!(settled(&payer.node, &paid).await.answer, RailAnswer::Settled);
     is_paid(&payee, 2).await;
     let reply = payer.node.pay(&order(&late), &late, now()).await;
-    assert_eq!(reply.answer, RailAnswer::Failed(RailFailure::TimedOut), "it stays so");
+    assert_eq!(
+        reply.answer,
+        RailAnswer::Failed(RailFailure::TimedOut, Proof::OtherSide),
+        "it stays so"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
-//! The pace at which one endpoint is attempted: a window of concurrent attempts, and pauses.
+//! The pace at which an endpoint or peer is called: a window of concurrent attempts, and pauses
+//! as of a circuit breaker.
 
 use domain::delivery::Schedule;
 use domain::time::Timestamp;
@@ -18,7 +19,7 @@ const BROKEN_AFTER: u32 = 5;
 const LOGGED_AFTER: u32 = 3;
 
 /// The state of an endpoint after its last attempts.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     window: usize,
     failures: u32,
     /// Until when nothing is attempted, as attempts have failed.
@@ -28,41 +29,41 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { window: WINDOW_FIRST, failures: 0, paused_until: None, left_alone_until: None }
     }
 
-    pub(super) fn paused_until(&self) -> Option<Timestamp> {
+    pub(crate) fn paused_until(&self) -> Option<Timestamp> {
         self.paused_until.max(self.left_alone_until)
     }
 
-    pub(super) fn is_paused(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
         self.paused_until().is_some_and(|until| now < until)
     }
 
     /// Whether the endpoint is only probed.
-    pub(super) fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.failures >= BROKEN_AFTER
     }
 
     /// Whether the log says that the endpoint fails.
-    pub(super) fn is_worth_a_line(&self) -> bool {
+    pub(crate) fn is_worth_a_line(&self) -> bool {
         self.failures >= LOGGED_AFTER
     }
 
-    pub(super) fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         if self.is_failing() { 1 } else { self.window }
     }
 
     /// An attempt was received.
-    pub(super) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
         self.paused_until = None;
         self.window = (self.window + 1).min(WINDOW_MAX);
     }
 
     /// An attempt failed. `asked` is how long the endpoint wants to be left alone, in milliseconds.
-    pub(super) fn failed(
+    pub(crate) fn failed(
         &mut self,
         schedule: &Schedule,
         random: u64,
