@@ -1,7 +1,7 @@
 //! Due jobs: each step takes the timers that are due and runs their jobs. No loop and no
 //! sleep is here; the binary has the one loop, and tests move the clock.
 //!
-//! A step never waits for the outside: calls that take time go on beside it ([`ask`]), and their
+//! A step never waits for the outside: calls that take time go on beside it (`ask`), and their
 //! timers are left alone until they have ended.
 
 mod ask;
