@@ -128,6 +128,10 @@ pub fn definition() -> clap::Command {
 
 /// The command.
 #[derive(Debug, Subcommand)]
+#[cfg_attr(
+    feature = "ldk",
+    expect(clippy::large_enum_variant, reason = "a process has one command, which is not moved")
+)]
 pub enum Command {
     /// Serves the API.
     ///
