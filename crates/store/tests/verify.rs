@@ -38,6 +38,7 @@ use store::events::{Endpoint, Numbered, Outbox};
 use store::external_accounts::{Fingerprint, fingerprint};
 use store::idempotency::{Given, scope};
 use store::keyring::{KEY_LENGTH, Keyring};
+use store::payment_hashes::PaymentHash;
 use store::record::Record as _;
 use store::sql::Value;
 use store::timers::{Timer, TimerKind};
@@ -106,6 +107,7 @@ fn under_way(subject: Uuid, kind: TimerKind) -> Timer {
 }
 
 fn parties(unit: &mut Unit<'_, '_>) {
+    unit.put(PaymentHash { hash: [9; 32], payment: transaction_id(UMA_OUT) });
     for number in [1, 2] {
         unit.put(platform(number));
         unit.put(domain_claim(number));
@@ -1680,7 +1682,9 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
         Ok(())
     };
     for file in ["main", "journal"] {
-        add("a schema", &format!("select type, name, tbl_name, sql from {file}.sqlite_schema"))?;
+        // The engine reads all of them as texts, whatever type they are stored as.
+        let texts = ["type", "name", "tbl_name", "sql"].map(|it| format!("cast({it} as text)"));
+        add("a schema", &format!("select {} from {file}.sqlite_schema", texts.join(", ")))?;
         let names = format!("select name from {file}.sqlite_schema where type = 'table'");
         let mut tables = connection.prepare(&names)?;
         let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
