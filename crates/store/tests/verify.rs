@@ -1685,7 +1685,8 @@ fn contents(path: &std::path::Path) -> rusqlite::Result<BTreeSet<(String, String
         // The engine reads all of them as texts, whatever type they are stored as.
         let texts = ["type", "name", "tbl_name", "sql"].map(|it| format!("cast({it} as text)"));
         add("a schema", &format!("select {} from {file}.sqlite_schema", texts.join(", ")))?;
-        let names = format!("select name from {file}.sqlite_schema where type = 'table'");
+        let names =
+            format!("select name from {file}.sqlite_schema where cast(type as text) = 'table'");
         let mut tables = connection.prepare(&names)?;
         let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
         for table in tables.collect::<rusqlite::Result<Vec<_>>>()? {
