@@ -186,7 +186,7 @@ fn brotli(parts: &[Bytes]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The encoding that a client likes best. Among equals it is the one that the binary holds.
+/// The encoding that a client prefers. Among equals, the encoding that the binary holds.
 fn encoding_for(request: &HeaderMap) -> Encoding {
     let accepted = accepted(request, &header::ACCEPT_ENCODING);
     let weight = |names: &[&str]| {

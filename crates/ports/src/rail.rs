@@ -290,15 +290,15 @@ pub const DECIDED_WITHIN_MILLIS: i64 = 7 * 86_400_000;
 pub const OVERDUE_RETRY_MILLIS: i64 = 3_600_000;
 
 /// Asks a port about an order. One that has no outcome after its deadline is for a person, and is
-/// asked about seldom.
+/// asked about once an hour at most.
 pub async fn ask(port: &dyn PaymentRail, order: &Instruction, now: Timestamp) -> RailReply {
     let RailReply { answer, words } = port.ask(order, now).await;
     let answer = match answer {
         RailAnswer::Pending { ask_again_at }
             if port.deadline(order).is_some_and(|deadline| now >= deadline) =>
         {
-            let seldom = now.plus_millis(OVERDUE_RETRY_MILLIS);
-            RailAnswer::Overdue { ask_again_at: ask_again_at.max(seldom) }
+            let earliest = now.plus_millis(OVERDUE_RETRY_MILLIS);
+            RailAnswer::Overdue { ask_again_at: ask_again_at.max(earliest) }
         }
         answer => answer,
     };

@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// The fields before those that a spreadsheet leaves empty at the end of a row.
+/// A record without the empty fields at its end, which spreadsheets add.
 fn without_empty_end(record: &StringRecord) -> StringRecord {
     let empty = record.iter().rev().take_while(|field| field.is_empty()).count();
     record.iter().take(record.len() - empty).collect()
@@ -207,7 +207,7 @@ fn quotes(text: &str, separator: char, first_line: u64) -> Result<usize, Refused
     Ok(usize::try_from(records.saturating_sub(1)).unwrap_or(usize::MAX))
 }
 
-/// Columns of a file at most: each is compared with the others and with those that are known.
+/// Columns of a file at most: each is compared with all others and with the known names.
 const COLUMNS_MAX: usize = 200;
 
 /// Characters of a column's name at most: each is compared with the names that are known.

@@ -98,7 +98,7 @@ const IMPERATIVES: [&str; 25] = [
     "Replay", "Retry", "Rotate", "Send", "Take", "Update",
 ];
 
-/// Characters of a summary: so many stand in one line beside the method.
+/// Characters of a summary: it fits one line beside the method.
 const SUMMARY_MAX: usize = 40;
 
 fn check_summary(place: &str, operation: &Value) {
