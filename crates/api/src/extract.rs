@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use service::App;
 use service::Error;
 use service::once::{Keyed, Reply, once};
@@ -19,6 +20,7 @@ use store::origin::Actor;
 use crate::RequestId;
 use crate::auth::Caller;
 use crate::error::{ApiError, Code, Names, Problem, json_response};
+use crate::patch::Nulls;
 use crate::strict::{self, BODY, Read};
 use crate::validate::{Schema, is_amount};
 use crate::wire::json;
@@ -78,7 +80,22 @@ fn parse<T: DeserializeOwned + Schema>(
     bytes: &[u8],
     digests: Option<&Digests>,
 ) -> Result<T, ApiError> {
-    let refuse = |problems| ApiError::fields(Code::InvalidInput, problems);
+    let value = checked(bytes, digests, T::NULLS, T::check)?;
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = Some(strict::field(error.path())).filter(|field| !field.is_empty());
+        let field = field.unwrap_or_else(|| BODY.to_owned());
+        let problem = Problem::new(field, "has a value that is not allowed here");
+        ApiError::fields(Code::InvalidInput, vec![problem])
+    })
+}
+
+/// The part of [`parse`] that is the same for all types, and compiled once.
+fn checked(
+    bytes: &[u8],
+    digests: Option<&Digests>,
+    nulls: Nulls,
+    check: fn(&Value) -> Result<(), ApiError>,
+) -> Result<Value, ApiError> {
     let read = strict::object(bytes);
     if let Some(digests) = digests {
         match &read {
@@ -87,26 +104,20 @@ fn parse<T: DeserializeOwned + Schema>(
             Ok(_) | Err(_) => digests.take(bytes),
         }
     }
-    let Read { object: mut value, beyond } = read.map_err(|problem| refuse(vec![problem]))?;
-    T::NULLS.apply(&mut value);
+    let Read { object: mut value, beyond } =
+        read.map_err(|problem| ApiError::fields(Code::InvalidInput, vec![problem]))?;
+    nulls.apply(&mut value);
     let code = match beyond.iter().all(|problem| is_amount(&problem.field)) {
         true => Code::InvalidAmount,
         false => Code::InvalidInput,
     };
-    match T::check(&value) {
-        Ok(()) if beyond.is_empty() => {}
-        Ok(()) => return Err(ApiError::fields(code, beyond)),
+    match check(&value) {
+        Ok(()) if beyond.is_empty() => Ok(value),
+        Ok(()) => Err(ApiError::fields(code, beyond)),
         // An amount beyond 64 bits is one above the largest, and no other mistake.
-        Err(refusal) if refusal.code == code => {
-            return Err(ApiError { code, ..refusal.and(beyond) });
-        }
-        Err(refusal) => return Err(refusal.and(beyond)),
+        Err(refusal) if refusal.code == code => Err(ApiError { code, ..refusal.and(beyond) }),
+        Err(refusal) => Err(refusal.and(beyond)),
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let field = Some(strict::field(error.path())).filter(|field| !field.is_empty());
-        let field = field.unwrap_or_else(|| BODY.to_owned());
-        refuse(vec![Problem::new(field, "has a value that is not allowed here")])
-    })
 }
 
 fn content_type(headers: &HeaderMap) -> Result<(), ApiError> {

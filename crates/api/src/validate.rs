@@ -2,7 +2,11 @@
 //! documents, the checks and the hints in the answers (docs/decisions/0007).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 
+use boon::{
+    Compiler, ErrorKind, Format, InstanceToken, SchemaIndex, Schemas, Type, Types, ValidationError,
+};
 use domain::country::Country;
 use domain::id::{Id, Kind};
 use domain::patch::Patch;
@@ -11,8 +15,6 @@ use domain::text::readable;
 use domain::time::{Date, Timestamp};
 use domain::transaction::Facts;
 use domain::uma_address::{UmaAddress, UmaDomain};
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, schema::Schema as OpenApiSchema};
 use utoipa::{PartialSchema, ToSchema};
@@ -65,56 +67,80 @@ macro_rules! patch_of {
 pub(crate) use patch_of;
 
 /// A compiled schema.
-pub struct Checker(Validator);
-
-/// A rule about a text that no regular expression says; the document names it as the `format`.
-struct Format {
-    name: &'static str,
-    holds: fn(&str) -> bool,
-    message: &'static str,
+pub struct Checker {
+    schemas: Schemas,
+    request: SchemaIndex,
 }
+
+/// The name of the document that a checker compiles. It is not an address that anything asks for.
+const REQUEST: &str = "schema://request";
 
 const UMA_ADDRESS: &str = "uma-address";
 
+/// Rules about texts that no regular expression says; the document names each as the `format`.
 const FORMATS: [Format; 7] = [
     Format {
         name: "date",
-        holds: |text| Date::parse(text).is_ok(),
-        message: "must be a date that exists, as YYYY-MM-DD",
+        func: |value| {
+            let rule = "must be a date that exists, as YYYY-MM-DD";
+            text_is(value, |text| Date::parse(text).is_ok(), rule)
+        },
     },
     Format {
         name: "iso-3166-1-alpha-2",
-        holds: |text| Country::parse(text).is_ok(),
-        message: "must be an ISO 3166-1 alpha-2 country code such as US",
+        func: |value| {
+            let rule = "must be an ISO 3166-1 alpha-2 country code such as US";
+            text_is(value, |text| Country::parse(text).is_ok(), rule)
+        },
     },
     Format {
         name: "label",
-        holds: |text| readable(text).is_ok(),
-        message: "must be a text that people can see, without control or invisible characters",
+        func: |value| {
+            let rule =
+                "must be a text that people can see, without control or invisible characters";
+            text_is(value, |text| readable(text).is_ok(), rule)
+        },
     },
     Format {
         name: "name",
-        holds: is_name,
-        message: "must be a name that people can see, without special, control or invisible \
-                  characters and spare spaces",
+        func: |value| {
+            let rule = "must be a name that people can see, without special, control or \
+                        invisible characters and spare spaces";
+            text_is(value, is_name, rule)
+        },
     },
     Format {
         name: UMA_ADDRESS,
-        holds: |text| UmaAddress::parse(text).is_ok(),
-        message: "must be a UMA address such as $ada@example.com",
+        func: |value| {
+            let rule = "must be a UMA address such as $ada@example.com";
+            text_is(value, |text| UmaAddress::parse(text).is_ok(), rule)
+        },
     },
     Format {
         name: "uma-domain",
-        holds: |text| UmaDomain::parse(text).is_ok(),
-        message: "must be a domain name such as uma.example.com",
+        func: |value| {
+            let rule = "must be a domain name such as uma.example.com";
+            text_is(value, |text| UmaDomain::parse(text).is_ok(), rule)
+        },
     },
     Format {
         name: "web-address",
-        holds: is_web_address,
-        message: "must be an absolute http or https URL without credentials, with a port up to \
-                  65535 where it has one",
+        func: |value| {
+            let rule = "must be an absolute http or https URL without credentials, with a port up \
+                        to 65535 where it has one";
+            text_is(value, is_web_address, rule)
+        },
     },
 ];
+
+/// Refuses a text that a rule does not hold of. Types are checked elsewhere.
+fn text_is(
+    value: &Value,
+    holds: impl Fn(&str) -> bool,
+    rule: &'static str,
+) -> Result<(), Box<dyn Error>> {
+    if value.as_str().is_none_or(holds) { Ok(()) } else { Err(rule.into()) }
+}
 
 /// Whether a text is an absolute URL of the web, without credentials in it. Whether the address
 /// may be called is decided at each call.
@@ -160,108 +186,155 @@ impl Checker {
     pub fn of<T: ToSchema + PartialSchema>() -> Self {
         let mut components: Vec<(String, RefOr<OpenApiSchema>)> = Vec::new();
         T::schemas(&mut components);
+        // The type stands among its parts, because it can be a union itself.
+        components.push((T::name().into_owned(), T::schema()));
+        Self::compile(&T::name(), components)
+    }
+
+    /// Apart from the types, so that it is compiled once.
+    fn compile(name: &str, components: Vec<(String, RefOr<OpenApiSchema>)>) -> Self {
         let components: serde_json::Map<String, Value> = components
             .into_iter()
             .map(|(name, schema)| (name, serde_json::to_value(schema).expect("a schema is JSON")))
             .collect();
         let mut document = json!({ "components": { "schemas": components } });
-        // The type stands among its parts, because it can be a union itself.
-        let name = T::name();
-        document["components"]["schemas"][&*name] =
-            serde_json::to_value(T::schema()).expect("a schema is JSON");
         names(&mut document);
         branches(&mut document);
         let mut root = json!({ "$ref": format!("#/components/schemas/{name}") });
         root["components"] = document["components"].take();
-        let mut options = jsonschema::options().should_validate_formats(true);
+        let mut compiler = Compiler::new();
+        compiler.enable_format_assertions();
         for format in FORMATS {
-            options = options.with_format(format.name, format.holds);
+            compiler.register_format(format);
         }
-        Self(options.build(&root).expect("our own schemas compile"))
+        let mut schemas = Schemas::new();
+        compiler.add_resource(REQUEST, root).expect("the name of the document is a URL");
+        let request = compiler.compile(REQUEST, &mut schemas).expect("our own schemas compile");
+        Self { schemas, request }
     }
 
     /// Reports everything that is wrong with a value.
     pub fn check(&self, value: &Value) -> Result<(), ApiError> {
-        let (mut only_amounts, mut only_addresses) = (true, true);
-        let mut problems: Vec<_> = self
-            .0
-            .iter_errors(value)
-            .map(|error| {
-                let problem = problem(&error);
-                let is_range = matches!(
-                    error.kind(),
-                    ValidationErrorKind::Required { .. }
-                        | ValidationErrorKind::Minimum { .. }
-                        | ValidationErrorKind::Maximum { .. }
-                );
-                only_amounts &= is_range && is_amount(&problem.field);
-                only_addresses &= matches!(error.kind(),
-                    ValidationErrorKind::Format { format } if format == UMA_ADDRESS);
-                problem
-            })
-            .collect();
+        let Err(error) = self.schemas.validate(value, self.request) else { return Ok(()) };
+        let mut faults =
+            Faults { value, only_amounts: true, only_addresses: true, problems: vec![] };
+        faults.take(&error);
         // A wrong address alone has a code of its own, which the use case gives.
-        if problems.is_empty() || only_addresses {
+        if faults.only_addresses {
             return Ok(());
         }
         let mut seen = BTreeSet::new();
-        problems.retain(|problem| seen.insert(problem.field.clone()));
-        let code = if only_amounts { Code::InvalidAmount } else { Code::InvalidInput };
-        Err(ApiError::fields(code, problems))
+        faults.problems.retain(|problem| seen.insert(problem.field.clone()));
+        let code = if faults.only_amounts { Code::InvalidAmount } else { Code::InvalidInput };
+        Err(ApiError::fields(code, faults.problems))
     }
 }
 
-fn problem(error: &ValidationError<'_>) -> Problem {
-    let pointer = error.instance_path().to_string();
-    let mut field = pointer.trim_start_matches('/').replace('/', ".");
-    let (message, constraint) = match error.kind() {
-        ValidationErrorKind::Required { property } => {
-            let property = property.as_str().unwrap_or_default();
-            if !field.is_empty() {
-                field.push('.');
+/// What is wrong with a value, by the rules of its schema that do not hold.
+struct Faults<'v> {
+    value: &'v Value,
+    only_amounts: bool,
+    only_addresses: bool,
+    problems: Vec<Problem>,
+}
+
+impl Faults<'_> {
+    /// Takes the rules at the ends of a tree of errors. The rules above them hold if these do.
+    fn take(&mut self, error: &ValidationError<'_, '_>) {
+        match &error.kind {
+            ErrorKind::Group
+            | ErrorKind::Schema { .. }
+            | ErrorKind::Reference { .. }
+            | ErrorKind::AllOf => error.causes.iter().for_each(|cause| self.take(cause)),
+            ErrorKind::Required { want } => {
+                for property in want {
+                    let mut field = path(&error.instance_location.tokens);
+                    if !field.is_empty() {
+                        field.push('.');
+                    }
+                    field.push_str(property);
+                    self.only_amounts &= is_amount(&field);
+                    self.only_addresses = false;
+                    self.add(field, "is required".to_owned(), json!({ "required": true }));
+                }
             }
-            field.push_str(property);
-            ("is required".to_owned(), json!({ "required": true }))
+            kind => {
+                let field = path(&error.instance_location.tokens);
+                let is_range =
+                    matches!(kind, ErrorKind::Minimum { .. } | ErrorKind::Maximum { .. });
+                self.only_amounts &= is_range && is_amount(&field);
+                self.only_addresses &= matches!(kind,
+                    ErrorKind::Format { want, .. } if *want == UMA_ADDRESS);
+                let (message, constraint) = rule(error, self.value, &field);
+                self.add(field, message, constraint);
+            }
         }
-        ValidationErrorKind::Pattern { pattern } => {
-            (format!("must match {pattern}"), json!({ "pattern": pattern }))
+    }
+
+    fn add(&mut self, field: String, message: String, constraint: Value) {
+        self.problems.push(Problem { field, message, constraint: Some(constraint) });
+    }
+}
+
+/// The path of a field, as problems name it.
+fn path(tokens: &[InstanceToken<'_>]) -> String {
+    let names = tokens.iter().map(|token| match token {
+        InstanceToken::Prop(name) => name.to_string(),
+        InstanceToken::Item(place) => place.to_string(),
+    });
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// The value at a path.
+fn at<'v>(value: &'v Value, tokens: &[InstanceToken<'_>]) -> Option<&'v Value> {
+    tokens.iter().try_fold(value, |value, token| match token {
+        InstanceToken::Prop(name) => value.get(&**name),
+        InstanceToken::Item(place) => value.get(place),
+    })
+}
+
+/// A rule that does not hold of one field: for people, and for programs.
+fn rule(error: &ValidationError<'_, '_>, root: &Value, field: &str) -> (String, Value) {
+    match &error.kind {
+        ErrorKind::Pattern { want, .. } => {
+            (format!("must match {want}"), json!({ "pattern": want }))
         }
-        ValidationErrorKind::MinLength { limit } => {
-            (format!("must have at least {limit} characters"), json!({ "minLength": limit }))
+        ErrorKind::MinLength { want, .. } => {
+            (format!("must have at least {want} characters"), json!({ "minLength": want }))
         }
-        ValidationErrorKind::MaxLength { limit } => {
-            (format!("must have at most {limit} characters"), json!({ "maxLength": limit }))
+        ErrorKind::MaxLength { want, .. } => {
+            (format!("must have at most {want} characters"), json!({ "maxLength": want }))
         }
-        ValidationErrorKind::MinItems { limit } => {
-            (format!("must have at least {limit} entries"), json!({ "minItems": limit }))
+        ErrorKind::MinItems { want, .. } => {
+            (format!("must have at least {want} entries"), json!({ "minItems": want }))
         }
-        ValidationErrorKind::MaxItems { limit } => {
-            (format!("must have at most {limit} entries"), json!({ "maxItems": limit }))
+        ErrorKind::MaxItems { want, .. } => {
+            (format!("must have at most {want} entries"), json!({ "maxItems": want }))
         }
-        ValidationErrorKind::Minimum { limit } => {
-            (format!("must be at least {limit}"), json!({ "minimum": limit }))
+        ErrorKind::Minimum { want, .. } => {
+            (format!("must be at least {want}"), json!({ "minimum": want }))
         }
-        ValidationErrorKind::Maximum { limit } => {
-            (format!("must be at most {limit}"), json!({ "maximum": limit }))
+        ErrorKind::Maximum { want, .. } => {
+            (format!("must be at most {want}"), json!({ "maximum": want }))
         }
-        ValidationErrorKind::Format { format } => {
-            let known = FORMATS.iter().find(|known| known.name == format);
-            let message = known.map_or("has the wrong format", |known| known.message);
-            (message.to_owned(), json!({ "format": format }))
+        ErrorKind::Format { want, err, .. } => {
+            let is_ours = FORMATS.iter().any(|known| known.name == *want);
+            let message = if is_ours { err.to_string() } else { "has the wrong format".to_owned() };
+            (message, json!({ "format": want }))
         }
-        ValidationErrorKind::Enum { options } => {
-            (format!("must be one of {options}"), json!({ "enum": **options }))
+        ErrorKind::Enum { want } => {
+            (format!("must be one of {}", json!(want)), json!({ "enum": want }))
         }
-        ValidationErrorKind::Type { kind } => {
-            let wanted = wanted_type(kind);
-            (of_type(&wanted, error.instance(), &field), json!({ "type": wanted }))
+        ErrorKind::Type { want, .. } => {
+            let wanted = wanted_type(*want);
+            let given = at(root, &error.instance_location.tokens).unwrap_or(root);
+            (of_type(&wanted, given, field), json!({ "type": wanted }))
         }
         _ => {
-            let place = error.schema_path().to_string();
+            let (_, place) = error.schema_url.split_once('#').unwrap_or_default();
             ("does not fit the schema".to_owned(), json!({ "schema": place }))
         }
-    };
-    Problem { field, message, constraint: Some(constraint) }
+    }
 }
 
 /// Whether a path ends in a name, not in the place of an entry.
@@ -270,14 +343,9 @@ fn is_property(field: &str) -> bool {
 }
 
 /// The types that are wanted, but for `null`, which only clears a field.
-fn wanted_type(kind: &TypeKind) -> String {
-    match kind {
-        TypeKind::Single(wanted) => wanted.to_string(),
-        TypeKind::Multiple(wanted) => {
-            let names = wanted.iter().filter(|wanted| *wanted != JsonType::Null);
-            names.map(|wanted| wanted.to_string()).collect::<Vec<_>>().join(" or ")
-        }
-    }
+fn wanted_type(wanted: Types) -> String {
+    let names = wanted.iter().filter(|wanted| *wanted != Type::Null);
+    names.map(|wanted| wanted.to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 fn of_type(wanted: &str, given: &Value, field: &str) -> String {
