@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
         command.env("RUSTDOCFLAGS", "-D warnings");
         workspace::run(command)
     }),
-    ("release build", release::run),
+    ("release build", release::build),
     ("demo", demo),
     ("contract", contract::run),
     ("clients", clients),
@@ -79,12 +79,12 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     result
 }
 
-/// Runs generated clients against the binary that users get.
+/// Runs generated clients against the release build.
 pub fn clients(workspace: &Workspace) -> Result<()> {
     clients::run(workspace, &release::binary(workspace)?)
 }
 
-/// Runs the whole story on a throw-away database with the binary that users get.
+/// Runs the whole story on a throw-away database with the release build.
 fn demo(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.command(release::binary(workspace)?);
     command.arg("demo");

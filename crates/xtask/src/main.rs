@@ -90,10 +90,10 @@ fn main() -> ExitCode {
         Task::Fuzz => fuzz::run(&workspace),
         Task::Clients { binary: Some(binary) } => clients::run(&workspace, &binary),
         Task::Clients { binary: None } => {
-            release::run(&workspace).and_then(|()| ci::clients(&workspace))
+            release::build(&workspace).and_then(|()| ci::clients(&workspace))
         }
-        Task::Contract => release::run(&workspace).and_then(|()| contract::run(&workspace)),
-        Task::Release => release::run(&workspace),
+        Task::Contract => release::build(&workspace).and_then(|()| contract::run(&workspace)),
+        Task::Release => release::publish(&workspace),
         Task::Bench { arguments } => bench::run(&workspace, &arguments),
         Task::Install { check } => install::run(&workspace, check),
         Task::Docs { check } => docs::run(&workspace, check),

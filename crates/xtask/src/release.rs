@@ -1,4 +1,5 @@
-//! `cargo xtask release`: the binary that users get, without symbols, and the symbols beside it.
+//! The release build that checks ask, and `cargo xtask release`: the binary that is published,
+//! without symbols, and the symbols beside it.
 //!
 //! A debugger finds them by the link that the binary has; `addr2line` takes them by name. The
 //! binary is a fifth as large without.
@@ -10,26 +11,38 @@ use anyhow::Result;
 
 use crate::workspace::{self, Workspace};
 
-/// The profile in the workspace's manifest, and the folder of what it builds.
-const PROFILE: &str = "dist";
+/// The profile of the first command of the README, and the folder of what it builds.
+const RELEASE: &str = "release";
 
-/// Where the binary is.
+/// The profile of what is published. It takes three times as long to build.
+pub const PUBLISHED: &str = "dist";
+
+/// Where the release build is.
 pub fn binary(workspace: &Workspace) -> Result<PathBuf> {
-    let name = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
-    Ok(workspace.target_folder()?.join(PROFILE).join(name))
+    built_by(workspace, RELEASE)
 }
 
-/// Builds the binary and takes its symbols out.
-pub fn run(workspace: &Workspace) -> Result<()> {
-    let binary = binary(workspace)?;
+/// Makes the release build.
+pub fn build(workspace: &Workspace) -> Result<()> {
+    workspace::run(workspace.cargo(&["build", "--release", "--locked", "--bin", "switchyard"]))
+}
+
+/// Builds the binary that is published and takes its symbols out.
+pub fn publish(workspace: &Workspace) -> Result<()> {
+    let binary = built_by(workspace, PUBLISHED)?;
     // A file that an earlier run has stripped is no result of a build.
     let _ = std::fs::remove_file(&binary);
-    let build = ["build", "--profile", PROFILE, "--locked", "--bin", "switchyard"];
+    let build = ["build", "--profile", PUBLISHED, "--locked", "--bin", "switchyard"];
     workspace::run(workspace.cargo(&build))?;
     for step in steps(&binary) {
         workspace::run(step)?;
     }
     Ok(())
+}
+
+fn built_by(workspace: &Workspace, profile: &str) -> Result<PathBuf> {
+    let name = format!("switchyard{}", std::env::consts::EXE_SUFFIX);
+    Ok(workspace.target_folder()?.join(profile).join(name))
 }
 
 /// The tool that strips symbols, where the platform's tools are those of GNU.

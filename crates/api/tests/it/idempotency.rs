@@ -179,11 +179,12 @@ async fn check_wrong_clock(first: i64, then: i64, restarts: bool) {
 
 #[tokio::test]
 async fn a_wrong_clock_pays_no_key_twice() {
-    for restarts in [false, true] {
-        // Ahead, ahead and set right, behind and set right.
-        for (first, then) in [(0, 31), (0, 4_000), (40, 0), (-40, 0), (-4_000, 31)] {
-            check_wrong_clock(first, then, restarts).await;
-        }
+    // Ahead, ahead and set right, behind and set right.
+    for (first, then) in [(0, 31), (40, 0), (-40, 0), (-4_000, 31)] {
+        check_wrong_clock(first, then, false).await;
+    }
+    for (first, then) in [(0, 4_000), (-40, 0)] {
+        check_wrong_clock(first, then, true).await;
     }
 }
 
