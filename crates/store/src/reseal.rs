@@ -9,16 +9,23 @@
 //! that writes behind that row has read it, so no row is sealed with an older secret behind the
 //! back of this. It ends once it has gone through everything and found nothing to do.
 
+use std::time::Duration;
+
 use crate::catalogue::{self, Chunk};
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::journal::{data_keys::DATA_KEYS, tail};
 use crate::keyring::Keyring;
+use crate::pause::pause;
 use crate::projector;
 use crate::sql::{Change, Connection, Shape, Value, Write, is_sealed, transaction};
 
 /// Rows of a step: some milliseconds, for which commits or tables wait.
 const ROWS_AT_ONCE: usize = 500;
+
+/// The pause behind each step, in which commits and the projector get the locks: they look for one
+/// every quarter of a millisecond.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How often everything is gone through. The first time seals it anew, and the second finds
 /// nothing to do, unless a row was put in between by a transaction that had begun before.
@@ -62,6 +69,7 @@ pub fn reseal(
                 step.rows += some.rows;
                 step.resealed += some.resealed;
                 on_step(step)?;
+                pause(PAUSE);
                 after = some.last;
                 if after.is_none() {
                     break;

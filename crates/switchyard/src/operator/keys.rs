@@ -34,7 +34,7 @@ pub fn run(config: &Config, command: &KeyCommand) -> Result<u8, Failure> {
     if let KeyCommand::Rotate(options) = command
         && let Some((path, key)) = interrupted(config, options)?
     {
-        return seal_anew(config, options, (path, &key), None, name)?.tell(name);
+        return seal_anew(config, options, (path, &key), name)?.tell(name);
     }
     let key = wiring::key(&config.key)?.ok_or_else(missing)?;
     let keyring = wiring::keyring(&config.database, &config.key)?.ok_or_else(missing)?;
@@ -92,7 +92,7 @@ fn rotate(
         }
     };
     if options.reencrypt {
-        return seal_anew(config, options, (path, &new), kept.as_deref(), name);
+        return seal_anew(config, options, (path, &new), name);
     }
     keep(name, &config.database, keyring)?;
     if options.discard_old_key {
@@ -147,7 +147,6 @@ fn seal_anew(
     config: &Config,
     options: &RotateKey,
     (path, key): (&Path, &Key),
-    kept: Option<&Path>,
     name: &str,
 ) -> Result<Done, Failure> {
     let failed = |error: StoreError| {
@@ -164,12 +163,17 @@ fn seal_anew(
     })
     .map_err(failed)?;
     progress.tell("everything is sealed anew, waiting for servers to take note");
-    std::thread::sleep(LEARNED_WITHIN);
+    wait();
     server_key::drop_older_secret(&*engine, key, &keyring, origin(name)).map_err(failed)?;
     if options.discard_old_key {
         keyfile::discard_old(path)?;
     }
-    Ok(done(config, path, kept, true))
+    Ok(done(config, path, keyfile::last_kept(path)?.as_deref(), true))
+}
+
+#[expect(clippy::disallowed_methods, reason = "it waits for other processes, which no clock moves")]
+fn wait() {
+    std::thread::sleep(LEARNED_WITHIN);
 }
 
 fn replace(config: &Config, keys: (&Key, &Key, &Key), step: Step) -> Result<(), Failure> {
