@@ -250,6 +250,12 @@ pub fn has_older_secret(engine: &dyn Engine, key: &Key) -> Result<bool, StoreErr
     Ok(secrets(engine, key)?.has_older())
 }
 
+/// Refuses a database that may have values of an older secret: its key is not replaced before they
+/// are sealed anew.
+pub fn refuse_older_secret(engine: &dyn Engine, key: &Key) -> Result<(), StoreError> {
+    refuse_older(&secrets(engine, key)?)
+}
+
 /// Draws another secret that seals. From then on `new` alone opens the database. The older secret
 /// still opens what it has sealed until [`drop_older_secret`].
 pub fn draw_secret(

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 
-use super::change_set::ChangeSet;
-use super::tail::{NONE, drawn};
-use super::frames::{self, DataKey, JournalKeys};
 use super::Row;
+use super::change_set::ChangeSet;
+use super::frames::{self, DataKey, JournalKeys};
+use super::tail::{NONE, drawn};
 use crate::error::StoreError;
 use crate::keyring::{KEY_LENGTH, Keyring};
 use crate::sql::{self, Change, Connection, Shape, Value, Write};

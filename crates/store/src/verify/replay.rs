@@ -35,7 +35,9 @@ pub fn replay(
     for shape in catalogue::tables().iter().filter(|shape| is_replayed(shape)) {
         let mut found = Rows::new(&mut *source, shape);
         let mut replayed = Rows::new(&mut *target, shape);
-        while let Some(difference) = next_difference((&mut found, &mut replayed), keyring, &mut check.rows)? {
+        while let Some(difference) =
+            next_difference((&mut found, &mut replayed), keyring, &mut check.rows)?
+        {
             check.keep(difference);
         }
     }

@@ -53,6 +53,8 @@ fn rotate(
     keyring: &Keyring,
     name: &str,
 ) -> Result<Done, Failure> {
+    server_key::refuse_older_secret(&*config.database.engine(), old)
+        .map_err(|error| wiring::failed(&config.database, error))?;
     let keep_old = |path: &Path| match options.discard_old_key {
         true => Ok(None),
         false => keyfile::keep_old(path, old).map(Some),

@@ -224,7 +224,9 @@ pub enum KeyCommand {
     /// Servers that run go on; each needs the new key when it starts again. Backups that were made
     /// before open with the old key. A key that was stolen with a copy of the database takes
     /// --reencrypt.
-    #[command(after_help = "Examples:\n  switchyard key rotate\n  switchyard key rotate --reencrypt")]
+    #[command(
+        after_help = "Examples:\n  switchyard key rotate\n  switchyard key rotate --reencrypt"
+    )]
     Rotate(RotateKey),
 
     /// Gives the journal another key: what is written from now on is sealed with it.
