@@ -21,8 +21,8 @@ pub trait Engine: Send + Sync {
     /// journal. Its commits need not be on the disk at once: what is lost of them follows again.
     fn projector(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// Puts everything on the disk that such a connection has committed. Where the database is on a
-    /// server of its own, the next commit that waits for the disk does.
+    /// Flushes the commits of such connections to the disk. A database on a server of its own does
+    /// it with the next commit that waits for the disk.
     fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The secrets of a database and their uses: keyed hashes, and sealing values that must not stand in
-//! a plain column.
+//! The secrets of a database and their uses: keyed hashes, and sealing values that must not stand
+//! in a plain column.
 //!
-//! One secret makes the hashes and never changes, as the text behind a hash is not kept. Another
-//! one seals, and can be replaced: the newest one seals, and older ones still open.
+//! The hashing secret never changes, because the text behind a hash is not kept. The sealing secret
+//! can be replaced: the newest one seals, and older ones still open.
 //!
 //! Sealing is XChaCha20-Poly1305. The nonce is a keyed hash of the place and the text (a synthetic
 //! nonce): no randomness is needed, the same state always has the same bytes, and a nonce repeats
@@ -25,20 +25,21 @@ pub const KEY_LENGTH: usize = 32;
 /// Length of a nonce in bytes.
 const NONCE_LENGTH: usize = 24;
 
-/// The number of the first secret that seals. It is the one that makes the hashes.
+/// The number of the first sealing secret. It equals the hashing secret.
 pub(crate) const FIRST_NUMBER: u32 = 1;
 
 /// The secrets of a database, split by purpose. Prints nothing of itself.
 pub struct Keyring {
-    /// By number, the newest first; never empty. A server adds one while it runs.
+    /// The keys of the sealing secrets by number, the newest first; never empty. A server adds one
+    /// while it runs.
     sealing: RwLock<Vec<(u32, SealingKey)>>,
     hashes: [KeyedHash; Purpose::ALL.len()],
 }
 
-/// A secret that seals.
+/// A sealing secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SealingSecret {
-    /// Its number: each has the next one.
+    /// Its number. Each new secret has the next one.
     pub(crate) number: u32,
     /// Its bytes.
     pub(crate) secret: [u8; KEY_LENGTH],
@@ -141,7 +142,7 @@ impl Keyring {
         Self::of(key, &[SealingSecret { number: FIRST_NUMBER, secret: *key }])
     }
 
-    /// The same from the secret that hashes and those that seal, the newest first.
+    /// The same from the hashing secret and the sealing secrets, the newest first.
     pub(crate) fn of(hashing: &[u8; KEY_LENGTH], sealing: &[SealingSecret]) -> Self {
         let hashes = keyed(&hmac(&keyed(hashing), &[b"switchyard hashes 1"]));
         let sealing = sealing.iter().map(|it| (it.number, SealingKey::of_database(&it.secret)));
@@ -151,13 +152,13 @@ impl Keyring {
         }
     }
 
-    /// The number of the secret that seals.
+    /// The number of the newest sealing secret.
     pub(crate) fn newest(&self) -> u32 {
         self.sealing.read().first().map_or(0, |(number, _)| *number)
     }
 
-    /// Adds the secret with this number, which was sealed for a place with the one before it.
-    /// Whether it is known now.
+    /// Adds the sealing secret with this number, which the secret before it has sealed for a place.
+    /// False if it does not open: the secret stays unknown.
     pub(crate) fn add(&self, number: u32, table: &'static str, sealed: &[u8]) -> bool {
         let mut all = self.sealing.write();
         let Some((newest, key)) = all.first() else { return false };
@@ -173,7 +174,7 @@ impl Keyring {
         true
     }
 
-    /// Forgets secrets behind this number, which the database has lost.
+    /// Forgets sealing secrets above this number, which the database has lost.
     pub(crate) fn forget_newer(&self, number: u32) {
         self.sealing.write().retain(|(known, _)| *known <= number);
     }
@@ -211,7 +212,7 @@ impl Keyring {
         opened.ok_or(StoreError::Sealed { place: table })
     }
 
-    /// A sealed value as the newest secret seals it; nothing if it is that already.
+    /// Seals a value again with the newest secret; nothing if the newest has sealed it already.
     pub(crate) fn reseal(
         &self,
         table: &'static str,
@@ -235,7 +236,7 @@ impl SealingKey {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(cipher)), nonces: keyed(nonces) }
     }
 
-    /// The key that follows from a secret of a database.
+    /// The key that follows from a sealing secret.
     fn of_database(secret: &[u8; KEY_LENGTH]) -> Self {
         let master = keyed(secret);
         let part = |label: &[u8]| hmac(&master, &[label]);
@@ -271,7 +272,7 @@ impl SealingKey {
 pub(crate) struct JournalKey {
     /// Seals frames that tell of no person.
     pub(crate) sealing: SealingKey,
-    /// Makes a frame's key of an owner's data key.
+    /// Derives the key of an owner's frames from its data key.
     owners: KeyedHash,
 }
 
@@ -282,8 +283,8 @@ impl JournalKey {
         Self { sealing: SealingKey::of(key), owners }
     }
 
-    /// The key of an owner's frames: it takes both this key and the owner's, so that a new key of
-    /// the journal begins new frames for every owner.
+    /// The key of an owner's frames. It follows from this key and the data key together, so that a
+    /// new key of the journal also protects frames under an old data key.
     pub(crate) fn of_owner(&self, data_key: &[u8; KEY_LENGTH]) -> SealingKey {
         SealingKey::of(&hmac(&self.owners, &[data_key]))
     }

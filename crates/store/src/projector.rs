@@ -154,7 +154,7 @@ fn project_all(
     Ok(())
 }
 
-/// The same beside servers, which project too. They may have done it all.
+/// The same beside servers, whose projectors may be faster.
 pub fn project_beside(engine: &dyn Engine, keyring: &Keyring) -> Result<(), StoreError> {
     let (mut reader, mut connection) = (engine.auditor()?, engine.projector()?);
     reader.begin_read()?;

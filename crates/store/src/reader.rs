@@ -101,7 +101,7 @@ impl Readers {
                     self.memtable.restarted(restarts).await?;
                 }
                 found => match record::found(found?, &self.keyring) {
-                    // It may be sealed with a secret that was announced since the ends were read.
+                    // A new secret may have been announced between the reads of ends and record.
                     Err(StoreError::Sealed { .. }) if read + 1 < READS_MAX => {}
                     found => return found,
                 },
@@ -186,7 +186,7 @@ fn behind(
     let tail::Ends { last, applied } = tail::ends(view.connection)?;
     let is_newer = last > memtable.end().seq;
     if is_newer && !is_first {
-        // The rows between may have announced a secret that tables are sealed with.
+        // The rows between may have announced the secret with which tables are sealed now.
         sealing::learn(view.connection, view.keyring)?;
     }
     if is_first && is_newer {

@@ -1,13 +1,13 @@
-//! Seals everything anew with the newest secret of a database, beside servers.
+//! Resealing: every sealed value is sealed again with the newest secret, beside servers.
 //!
 //! Each step is a transaction over some rows. Rows of tables are written under the lock of
-//! `applied`, as the projector's are, and keys of the journal and of persons under the write lock.
-//! Nothing is kept of how far it came: rows that the newest secret has sealed are passed over, so
-//! it can be stopped anywhere and begun again.
+//! `applied`, like those of the projector; keys of the journal and data keys under the write lock.
+//! No progress is stored. Rows of the newest secret are skipped, so a killed command starts over
+//! and loses nothing.
 //!
-//! It begins once the tables follow the journal beyond the announcement (`sealing`). A projector
-//! that writes behind that row has read it, so no row is sealed with an older secret behind the
-//! back of this. It ends once it has gone through everything and found nothing to do.
+//! The first step waits until the tables follow the journal beyond the announcement (`sealing`).
+//! `applied` is the fence: a projector that still can write has read the announcement, so it seals
+//! with the newest secret. The last pass finds nothing to reseal.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::pause::pause;
 use crate::projector;
 use crate::sql::{Change, Connection, Shape, Value, Write, is_sealed, transaction};
 
-/// Rows of a step: some milliseconds, for which commits or tables wait.
+/// Rows of a step. Commits or the projector wait for it, some milliseconds.
 const ROWS_AT_ONCE: usize = 500;
 
-/// The pause behind each step, in which commits and the projector get the locks: they look for one
-/// every quarter of a millisecond.
+/// The pause after each step, so that commits and the projector get the locks. On SQLite they look
+/// for one every quarter of a millisecond.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How often everything is gone through. The first time seals it anew, and the second finds
-/// nothing to do, unless a row was put in between by a transaction that had begun before.
+/// Passes over all rows. The first one reseals and the second one proves that nothing is left. More
+/// than a few would mean that a process ignores the announcement.
 const PASSES_MAX: u32 = 5;
 
-/// Takes the lock under which tables are written.
+/// Locks `applied`, so that no projector writes meanwhile.
 pub(crate) const LOCK: &str = "update applied set seq = seq where one = 1";
 
 /// A step that was committed.
@@ -39,14 +39,14 @@ pub(crate) const LOCK: &str = "update applied set seq = seq where one = 1";
 pub struct Step {
     /// The table.
     pub table: &'static str,
-    /// Rows that were looked at since the beginning.
+    /// Rows that were read since the beginning.
     pub rows: u64,
-    /// Those of them that were sealed anew.
+    /// Rows of those that were sealed again.
     pub resealed: u64,
 }
 
-/// Seals everything anew that an older secret has sealed, and puts it on the disk. `on_step` gets
-/// each step; an error of it ends the work there.
+/// Seals every value of an older secret again, and flushes the result to the disk. `on_step` gets
+/// each step, and its error ends the command.
 pub fn reseal(
     engine: &dyn Engine,
     keyring: &Keyring,
@@ -62,15 +62,15 @@ pub fn reseal(
             let connection = if is_of_journal { &mut *journal } else { &mut *tables };
             let mut after = None;
             loop {
-                let some = transaction(connection, |connection| {
-                    some(connection, keyring, shape, after.as_deref(), !is_of_journal)
+                let rows = transaction(connection, |connection| {
+                    reseal_rows(connection, keyring, shape, after.as_deref(), !is_of_journal)
                 })?;
                 step.table = shape.table;
-                step.rows += some.rows;
-                step.resealed += some.resealed;
+                step.rows += rows.read;
+                step.resealed += rows.resealed;
                 on_step(step)?;
                 pause(PAUSE);
-                after = some.last;
+                after = rows.last;
                 if after.is_none() {
                     break;
                 }
@@ -87,25 +87,25 @@ pub fn reseal(
 }
 
 /// The outcome of a step.
-struct Some {
-    rows: u64,
+struct Resealed {
+    read: u64,
     resealed: u64,
     last: Option<Vec<Value>>,
 }
 
-/// Seals some rows behind a place anew, inside a transaction.
-fn some(
+/// Reseals the rows behind a key, up to a limit, inside a transaction.
+fn reseal_rows(
     connection: &mut dyn Connection,
     keyring: &Keyring,
     shape: &'static Shape,
     after: Option<&[Value]>,
     locks: bool,
-) -> Result<Some, StoreError> {
+) -> Result<Resealed, StoreError> {
     if locks {
         connection.execute(LOCK, &[])?;
     }
     let Chunk { mut rows, last } = catalogue::chunk(connection, shape, after, ROWS_AT_ONCE)?;
-    let (looked_at, mut failed) = (rows.len() as u64, None);
+    let (read, mut failed) = (rows.len() as u64, None);
     rows.retain_mut(|row| {
         reseal_row(keyring, shape, row).unwrap_or_else(|error| {
             failed.get_or_insert(error);
@@ -119,17 +119,17 @@ fn some(
     if resealed > 0 {
         connection.write(vec![Write { shape, change: Change::Upsert, rows }])?;
     }
-    Ok(Some { rows: looked_at, resealed, last })
+    Ok(Resealed { read, resealed, last })
 }
 
-/// Seals the last column of a row anew for the row of its first. Whether it is another one now.
+/// Reseals the last column of a row for the key in its first. Whether that changed the row.
 pub(crate) fn reseal_row(
     keyring: &Keyring,
     shape: &Shape,
     row: &mut [Value],
 ) -> Result<bool, StoreError> {
     let [key, .., Value::Bytes(sealed)] = row else {
-        // A data key that was erased.
+        // An erased data key has nothing sealed.
         return Ok(false);
     };
     let key = match key {

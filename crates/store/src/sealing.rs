@@ -1,24 +1,25 @@
-//! The announcement of a new secret that seals, by which running servers learn of it.
+//! The announcement of a new sealing secret to running servers.
 //!
-//! Servers that run have the secrets of the database, and not its new key. So a new secret stands
-//! in `meta`, sealed with the one before, until nothing is sealed with that any more. It comes with
-//! a new key of the journal, which it seals, in one transaction with a row of the journal. Whoever
-//! reads the journal up to there has to open that key, and so learns of the secret before it meets
-//! a value that is sealed with it.
+//! Running servers know the secrets of the database, but not its new key. So `meta` has the new
+//! secret sealed with the one before, until no value of that one is left.
+//!
+//! The announcement is one transaction with a row of the journal and a new key of the journal,
+//! which the new secret seals. A process that reads the journal up to this row must open that key.
+//! So it learns of the secret before it can read a value under it.
 
 use crate::engine::{self, SET_META};
 use crate::error::StoreError;
 use crate::keyring::{FIRST_NUMBER, Keyring, SealingSecret};
 use crate::sql::{Connection, Value};
 
-/// The row of `meta` with the number of the secret that seals, and that secret as the one before
-/// sealed it, if values of that one are left. A database without it has its first.
+/// The row of `meta` with the number of the newest sealing secret. While values of the secret before
+/// are left, the newest follows, sealed with that one. A database without the row has number 1.
 const NAME: Value = Value::name("sealing");
 
-/// The place for which a secret is sealed with the one before it.
+/// The place of the announced secret.
 const PLACE: &str = "sealing";
 
-/// A secret that was drawn while this process did not look cannot be learned any more.
+/// The announcement is gone: this process has not read the database while it stood there.
 const UNKNOWN: &str = "the database was sealed with another secret while this process was away: \
     give it the key of today and start it again";
 
@@ -32,7 +33,7 @@ pub(crate) fn keep(connection: &mut dyn Connection, row: Vec<u8>) -> Result<(), 
     connection.execute(SET_META, &[NAME, row.into()]).map(drop)
 }
 
-/// The number of the secret that seals, and that secret as it is handed over.
+/// The number of the newest secret, and that secret, sealed.
 fn read(row: &[u8]) -> Result<(u32, &[u8]), StoreError> {
     let (number, handed_over) = row.split_first_chunk().ok_or_else(|| StoreError::Corrupt {
         place: "meta.sealing".to_owned(),
@@ -41,8 +42,7 @@ fn read(row: &[u8]) -> Result<(u32, &[u8]), StoreError> {
     Ok((u32::from_be_bytes(*number), handed_over))
 }
 
-/// Announces a new secret to servers with the one before it, and to this process, inside a
-/// transaction.
+/// Announces a new secret to servers and to this keyring, inside a transaction.
 pub(crate) fn announce(
     connection: &mut dyn Connection,
     keyring: &Keyring,
@@ -54,12 +54,12 @@ pub(crate) fn announce(
     learn(connection, keyring)
 }
 
-/// Takes an announcement back once nothing is sealed with the secret before, inside a transaction.
+/// Ends the announcement, inside a transaction.
 pub(crate) fn end(connection: &mut dyn Connection, number: u32) -> Result<(), StoreError> {
     keep(connection, number.to_be_bytes().to_vec())
 }
 
-/// Learns of the secret with which the database is sealed.
+/// Adds an announced secret to the keyring.
 pub(crate) fn learn(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     let Some(row) = kept(connection)? else { return Ok(()) };
     let (number, handed_over) = read(&row)?;
@@ -69,8 +69,8 @@ pub(crate) fn learn(connection: &mut dyn Connection, keyring: &Keyring) -> Resul
     }
 }
 
-/// Forgets secrets that the database does not have: it went back to before they were announced.
-/// Nothing may append meanwhile.
+/// Forgets secrets whose announcement was lost with the end of the journal. The caller has the write
+/// lock.
 pub(crate) fn go_back(
     connection: &mut dyn Connection,
     keyring: &Keyring,

@@ -1,10 +1,11 @@
 //! The server's key, and the secrets of a database that it opens.
 //!
-//! Everything that is hashed or sealed in a database follows from its secrets. The one that hashes
-//! is drawn with the database and never changes. It also seals, until `key rotate --reencrypt`
-//! draws another one for that (`reencrypt`, `reseal`). The database keeps its secrets sealed with
-//! the server's key. So another key takes the place of the server's by one row, while servers go
-//! on: they know the secrets. The old key opens nothing that is copied from then on.
+//! Keyed hashes and sealed values of a database follow from its secrets. The hashing secret is
+//! drawn with the database and never changes. It is also the first sealing secret, until
+//! `key rotate --reencrypt` draws another one (`sealing`, `reseal`).
+//!
+//! The database keeps its secrets sealed with the server's key. So one row replaces the server's
+//! key, while servers go on: they know the secrets. The old key alone opens no later copy.
 
 use crate::audit;
 use crate::engine::{self, Engine, SET_META};
@@ -25,19 +26,19 @@ const SECRET_NAME: Value = Value::name("secret");
 /// The place of the sealed secrets.
 const PLACE: &str = "meta";
 
-/// Length of the number of a secret that seals.
+/// Length of the number of a sealing secret.
 const NUMBER_LENGTH: usize = 4;
 
 /// The secrets of a database.
 #[derive(Clone)]
 struct Secrets {
     hashing: Key,
-    /// The newest first; those behind it only open.
+    /// The newest first. Older ones only open.
     sealing: Vec<SealingSecret>,
 }
 
 impl Secrets {
-    /// A secret that hashes and seals.
+    /// One secret that hashes and seals.
     fn one(secret: Key) -> Self {
         let first = SealingSecret { number: FIRST_NUMBER, secret };
         Self { hashing: secret, sealing: vec![first] }
@@ -56,7 +57,7 @@ impl Secrets {
         self.sealing.first().map_or(FIRST_NUMBER, |it| it.number)
     }
 
-    /// The bytes that are sealed: the first secret alone, or behind it all that seal.
+    /// The bytes to seal: the hashing secret, and the sealing secrets unless they are the same.
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.hashing.to_vec();
         if self.has_older() || self.newest() != FIRST_NUMBER {
@@ -85,7 +86,7 @@ impl Secrets {
         Keyring::new(key).seal(PLACE, b"secret", &self.to_bytes())
     }
 
-    /// The secrets, if what is sealed for one or for two keys opens with this one.
+    /// Opens the secrets, which are sealed for one key or for two.
     fn open(key: &Key, sealed: &[u8]) -> Result<Self, StoreError> {
         let (first, second) = sealed.split_at(sealed.len() / 2);
         let (keyring, all) = (Keyring::new(key), [sealed, first, second]);
@@ -213,11 +214,11 @@ pub enum Step {
     NewOnly,
 }
 
-/// Why a key is not replaced, or a secret drawn.
+/// A rotation must not begin before the one with `--reencrypt` has ended.
 const HAS_OLDER: &str = "the database is not sealed anew yet: switchyard key rotate --reencrypt \
     goes on with that, and another rotation can follow it";
 
-/// Refuses secrets of which an older one still opens: it must go first.
+/// Refuses secrets with an older sealing secret, which must be dropped first.
 fn refuse_older(secrets: &Secrets) -> Result<(), StoreError> {
     match secrets.has_older() {
         true => Err(StoreError::Engine(HAS_OLDER.to_owned())),
@@ -232,7 +233,7 @@ pub fn replace(
     step: Step,
 ) -> Result<(), StoreError> {
     let connection = &mut *engine.prepare(&unlock(engine, known)?)?;
-    // What is read and written is one transaction: another command may replace them too.
+    // Read and written in one transaction: another command may replace the secrets too.
     transaction(connection, |connection| {
         let secrets = Secrets::of(connection, known)?;
         refuse_older(&secrets)?;
@@ -245,19 +246,18 @@ pub fn replace(
     connection.settle()
 }
 
-/// Whether the database has values of an older secret, or may have.
+/// Whether an older sealing secret is still there, because a `--reencrypt` has not ended.
 pub fn has_older_secret(engine: &dyn Engine, key: &Key) -> Result<bool, StoreError> {
     Ok(secrets(engine, key)?.has_older())
 }
 
-/// Refuses a database that may have values of an older secret: its key is not replaced before they
-/// are sealed anew.
+/// Refuses a database with an older sealing secret: its key is not replaced before that is dropped.
 pub fn refuse_older_secret(engine: &dyn Engine, key: &Key) -> Result<(), StoreError> {
     refuse_older(&secrets(engine, key)?)
 }
 
-/// Draws another secret that seals. From then on `new` alone opens the database. The older secret
-/// still opens what it has sealed until [`drop_older_secret`].
+/// Draws another sealing secret. From then on `new` alone opens the database. The older secret still
+/// opens its values, until [`drop_older_secret`].
 pub fn draw_secret(
     engine: &dyn Engine,
     (known, new): (&Key, &Key),
@@ -276,8 +276,7 @@ pub fn draw_secret(
     })
 }
 
-/// Drops the older secret, after [`crate::reseal::reseal`] with this keyring has sealed everything
-/// anew.
+/// Drops the older sealing secret. [`crate::reseal::reseal`] with this keyring must have ended.
 pub fn drop_older_secret(
     engine: &dyn Engine,
     key: &Key,
@@ -293,7 +292,7 @@ pub fn drop_older_secret(
     })
 }
 
-/// Refuses secrets that are not those of a keyring: another command has drawn one since.
+/// Refuses secrets that another command has drawn since the keyring was read.
 fn refuse_other(secrets: &Secrets, keyring: &Keyring) -> Result<(), StoreError> {
     match secrets.newest() == keyring.newest() {
         true => Ok(()),

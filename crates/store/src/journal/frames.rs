@@ -18,7 +18,7 @@ use crate::keyring::{JournalKey, KEY_LENGTH, SealingKey};
 /// The form of a body. Another one begins with another byte.
 const FORM: u8 = 2;
 
-/// The form of bodies before it, whose frames of persons take the data key alone.
+/// The form before it: a person's frames are sealed with the data key alone.
 const FORM_OF_DATA_KEYS: u8 = 1;
 
 /// A part of a row.
@@ -53,7 +53,8 @@ pub type JournalKeys = BTreeMap<u32, JournalKey>;
 /// The data key of an owner.
 pub struct DataKey {
     key: [u8; KEY_LENGTH],
-    /// The key of its frames under the newest key of the journal, which has this number.
+    /// The derived key of its frames for the newest key of the journal, by that key's number. It
+    /// saves a derivation for each frame.
     newest: Option<(u32, SealingKey)>,
 }
 
@@ -64,7 +65,7 @@ impl DataKey {
         Self { key, newest: newest.map(|(number, journal)| (*number, journal.of_owner(&key))) }
     }
 
-    /// Seals or opens with the key of its frames under a key of the journal.
+    /// Runs `work` with the key of its frames for a key of the journal.
     fn with<T>(&self, number: u32, journal: &JournalKey, work: impl FnOnce(&SealingKey) -> T) -> T {
         match &self.newest {
             Some((newest, key)) if *newest == number => work(key),
@@ -146,7 +147,7 @@ struct Sealed<'a> {
     bytes: &'a [u8],
 }
 
-/// A body, taken apart.
+/// The parts of a body.
 struct Parts<'a> {
     form: u8,
     /// The number of the journal's key with which it is sealed.
@@ -171,7 +172,7 @@ fn parts(body: &[u8]) -> Option<Parts<'_>> {
     Some(Parts { form, number: u32::from_be_bytes(*number), frames })
 }
 
-/// Whether the journal's key of a body is there. A body of no form needs none.
+/// Whether the journal's key of a body is known. A body of an unknown form needs none.
 pub fn has_key(keys: &Keys, body: &[u8]) -> bool {
     parts(body).is_none_or(|parts| keys.journal.contains_key(&parts.number))
 }

@@ -94,8 +94,8 @@ pub(crate) fn keep_database(
     connection.execute(SET_META, &[DATABASE_NAME, database.into()]).map(drop)
 }
 
-/// The keys of a journal. One that does not open is sealed with a secret that was drawn since: a
-/// process that has read the journal knows the secret with which the tables are sealed then.
+/// The keys of a journal. A key that does not open is sealed with a newer secret, which this
+/// process learns here, before it reads a row behind the announcement (`sealing`).
 pub(crate) fn keys(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Keys, StoreError> {
     match open_keys(connection, keyring) {
         Err(StoreError::Sealed { .. }) => {
@@ -211,7 +211,7 @@ pub(crate) fn each(
             return Ok(());
         }
         if !rows.iter().all(|row| frames::has_key(&keys, &row.body)) {
-            // One was added since, where the rows are not of the snapshot of the keys.
+            // Rows and keys may be of two snapshots, with a new key between them.
             keys = self::keys(connection, keyring)?;
         }
         keys.data = data_keys::of_rows(connection, keyring, &keys.journal, rows.iter())?;

@@ -231,7 +231,7 @@ impl SharedMemtable {
             return Ok(());
         }
         let chain = tail::chain_behind(connection, self.database, applied)?;
-        // These rows are not read, and may have announced a secret that tables are sealed with.
+        // The skipped rows may have announced the secret with which tables are sealed now.
         sealing::learn(connection, keyring)?;
         let mut state = self.state();
         // It only ever goes on: the writer may have appended meanwhile. Under a writer with an

@@ -250,7 +250,7 @@ impl Engine for SqliteFile {
 
     fn flush(&self) -> Result<(), StoreError> {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-        // Pages that left the log were flushed then. The log may be gone with its last connection.
+        // A checkpoint flushes the pages that it moves. The last connection removes the log.
         for file in [beside(&path, LOG_ENDINGS[0]), path] {
             match File::options().write(true).open(&file).and_then(|file| file.sync_all()) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -117,7 +117,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether two rows differ only by the secret that sealed them: one may be sealed anew meanwhile.
+/// Whether two rows differ only by the secret that sealed them, as during `--reencrypt`.
 fn is_resealed(
     keyring: &Keyring,
     shape: &Shape,

@@ -18,8 +18,8 @@ use crate::keyfile::{self, KEY_BYTES};
 use crate::progress::Progress;
 use crate::wiring;
 
-/// How long servers have to learn of a new secret before the old one is dropped. Each reads the
-/// journal within a second, and one that is away for longer than its lease of three seconds has
+/// The time for servers to learn of a new secret before the old one is dropped. Each reads the
+/// journal within a second. A server that is away for longer than its lease, three seconds, has
 /// failed.
 const LEARNED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -103,8 +103,8 @@ fn rotate(
     Ok(done(config, path, kept.as_deref(), false))
 }
 
-/// Has the new key alone open the database. If everything is to be sealed anew, the secret for that
-/// is drawn with it: the old key never opens that one.
+/// Makes the new key the only one that opens the database. With `--reencrypt`, the same transaction
+/// draws the new secret, so the old key never opens it.
 fn take_over(
     config: &Config,
     options: &RotateKey,
@@ -119,7 +119,7 @@ fn take_over(
     drawn.map_err(|error| wiring::failed(&config.database, error))
 }
 
-/// The key of a database that an earlier command has begun to seal anew, with its file.
+/// The key of a database whose `--reencrypt` was interrupted, with its file.
 fn interrupted<'a>(
     config: &'a Config,
     options: &'a RotateKey,
@@ -137,14 +137,14 @@ fn interrupted<'a>(
     }
     let has_older = |(path, key): (&'a Path, Option<Key>)| {
         let key = key?;
-        // The other one may open it.
+        // A key that does not open the database is not the one.
         let found = server_key::has_older_secret(&*config.database.engine(), &key);
         found.is_ok_and(|has_older| has_older).then_some((path, key))
     };
     Ok(keys.into_iter().find_map(has_older))
 }
 
-/// Seals everything anew with the secret that was drawn, and drops the one before.
+/// Reseals with the secret that was drawn, and drops the one before.
 fn seal_anew(
     config: &Config,
     options: &RotateKey,

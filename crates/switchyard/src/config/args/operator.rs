@@ -248,10 +248,10 @@ pub struct RotateKey {
     #[arg(long)]
     pub discard_old_key: bool,
 
-    /// Also draws another secret to seal with, and seals everything anew that can be, beside
-    /// servers. Whoever has the old key and an old copy of the database cannot read it then in
-    /// later copies. If it was stopped, run it again: it goes on. Rows of the journal from before
-    /// stay as they are.
+    /// Also draws another secret that seals, and seals tables and keys again with it, beside
+    /// servers. A thief with the old key and an old copy of the database cannot read them in later
+    /// copies. Rows of the journal from before stay as they are. If the command was stopped, run
+    /// it again: it goes on.
     #[arg(long)]
     pub reencrypt: bool,
 }
