@@ -12,8 +12,9 @@ use crate::error::StoreError;
 use crate::keyring::{FIRST_NUMBER, Keyring, SealingSecret};
 use crate::sql::{Connection, Value};
 
-/// The row of `meta` with the number of the newest sealing secret. While values of the secret before
-/// are left, the newest follows, sealed with that one. A database without the row has number 1.
+/// The row of `meta` with the number of the newest sealing secret. While values of the secret
+/// before are left, the newest follows, sealed with that one. A database without the row has
+/// number 1.
 const NAME: Value = Value::name("sealing");
 
 /// The place of the announced secret.
@@ -69,8 +70,8 @@ pub(crate) fn learn(connection: &mut dyn Connection, keyring: &Keyring) -> Resul
     }
 }
 
-/// Forgets secrets whose announcement was lost with the end of the journal. The caller has the write
-/// lock.
+/// Forgets secrets whose announcement was lost with the end of the journal. The caller has the
+/// write lock.
 pub(crate) fn go_back(
     connection: &mut dyn Connection,
     keyring: &Keyring,

@@ -256,8 +256,8 @@ pub fn refuse_older_secret(engine: &dyn Engine, key: &Key) -> Result<(), StoreEr
     refuse_older(&secrets(engine, key)?)
 }
 
-/// Draws another sealing secret. From then on `new` alone opens the database. The older secret still
-/// opens its values, until [`drop_older_secret`].
+/// Draws another sealing secret. From then on `new` alone opens the database. The older secret
+/// still opens its values, until [`drop_older_secret`].
 pub fn draw_secret(
     engine: &dyn Engine,
     (known, new): (&Key, &Key),

@@ -42,7 +42,7 @@ async fn kill_9_under_load_loses_nothing_and_doubles_nothing_on_postgres() -> Re
     killed_under_load(&installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY)).await
 }
 
-/// The server is killed while a command seals everything anew, and starts again in the middle of it.
+/// The server is killed while a command seals everything anew, and starts again in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_is_sealed_anew_beside_a_server_that_is_killed_under_load() -> Result<()> {
     let folder = tempfile::TempDir::new()?;
