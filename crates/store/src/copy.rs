@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::journal::tail;
 use crate::keyring::Keyring;
 use crate::origin::Origin;
+use crate::sealing;
 use crate::server_key;
 use crate::sql::{Change, Connection, Row, Shape, Value, Write, transaction};
 use crate::verify::{self, Report};
@@ -197,11 +198,13 @@ impl Copying {
     ) -> Result<Self, CopyError> {
         let new = Mark { source: counts(source)?, tables: 0, after: Vec::new(), rows: 0 };
         let (database, secret) = (tail::database(source)?, server_key::kept(source)?);
+        let sealing = sealing::kept(source)?;
         let claimed = transaction(&mut *target, |target| {
             // The rows of the journal are bound to it.
             database.map_or(Ok(()), |database| tail::keep_database(target, database))?;
             // Everything that is sealed follows from it.
             secret.clone().map_or(Ok(()), |secret| server_key::keep(target, secret))?;
+            sealing.clone().map_or(Ok(()), |row| sealing::keep(target, row))?;
             claim(target, &new)
         })?;
         let (mark, kept, is_new) = claimed;

@@ -21,6 +21,12 @@ pub trait Engine: Send + Sync {
     /// journal. Its commits need not be on the disk at once: what is lost of them follows again.
     fn projector(&self) -> Result<Box<dyn Connection>, StoreError>;
 
+    /// Flushes the commits of such connections to the disk. A database on a server of its own does
+    /// it with the next commit that waits for the disk.
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// A connection that only reads.
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 

@@ -1,5 +1,8 @@
-//! The secret of a database and its uses: keyed hashes, and sealing values that must not stand in a
-//! plain column.
+//! The secrets of a database and their uses: keyed hashes, and sealing values that must not stand
+//! in a plain column.
+//!
+//! The hashing secret never changes, because the text behind a hash is not kept. The sealing secret
+//! can be replaced: the newest one seals, and older ones still open.
 //!
 //! Sealing is XChaCha20-Poly1305. The nonce is a keyed hash of the place and the text (a synthetic
 //! nonce): no randomness is needed, the same state always has the same bytes, and a nonce repeats
@@ -10,6 +13,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use domain::code::Code;
 use hmac::{Hmac, Mac};
+use parking_lot::RwLock;
 use sha2::Sha256;
 use uuid::Uuid;
 
@@ -21,10 +25,24 @@ pub const KEY_LENGTH: usize = 32;
 /// Length of a nonce in bytes.
 const NONCE_LENGTH: usize = 24;
 
-/// The secret of a database, split by purpose. Prints nothing of itself.
+/// The number of the first sealing secret. It equals the hashing secret.
+pub(crate) const FIRST_NUMBER: u32 = 1;
+
+/// The secrets of a database, split by purpose. Prints nothing of itself.
 pub struct Keyring {
-    sealing: SealingKey,
+    /// The keys of the sealing secrets by number, the newest first; never empty. A server adds one
+    /// while it runs.
+    sealing: RwLock<Vec<(u32, SealingKey)>>,
     hashes: [KeyedHash; Purpose::ALL.len()],
+}
+
+/// A sealing secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SealingSecret {
+    /// Its number. Each new secret has the next one.
+    pub(crate) number: u32,
+    /// Its bytes.
+    pub(crate) secret: [u8; KEY_LENGTH],
 }
 
 /// A keyed hash that has taken its key and nothing else yet; cloned for each use.
@@ -119,17 +137,46 @@ fn hmac(keyed: &KeyedHash, parts: &[&[u8]]) -> [u8; 32] {
 }
 
 impl Keyring {
-    /// Derives the keys for each purpose from the secret of a database.
+    /// Derives the keys for each purpose from one secret that hashes and seals.
     pub fn new(key: &[u8; KEY_LENGTH]) -> Self {
-        let master = keyed(key);
-        let hashes = keyed(&hmac(&master, &[b"switchyard hashes 1"]));
+        Self::of(key, &[SealingSecret { number: FIRST_NUMBER, secret: *key }])
+    }
+
+    /// The same from the hashing secret and the sealing secrets, the newest first.
+    pub(crate) fn of(hashing: &[u8; KEY_LENGTH], sealing: &[SealingSecret]) -> Self {
+        let hashes = keyed(&hmac(&keyed(hashing), &[b"switchyard hashes 1"]));
+        let sealing = sealing.iter().map(|it| (it.number, SealingKey::of_database(&it.secret)));
         Self {
-            sealing: SealingKey::new(
-                hmac(&master, &[b"switchyard sealing 1"]),
-                &hmac(&master, &[b"switchyard nonces 1"]),
-            ),
+            sealing: RwLock::new(sealing.collect()),
             hashes: Purpose::ALL.map(|purpose| keyed(&hmac(&hashes, &[purpose.label()]))),
         }
+    }
+
+    /// The number of the newest sealing secret.
+    pub(crate) fn newest(&self) -> u32 {
+        self.sealing.read().first().map_or(0, |(number, _)| *number)
+    }
+
+    /// Adds the sealing secret with this number, which the secret before it has sealed for a place.
+    /// False if it does not open: the secret stays unknown.
+    pub(crate) fn add(&self, number: u32, table: &'static str, sealed: &[u8]) -> bool {
+        let mut all = self.sealing.write();
+        let Some((newest, key)) = all.first() else { return false };
+        if *newest >= number {
+            // Another thread was faster.
+            return true;
+        }
+        // Only the newest is believed: a thief may know an older one.
+        let secret = key.open(&place(table, &number.to_be_bytes()), sealed);
+        let secret = secret.filter(|_| *newest + 1 == number);
+        let Some(secret) = secret.and_then(|it| it.try_into().ok()) else { return false };
+        all.insert(0, (number, SealingKey::of_database(&secret)));
+        true
+    }
+
+    /// Forgets sealing secrets above this number, which the database has lost.
+    pub(crate) fn forget_newer(&self, number: u32) {
+        self.sealing.write().retain(|(known, _)| *known <= number);
     }
 
     /// A keyed hash.
@@ -148,7 +195,9 @@ impl Keyring {
 
     /// Seals `plain` for one place: a table and the key of a row.
     pub fn seal(&self, table: &'static str, row: &[u8], plain: &[u8]) -> Vec<u8> {
-        self.sealing.seal(&place(table, row), plain)
+        let sealing = self.sealing.read();
+        let (_, newest) = sealing.first().expect("there is always one");
+        newest.seal(&place(table, row), plain)
     }
 
     /// Opens what [`Keyring::seal`] made for the same place.
@@ -158,8 +207,21 @@ impl Keyring {
         row: &[u8],
         sealed: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
-        let opened = self.sealing.open(&place(table, row), sealed);
+        let (place, sealing) = (place(table, row), self.sealing.read());
+        let opened = sealing.iter().find_map(|(_, key)| key.open(&place, sealed));
         opened.ok_or(StoreError::Sealed { place: table })
+    }
+
+    /// Seals a value again with the newest secret; nothing if the newest has sealed it already.
+    pub(crate) fn reseal(
+        &self,
+        table: &'static str,
+        row: &[u8],
+        sealed: &[u8],
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let plain = self.open(table, row, sealed)?;
+        // The same text has the same bytes.
+        Ok(Some(self.seal(table, row, &plain)).filter(|again| again != sealed))
     }
 }
 
@@ -172,6 +234,13 @@ pub(crate) struct SealingKey {
 impl SealingKey {
     fn new(cipher: [u8; KEY_LENGTH], nonces: &[u8]) -> Self {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(cipher)), nonces: keyed(nonces) }
+    }
+
+    /// The key that follows from a sealing secret.
+    fn of_database(secret: &[u8; KEY_LENGTH]) -> Self {
+        let master = keyed(secret);
+        let part = |label: &[u8]| hmac(&master, &[label]);
+        Self::new(part(b"switchyard sealing 1"), &part(b"switchyard nonces 1"))
     }
 
     /// The key that follows from a random one.
@@ -199,6 +268,28 @@ impl SealingKey {
     }
 }
 
+/// A key of the journal. Prints nothing of itself.
+pub(crate) struct JournalKey {
+    /// Seals frames that tell of no person.
+    pub(crate) sealing: SealingKey,
+    /// Derives the key of an owner's frames from its data key.
+    owners: KeyedHash,
+}
+
+impl JournalKey {
+    /// The key that follows from a random one.
+    pub(crate) fn of(key: &[u8; KEY_LENGTH]) -> Self {
+        let owners = keyed(&hmac(&keyed(key), &[b"switchyard owners 1"]));
+        Self { sealing: SealingKey::of(key), owners }
+    }
+
+    /// The key of an owner's frames. It follows from this key and the data key together, so that a
+    /// new key of the journal also protects frames under an old data key.
+    pub(crate) fn of_owner(&self, data_key: &[u8; KEY_LENGTH]) -> SealingKey {
+        SealingKey::of(&hmac(&self.owners, &[data_key]))
+    }
+}
+
 fn place(table: &'static str, row: &[u8]) -> Vec<u8> {
     [table.as_bytes(), &[0], row].concat()
 }
@@ -222,6 +313,32 @@ mod tests {
         let mut flipped = sealed.clone();
         flipped[30] ^= 1;
         assert!(keyring.open("customers", b"row", &flipped).is_err());
+    }
+
+    #[test]
+    fn a_newer_secret_seals_and_older_ones_open() {
+        let keyring = Keyring::new(&[7; KEY_LENGTH]);
+        let hash = keyring.hash(Purpose::Cursor, &[b"a"]);
+        let old = keyring.seal("t", b"r", b"x");
+        let handed_over = keyring.seal("next", &2_u32.to_be_bytes(), &[8; KEY_LENGTH]);
+        assert!(!keyring.add(3, "next", &handed_over), "one is missing");
+        assert!(!keyring.add(2, "other", &handed_over));
+        assert!(keyring.add(2, "next", &handed_over) && keyring.add(2, "next", &[]));
+        assert_eq!(keyring.newest(), 2);
+        let new = keyring.seal("t", b"r", b"x");
+        assert_ne!(old, new);
+        for sealed in [&old, &new] {
+            assert_eq!(keyring.open("t", b"r", sealed).as_deref(), Ok(&b"x"[..]));
+        }
+        assert_eq!(keyring.reseal("t", b"r", &old), Ok(Some(new.clone())));
+        assert_eq!(keyring.reseal("t", b"r", &new), Ok(None));
+        assert_eq!(keyring.hash(Purpose::Cursor, &[b"a"]), hash);
+        // A secret that comes from an older one is not believed.
+        let forged = Keyring::new(&[7; KEY_LENGTH]).seal("next", &3_u32.to_be_bytes(), &[6; 32]);
+        assert!(!keyring.add(3, "next", &forged));
+        keyring.forget_newer(1);
+        assert!(keyring.open("t", b"r", &new).is_err());
+        assert_eq!(keyring.seal("t", b"r", b"x"), old);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 pub mod error;
 pub mod keyring;
 pub mod server_key;
+pub mod reseal;
 pub mod sql;
 pub mod unit;
 pub mod reader;
@@ -71,6 +72,7 @@ mod projector;
 mod pause;
 mod postgres;
 mod sealed;
+mod sealing;
 mod sqlite;
 mod threads;
 
@@ -118,6 +120,7 @@ pub fn statements() -> Vec<String> {
         lost_commit::CONFIRM,
         projector::MARK,
         projector::BACK_TO_MARK,
+        reseal::LOCK,
         tokens::BY_CLIENT_ID,
         accounts::OWNERS_NAMED,
         accounts::PLATFORMS_OF,

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::catalogue;
+use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::journal::{End, RowHash, tail};
 use crate::keyring::Keyring;
@@ -138,11 +139,28 @@ impl Projector {
 /// Lets the tables follow the journal to its end, where no server does.
 pub fn project(connection: &mut dyn Connection, keyring: &Keyring) -> Result<(), StoreError> {
     let memtable = SharedMemtable::open(connection, keyring)?;
+    project_all(connection, keyring, &memtable)
+}
+
+fn project_all(
+    connection: &mut dyn Connection,
+    keyring: &Keyring,
+    memtable: &SharedMemtable,
+) -> Result<(), StoreError> {
     while let Some((base, generation)) = memtable.next() {
-        project_generation(connection, keyring, &memtable, (base, &generation))?;
+        project_generation(connection, keyring, memtable, (base, &generation))?;
         memtable.projected(generation.end());
     }
     Ok(())
+}
+
+/// The same beside servers, whose projectors may be faster.
+pub fn project_beside(engine: &dyn Engine, keyring: &Keyring) -> Result<(), StoreError> {
+    let (mut reader, mut connection) = (engine.auditor()?, engine.projector()?);
+    reader.begin_read()?;
+    let memtable = SharedMemtable::open(&mut *reader, keyring)?;
+    reader.rollback()?;
+    project_all(&mut *connection, keyring, &memtable)
 }
 
 /// Writes a generation, but for records that the database refuses because of a bug: they must not

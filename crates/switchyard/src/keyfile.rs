@@ -233,6 +233,12 @@ fn old_files(path: &Path) -> Result<Vec<PathBuf>, KeyFileError> {
     Ok(files)
 }
 
+/// The file of the key that was replaced last in the file at `path`, if one was kept.
+pub fn last_kept(path: &Path) -> Result<Option<PathBuf>, KeyFileError> {
+    let written = |file: &PathBuf| file.metadata().and_then(|file| file.modified()).ok();
+    Ok(old_files(path)?.into_iter().max_by_key(written))
+}
+
 /// The keys that were replaced in the file at `path`. A file that cannot be read is warned about.
 pub fn old_keys(path: &Path) -> Result<Vec<[u8; KEY_BYTES]>, KeyFileError> {
     let read = |path: PathBuf| {

@@ -1065,6 +1065,129 @@ fn a_backup_from_before_a_rotation_is_restored_until_the_old_key_is_discarded() 
 }
 
 #[test]
+fn the_operator_seals_everything_anew_beside_the_server() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let made = |name: &str| {
+        let body = format!(r#"{{ "customerType": "INDIVIDUAL", "fullName": "{name}" }}"#);
+        let (status, made) = server.post("/2025-10-13/customers", &user, &body);
+        assert_eq!(status, 201, "{made}");
+        serde_json::from_str::<Value>(&made).unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let first = made("Ada Lovelace");
+    let key_file = path.join("switchyard.db.key");
+    std::fs::copy(&key_file, path.join("old.key")).unwrap();
+    assert_eq!(run(path, "backup --to before.db").0, 0);
+
+    // One that is stopped says how to go on, and other rotations wait for it.
+    let mut command = switchyard(path, "key rotate --reencrypt");
+    let mut command = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let old = std::fs::read(&key_file).unwrap();
+    until("the new key", || (std::fs::read(&key_file).unwrap() != old).then_some(()));
+    let is_drawn = || run(path, "audit").1.contains("key rotate ");
+    until("the new secret", || is_drawn().then_some(()));
+    command.kill().unwrap();
+    command.wait().unwrap();
+    check_refusal(switchyard(path, "key rotate"), 1, "--reencrypt goes on with that");
+    let second = made("Grace Hopper");
+    assert_eq!(run(path, "verify --replay").0, 0);
+    assert_eq!(run(path, "backup --to between.db").0, 0);
+    let new = std::fs::read(&key_file).unwrap();
+
+    let (code, out, err) = run(path, "key rotate --reencrypt");
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("Everything is sealed with a new secret"), "{out}");
+    assert_eq!(std::fs::read(&key_file).unwrap(), new, "it went on with the key that there was");
+    let kept = old_keys(path);
+    assert!(kept.len() == 1 && out.contains(&kept[0].0), "{kept:?}: {out}");
+    assert!(run(path, "audit").1.contains("key rotate "));
+    assert_eq!(run(path, "verify --replay").0, 0);
+    let third = made("Mary Somerville");
+    server.stop();
+    let shown = |server: &Server| {
+        for (id, name) in [(&first, "Ada"), (&second, "Grace"), (&third, "Mary")] {
+            let page = format!("/2025-10-13/customers/{id}");
+            let (status, customer) = server.get(&page, Some(&user)).unwrap();
+            assert!(status == 200 && customer.contains(name), "{customer}");
+        }
+    };
+    let server = Server::start(path);
+    shown(&server);
+    // The key of then opens what was copied then, and nothing of today.
+    check_refusal(switchyard(path, "verify --key-file old.key"), 2, "the key is not the one");
+    for backup in ["before.db --key-file old.key", "between.db --key-file switchyard.db.key"] {
+        let (code, out, err) = run(path, &format!("verify --database-url sqlite://{backup}"));
+        assert_eq!(code, 0, "{out}{err}");
+    }
+    // A backup from the middle is gone on with where it is restored.
+    let again = "--database-url sqlite://again.db --key-file switchyard.db.key";
+    for line in ["restore --from between.db", "key rotate --reencrypt", "verify --replay"] {
+        let (code, out, err) = run(path, &format!("{line} {again}"));
+        assert_eq!(code, 0, "{line}: {out}{err}");
+    }
+    let out = for_programs(path, "key rotate --reencrypt --discard-old-key").1.remove(0);
+    assert_eq!(out["isSealedAnew"], json!(true), "{out}");
+    assert_eq!(old_keys(path), []);
+    shown(&server);
+    server.stop();
+    shown(&Server::start(path));
+    assert_eq!(run(path, "verify --replay").0, 0);
+}
+
+/// A rotation is killed at each of its flushes, one after the other, and run again. Whatever it has
+/// come to, one of the keys that are there opens everything.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_rotation_that_is_killed_at_any_step_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    let server = Server::start(path);
+    let user = server.user();
+    let body = r#"{ "customerType": "INDIVIDUAL", "fullName": "Ada Lovelace" }"#;
+    assert_eq!(server.post("/2025-10-13/customers", &user, body).0, 201);
+    server.stop();
+    for options in ["", " --reencrypt", " --discard-old-key", " --reencrypt --discard-old-key"] {
+        let rotate = switchyard(path, &format!("key rotate{options}"));
+        let mut killed = 0;
+        for flush in 1.. {
+            let mut command = Command::new("strace");
+            command.args(["-f", "-qq", "-o", "/dev/null"]);
+            let inject = format!("inject=fsync,fdatasync:signal=KILL:when={flush}");
+            command.args(["-e", &inject]).arg(rotate.get_program()).args(rotate.get_args());
+            command.current_dir(path).stdout(Stdio::null()).stderr(Stdio::null());
+            without_variables(&mut command);
+            let Ok(status) = command.status() else {
+                println!("nothing was tried: strace is not there");
+                return;
+            };
+            let (code, out, err) = run(path, "verify --replay");
+            assert_eq!(code, 0, "{options} at flush {flush}: {out}{err}");
+            if status.success() {
+                break;
+            }
+            killed += 1;
+        }
+        if killed == 0 {
+            println!("nothing was tried: strace may not trace anything");
+            return;
+        }
+        println!("key rotate{options}: killed {killed} times");
+        // With the key of today alone.
+        for (name, _) in old_keys(path) {
+            std::fs::remove_file(path.join(name)).unwrap();
+        }
+        let (code, out, err) = run(path, "verify --replay");
+        assert_eq!(code, 0, "{options}: {out}{err}");
+        let server = Server::start(path);
+        let (_, shown) = server.get("/2025-10-13/customers", Some(&user)).unwrap();
+        assert!(shown.contains("Ada Lovelace"), "{shown}");
+        server.stop();
+    }
+}
+
+#[test]
 fn the_operator_sets_scenarios_beside_the_server() {
     let folder = TempDir::new().unwrap();
     let path = folder.path();

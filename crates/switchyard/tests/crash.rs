@@ -42,6 +42,44 @@ async fn kill_9_under_load_loses_nothing_and_doubles_nothing_on_postgres() -> Re
     killed_under_load(&installation.with("SWITCHYARD_SECRET_KEY", SECRET_KEY)).await
 }
 
+/// The server is killed while a command seals everything anew, and starts again in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_sealed_anew_beside_a_server_that_is_killed_under_load() -> Result<()> {
+    let folder = tempfile::TempDir::new()?;
+    let key_file = folder.path().join("crash.db.key");
+    let database_url = format!("sqlite://{}", folder.path().join("crash.db").display());
+    let installation = Installation::new(BINARY, &database_url);
+    let mut server = installation.start()?;
+    let api = Api::new(&[server.base()])?;
+    api.ready().await?;
+    let recorder = Recorder::set_up(api).await?;
+    let load = Load::start(&recorder, CLIENTS);
+    recorder.more(60).await?;
+    let old_key = std::fs::read(&key_file)?;
+    let command = installation.clone();
+    let rotate = move || command.run(&["key", "rotate", "--reencrypt"]);
+    let rotation = tokio::task::spawn_blocking(rotate);
+    within_deadline("the new key", async || Ok(std::fs::read(&key_file)? != old_key)).await?;
+    recorder.more(20).await?;
+    server.kill()?;
+    installation.verify()?;
+    server.resume()?;
+    recorder.more(20).await?;
+    let said = rotation.await??;
+    assert!(said.contains("Everything is sealed with a new secret"), "{said}");
+    recorder.more(20).await?;
+    installation.verify()?;
+    server.kill()?;
+    server.resume()?;
+    load.stop().await?;
+    recorder.settled().await?;
+    let report = recorder.check().await?;
+    server.kill()?;
+    installation.verify()?;
+    println!("sealed anew: {report}");
+    Ok(())
+}
+
 /// How the files of a database leave their names.
 #[derive(Debug, Clone, Copy)]
 enum Move {

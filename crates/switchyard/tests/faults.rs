@@ -131,6 +131,42 @@ async fn session(database: &Database) -> Result<tokio_postgres::Client> {
     Ok(client)
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_sealed_anew_beside_two_servers_under_load() -> Result<()> {
+    let database = Database::fresh();
+    let old = installation(&database.url());
+    let first = old.start()?;
+    Api::new(&[first.base()])?.ready().await?;
+    let second = old.start()?;
+    let mut site = Site::of(old.clone(), vec![first, second]).await?;
+    let load = site.load();
+    site.recorder.more(60).await?;
+    let folder = tempfile::TempDir::new()?;
+    let key_file = folder.path().join("new.key").display().to_string();
+    let file = key_file.clone();
+    let rotate = move || old.run(&["key", "rotate", "--reencrypt", "--new-key-file", &file]);
+    let said = tokio::task::spawn_blocking(rotate).await??;
+    ensure!(said.contains("Everything is sealed with a new secret"), "{said}");
+    site.recorder.more(60).await?;
+    // The old key opens nothing any more, and servers that have it go on until they end.
+    ensure!(site.installation.verify().is_err(), "the old key opens the database");
+    let binary = env!("CARGO_BIN_EXE_switchyard");
+    site.installation =
+        Installation::new(binary, &database.url()).with("SWITCHYARD_KEY_FILE", &key_file);
+    site.installation.verify()?;
+    let third = site.installation.start()?;
+    Api::new(&[third.base()])?.ready().await?;
+    let report = site.is_right(load).await?;
+    // Servers without clients learn of a new secret too.
+    let next = folder.path().join("next.key").display().to_string();
+    let command = site.installation.clone();
+    let rotate = move || command.run(&["key", "rotate", "--reencrypt", "--new-key-file", &next]);
+    tokio::task::spawn_blocking(rotate).await??;
+    site.recorder.check().await?;
+    println!("sealed anew beside two servers: {report}");
+    Ok(())
+}
+
 /// A server that is killed holds the lease for a few seconds more; then another does what is due.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(15);
 

@@ -462,7 +462,7 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     let page = include_str!("../../../docs/operating.md");
     let postgres = Database::fresh();
     let page = page.replace("postgres://pay@db.example/switchyard", &postgres.url());
-    let [backup, check, audit, replay, restore, waiting, there, check_there, back] =
+    let [reencrypt, backup, check, audit, replay, restore, waiting, there, check_there, back] =
         commands(&page)[..]
     else {
         anyhow::bail!("the page has other commands than this test");
@@ -493,6 +493,7 @@ async fn the_commands_of_the_page_on_operating_do_what_it_says() -> Result<()> {
     let load = Load::start(&recorder, CLIENTS);
     recorder.more(40).await?;
     ensure!(paste(backup)?.contains("checks hold"));
+    ensure!(paste(reencrypt)?.contains("Everything is sealed with a new secret"));
     load.stop().await?;
     recorder.settled().await?;
     server.kill()?;

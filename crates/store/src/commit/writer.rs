@@ -19,6 +19,7 @@ use crate::memtable::shared::SharedMemtable;
 use crate::outcome::{settle, stop};
 use crate::pause::pause;
 use crate::record::Remembered;
+use crate::sealing;
 use crate::sql::Connection;
 use crate::unit::{Batch, Changes, Finished, Ran};
 
@@ -291,6 +292,7 @@ impl Writer {
         } else {
             // The database is an older one.
             self.acknowledged.compare(connection)?;
+            sealing::go_back(connection, keyring)?;
             self.memtable.restart(connection, keyring)?;
         }
         self.end = end;

@@ -58,7 +58,7 @@ pub(crate) fn find(
             rows.extend(tail::read(&mut sql::Row::new(JOURNAL.table, JOURNAL.columns, values)));
             Ok(())
         })?;
-        keys.data = data_keys::of_rows(connection, keyring, rows.iter())?;
+        keys.data = data_keys::of_rows(connection, keyring, &keys.journal, rows.iter())?;
         for row in rows {
             opened.insert(row.seq, open(&keys, database, shape, &row));
         }

@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 
+use super::Row;
 use super::change_set::ChangeSet;
+use super::frames::{self, DataKey, JournalKeys};
 use super::tail::{NONE, drawn};
-use super::{Row, frames};
 use crate::error::StoreError;
-use crate::keyring::{KEY_LENGTH, Keyring, SealingKey};
+use crate::keyring::{KEY_LENGTH, Keyring};
 use crate::sql::{self, Change, Connection, Shape, Value, Write};
 
 /// The data keys of owners, sealed with the server's. One that was erased is null.
@@ -18,21 +19,21 @@ pub(crate) static DATA_KEYS: Shape = Shape::new(NONE, "data_keys", &["owner", "s
 pub(crate) const ALL: &str = "select owner, sealed from data_keys";
 
 /// Keys by owner; nothing for one that was erased.
-pub(crate) type DataKeys = HashMap<Uuid, Option<SealingKey>>;
+pub(crate) type DataKeys = HashMap<Uuid, Option<DataKey>>;
 
-/// Keys that are remembered, of a quarter of a kilobyte each. They are read again when more owners
+/// Keys that are remembered, of some hundred bytes each. They are read again when more owners
 /// than that have had changes.
 const REMEMBERED_MAX: usize = 40_000;
 
 /// An owner and its key.
-type Found = (Uuid, Option<SealingKey>);
+type Found = (Uuid, Option<[u8; KEY_LENGTH]>);
 
 fn read(row: &mut sql::Row, keyring: &Keyring) -> Result<Found, StoreError> {
     let owner = row.uuid()?;
     let Some(sealed) = row.bytes_or_null()? else { return Ok((owner, None)) };
     let key = keyring.open(DATA_KEYS.table, owner.as_bytes(), &sealed)?;
     let key = key.first_chunk().ok_or_else(|| row.corrupt("not a key"))?;
-    Ok((owner, Some(SealingKey::of(key))))
+    Ok((owner, Some(*key)))
 }
 
 /// The keys of owners, as far as they are there.
@@ -68,10 +69,12 @@ pub(crate) fn check(
 pub(crate) fn of_rows<'a>(
     connection: &mut dyn Connection,
     keyring: &Keyring,
+    journal: &JournalKeys,
     rows: impl Iterator<Item = &'a Row>,
 ) -> Result<DataKeys, StoreError> {
     let owners = rows.flat_map(|row| frames::owners(&row.body)).collect();
-    Ok(fetch(connection, keyring, &owners)?.into_iter().filter_map(Result::ok).collect())
+    let found = fetch(connection, keyring, &owners)?.into_iter().filter_map(Result::ok);
+    Ok(found.map(|(owner, key)| (owner, key.map(|key| DataKey::new(key, journal)))).collect())
 }
 
 /// Makes the keys known with which change sets are sealed, and gives the write that keeps those of
@@ -80,7 +83,7 @@ pub(crate) fn of_rows<'a>(
 pub(crate) fn of_change_sets(
     connection: &mut dyn Connection,
     keyring: &Keyring,
-    known: &mut DataKeys,
+    (journal, known): (&JournalKeys, &mut DataKeys),
     sets: &mut [ChangeSet],
 ) -> Result<Option<Write>, StoreError> {
     if known.len() > REMEMBERED_MAX {
@@ -92,7 +95,7 @@ pub(crate) fn of_change_sets(
         for found in fetch(connection, keyring, &unknown)? {
             let (owner, key) = found?;
             unknown.remove(&owner);
-            known.insert(owner, key);
+            known.insert(owner, key.map(|key| DataKey::new(key, journal)));
         }
     }
     let mut rows = Vec::new();
@@ -100,7 +103,7 @@ pub(crate) fn of_change_sets(
         let key = drawn::<KEY_LENGTH>()?;
         let sealed = keyring.seal(DATA_KEYS.table, owner.as_bytes(), &key);
         rows.push(vec![owner.into(), sealed.into()]);
-        known.insert(owner, Some(SealingKey::of(&key)));
+        known.insert(owner, Some(DataKey::new(key, journal)));
     }
     for row in sets.iter_mut().flat_map(|set| &mut set.rows) {
         row.owner = row.owner.filter(|owner| matches!(known.get(owner), Some(Some(_))));

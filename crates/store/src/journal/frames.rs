@@ -1,8 +1,8 @@
 //! The body of a row: frames, each compressed and sealed by itself.
 //!
-//! Personal data stands in frames that are sealed with its owner's data key, the rest in frames of
-//! the journal's key. A data key that is deleted makes its owner's frames unreadable in
-//! every row, and the chain still holds: it is over the sealed bytes.
+//! Personal data stands in frames that are sealed with its owner's data key and the journal's, the
+//! rest in frames of the journal's key. A data key that is deleted makes its owner's frames
+//! unreadable in every row, and the chain still holds: it is over the sealed bytes.
 //!
 //! A frame is bound to its row and its place in it. The journal's key has a number in the body, so
 //! that a new one can begin with any row.
@@ -13,10 +13,13 @@ use uuid::Uuid;
 
 use super::{End, RowHash};
 use crate::compressed::{compress, decompress};
-use crate::keyring::SealingKey;
+use crate::keyring::{JournalKey, KEY_LENGTH, SealingKey};
 
 /// The form of a body. Another one begins with another byte.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
+
+/// The form before it: a person's frames are sealed with the data key alone.
+const FORM_OF_DATA_KEYS: u8 = 1;
 
 /// A part of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +42,36 @@ pub enum Opened {
 /// The keys of a journal.
 pub struct Keys {
     /// By number. The last one seals new rows.
-    pub journal: BTreeMap<u32, SealingKey>,
+    pub journal: JournalKeys,
     /// By owner; nothing for one that was erased.
-    pub data: HashMap<Uuid, Option<SealingKey>>,
+    pub data: HashMap<Uuid, Option<DataKey>>,
+}
+
+/// The keys of a journal by their numbers.
+pub type JournalKeys = BTreeMap<u32, JournalKey>;
+
+/// The data key of an owner.
+pub struct DataKey {
+    key: [u8; KEY_LENGTH],
+    /// The derived key of its frames for the newest key of the journal, by that key's number. It
+    /// saves a derivation for each frame.
+    newest: Option<(u32, SealingKey)>,
+}
+
+impl DataKey {
+    /// The data key, for a journal with these keys.
+    pub fn new(key: [u8; KEY_LENGTH], journal: &JournalKeys) -> Self {
+        let newest = journal.last_key_value();
+        Self { key, newest: newest.map(|(number, journal)| (*number, journal.of_owner(&key))) }
+    }
+
+    /// Runs `work` with the key of its frames for a key of the journal.
+    fn with<T>(&self, number: u32, journal: &JournalKey, work: impl FnOnce(&SealingKey) -> T) -> T {
+        match &self.newest {
+            Some((newest, key)) if *newest == number => work(key),
+            _ => work(&journal.of_owner(&self.key)),
+        }
+    }
 }
 
 /// The place of a body: its row, before it has a hash.
@@ -95,14 +125,14 @@ pub fn seal(keys: &Keys, place: Place, frames: &[Frame]) -> Result<Vec<u8>, Unse
     let mut body = vec![FORM];
     body.extend(number.to_be_bytes());
     for (at, frame) in (0..).zip(frames) {
-        let key = match frame.owner {
-            None => journal,
+        let (name, plain) = (name(place, *number, at), compress(&frame.plain));
+        let sealed = match frame.owner {
+            None => journal.sealing.seal(&name, &plain),
             Some(owner) => match keys.data.get(&owner) {
-                Some(Some(key)) => key,
+                Some(Some(key)) => key.with(*number, journal, |key| key.seal(&name, &plain)),
                 Some(None) | None => return Err(Unsealable::Owner(owner)),
             },
         };
-        let sealed = key.seal(&name(place, *number, at), &compress(&frame.plain));
         body.extend(frame.owner.unwrap_or_default().as_bytes());
         let length = u32::try_from(sealed.len()).expect("a row is far below four gigabytes");
         body.extend(length.to_be_bytes());
@@ -117,9 +147,18 @@ struct Sealed<'a> {
     bytes: &'a [u8],
 }
 
-/// The number of the journal's key with which a body is sealed, and its frames.
-fn parts(body: &[u8]) -> Option<(u32, Vec<Sealed<'_>>)> {
-    let (number, mut rest) = body.strip_prefix(&[FORM])?.split_first_chunk()?;
+/// The parts of a body.
+struct Parts<'a> {
+    form: u8,
+    /// The number of the journal's key with which it is sealed.
+    number: u32,
+    frames: Vec<Sealed<'a>>,
+}
+
+fn parts(body: &[u8]) -> Option<Parts<'_>> {
+    let (form, rest) = body.split_first()?;
+    let form = Some(*form).filter(|form| [FORM_OF_DATA_KEYS, FORM].contains(form))?;
+    let (number, mut rest) = rest.split_first_chunk()?;
     let mut frames = Vec::new();
     while !rest.is_empty() {
         let (owner, behind) = rest.split_first_chunk()?;
@@ -130,28 +169,37 @@ fn parts(body: &[u8]) -> Option<(u32, Vec<Sealed<'_>>)> {
         frames.push(Sealed { owner, bytes });
         rest = behind;
     }
-    Some((u32::from_be_bytes(*number), frames))
+    Some(Parts { form, number: u32::from_be_bytes(*number), frames })
+}
+
+/// Whether the journal's key of a body is known. A body of an unknown form needs none.
+pub fn has_key(keys: &Keys, body: &[u8]) -> bool {
+    parts(body).is_none_or(|parts| keys.journal.contains_key(&parts.number))
 }
 
 /// The owners whose data keys are needed to read a body.
 pub fn owners(body: &[u8]) -> Vec<Uuid> {
-    let frames = parts(body).map(|(_, frames)| frames).unwrap_or_default();
+    let frames = parts(body).map(|parts| parts.frames).unwrap_or_default();
     frames.into_iter().filter_map(|frame| frame.owner).collect()
 }
 
 /// The frames of a body that was sealed for this place.
 pub fn open(keys: &Keys, place: Place, body: &[u8]) -> Result<Vec<Opened>, Unreadable> {
-    let (number, frames) = parts(body).ok_or(Unreadable::Form)?;
+    let Parts { form, number, frames } = parts(body).ok_or(Unreadable::Form)?;
+    let journal = || keys.journal.get(&number).ok_or(Unreadable::NoKey(number));
     let frames = (0..).zip(frames).map(|(at, Sealed { owner, bytes })| {
-        let key = match owner {
-            None => keys.journal.get(&number).ok_or(Unreadable::NoKey(number))?,
+        let name = name(place, number, at);
+        let plain = match owner {
+            None => journal()?.sealing.open(&name, bytes),
             Some(owner) => match keys.data.get(&owner) {
-                Some(Some(key)) => key,
+                Some(Some(DataKey { key, .. })) if form == FORM_OF_DATA_KEYS => {
+                    SealingKey::of(key).open(&name, bytes)
+                }
+                Some(Some(key)) => key.with(number, journal()?, |key| key.open(&name, bytes)),
                 Some(None) => return Ok(Opened::Erased(owner)),
                 None => return Err(Unreadable::NoDataKey(owner)),
             },
         };
-        let plain = key.open(&name(place, number, at), bytes);
         let plain = plain.and_then(|it| decompress(&it));
         Ok(Opened::Frame(Frame { owner, plain: plain.ok_or(Unreadable::Frame(at))? }))
     });
@@ -171,10 +219,10 @@ mod tests {
     }
 
     fn keys() -> Keys {
-        Keys {
-            journal: BTreeMap::from([(1, SealingKey::of(&[1; 32]))]),
-            data: (0..3).map(|it| (owner(it), Some(SealingKey::of(&[10 + it; 32])))).collect(),
-        }
+        let journal = BTreeMap::from([(1, JournalKey::of(&[1; 32]))]);
+        let data = |it| (owner(it), Some(DataKey::new([10 + it; 32], &journal)));
+        let data = (0..3).map(data).collect();
+        Keys { journal, data }
     }
 
     fn frames() -> impl Strategy<Value = Vec<Frame>> {
@@ -240,18 +288,36 @@ mod tests {
 
     #[test]
     fn rows_of_an_older_key_are_read_and_new_ones_have_the_newest() {
-        let frame = Frame { owner: None, plain: b"a".to_vec() };
-        let old = seal(&keys(), PLACE, std::slice::from_ref(&frame)).expect("a body");
-        let mut keys = keys();
-        keys.journal.insert(2, SealingKey::of(&[2; 32]));
-        let new = seal(&keys, PLACE, std::slice::from_ref(&frame)).expect("a body");
-        for body in [&old, &new] {
-            assert_eq!(open(&keys, PLACE, body), Ok(vec![Opened::Frame(frame.clone())]));
+        for owner in [None, Some(owner(0))] {
+            let frame = Frame { owner, plain: b"a".to_vec() };
+            let old = seal(&keys(), PLACE, std::slice::from_ref(&frame)).expect("a body");
+            let mut keys = keys();
+            keys.journal.insert(2, JournalKey::of(&[2; 32]));
+            let new = seal(&keys, PLACE, std::slice::from_ref(&frame)).expect("a body");
+            for body in [&old, &new] {
+                assert_eq!(open(&keys, PLACE, body), Ok(vec![Opened::Frame(frame.clone())]));
+            }
+            // An owner's key opens nothing without the journal's.
+            keys.journal.remove(&1);
+            assert_eq!(open(&keys, PLACE, &old), Err(Unreadable::NoKey(1)));
+            assert!(open(&keys, PLACE, &new).is_ok());
         }
-        keys.journal.remove(&1);
-        assert_eq!(open(&keys, PLACE, &old), Err(Unreadable::NoKey(1)));
-        assert!(open(&keys, PLACE, &new).is_ok());
         let of_none = Frame { owner: Some(owner(9)), plain: Vec::new() };
-        assert_eq!(seal(&keys, PLACE, &[of_none]), Err(Unsealable::Owner(owner(9))));
+        assert_eq!(seal(&keys(), PLACE, &[of_none]), Err(Unsealable::Owner(owner(9))));
+    }
+
+    #[test]
+    fn frames_of_an_owner_of_the_form_before_are_read() {
+        let frame = Frame { owner: Some(owner(0)), plain: b"a".to_vec() };
+        let key = SealingKey::of(&[10; 32]);
+        let sealed = key.seal(&name(PLACE, 1, 0), &compress(&frame.plain));
+        let mut body = vec![FORM_OF_DATA_KEYS];
+        body.extend(1_u32.to_be_bytes());
+        body.extend(owner(0).as_bytes());
+        body.extend(u32::try_from(sealed.len()).expect("a short frame").to_be_bytes());
+        body.extend(sealed);
+        assert_eq!(open(&keys(), PLACE, &body), Ok(vec![Opened::Frame(frame)]));
+        body[0] = FORM;
+        assert_eq!(open(&keys(), PLACE, &body), Err(Unreadable::Frame(0)));
     }
 }

@@ -15,7 +15,8 @@ use super::{Chain, End, Row, RowHash, lost_commit, number};
 use crate::catalogue;
 use crate::engine::{self, SET_META};
 use crate::error::StoreError;
-use crate::keyring::{KEY_LENGTH, Keyring, SealingKey};
+use crate::keyring::{JournalKey, KEY_LENGTH, Keyring};
+use crate::sealing;
 use crate::sql::{self, Change, Connection, Shape, Value, Write};
 
 /// The number of tables that no change set is about.
@@ -93,13 +94,24 @@ pub(crate) fn keep_database(
     connection.execute(SET_META, &[DATABASE_NAME, database.into()]).map(drop)
 }
 
-/// The keys of a journal.
+/// The keys of a journal. A key that does not open is sealed with a newer secret, which this
+/// process learns here, before it reads a row behind the announcement (`sealing`).
 pub(crate) fn keys(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Keys, StoreError> {
+    match open_keys(connection, keyring) {
+        Err(StoreError::Sealed { .. }) => {
+            sealing::learn(connection, keyring)?;
+            open_keys(connection, keyring)
+        }
+        keys => keys,
+    }
+}
+
+fn open_keys(connection: &mut dyn Connection, keyring: &Keyring) -> Result<Keys, StoreError> {
     let all = connection.all(ALL_KEYS, &[], (KEYS.table, KEYS.columns), |row| {
         let (number, sealed) = (row.count()?, row.bytes()?);
         let key = keyring.open(KEYS.table, &number.to_be_bytes(), &sealed)?;
         let key = key.first_chunk().ok_or_else(|| row.corrupt("not a key"))?;
-        Ok((number, SealingKey::of(key)))
+        Ok((number, JournalKey::of(key)))
     })?;
     Ok(Keys { journal: BTreeMap::from_iter(all), data: HashMap::new() })
 }
@@ -198,7 +210,11 @@ pub(crate) fn each(
         if rows.is_empty() {
             return Ok(());
         }
-        keys.data = data_keys::of_rows(connection, keyring, rows.iter())?;
+        if !rows.iter().all(|row| frames::has_key(&keys, &row.body)) {
+            // Rows and keys may be of two snapshots, with a new key between them.
+            keys = self::keys(connection, keyring)?;
+        }
+        keys.data = data_keys::of_rows(connection, keyring, &keys.journal, rows.iter())?;
         for row in rows {
             let sets = open(&keys, database, &row).map_err(|what| StoreError::Corrupt {
                 place: format!("row {} of the journal", row.seq),
@@ -383,7 +399,7 @@ impl Tail {
         if !erased.is_empty() {
             writes.push(data_keys::erase(&mut self.keys.data, erased));
         }
-        let known = &mut self.keys.data;
+        let known = (&self.keys.journal, &mut self.keys.data);
         writes.extend(data_keys::of_change_sets(connection, keyring, known, &mut sets)?);
         let (mut rows, mut appended) = (Vec::new(), Vec::new());
         for sets in in_rows(sets) {
@@ -429,7 +445,7 @@ fn no(what: &str) -> StoreError {
 }
 
 /// Random bytes.
-pub(super) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
+pub(crate) fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
     let mut drawn = [0; N];
     #[expect(
         clippy::disallowed_methods,

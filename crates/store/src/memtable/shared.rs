@@ -19,6 +19,7 @@ use crate::journal::change_set::{Kind, TableChange};
 use crate::journal::tail::{self, Rows};
 use crate::journal::{Chain, End, number};
 use crate::keyring::Keyring;
+use crate::sealing;
 use crate::sql::{Connection, Value};
 
 /// How long a read waits for the tables to follow: longer than the circuit breaker takes to notice
@@ -206,7 +207,7 @@ impl SharedMemtable {
         connection: &mut dyn Connection,
         keyring: &Keyring,
     ) -> Result<(), StoreError> {
-        self.pass_over(connection)?;
+        self.pass_over(connection, keyring)?;
         let mut chain = self.chain();
         let rows = Rows::behind(chain.end().seq);
         tail::each(connection, keyring, rows, &mut |row, sets| {
@@ -220,12 +221,18 @@ impl SharedMemtable {
 
     /// Passes over rows that the tables follow already: a server that did nothing for long may
     /// have missed many.
-    fn pass_over(&self, connection: &mut dyn Connection) -> Result<(), StoreError> {
+    fn pass_over(
+        &self,
+        connection: &mut dyn Connection,
+        keyring: &Keyring,
+    ) -> Result<(), StoreError> {
         let applied = tail::applied(connection)?;
         if applied.seq <= self.end().seq {
             return Ok(());
         }
         let chain = tail::chain_behind(connection, self.database, applied)?;
+        // The skipped rows may have announced the secret with which tables are sealed now.
+        sealing::learn(connection, keyring)?;
         let mut state = self.state();
         // It only ever goes on: the writer may have appended meanwhile. Under a writer with an
         // older snapshot, nothing is passed over.

@@ -248,6 +248,22 @@ impl Engine for SqliteFile {
         Ok(Box::new(Sqlite::open_to_project(&self.path, reserve)?))
     }
 
+    fn flush(&self) -> Result<(), StoreError> {
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        // A checkpoint flushes the pages that it moves. The last connection removes the log.
+        for file in [beside(&path, LOG_ENDINGS[0]), path] {
+            match File::options().write(true).open(&file).and_then(|file| file.sync_all()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let what = format!("{} cannot be flushed: {error}", file.display());
+                    return Err(StoreError::Engine(what));
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
         Ok(Box::new(open_to_read(&self.path)?))
     }

@@ -40,7 +40,7 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<(), StoreError> {
             }
         }
         if let (Some(keys), Some(keyring)) = (&mut keys, run.keyring) {
-            keys.data = data_keys::of_rows(run.connection, keyring, rows.iter())?;
+            keys.data = data_keys::of_rows(run.connection, keyring, &keys.journal, rows.iter())?;
         }
         for row in rows {
             if let Some(keys) = &keys {

@@ -304,6 +304,10 @@ macro_rules! suite {
                     servers_that_begin_at_once_have_one_secret
                     another_key_takes_the_place_of_the_servers
                     rows_of_the_journal_are_sealed_with_its_newest_key
+                    everything_is_sealed_anew_beside_servers
+                    sealing_anew_that_dies_anywhere_goes_on
+                    a_server_that_was_away_while_all_was_sealed_anew_changes_nothing
+                    a_database_that_is_being_sealed_anew_moves
                     an_erased_customer_is_in_no_page;
                 moving: everything_moves_there_and_back
                     a_copy_goes_on_from_every_place_where_it_was_interrupted

@@ -42,6 +42,12 @@ pub fn open_projector<P: Provider>(provider: &P, projector: Arc<dyn Tamper>) -> 
     Store::open(&Tampered { inner, tamper, projector }, keyring()).unwrap()
 }
 
+/// The database with a tampered journal and a tampered projector.
+pub fn engine<P: Provider>(provider: &P, tamper: &Arc<impl Tamper>) -> impl Engine {
+    let (inner, projector) = (provider.engine(), Arc::clone(tamper) as _);
+    Tampered { inner, tamper: Arc::clone(tamper) as _, projector }
+}
+
 struct Untouched;
 
 impl Tamper for Untouched {}

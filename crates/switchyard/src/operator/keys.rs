@@ -1,18 +1,27 @@
 //! `switchyard key`: other keys in the place of those that a database has.
 
 use std::path::Path;
+use std::time::Duration;
 
 use adapters::entropy::SystemEntropy;
 use ports::entropy::Entropy as _;
 use serde_json::json;
+use store::error::StoreError;
 use store::keyring::Keyring;
+use store::reseal::reseal;
 use store::server_key::{self, Key, Step};
 
 use super::{Done, keep, origin};
 use crate::command::Failure;
 use crate::config::{Config, KeyCommand, KeySource, RotateKey};
 use crate::keyfile::{self, KEY_BYTES};
+use crate::progress::Progress;
 use crate::wiring;
+
+/// The time for servers to learn of a new secret before the old one is dropped. Each reads the
+/// journal within a second. A server that is away for longer than its lease, three seconds, has
+/// failed.
+const LEARNED_WITHIN: Duration = Duration::from_secs(5);
 
 /// `switchyard key …`.
 pub fn run(config: &Config, command: &KeyCommand) -> Result<u8, Failure> {
@@ -22,6 +31,11 @@ pub fn run(config: &Config, command: &KeyCommand) -> Result<u8, Failure> {
     };
     wiring::refuse_missing(&config.database, "--database-url")?;
     let missing = wiring::missing_key;
+    if let KeyCommand::Rotate(options) = command
+        && let Some((path, key)) = interrupted(config, options)?
+    {
+        return seal_anew(config, options, (path, &key), name)?.tell(name);
+    }
     let key = wiring::key(&config.key)?.ok_or_else(missing)?;
     let keyring = wiring::keyring(&config.database, &config.key)?.ok_or_else(missing)?;
     let done = match command {
@@ -39,11 +53,13 @@ fn rotate(
     keyring: &Keyring,
     name: &str,
 ) -> Result<Done, Failure> {
+    server_key::refuse_older_secret(&*config.database.engine(), old)
+        .map_err(|error| wiring::failed(&config.database, error))?;
     let keep_old = |path: &Path| match options.discard_old_key {
         true => Ok(None),
         false => keyfile::keep_old(path, old).map(Some),
     };
-    let (path, kept) = match (&options.new_key_file, &config.key) {
+    let (path, new, kept) = match (&options.new_key_file, &config.key) {
         (Some(path), _) => {
             let new = keyfile::load_or_create(path, |key| SystemEntropy.fill(key))?;
             if new == *old {
@@ -56,8 +72,8 @@ fn rotate(
                 .as_usage());
             }
             let kept = keep_old(path)?;
-            replace(config, (old, old, &new), Step::NewOnly)?;
-            (path, kept)
+            take_over(config, options, (old, old, &new), name)?;
+            (path, new, kept)
         }
         (None, KeySource::File(path)) => {
             let mut new = [0; KEY_BYTES];
@@ -66,8 +82,8 @@ fn rotate(
             // Whatever dies on the way, the key in the file opens the database.
             replace(config, (old, old, &new), Step::Both)?;
             keyfile::replace(path, &new)?;
-            replace(config, (&new, old, &new), Step::NewOnly)?;
-            (path, kept)
+            take_over(config, options, (&new, old, &new), name)?;
+            (path, new, kept)
         }
         (None, KeySource::Given(_)) => {
             return Err(Failure::new(
@@ -77,11 +93,89 @@ fn rotate(
             .as_usage());
         }
     };
+    if options.reencrypt {
+        return seal_anew(config, options, (path, &new), name);
+    }
     keep(name, &config.database, keyring)?;
     if options.discard_old_key {
         keyfile::discard_old(path)?;
     }
-    Ok(done(config, path, kept.as_deref()))
+    Ok(done(config, path, kept.as_deref(), false))
+}
+
+/// Makes the new key the only one that opens the database. With `--reencrypt`, the same transaction
+/// draws the new secret, so the old key never opens it.
+fn take_over(
+    config: &Config,
+    options: &RotateKey,
+    keys: (&Key, &Key, &Key),
+    name: &str,
+) -> Result<(), Failure> {
+    if !options.reencrypt {
+        return replace(config, keys, Step::NewOnly);
+    }
+    let (known, _, new) = keys;
+    let drawn = server_key::draw_secret(&*config.database.engine(), (known, new), origin(name));
+    drawn.map_err(|error| wiring::failed(&config.database, error))
+}
+
+/// The key of a database whose `--reencrypt` was interrupted, with its file.
+fn interrupted<'a>(
+    config: &'a Config,
+    options: &'a RotateKey,
+) -> Result<Option<(&'a Path, Key)>, Failure> {
+    if !options.reencrypt {
+        return Ok(None);
+    }
+    let of_config = match &config.key {
+        KeySource::File(path) => path.as_path(),
+        KeySource::Given(_) => Path::new("SWITCHYARD_SECRET_KEY"),
+    };
+    let mut keys = vec![(of_config, wiring::key(&config.key)?)];
+    if let Some(path) = &options.new_key_file {
+        keys.push((path, keyfile::load(path)?));
+    }
+    let has_older = |(path, key): (&'a Path, Option<Key>)| {
+        let key = key?;
+        // A key that does not open the database is not the one.
+        let found = server_key::has_older_secret(&*config.database.engine(), &key);
+        found.is_ok_and(|has_older| has_older).then_some((path, key))
+    };
+    Ok(keys.into_iter().find_map(has_older))
+}
+
+/// Reseals with the secret that was drawn, and drops the one before.
+fn seal_anew(
+    config: &Config,
+    options: &RotateKey,
+    (path, key): (&Path, &Key),
+    name: &str,
+) -> Result<Done, Failure> {
+    let failed = |error: StoreError| {
+        let again = "nothing is lost: run switchyard key rotate --reencrypt again to go on";
+        wiring::failed(&config.database, format!("{error}; {again}"))
+    };
+    let (engine, mut progress) = (config.database.for_a_command().engine(), Progress::start());
+    let keyring = server_key::unlock(&*engine, key).map_err(failed)?;
+    reseal(&*engine, &keyring, &mut |step| {
+        progress.tell_sometimes(|| {
+            format!("sealed {} rows anew, now at {} {}", step.resealed, step.rows, step.table)
+        });
+        Ok(())
+    })
+    .map_err(failed)?;
+    progress.tell("everything is sealed anew, waiting for servers to take note");
+    wait();
+    server_key::drop_older_secret(&*engine, key, &keyring, origin(name)).map_err(failed)?;
+    if options.discard_old_key {
+        keyfile::discard_old(path)?;
+    }
+    Ok(done(config, path, keyfile::last_kept(path)?.as_deref(), true))
+}
+
+#[expect(clippy::disallowed_methods, reason = "it waits for other processes, which no clock moves")]
+fn wait() {
+    std::thread::sleep(LEARNED_WITHIN);
 }
 
 fn replace(config: &Config, keys: (&Key, &Key, &Key), step: Step) -> Result<(), Failure> {
@@ -89,8 +183,19 @@ fn replace(config: &Config, keys: (&Key, &Key, &Key), step: Step) -> Result<(), 
     replaced.map_err(|error| wiring::failed(&config.database, error))
 }
 
-fn done(config: &Config, path: &Path, kept: Option<&Path>) -> Done {
+fn done(config: &Config, path: &Path, kept: Option<&Path>, is_sealed_anew: bool) -> Done {
     let (database, path) = (config.database.to_string(), path.display().to_string());
+    let of_thief = match is_sealed_anew {
+        false => {
+            "A thief with the old key and a copy from before can still read that copy, and with what \
+             is in it\nlater copies too: --reencrypt helps against that."
+        }
+        true => {
+            "Everything is sealed with a new secret. A thief with the old key and a copy from before \
+             can still\nread that copy, and in later ones the journal up to now and hashes; webhook \
+             and UMA keys still\nfollow from what was stolen."
+        }
+    };
     let kept = kept.map(|path| path.display().to_string());
     let of_old = match &kept {
         Some(kept) => format!(
@@ -106,11 +211,10 @@ fn done(config: &Config, path: &Path, kept: Option<&Path>) -> Done {
     let text = format!(
         "{database} opens with the new key in {path} only\n\n\
          Keep a copy of it apart from the database. Servers that run go on; give the new key to \
-         every\nserver before it starts again.\n\n{of_old}\n\n\
-         A thief with the old key and a copy from before can still read that copy, and with what is \
-         in it\nlater copies too: docs/operating.md says why.\n"
+         every\nserver before it starts again.\n\n{of_old}\n\n{of_thief} docs/operating.md says \
+         more.\n"
     );
-    let value = json!({ "keyFile": path, "oldKeyFile": kept });
+    let value = json!({ "keyFile": path, "oldKeyFile": kept, "isSealedAnew": is_sealed_anew });
     Done { text, value, changed: Some(database) }
 }
 

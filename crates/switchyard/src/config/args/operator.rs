@@ -222,8 +222,11 @@ pub enum KeyCommand {
     /// Replaces the server's key: the database opens with a new one, and with the old one no more.
     ///
     /// Servers that run go on; each needs the new key when it starts again. Backups that were made
-    /// before open with the old key.
-    #[command(after_help = "Example:\n  switchyard key rotate")]
+    /// before open with the old key. A key that was stolen with a copy of the database takes
+    /// --reencrypt.
+    #[command(
+        after_help = "Examples:\n  switchyard key rotate\n  switchyard key rotate --reencrypt"
+    )]
     Rotate(RotateKey),
 
     /// Gives the journal another key: what is written from now on is sealed with it.
@@ -244,6 +247,13 @@ pub struct RotateKey {
     /// its fingerprint.
     #[arg(long)]
     pub discard_old_key: bool,
+
+    /// Also draws another secret that seals, and seals tables and keys again with it, beside
+    /// servers. A thief with the old key and an old copy of the database cannot read them in later
+    /// copies. Rows of the journal from before stay as they are. If the command was stopped, run
+    /// it again: it goes on.
+    #[arg(long)]
+    pub reencrypt: bool,
 }
 
 /// Commands for API tokens.
