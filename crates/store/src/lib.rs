@@ -124,6 +124,7 @@ pub fn statements() -> Vec<String> {
         idempotency::OUTDATED,
         idempotency::NONCES,
         idempotency::DAYS,
+        lookups::OUTDATED,
         erasure::LOOKUPS,
         erasure::INVITATIONS,
         erasure::IDENTITY_CHECKS,

@@ -106,6 +106,12 @@ impl Institution {
         }
     }
 
+    /// The same, once the server has started again.
+    pub fn restart(self) -> Self {
+        let server = self.server.restart();
+        Self { client: server.anonymous(), server, ..self }
+    }
+
     /// A nonce that was never used, and the time.
     fn stamp(&self) -> Stamp {
         self.nonces.set(self.nonces.get() + 1);
@@ -113,7 +119,7 @@ impl Institution {
     }
 
     /// The answer to a signed lookup of the payee.
-    async fn look_up(&self) -> LookupResponse {
+    pub async fn look_up(&self) -> LookupResponse {
         let request = LookupRequest::new(
             &self.signing,
             self.address.clone(),
@@ -131,7 +137,7 @@ impl Institution {
     }
 
     /// A signed pay request over so many cents, which says the payer's name.
-    fn request(&self, cents: i64) -> PayRequest {
+    pub fn request(&self, cents: i64) -> PayRequest {
         let payer = Address::parse(&format!("$bo@{}", self.domain)).expect("an address");
         let code = CurrencyCode::parse("USD").expect("a code");
         let stamp = self.stamp();
@@ -148,7 +154,7 @@ impl Institution {
         }
     }
 
-    async fn pay(&self, looked_up: &LookupResponse, request: &PayRequest) -> Answer {
+    pub async fn pay(&self, looked_up: &LookupResponse, request: &PayRequest) -> Answer {
         let (_, target) = looked_up.callback.split_once("/uma/").expect("a path");
         let body = request.to_json().expect("a request");
         self.client.send_to("POST", &format!("/uma/{target}"), Call::raw(body)).await
@@ -191,6 +197,13 @@ impl Institution {
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// The operator allows the institution.
+    async fn allow(&self) {
+        let domain = UmaDomain::parse(self.domain.as_str()).expect("a domain");
+        let (app, platform) = (&self.server.app, self.payee.client.platform);
+        peers::set_rule(app, platform, domain, Rule::Allowed).await.expect("a rule");
     }
 
     async fn settle(&self, invoice: &str) -> Answer {
@@ -339,6 +352,7 @@ async fn an_unused_lookup_leaves_nothing_after_its_window() {
     peer.look_up().await;
     assert_eq!(nonces(&peer).await, 1);
     assert!(peers::all(&peer.server.app).await.expect("peers").is_empty(), "it has paid nothing");
+    peer.server.pass(0).await;
     peer.server.pass(15 * 60_000).await;
     assert_eq!(nonces(&peer).await, 1, "its signature may still be good");
     peer.server.pass(1_000).await;
@@ -391,6 +405,30 @@ async fn an_institution_and_an_address_ask_so_often_and_no_more() {
 }
 
 #[tokio::test]
+async fn invoices_are_shown_so_often_and_no_more() {
+    let peer = Institution::new().await;
+    let invoice = peer.invoice(2_500).await;
+    let receipt = peer.settle(&invoice).await.expect(200).clone();
+    let from = |last: u8| Call::json(&json!({ "pr": "x" })).from(&format!("192.0.2.{last}"));
+    let show = async |call: Call| peer.client.send_to("POST", "/uma/settle", call).await;
+    for _ in 0..3_000 {
+        assert_eq!(show(from(1)).await.body["code"], "INVALID_INVOICE");
+    }
+    // Another status than that of a payment that is refused: the payer's server asks again.
+    assert_eq!(show(from(1)).await.expect(429)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    assert_eq!(show(from(2)).await.body["code"], "INVALID_INVOICE");
+    // The institution has its own share, whatever else it asks, and whatever strangers ask.
+    for _ in 1..1_200 {
+        assert_eq!(*peer.settle(&invoice).await.expect(200), receipt);
+    }
+    assert_eq!(peer.settle(&invoice).await.expect(429)["code"], "VELOCITY_LIMIT_EXCEEDED");
+    let other = peer.invoice(2_500).await;
+    peer.allow().await;
+    peer.settle(&other).await.expect(200);
+    peer.server.verify();
+}
+
+#[tokio::test]
 async fn a_callback_of_another_domain_is_refused() {
     let peer = Institution::new().await;
     let looked_up = peer.look_up().await;
@@ -433,9 +471,7 @@ async fn unpaid_invoices_are_bounded_and_reserve_nothing() {
     let left = peer.payee.client.count("/transactions?type=INCOMING").await;
     assert_eq!(left, payments, "a refused request leaves no payment");
     // An institution that the operator knows has more places.
-    let domain = UmaDomain::parse(peer.domain.as_str()).expect("a domain");
-    let platform = peer.payee.client.platform;
-    peers::set_rule(&peer.server.app, platform, domain, Rule::Allowed).await.expect("a rule");
+    peer.allow().await;
     invoices.push(peer.invoice(CENTS).await);
     // The payee's account has room for what comes otherwise, and each invoice can be paid.
     peer.payee.client.fund(&peer.payee.usd, FUNDED).await;
